@@ -1,0 +1,421 @@
+//! Frames to blocks.
+
+use crate::MAX_BLOCK;
+use crate::entropy::ReadContext;
+use crate::error::FrameError;
+use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
+use crate::log::{Geometry, Log};
+use crate::matcher::Match;
+use crate::params::DecoderBuilder;
+use crate::ranges::RangeSet;
+use std::ops::Range;
+
+/// What came of an attempt to decode. Waiting is not failing: only a damaged frame is an error.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// The next block, verified, and now in the log.
+    Block {
+        /// Its offset in the log.
+        offset: u64,
+        /// Its bytes.
+        content: &'a [u8],
+        /// How many bytes of the input its frame took.
+        consumed: usize,
+    },
+    /// The frame is not complete: at least this many more bytes are needed. Nothing was changed.
+    NeedMore(usize),
+    /// The frame refers to content that is not in the log yet: exactly these ranges. Nothing was changed; decode it again once
+    /// they have arrived.
+    Missing(&'a [Range<u64>]),
+}
+
+/// Decodes frames into a log that equals the encoder's.
+///
+/// See [`crate::Encoder`] for an example.
+pub struct Decoder {
+    reader: FrameReader,
+    assembler: Assembler,
+    max_block: usize,
+    matches: Vec<Match>,
+    literals: Vec<u8>,
+    missing: RangeSet,
+}
+
+impl Decoder {
+    /// Parameters, with defaults for all.
+    pub fn builder() -> DecoderBuilder {
+        DecoderBuilder::default()
+    }
+
+    pub(crate) fn new(reader: FrameReader, assembler: Assembler, max_block: usize) -> Decoder {
+        Decoder { reader, assembler, max_block, matches: Vec::new(), literals: Vec::new(), missing: RangeSet::default() }
+    }
+
+    /// Decodes the frame at the front of `input`.
+    ///
+    /// # Errors
+    /// [`FrameError`] if the frame is damaged or breaks the rules. Nothing of it entered the log. If it belonged to an entropy
+    /// context, that context accepts only a fresh frame from then on.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded<'_>, FrameError> {
+        let view = match FrameView::scan(input, self.max_block)? {
+            Scan::NeedMore(more) => return Ok(Decoded::NeedMore(more)),
+            Scan::Frame(view) => view,
+        };
+        let offset = self.assembler.offset_of(&view)?;
+        self.missing.clear();
+        self.matches.clear();
+        if !self.assembler.holds(&view, offset) {
+            // Something of the range that the frame names is not here. The descriptors say whether it is needed; if it is, the
+            // context must be as if the frame had not been looked at.
+            self.reader.peek_descriptors(&view, offset, &mut self.matches)?;
+            self.assembler.missing(offset, view.block_len, &self.matches, &mut self.missing)?;
+            if !self.missing.as_slice().is_empty() {
+                return Ok(Decoded::Missing(self.missing.as_slice()));
+            }
+            self.matches.clear();
+        }
+        let result = self.reader.read_into(&view, offset, &mut self.matches, &mut self.literals).and_then(|raw| {
+            let literals = raw.unwrap_or(&self.literals);
+            self.assembler.assemble(&view, offset, &self.matches, literals)
+        });
+        match result {
+            Ok(()) => Ok(Decoded::Block { offset, content: &self.assembler.block, consumed: view.frame_len }),
+            Err(error) => {
+                self.reader.lose_step(&view);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes content into the log that the encoder was given by other means, with [`crate::Encoder::prime`].
+    pub fn prime(&mut self, content: &[u8]) {
+        self.assembler.prime(content);
+    }
+
+    /// End of the contiguous content: everything below has been decoded.
+    pub fn low(&self) -> u64 {
+        self.assembler.low
+    }
+
+    /// The ranges of content that the log holds now, in ascending order, padding included.
+    pub fn held(&self) -> &[Range<u64>] {
+        self.assembler.held.as_slice()
+    }
+
+    /// What the decoder's parts take, or may come to take, in bytes: log, contexts, buffers.
+    pub fn memory(&self) -> usize {
+        self.assembler.memory()
+            + self.reader.contexts.len() * ReadContext::memory()
+            + self.literals.capacity()
+            + self.matches.capacity() * size_of::<Match>()
+    }
+
+    /// Touches the memory of the log, so that page faults do not count in measurements.
+    pub fn prefault(&mut self) {
+        self.assembler.log.prefault();
+    }
+}
+
+/// The first half of a decoder: the entropy stage. Turns frames into matches and literals.
+pub struct FrameReader {
+    contexts: Vec<ReadContext>,
+}
+
+impl FrameReader {
+    pub(crate) fn new(contexts: usize) -> FrameReader {
+        FrameReader { contexts: (0..contexts).map(|_| ReadContext::new()).collect() }
+    }
+
+    fn context(&mut self, view: &FrameView<'_>) -> Result<&mut ReadContext, FrameError> {
+        let contexts = self.contexts.len() as u64;
+        self.contexts.get_mut(view.context).ok_or(FrameError::TooLarge {
+            field: "context",
+            value: view.context as u64,
+            limit: contexts - 1,
+        })
+    }
+
+    /// Reads the matches of a frame whose block lies at `offset`, without changing its context.
+    fn peek_descriptors(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
+        let section = view.body.descriptor_section;
+        match view.body.descriptors {
+            Descriptors::None => Ok(()),
+            Descriptors::Plain => format::read_plain(section, offset, view.block_len, matches),
+            Descriptors::Coded => {
+                let context = self.context(view)?;
+                let mut models = if view.fresh {
+                    crate::entropy::DescriptorModels::NEW
+                } else if context.in_step {
+                    context.models.clone()
+                } else {
+                    return Err(FrameError::ContextLost { context: view.context });
+                };
+                models.decode(section, offset, view.block_len, matches)
+            }
+        }
+    }
+
+    /// Appends the frame's matches to `matches` and returns its literals: those of the frame itself if they are raw, otherwise
+    /// `None`, and they are in `literals`.
+    ///
+    /// # Errors
+    /// [`FrameError`]; the frame's context is then to be taken for lost ([`FrameReader::lose_step`]).
+    pub fn read_into<'f>(
+        &mut self,
+        view: &FrameView<'f>,
+        offset: u64,
+        matches: &mut Vec<Match>,
+        literals: &mut Vec<u8>,
+    ) -> Result<Option<&'f [u8]>, FrameError> {
+        if view.context().is_some() {
+            let context = self.context(view)?;
+            if view.fresh {
+                context.reset();
+            } else if !context.in_step {
+                return Err(FrameError::ContextLost { context: view.context });
+            }
+        }
+        let section = view.body.descriptor_section;
+        match view.body.descriptors {
+            Descriptors::None => {}
+            Descriptors::Plain => format::read_plain(section, offset, view.block_len, matches)?,
+            Descriptors::Coded => self.context(view)?.models.decode(section, offset, view.block_len, matches)?,
+        }
+        // Matches are disjoint and inside the block, so they cannot sum to more than it.
+        let matched: usize = matches.iter().map(|found| found.len as usize).sum();
+        let expected = view.block_len - matched;
+        let section = view.body.literal_section;
+        match view.body.literals {
+            LiteralCoding::Raw if section.len() == expected => return Ok(Some(section)),
+            LiteralCoding::Raw => return Err(FrameError::Sum { block: view.block_len }),
+            LiteralCoding::Lz4 => {
+                literals.resize(expected, 0);
+                match lz4_flex::block::decompress_into(section, literals) {
+                    Ok(len) if len == expected => {}
+                    _ => return Err(FrameError::Literals { method: "lz4" }),
+                }
+            }
+            LiteralCoding::Zstd => {
+                literals.resize(expected, 0);
+                self.context(view)?.decompress(section, literals)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes that a frame failed: what continues its context cannot be read.
+    pub fn lose_step(&mut self, view: &FrameView<'_>) {
+        if view.context().is_some()
+            && let Ok(context) = self.context(view)
+        {
+            context.in_step = false;
+        }
+    }
+}
+
+/// The second half of a decoder: the log. Turns matches and literals into verified blocks.
+pub struct Assembler {
+    log: Log,
+    seed: ChecksumSeed,
+    /// Content and padding that is here, within one capacity of the end.
+    held: RangeSet,
+    /// The padding among it: may not be referred to. At most a few, one per lap.
+    padding: RangeSet,
+    /// End of the contiguous content.
+    low: u64,
+    block: Vec<u8>,
+    max_block: usize,
+}
+
+impl Assembler {
+    pub(crate) fn new(log: Log, max_block: usize, seed: ChecksumSeed) -> Assembler {
+        Assembler {
+            log,
+            seed,
+            held: RangeSet::default(),
+            padding: RangeSet::default(),
+            low: 0,
+            block: Vec::new(),
+            max_block,
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.log.geometry()
+    }
+
+    /// The size and rules of the log.
+    pub fn log_geometry(&self) -> Geometry {
+        self.geometry()
+    }
+
+    /// Where a frame's block goes.
+    ///
+    /// # Errors
+    /// [`FrameError::Offset`] if that is outside what is acceptable now, overlaps content that is held, or crosses a lap.
+    fn offset_of(&self, view: &FrameView<'_>) -> Result<u64, FrameError> {
+        let geometry = self.geometry();
+        let next = geometry.place(self.low, view.block_len);
+        let Some((offset, padding)) = view.explicit else {
+            // In order, with nothing held beyond: always acceptable.
+            let free = !self.held.overlaps(&(next..next + view.block_len as u64));
+            return if free { Ok(next) } else { Err(self.bad_offset(next)) };
+        };
+        let end = offset + view.block_len as u64;
+        let in_window = offset == next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
+        let in_lap = geometry.place(offset, view.block_len) == offset;
+        // Padding ends a lap, so what follows it starts one; and it is shorter than a block, which would have fitted otherwise.
+        let padding_ok = padding == 0
+            || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
+        let covered = offset - padding..end;
+        if in_window && in_lap && padding_ok && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
+    }
+
+    fn bad_offset(&self, offset: u64) -> FrameError {
+        FrameError::Offset { offset, low: self.low, high: self.low.saturating_add(self.geometry().span()) }
+    }
+
+    /// Whether all that the frame may refer to is here, by what it says before entropy decoding.
+    fn holds(&self, view: &FrameView<'_>, offset: u64) -> bool {
+        match view.body.descriptors {
+            Descriptors::None => true,
+            _ => view.depends_on(offset).is_some_and(|hull| self.held.contains(&hull)),
+        }
+    }
+
+    /// The parts of the matches' sources that are not held. Sources that no frame at `offset` may refer to are an error.
+    fn missing(&self, offset: u64, block_len: usize, matches: &[Match], missing: &mut RangeSet) -> Result<(), FrameError> {
+        for found in matches {
+            if let Some(source) = self.check_source(offset, block_len, found)? {
+                self.held.holes_in(&source, missing);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log range that a match refers to, or `None` if it lies in the block itself.
+    fn check_source(&self, offset: u64, block_len: usize, found: &Match) -> Result<Option<Range<u64>>, FrameError> {
+        let (source, len) = (found.source, u64::from(found.len));
+        if source >= offset {
+            // Below its own position, as the descriptors guarantee.
+            return Ok(None);
+        }
+        let geometry = self.geometry();
+        let range = source..source + len;
+        let allowed = source >= geometry.floor(offset, block_len)
+            && range.end <= offset
+            && geometry.lap_start(source) == geometry.lap_start(range.end - 1)
+            && !self.padding.overlaps(&range);
+        if allowed { Ok(Some(range)) } else { Err(FrameError::Reference { source_offset: source, len }) }
+    }
+
+    /// Builds the block at `offset`, verifies it, and writes it to the log. On error the log is as before.
+    fn assemble(
+        &mut self,
+        view: &FrameView<'_>,
+        offset: u64,
+        matches: &[Match],
+        mut literals: &[u8],
+    ) -> Result<(), FrameError> {
+        let (block_len, checksum) = (view.block_len, view.checksum);
+        // Made in a buffer of its own: an unverified byte never enters the log.
+        if matches.is_empty() {
+            self.block.clear();
+            self.block.extend_from_slice(literals);
+        } else {
+            self.block.resize(block_len, 0);
+            let mut done = 0;
+            for found in matches {
+                let at = found.at as usize;
+                copy_literals(&mut self.block[done..at], &mut literals);
+                match self.check_source(offset, block_len, found)? {
+                    Some(source) if self.held.contains(&source) => {
+                        self.block[at..found.end()].copy_from_slice(self.log.read(source));
+                    }
+                    Some(source) => {
+                        let len = source.end - source.start;
+                        return Err(FrameError::Reference { source_offset: source.start, len });
+                    }
+                    None => repeat(&mut self.block, (found.source - offset) as usize, at, found.len as usize),
+                }
+                done = found.end();
+            }
+            copy_literals(&mut self.block[done..], &mut literals);
+        }
+        if self.seed.checksum(offset, &self.block) != checksum {
+            return Err(FrameError::Checksum { offset, len: block_len });
+        }
+        let padding = view.explicit.map_or(offset - self.low, |(_, padding)| padding);
+        self.take(offset, padding);
+        Ok(())
+    }
+
+    /// Writes `self.block` to the log at `offset`.
+    fn take(&mut self, offset: u64, padding: u64) {
+        self.log.write(offset, &self.block);
+        let end = offset + self.block.len() as u64;
+        self.held.insert(offset - padding..end);
+        if padding > 0 {
+            self.padding.insert(offset - padding..offset);
+        }
+        // What the ring has overwritten is gone.
+        let floor = self.log.end().saturating_sub(self.geometry().capacity());
+        self.held.remove_below(floor);
+        self.padding.remove_below(floor);
+        self.low = self.held.contiguous_from(self.low);
+    }
+
+    /// See [`Decoder::prime`].
+    pub fn prime(&mut self, content: &[u8]) {
+        for block in content.chunks(self.max_block) {
+            self.block.clear();
+            self.block.extend_from_slice(block);
+            let offset = self.geometry().place(self.low, block.len());
+            self.take(offset, offset - self.low);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.geometry().capacity() as usize + self.block.capacity()
+    }
+}
+
+#[inline]
+fn copy_literals(to: &mut [u8], literals: &mut &[u8]) {
+    // The frame reader made sure that there are as many as the matches leave room for.
+    let (now, rest) = literals.split_at(to.len());
+    to.copy_from_slice(now);
+    *literals = rest;
+}
+
+/// Copies `len` bytes inside the block from `from` to `to`, which may overlap: then the bytes repeat.
+fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
+    debug_assert!(from < to && to + len <= block.len());
+    // Each step copies all that stands since `from`, a whole number of periods, so the stretch doubles.
+    let mut done = 0;
+    while done < len {
+        let step = (to + done - from).min(len - done);
+        block.copy_within(from..from + step, to + done);
+        done += step;
+    }
+}
+
+const _: () = assert!(MAX_BLOCK <= u32::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeat_is_byte_after_byte() {
+        for (from, to, len) in [(0, 1, 20), (2, 5, 14), (0, 10, 10), (3, 4, 1), (0, 7, 0)] {
+            let mut block: Vec<u8> = (0..25).collect();
+            let mut naive = block.clone();
+            for i in 0..len {
+                naive[to + i] = naive[from + i];
+            }
+            repeat(&mut block, from, to, len);
+            assert_eq!(block, naive);
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! Blocks to frames.
+
+use crate::MAX_BLOCK;
+use crate::entropy::{DescriptorModels, Entropy, WriteContext};
+use crate::error::{ConfigError, EncodeError};
+use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
+use crate::log::Log;
+use crate::matcher::{Match, MatchStats, Matcher};
+use crate::params::{EncoderBuilder, check_period};
+
+/// What a block consists of: matches, and the literals between them. The first half of encoding makes it, the second writes it.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    pub(crate) offset: u64,
+    /// `(offset, padding before it)`, if the frame is to state it.
+    pub(crate) explicit: Option<(u64, u64)>,
+    pub(crate) block_len: usize,
+    pub(crate) checksum: u64,
+    /// The literals look compressible.
+    pub(crate) dense: bool,
+    pub(crate) matches: Vec<Match>,
+}
+
+impl Tokens {
+    /// The block's offset in the log.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The matches: ascending and disjoint.
+    pub fn matches(&self) -> &[Match] {
+        &self.matches
+    }
+}
+
+/// Counters of an encoder. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncoderStats {
+    /// Blocks encoded.
+    pub blocks: u64,
+    /// Their bytes.
+    pub block_bytes: u64,
+    /// Matches sent.
+    pub matches: u64,
+    /// Bytes that matches stood for.
+    pub matched_bytes: u64,
+    /// Blocks that looked incompressible: sampled sparsely, and left out by the entropy stage.
+    pub incompressible_blocks: u64,
+    /// The matcher's own counters.
+    pub matcher: MatchStats,
+}
+
+impl EncoderStats {
+    /// Achieved bytes per fingerprint where markers were sought, or `None` before the first.
+    pub fn bytes_per_fingerprint(&self) -> Option<f64> {
+        (self.matcher.looked_up > 0).then(|| self.matcher.sampled_bytes as f64 / self.matcher.looked_up as f64)
+    }
+
+    /// Mean length of a match in bytes, or `None` before the first.
+    pub fn mean_match_len(&self) -> Option<f64> {
+        (self.matches > 0).then(|| self.matched_bytes as f64 / self.matches as f64)
+    }
+}
+
+/// Encodes blocks against the log of all blocks before.
+///
+/// ```
+/// use oncewire_codec::{Decoded, Decoder, Encoder};
+///
+/// let mut encoder = Encoder::builder().cache(1 << 20).build()?;
+/// let mut decoder = Decoder::builder().cache(1 << 20).build()?;
+/// let block = include_bytes!("encoder.rs");
+/// for repeat in 0..2 {
+///     let mut wire = Vec::new();
+///     encoder.encode(block, &mut wire)?;
+///     assert!(repeat == 0 || wire.len() < 40);
+///     let Decoded::Block { content, .. } = decoder.decode(&wire)? else { unreachable!("the frame is whole") };
+///     assert_eq!(content, block);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Encoder {
+    pub(crate) finder: Finder,
+    pub(crate) writer: FrameWriter,
+    pub(crate) tokens: Tokens,
+}
+
+impl Encoder {
+    /// Parameters, with defaults for all.
+    pub fn builder() -> EncoderBuilder {
+        EncoderBuilder::default()
+    }
+
+    /// Encodes `block` and appends its frame to `out`. Uses entropy context 0.
+    ///
+    /// # Errors
+    /// [`EncodeError::BlockTooLarge`]; nothing was changed. [`EncodeError::OffsetsExhausted`].
+    pub fn encode(&mut self, block: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode_frame(block, 0)?.append_to(out);
+        Ok(())
+    }
+
+    /// Encodes `block` with the given entropy context. The frame's parts borrow from the encoder and, for content that could not
+    /// be reduced, from the block itself, so that such content is not copied.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`], and [`EncodeError::NoSuchContext`].
+    pub fn encode_frame<'a>(&'a mut self, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
+        self.writer.check_context(context)?;
+        self.finder.find(block, &mut self.tokens)?;
+        self.writer.write(&self.tokens, block, context)
+    }
+
+    /// Takes content into the log that the decoder is given by other means, with [`crate::Decoder::prime`].
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn prime(&mut self, content: &[u8]) -> Result<(), EncodeError> {
+        self.finder.prime(content)
+    }
+
+    /// Writes the `len` bytes at `offset` of the log, once encoded as one block, literally, to replace a frame that failed.
+    ///
+    /// # Errors
+    /// [`EncodeError::NotHeld`] if the log has moved on.
+    pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.finder.repair(offset, len, out)
+    }
+
+    /// Starts an entropy context anew with the next frame that uses it, after the decoder lost step.
+    ///
+    /// # Errors
+    /// [`EncodeError::NoSuchContext`].
+    pub fn reset_context(&mut self, context: usize) -> Result<(), EncodeError> {
+        self.writer.reset_context(context)
+    }
+
+    /// Changes the sampling period from the next block on. Content indexed before is still found.
+    ///
+    /// # Errors
+    /// [`ConfigError::Period`].
+    pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
+        self.finder.set_period(period)
+    }
+
+    /// Counters since the encoder was built.
+    pub fn stats(&self) -> EncoderStats {
+        self.finder.stats()
+    }
+
+    /// What the encoder's parts take, or may come to take.
+    pub fn memory(&self) -> EncoderMemory {
+        let FrameWriter { head, descriptors, literals, coded, .. } = &self.writer;
+        EncoderMemory {
+            log: self.finder.log.geometry().capacity() as usize,
+            table: self.finder.matcher.memory(),
+            contexts: self.writer.contexts.len() * WriteContext::memory(self.writer.entropy),
+            buffers: [head, descriptors, literals, coded].into_iter().map(Vec::capacity).sum::<usize>()
+                + self.tokens.matches.capacity() * size_of::<Match>(),
+        }
+    }
+
+    /// Touches the memory of log and table, so that page faults do not count in measurements.
+    pub fn prefault(&mut self) {
+        self.finder.log.prefault();
+        self.finder.matcher.prefault();
+    }
+}
+
+/// Memory of an encoder in bytes, by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderMemory {
+    /// The content log.
+    pub log: usize,
+    /// The fingerprint table.
+    pub table: usize,
+    /// The entropy contexts, all in use.
+    pub contexts: usize,
+    /// Working buffers, as of now.
+    pub buffers: usize,
+}
+
+impl EncoderMemory {
+    /// Sum of all parts.
+    pub fn total(&self) -> usize {
+        self.log + self.table + self.contexts + self.buffers
+    }
+}
+
+/// The first half of an encoder: log and matcher. Turns blocks into [`Tokens`].
+pub struct Finder {
+    log: Log,
+    matcher: Box<dyn Matcher>,
+    period: usize,
+    max_block: usize,
+    seed: ChecksumSeed,
+    explicit_offsets: bool,
+    stats: EncoderStats,
+}
+
+/// Sampling period for blocks that look incompressible, in bytes: they repeat whole or not at all, so few markers find them.
+const SPARSE_PERIOD: usize = 512;
+
+impl Finder {
+    pub(crate) fn new(
+        log: Log,
+        matcher: Box<dyn Matcher>,
+        period: usize,
+        max_block: usize,
+        seed: ChecksumSeed,
+        explicit_offsets: bool,
+    ) -> Finder {
+        Finder { log, matcher, period, max_block, seed, explicit_offsets, stats: EncoderStats::default() }
+    }
+
+    /// Finds the matches of `block`, appends it to the log, and describes it in `tokens`.
+    ///
+    /// # Errors
+    /// [`EncodeError::BlockTooLarge`] and [`EncodeError::OffsetsExhausted`]; nothing was changed.
+    pub fn find(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
+        if block.len() > self.max_block {
+            return Err(EncodeError::BlockTooLarge { len: block.len(), max: self.max_block });
+        }
+        let end = self.log.end();
+        let offset = self.log.geometry().place(end, block.len());
+        if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
+            return Err(EncodeError::OffsetsExhausted);
+        }
+        let dense = looks_compressible(block);
+        let period = if dense { self.period } else { self.period.max(SPARSE_PERIOD) };
+        tokens.matches.clear();
+        self.matcher.find(&self.log, block, offset, period, &mut tokens.matches);
+        tokens.offset = offset;
+        tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
+        tokens.block_len = block.len();
+        tokens.dense = dense;
+        tokens.checksum = self.seed.checksum(offset, block);
+        self.log.write(offset, block);
+
+        self.stats.blocks += 1;
+        self.stats.block_bytes += block.len() as u64;
+        self.stats.matches += tokens.matches.len() as u64;
+        self.stats.matched_bytes += tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
+        self.stats.incompressible_blocks += u64::from(!dense);
+        Ok(())
+    }
+
+    /// See [`Encoder::prime`]. Does not count in the statistics of blocks and matches.
+    ///
+    /// # Errors
+    /// As [`Finder::find`].
+    pub fn prime(&mut self, content: &[u8]) -> Result<(), EncodeError> {
+        let before = self.stats;
+        let mut tokens = Tokens::default();
+        for block in content.chunks(self.max_block) {
+            self.find(block, &mut tokens)?;
+        }
+        self.stats = before;
+        Ok(())
+    }
+
+    /// See [`Encoder::repair`].
+    ///
+    /// # Errors
+    /// As [`Encoder::repair`].
+    pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let not_held = EncodeError::NotHeld { offset, len };
+        let extent = self.log.extent(offset, self.log.geometry().floor(self.log.end(), 0)).ok_or(not_held)?;
+        let end = offset.checked_add(len as u64).filter(|&end| end <= extent.end && len <= self.max_block).ok_or(not_held)?;
+        let content = self.log.read(offset..end);
+        let head = Head {
+            literals: LiteralCoding::Raw,
+            descriptors: Descriptors::None,
+            explicit: Some((offset, self.log.padding_before(offset))),
+            fresh: false,
+            context: 0,
+            block_len: len,
+            offset,
+            hull: offset..offset,
+            descriptors_len: 0,
+            literals_len: len,
+        };
+        format::write_head(&head, &mut Vec::new(), out);
+        out.extend_from_slice(content);
+        out.extend_from_slice(&self.seed.checksum(offset, content).to_le_bytes());
+        Ok(())
+    }
+
+    /// See [`Encoder::set_period`].
+    ///
+    /// # Errors
+    /// [`ConfigError::Period`].
+    pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
+        check_period(period)?;
+        self.period = period;
+        Ok(())
+    }
+
+    /// Counters since the finder was built.
+    pub fn stats(&self) -> EncoderStats {
+        EncoderStats { matcher: self.matcher.stats(), ..self.stats }
+    }
+}
+
+/// Bytes looked at to judge a block, in runs of [`PROBE_RUN`].
+const PROBE: usize = 512;
+const PROBE_RUN: usize = 64;
+
+/// Whether a block's byte values are distributed unevenly enough for an entropy stage to pay.
+///
+/// A sample of bytes is counted. Of `n` evenly distributed bytes, `n(n-1)/2` pairs agree with probability 1/256 each; less than a
+/// quarter more than that (ten standard deviations) means compressed or encrypted content. Short blocks are taken for compressible.
+fn looks_compressible(block: &[u8]) -> bool {
+    if block.len() < PROBE {
+        return true;
+    }
+    let mut counts = [0u16; 256];
+    let stride = (block.len() - PROBE_RUN) / (PROBE / PROBE_RUN - 1);
+    for run in 0..PROBE / PROBE_RUN {
+        for &byte in &block[run * stride..][..PROBE_RUN] {
+            counts[usize::from(byte)] += 1;
+        }
+    }
+    let squares: u32 = counts.iter().map(|&count| u32::from(count) * u32::from(count)).sum();
+    // The sum of squares is n plus twice the number of agreeing pairs.
+    let even = (PROBE + PROBE * (PROBE - 1) / 256) as u32;
+    squares > even + even / 4
+}
+
+/// A frame in parts, to be sent one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    head: &'a [u8],
+    literals: &'a [u8],
+    checksum: [u8; 8],
+}
+
+impl Frame<'_> {
+    /// The frame's bytes in order, for a vectored write.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [self.head, self.literals, &self.checksum]
+    }
+
+    /// Total length in bytes.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.literals.len() + self.checksum.len()
+    }
+
+    /// Never: a frame has at least a checksum.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Appends the frame's bytes to `out`.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        for part in self.parts() {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+/// The second half of an encoder: the entropy stage. Turns [`Tokens`] into frames.
+pub struct FrameWriter {
+    entropy: Entropy,
+    contexts: Vec<WriteContext>,
+    // Buffers kept between frames, so that a steady state allocates nothing.
+    head: Vec<u8>,
+    fields: Vec<u8>,
+    descriptors: Vec<u8>,
+    literals: Vec<u8>,
+    coded: Vec<u8>,
+    saved: Box<DescriptorModels>,
+}
+
+/// Fewer literals than this go raw: a zstd block header and its Huffman description would not pay.
+const FEW_LITERALS: usize = 24;
+
+impl FrameWriter {
+    pub(crate) fn new(entropy: Entropy, contexts: usize) -> FrameWriter {
+        FrameWriter {
+            entropy,
+            contexts: (0..contexts).map(|_| WriteContext::new(entropy)).collect(),
+            head: Vec::new(),
+            fields: Vec::new(),
+            descriptors: Vec::new(),
+            literals: Vec::new(),
+            coded: Vec::new(),
+            saved: Box::new(DescriptorModels::NEW),
+        }
+    }
+
+    fn check_context(&self, context: usize) -> Result<(), EncodeError> {
+        let contexts = self.contexts.len();
+        if context < contexts { Ok(()) } else { Err(EncodeError::NoSuchContext { context, contexts }) }
+    }
+
+    /// See [`Encoder::reset_context`].
+    ///
+    /// # Errors
+    /// [`EncodeError::NoSuchContext`].
+    pub fn reset_context(&mut self, context: usize) -> Result<(), EncodeError> {
+        self.check_context(context)?;
+        self.contexts[context].reset();
+        Ok(())
+    }
+
+    /// Writes the frame of `block`, which `tokens` describe.
+    ///
+    /// # Errors
+    /// [`EncodeError::NoSuchContext`].
+    ///
+    /// # Panics
+    /// If `tokens` describe a block of another length.
+    pub fn write<'a>(&'a mut self, tokens: &Tokens, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
+        self.check_context(context)?;
+        assert_eq!(tokens.block_len, block.len(), "tokens of another block");
+        let descriptors = self.write_descriptors(tokens, context);
+        // With matches, literals are gathered; without, the block is the literals, where it lies.
+        let gathered = descriptors != Descriptors::None;
+        if gathered {
+            self.literals.clear();
+            let mut done = 0;
+            for found in &tokens.matches {
+                self.literals.extend_from_slice(&block[done..found.at as usize]);
+                done = found.end();
+            }
+            self.literals.extend_from_slice(&block[done..]);
+        }
+        let literals = if gathered { &self.literals[..] } else { block };
+        self.coded.clear();
+        let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
+            LiteralCoding::Raw
+        } else {
+            match self.entropy {
+                Entropy::None => LiteralCoding::Raw,
+                Entropy::Lz4 => lz4(literals, &mut self.coded),
+                // Without memory for a context the frame goes without it.
+                Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
+                    Ok(()) => LiteralCoding::Zstd,
+                    Err(_) => {
+                        self.contexts[context].reset();
+                        self.coded.clear();
+                        LiteralCoding::Raw
+                    }
+                },
+            }
+        };
+        let literals = if coding == LiteralCoding::Raw { literals } else { &self.coded };
+
+        let uses_context = descriptors == Descriptors::Coded || coding == LiteralCoding::Zstd;
+        let head = Head {
+            literals: coding,
+            descriptors,
+            explicit: tokens.explicit,
+            fresh: uses_context && std::mem::take(&mut self.contexts[context].fresh),
+            context: if uses_context { context } else { 0 },
+            block_len: block.len(),
+            offset: tokens.offset,
+            hull: format::hull(&tokens.matches, tokens.offset),
+            descriptors_len: self.descriptors.len(),
+            literals_len: literals.len(),
+        };
+        self.head.clear();
+        format::write_head(&head, &mut self.fields, &mut self.head);
+        self.head.extend_from_slice(&self.descriptors);
+        Ok(Frame { head: &self.head, literals, checksum: tokens.checksum.to_le_bytes() })
+    }
+
+    /// Fills `self.descriptors` in the shortest way.
+    fn write_descriptors(&mut self, tokens: &Tokens, context: usize) -> Descriptors {
+        self.descriptors.clear();
+        if tokens.matches.is_empty() {
+            return Descriptors::None;
+        }
+        let (offset, len) = (tokens.offset, tokens.block_len);
+        format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
+        // One or two matches are not worth the range coder's tail and the hull.
+        if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+            let plain_len = self.descriptors.len();
+            let models = &mut self.contexts[context].models;
+            (*self.saved).clone_from(models);
+            models.encode(&tokens.matches, offset, len, &mut self.descriptors);
+            if self.descriptors.len() - plain_len < plain_len {
+                self.descriptors.drain(..plain_len);
+                return Descriptors::Coded;
+            }
+            models.clone_from(&self.saved);
+            self.descriptors.truncate(plain_len);
+        }
+        // Matches are at least 12 bytes, plain descriptors at most 12 on logs up to 4 TiB, so this is rare; but never grow.
+        let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
+        if self.descriptors.len() >= matched {
+            self.descriptors.clear();
+            return Descriptors::None;
+        }
+        Descriptors::Plain
+    }
+}
+
+fn lz4(literals: &[u8], out: &mut Vec<u8>) -> LiteralCoding {
+    out.resize(lz4_flex::block::get_maximum_output_size(literals.len()), 0);
+    match lz4_flex::block::compress_into(literals, out) {
+        Ok(len) if len < literals.len() => {
+            out.truncate(len);
+            LiteralCoding::Lz4
+        }
+        _ => LiteralCoding::Raw,
+    }
+}

@@ -1,0 +1,162 @@
+//! Entropy contexts: the state that a lane's frames share, at the writing and at the reading end.
+
+use super::{DescriptorModels, Entropy};
+use crate::error::{ConfigError, FrameError};
+use std::io;
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+/// Window of a context's zstd stream: 2^20 bytes of past literals. A decoder refuses streams that declare more.
+pub(crate) const WINDOW_LOG: u32 = 20;
+
+/// State of a context at the encoder.
+pub(crate) struct WriteContext {
+    pub(crate) models: DescriptorModels,
+    /// Only with zstd; made when first used.
+    stream: Option<CCtx<'static>>,
+    level: i32,
+    /// Nothing was written yet: the next frame that uses the context says so.
+    pub(crate) fresh: bool,
+}
+
+impl WriteContext {
+    pub(crate) fn new(entropy: Entropy) -> WriteContext {
+        let level = if let Entropy::Zstd { level } = entropy { level } else { 0 };
+        WriteContext { models: DescriptorModels::NEW, stream: None, level, fresh: true }
+    }
+
+    /// Forgets all; the next frame that uses the context is marked as fresh.
+    pub(crate) fn reset(&mut self) {
+        self.models = DescriptorModels::NEW;
+        self.fresh = true;
+        if let Some(stream) = &mut self.stream {
+            // Cannot fail: it only drops what was buffered.
+            let _ = stream.reset(ResetDirective::SessionOnly);
+        }
+    }
+
+    /// Memory of a context in bytes, once it is used: the window, zstd's input buffer and its tables.
+    pub(crate) fn memory(entropy: Entropy) -> usize {
+        let Entropy::Zstd { level } = entropy else { return 0 };
+        let mut parameters = CCtx::create();
+        match configure(&mut parameters, level) {
+            // What zstd itself reports for a context of these parameters after its first use.
+            Ok(()) => size_of::<DescriptorModels>() + warm(&mut parameters),
+            Err(_) => 0,
+        }
+    }
+
+    /// Appends `literals` to the stream and all that the stream has to say to `out`.
+    pub(crate) fn compress(&mut self, literals: &[u8], out: &mut Vec<u8>) -> Result<(), ConfigError> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let mut stream = CCtx::try_create().ok_or_else(|| ConfigError::Memory {
+                    bytes: 2 << WINDOW_LOG,
+                    what: "entropy context",
+                    source: io::ErrorKind::OutOfMemory.into(),
+                })?;
+                configure(&mut stream, self.level).map_err(refused)?;
+                none.insert(stream)
+            }
+        };
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(literals.len()) + STREAM_OVERHEAD, 0);
+        let mut input = InBuffer::around(literals);
+        let mut output = OutBuffer::around_pos(out, start);
+        loop {
+            let left = stream.compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_flush).map_err(refused)?;
+            if left == 0 && input.pos() == literals.len() {
+                break;
+            }
+        }
+        let end = output.pos();
+        out.truncate(end);
+        Ok(())
+    }
+}
+
+/// Room for a zstd frame header and block headers, in bytes.
+const STREAM_OVERHEAD: usize = 64;
+
+fn configure(stream: &mut CCtx<'static>, level: i32) -> Result<(), usize> {
+    stream.set_parameter(CParameter::CompressionLevel(level))?;
+    stream.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+    stream.set_parameter(CParameter::ContentSizeFlag(false))?;
+    Ok(())
+}
+
+fn warm(stream: &mut CCtx<'static>) -> usize {
+    let mut sink = [0; 64];
+    let mut output = OutBuffer::around(&mut sink[..]);
+    let _ = stream.compress_stream2(&mut output, &mut InBuffer::around(b"x"), ZSTD_EndDirective::ZSTD_e_flush);
+    stream.sizeof()
+}
+
+fn refused(code: usize) -> ConfigError {
+    ConfigError::Memory {
+        bytes: 2 << WINDOW_LOG,
+        what: "entropy context",
+        source: io::Error::other(zstd_safe::get_error_name(code)),
+    }
+}
+
+/// State of a context at the decoder.
+pub(crate) struct ReadContext {
+    pub(crate) models: DescriptorModels,
+    stream: Option<DCtx<'static>>,
+    /// Frames that continue the context can be read: it was begun by a fresh frame, and none failed since.
+    pub(crate) in_step: bool,
+}
+
+impl ReadContext {
+    pub(crate) fn new() -> ReadContext {
+        ReadContext { models: DescriptorModels::NEW, stream: None, in_step: false }
+    }
+
+    /// Begins the context anew.
+    pub(crate) fn reset(&mut self) {
+        self.models = DescriptorModels::NEW;
+        if let Some(stream) = &mut self.stream {
+            // Cannot fail: it only drops what was buffered.
+            let _ = stream.reset(ResetDirective::SessionOnly);
+        }
+        self.in_step = true;
+    }
+
+    /// Memory of a context in bytes: window and buffers.
+    pub(crate) fn memory() -> usize {
+        // zstd's decoder keeps the window, a block of look-ahead and about 100 KiB of tables.
+        size_of::<DescriptorModels>() + (1 << WINDOW_LOG) + 2 * zstd_safe::BLOCKSIZE_MAX as usize + (100 << 10)
+    }
+
+    /// Decompresses `section` into exactly `out`.
+    pub(crate) fn decompress(&mut self, section: &[u8], out: &mut [u8]) -> Result<(), FrameError> {
+        let damaged = FrameError::Literals { method: "zstd" };
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let mut stream = DCtx::try_create().ok_or_else(|| damaged.clone())?;
+                stream.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).map_err(|_| damaged.clone())?;
+                none.insert(stream)
+            }
+        };
+        let expected = out.len();
+        let mut input = InBuffer::around(section);
+        let mut output = OutBuffer::around(out);
+        loop {
+            let before = (input.pos(), output.pos());
+            let hint = stream.decompress_stream(&mut output, &mut input).map_err(|_| damaged.clone())?;
+            // A stream goes on across frames; one that ends (hint 0) is not ours.
+            if hint == 0 {
+                return Err(damaged);
+            }
+            if input.pos() == section.len() && output.pos() == expected {
+                return Ok(());
+            }
+            if (input.pos(), output.pos()) == before {
+                return Err(damaged);
+            }
+        }
+    }
+}

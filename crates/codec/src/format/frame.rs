@@ -1,0 +1,324 @@
+//! The frame: how one block travels. `docs/FORMAT.md`, section "Frame".
+
+use super::varint::{self, Stop};
+use crate::MAX_BLOCK;
+use crate::error::FrameError;
+use crate::matcher::Match;
+use std::ops::Range;
+
+/// How match descriptors are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Descriptors {
+    None = 0,
+    Plain = 1,
+    Coded = 2,
+}
+
+/// How literals are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum LiteralCoding {
+    Raw = 0,
+    Lz4 = 1,
+    Zstd = 2,
+}
+
+const DESCRIPTORS_MASK: u8 = 0b0000_0011;
+const LITERALS_MASK: u8 = 0b0000_1100;
+const EXPLICIT_OFFSET: u8 = 0b0001_0000;
+const FRESH_CONTEXT: u8 = 0b0010_0000;
+const CONTEXT_ID: u8 = 0b0100_0000;
+/// Set in no frame; containers use it to mark what is not one.
+pub(crate) const NOT_A_FRAME: u8 = 0b1000_0000;
+
+/// Bytes of the checksum at the end of a frame.
+pub(crate) const CHECKSUM_LEN: usize = 8;
+/// A body may be this much larger than its block: fields, a zstd header, the checksum. An encoder stays within it.
+pub(crate) const BODY_SLACK: usize = 128;
+
+/// What is written before a frame's sections.
+pub(crate) struct Head {
+    pub(crate) literals: LiteralCoding,
+    pub(crate) descriptors: Descriptors,
+    /// `(offset, padding before it)`, unless it is where the frame before left off.
+    pub(crate) explicit: Option<(u64, u64)>,
+    pub(crate) fresh: bool,
+    pub(crate) context: usize,
+    pub(crate) block_len: usize,
+    pub(crate) offset: u64,
+    /// Sources of coded descriptors.
+    pub(crate) hull: Range<u64>,
+    /// Length of the descriptor section, if there is one.
+    pub(crate) descriptors_len: usize,
+    /// Length of the literal section.
+    pub(crate) literals_len: usize,
+}
+
+/// Appends the fields of a frame up to its descriptor section. `fields` is scratch.
+pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
+    let mut flags = head.descriptors as u8 | (head.literals as u8) << 2;
+    fields.clear();
+    varint::put(fields, head.block_len as u64);
+    if let Some((offset, padding)) = head.explicit {
+        flags |= EXPLICIT_OFFSET;
+        varint::put(fields, offset);
+        varint::put(fields, padding);
+    }
+    if head.fresh {
+        flags |= FRESH_CONTEXT;
+    }
+    if head.context != 0 {
+        flags |= CONTEXT_ID;
+        varint::put(fields, head.context as u64);
+    }
+    if head.descriptors == Descriptors::Coded {
+        varint::put(fields, head.offset - head.hull.start);
+        varint::put(fields, head.offset - head.hull.end);
+    }
+    if head.descriptors != Descriptors::None {
+        varint::put(fields, head.descriptors_len as u64);
+    }
+    out.push(flags);
+    varint::put(out, (fields.len() + head.descriptors_len + head.literals_len + CHECKSUM_LEN) as u64);
+    out.extend_from_slice(fields);
+}
+
+/// Whether a buffer begins with a whole frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scan<'a> {
+    /// It does: the frame's fields, checked against the format but not yet against a log.
+    Frame(FrameView<'a>),
+    /// At least this many more bytes are needed.
+    NeedMore(usize),
+}
+
+/// The parts of a complete frame. Every section lies inside the frame and every field has a value that the format allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameView<'a> {
+    /// Total length of the frame in bytes.
+    pub(crate) frame_len: usize,
+    pub(crate) block_len: usize,
+    pub(crate) explicit: Option<(u64, u64)>,
+    pub(crate) context: usize,
+    pub(crate) fresh: bool,
+    /// Distances back from the frame's offset to the start and the end of what its coded descriptors may refer to.
+    hull_back: (u64, u64),
+    pub(crate) body: Body<'a>,
+    pub(crate) checksum: u64,
+}
+
+/// The sections of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Body<'a> {
+    pub(crate) descriptors: Descriptors,
+    pub(crate) descriptor_section: &'a [u8],
+    pub(crate) literals: LiteralCoding,
+    pub(crate) literal_section: &'a [u8],
+}
+
+impl<'a> FrameView<'a> {
+    /// Looks at the front of `input` for a frame of a block of at most `max_block` bytes.
+    ///
+    /// # Errors
+    /// [`FrameError`] as soon as the bytes at hand cannot be the beginning of a valid frame.
+    pub fn scan(input: &'a [u8], max_block: usize) -> Result<Scan<'a>, FrameError> {
+        let Some((&flags, mut rest)) = input.split_first() else { return Ok(Scan::NeedMore(2)) };
+        let descriptors = match flags & DESCRIPTORS_MASK {
+            0 => Descriptors::None,
+            1 => Descriptors::Plain,
+            2 => Descriptors::Coded,
+            value => return Err(FrameError::Field { field: "descriptor coding", value: value.into(), allowed: "0, 1 or 2" }),
+        };
+        let literals = match (flags & LITERALS_MASK) >> 2 {
+            0 => LiteralCoding::Raw,
+            1 => LiteralCoding::Lz4,
+            2 => LiteralCoding::Zstd,
+            value => return Err(FrameError::Field { field: "literal coding", value: value.into(), allowed: "0, 1 or 2" }),
+        };
+        if flags & NOT_A_FRAME != 0 {
+            return Err(FrameError::Field { field: "flags", value: flags.into(), allowed: "bit 7 clear" });
+        }
+        let uses_context = descriptors == Descriptors::Coded || literals == LiteralCoding::Zstd;
+        if !uses_context && flags & (FRESH_CONTEXT | CONTEXT_ID) != 0 {
+            return Err(FrameError::Field { field: "flags", value: flags.into(), allowed: "bits 5 and 6 only with a context" });
+        }
+        let body_len = match varint::take(&mut rest) {
+            Ok(len) => len,
+            Err(Stop::Short) => return Ok(Scan::NeedMore(1)),
+            Err(Stop::Malformed) => {
+                return Err(FrameError::Field { field: "body length", value: u64::MAX, allowed: "a varint in its shortest form" });
+            }
+        };
+        let limit = (max_block.min(MAX_BLOCK) + BODY_SLACK) as u64;
+        if body_len > limit {
+            return Err(FrameError::TooLarge { field: "body length", value: body_len, limit });
+        }
+        let body_len = body_len as usize;
+        let Some(mut body) = rest.get(..body_len) else { return Ok(Scan::NeedMore(body_len - rest.len())) };
+        let frame_len = input.len() - rest.len() + body_len;
+
+        let block_len = varint::field(&mut body, "block length")?;
+        if block_len > max_block.min(MAX_BLOCK) as u64 {
+            return Err(FrameError::TooLarge { field: "block length", value: block_len, limit: max_block as u64 });
+        }
+        let explicit = if flags & EXPLICIT_OFFSET != 0 {
+            let offset = varint::field(&mut body, "offset")?;
+            let padding = varint::field(&mut body, "padding")?;
+            if offset >= MAX_OFFSET || padding > offset {
+                return Err(FrameError::Field { field: "offset", value: offset, allowed: "below 2^62, not below its padding" });
+            }
+            Some((offset, padding))
+        } else {
+            None
+        };
+        let context = if flags & CONTEXT_ID != 0 {
+            match varint::field(&mut body, "context")? {
+                id @ 1..=MAX_CONTEXT_ID => id as usize,
+                value => return Err(FrameError::Field { field: "context", value, allowed: "1 to 255" }),
+            }
+        } else {
+            0
+        };
+        let hull_back = if descriptors == Descriptors::Coded {
+            let (start, end) = (varint::field(&mut body, "hull start")?, varint::field(&mut body, "hull end")?);
+            if end > start {
+                return Err(FrameError::Field { field: "hull end", value: end, allowed: "at most the hull start" });
+            }
+            (start, end)
+        } else {
+            (0, 0)
+        };
+        let descriptors_len = match descriptors {
+            Descriptors::None => 0,
+            _ => varint::field(&mut body, "descriptor length")?,
+        };
+        let Some((sections, checksum)) = body.split_last_chunk::<CHECKSUM_LEN>() else {
+            return Err(FrameError::Short { section: "checksum" });
+        };
+        let Some((descriptor_section, literal_section)) = sections.split_at_checked(descriptors_len as usize) else {
+            return Err(FrameError::Short { section: "descriptors" });
+        };
+        Ok(Scan::Frame(FrameView {
+            frame_len,
+            block_len: block_len as usize,
+            explicit,
+            context,
+            fresh: flags & FRESH_CONTEXT != 0,
+            hull_back,
+            body: Body { descriptors, descriptor_section, literals, literal_section },
+            checksum: u64::from_le_bytes(*checksum),
+        }))
+    }
+
+    /// Total length of the frame in bytes.
+    pub fn len(&self) -> usize {
+        self.frame_len
+    }
+
+    /// Never: a frame has at least a checksum.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Length of the block that the frame carries, in bytes.
+    pub fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    /// The block's offset in the log and the padding before it, if the frame states them; otherwise it follows the one before.
+    pub fn explicit_offset(&self) -> Option<(u64, u64)> {
+        self.explicit
+    }
+
+    /// Whether the frame reads or changes an entropy context, and which.
+    pub fn context(&self) -> Option<usize> {
+        let coded = self.body.descriptors == Descriptors::Coded || self.body.literals == LiteralCoding::Zstd;
+        coded.then_some(self.context)
+    }
+
+    /// The log range that holds all that the frame refers to below its own offset, given that offset. Known before any entropy
+    /// decoding. Empty if nothing is referred to, `None` if the fields contradict themselves.
+    ///
+    /// Exact ranges follow from the descriptors; the decoder names them when something of this range is missing.
+    pub fn depends_on(&self, offset: u64) -> Option<Range<u64>> {
+        match self.body.descriptors {
+            Descriptors::None => Some(offset..offset),
+            Descriptors::Coded => Some(offset.checked_sub(self.hull_back.0)?..offset - self.hull_back.1),
+            Descriptors::Plain => {
+                let mut matches = Vec::new();
+                read_plain(self.body.descriptor_section, offset, self.block_len, &mut matches).ok()?;
+                Some(hull(&matches, offset))
+            }
+        }
+    }
+}
+
+/// Offsets stay below this, so that sums of offset and length cannot overflow.
+pub(crate) const MAX_OFFSET: u64 = 1 << 62;
+const MAX_CONTEXT_ID: u64 = crate::MAX_CONTEXTS as u64 - 1;
+
+/// The smallest range that holds all sources below `offset`; `offset..offset` if there are none.
+pub(crate) fn hull(matches: &[Match], offset: u64) -> Range<u64> {
+    let mut hull = offset..0;
+    for found in matches {
+        if found.source < offset {
+            hull.start = hull.start.min(found.source);
+            hull.end = hull.end.max((found.source + u64::from(found.len)).min(offset));
+        }
+    }
+    if hull.start == offset { offset..offset } else { hull }
+}
+
+/// Appends plain descriptors: a count, then gap, distance and length of each match.
+pub(crate) fn write_plain(matches: &[Match], offset: u64, block_len: usize, out: &mut Vec<u8>) {
+    varint::put(out, matches.len() as u64);
+    let (mut done, mut last) = (0, 0);
+    for found in matches {
+        varint::put(out, u64::from(found.at) - done);
+        done = found.end() as u64;
+        let distance = offset + u64::from(found.at) - found.source;
+        varint::put(out, if distance == last { 0 } else { distance });
+        last = distance;
+        varint::put(out, if done == block_len as u64 { 0 } else { u64::from(found.len) });
+    }
+}
+
+/// Reads plain descriptors. What is returned is ascending and inside the block, and sources are below their matches.
+pub(crate) fn read_plain(
+    mut section: &[u8],
+    offset: u64,
+    block_len: usize,
+    matches: &mut Vec<Match>,
+) -> Result<(), FrameError> {
+    const SECTION: &str = "descriptors";
+    let count = varint::field(&mut section, SECTION)?;
+    if count == 0 || count > section.len() as u64 / 3 {
+        return Err(FrameError::Field { field: "match count", value: count, allowed: "at least 1, and as many as fit the section" });
+    }
+    let (mut done, mut last) = (0u64, 0);
+    for _ in 0..count {
+        let at = done.saturating_add(varint::field(&mut section, SECTION)?);
+        let distance = match varint::field(&mut section, SECTION)? {
+            0 => last,
+            distance => distance,
+        };
+        let left = (block_len as u64).checked_sub(at).filter(|&left| left > 0).ok_or(FrameError::Sum { block: block_len })?;
+        let len = match varint::field(&mut section, SECTION)? {
+            0 => left,
+            len if len <= left => len,
+            _ => return Err(FrameError::Sum { block: block_len }),
+        };
+        if distance == 0 {
+            return Err(FrameError::Field { field: "distance", value: 0, allowed: "0 only after another match" });
+        }
+        let source = (offset + at).checked_sub(distance).ok_or(FrameError::Reference { source_offset: 0, len })?;
+        matches.push(Match { at: at as u32, len: len as u32, source });
+        done = at + len;
+        last = distance;
+    }
+    match section.len() {
+        0 => Ok(()),
+        extra => Err(FrameError::Excess { section: SECTION, extra }),
+    }
+}

@@ -1,0 +1,228 @@
+//! The content log: the circular store of past blocks, addressed by an absolute 64-bit offset.
+//!
+//! Both ends of a link hold a log with the same content at the same offsets. The log is a ring of `capacity` bytes: offset `o`
+//! lives at ring position `o mod capacity`. A block is never split at the end of the ring; if it does not fit before the end,
+//! the rest of the lap is *padding* and the block goes to the start of the next lap. Offsets are therefore dense except for
+//! padding, which both ends compute alike ([`Geometry::place`]).
+
+use crate::error::ConfigError;
+use oncewire_kernels::Pages;
+use std::ops::Range;
+
+/// Size, span and the rules that follow from them. The same value at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    capacity: u64,
+    span: u64,
+}
+
+impl Geometry {
+    /// Largest capacity: 1 TiB.
+    pub const MAX_CAPACITY: u64 = 1 << 40;
+
+    /// A log of `capacity` bytes whose decoder accepts frames up to `span` bytes ahead of its contiguous content. A span of 0
+    /// means strictly in order.
+    ///
+    /// # Errors
+    /// [`ConfigError::Capacity`] unless `1 <= capacity <= 2^40`, [`ConfigError::Span`] unless `span <= capacity / 4`.
+    pub fn new(capacity: u64, span: u64) -> Result<Geometry, ConfigError> {
+        if capacity == 0 || capacity > Geometry::MAX_CAPACITY || usize::try_from(capacity).is_err() {
+            return Err(ConfigError::Capacity { capacity, max: Geometry::MAX_CAPACITY });
+        }
+        if span > capacity / 4 {
+            return Err(ConfigError::Span { span, capacity });
+        }
+        Ok(Geometry { capacity, span })
+    }
+
+    /// Size of the ring in bytes (DESIGN: C).
+    pub fn capacity(self) -> u64 {
+        self.capacity
+    }
+
+    /// How far ahead of the contiguous decoded offset a frame may lie, in bytes (DESIGN: S).
+    pub fn span(self) -> u64 {
+        self.span
+    }
+
+    /// Where a block of `len` bytes goes if the log's content ends at `end`: there, or at the start of the next lap.
+    pub fn place(self, end: u64, len: usize) -> u64 {
+        let position = end % self.capacity;
+        if position + len as u64 > self.capacity { end - position + self.capacity } else { end }
+    }
+
+    /// Lowest offset that a block at `offset..offset + len` may refer to. Nothing at or above it can be overwritten by any
+    /// block that a decoder may accept before this one: the decoder's contiguous end is above `offset - span`, it accepts
+    /// nothing beyond `span` above that end, and a ring overwrites what lies `capacity` behind.
+    pub fn floor(self, offset: u64, len: usize) -> u64 {
+        (offset + len as u64).saturating_sub(self.capacity - self.span)
+    }
+
+    /// First offset of the lap that `offset` lies in.
+    pub fn lap_start(self, offset: u64) -> u64 {
+        offset - offset % self.capacity
+    }
+
+    #[inline(always)]
+    fn position(self, offset: u64) -> usize {
+        (offset % self.capacity) as usize
+    }
+}
+
+/// The ring and what its bytes are. Which ranges are valid is the owner's knowledge; the log only knows where content ended.
+#[derive(Debug)]
+pub struct Log {
+    ring: Pages<u8>,
+    geometry: Geometry,
+    /// End of the highest block written: where the next one goes, padding aside.
+    end: u64,
+    /// Start of the lap that `end` lies in, or `end` itself when a lap is exactly full.
+    lap: u64,
+    /// Where the content of the lap before ended: its padding begins there.
+    previous_lap_end: u64,
+}
+
+impl Log {
+    /// An empty log. Memory is committed as it fills.
+    ///
+    /// # Errors
+    /// [`ConfigError::Memory`] if the system has no memory of that size to map.
+    pub fn new(geometry: Geometry) -> Result<Log, ConfigError> {
+        let bytes = geometry.capacity as usize;
+        let ring = Pages::zeroed(bytes).map_err(|source| ConfigError::Memory { bytes, what: "content log", source })?;
+        Ok(Log { ring, geometry, end: 0, lap: 0, previous_lap_end: 0 })
+    }
+
+    /// The size and rules of this log.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// End of the highest block written.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Touches all memory, for measurements.
+    pub fn prefault(&mut self) {
+        self.ring.prefault();
+    }
+
+    /// Writes a block at `offset`, which must not cross the end of a lap.
+    ///
+    /// # Panics
+    /// If it does; callers place blocks with [`Geometry::place`] or have checked a peer's offset.
+    pub fn write(&mut self, offset: u64, block: &[u8]) {
+        let position = self.geometry.position(offset);
+        self.ring[position..position + block.len()].copy_from_slice(block);
+        let end = offset + block.len() as u64;
+        if end > self.end {
+            let lap = self.geometry.lap_start(offset);
+            if lap != self.lap {
+                self.previous_lap_end = self.end;
+                self.lap = lap;
+            }
+            self.end = end;
+        }
+    }
+
+    /// Writes a block after the last one, padding as the rules say, and returns its offset.
+    pub fn append(&mut self, block: &[u8]) -> u64 {
+        let offset = self.geometry.place(self.end, block.len());
+        self.write(offset, block);
+        offset
+    }
+
+    /// The bytes at `range`, which the caller knows to be held and within one lap.
+    ///
+    /// # Panics
+    /// If the range crosses the end of a lap.
+    #[inline(always)]
+    pub fn read(&self, range: Range<u64>) -> &[u8] {
+        let position = self.geometry.position(range.start);
+        &self.ring[position..position + (range.end - range.start) as usize]
+    }
+
+    /// The contiguous readable content around `offset` for a block that may refer to `floor` and above: within one lap, without
+    /// padding. `None` if `offset` itself is not readable.
+    ///
+    /// Only for a log written in order without holes, as an encoder's is.
+    #[inline]
+    pub fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
+        let (start, end) = if offset >= self.lap {
+            (self.lap, self.end)
+        } else {
+            (self.lap.checked_sub(self.geometry.capacity)?, self.previous_lap_end)
+        };
+        let start = start.max(floor);
+        (start <= offset && offset < end).then_some(start..end)
+    }
+
+    /// Padding before the block at `offset`: what was left of the lap before, if the block starts the newest lap.
+    pub fn padding_before(&self, offset: u64) -> u64 {
+        if offset == self.lap { offset - self.previous_lap_end } else { 0 }
+    }
+
+    /// Asks for the cache line at `offset`.
+    #[inline(always)]
+    pub fn prefetch(&self, offset: u64) {
+        let position = if offset >= self.lap { offset - self.lap } else { (offset + self.geometry.capacity).wrapping_sub(self.lap) };
+        self.ring.prefetch(position as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_does_not_fit_starts_the_next_lap() {
+        let geometry = Geometry::new(100, 0).unwrap();
+        assert_eq!(geometry.place(0, 100), 0);
+        assert_eq!(geometry.place(60, 40), 60);
+        assert_eq!(geometry.place(60, 41), 100);
+        assert_eq!(geometry.place(100, 1), 100);
+        assert_eq!(geometry.place(163, 38), 200);
+        assert_eq!(geometry.place(163, 0), 163);
+    }
+
+    #[test]
+    fn the_floor_leaves_room_for_all_that_may_come_first() {
+        let geometry = Geometry::new(100, 25).unwrap();
+        assert_eq!(geometry.floor(0, 10), 0);
+        assert_eq!(geometry.floor(70, 10), 5);
+        assert!(Geometry::new(100, 26).is_err());
+        assert!(Geometry::new(0, 0).is_err());
+        assert!(Geometry::new((1 << 40) + 1, 0).is_err());
+    }
+
+    #[test]
+    fn extents_stop_at_padding_laps_and_the_floor() {
+        let mut log = Log::new(Geometry::new(100, 0).unwrap()).unwrap();
+        assert_eq!(log.append(&[1; 50]), 0);
+        assert_eq!(log.append(&[2; 40]), 50);
+        assert_eq!(log.append(&[3; 30]), 100);
+        // A block of ten comes next: below 40 everything may be overwritten.
+        let floor = log.geometry().floor(130, 10);
+        assert_eq!(floor, 40);
+        assert_eq!(log.extent(60, floor), Some(40..90));
+        assert_eq!(log.extent(95, floor), None);
+        assert_eq!(log.extent(39, floor), None);
+        assert_eq!(log.extent(100, floor), Some(100..130));
+        assert_eq!(log.extent(130, floor), None);
+        assert_eq!(log.read(50..60), &[2; 10]);
+        assert_eq!(log.read(100..130), &[3; 30]);
+        assert_eq!(log.end(), 130);
+    }
+
+    #[test]
+    fn a_lap_may_be_exactly_full() {
+        let mut log = Log::new(Geometry::new(100, 0).unwrap()).unwrap();
+        log.append(&[1; 100]);
+        assert_eq!(log.extent(99, 0), Some(0..100));
+        assert_eq!(log.append(&[2; 100]), 100);
+        assert_eq!(log.extent(100, 100), Some(100..200));
+        assert_eq!(log.append(&[3; 1]), 200);
+        assert_eq!(log.extent(199, 101), Some(101..200));
+    }
+}

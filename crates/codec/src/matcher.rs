@@ -1,0 +1,290 @@
+//! Matchers: which parts of a block the log already holds.
+
+use crate::log::Log;
+use crate::sampler::Sampler;
+use crate::table::{FingerprintTable, Markers, NO_OFFSET};
+use oncewire_kernels::Kernels;
+
+/// One repeated region: `len` bytes at `at` of the block equal those from offset `source` of the log.
+///
+/// The source may lie in the same block, before the match, and may overlap it: the bytes are then defined one after the
+/// other, so a distance of 1 repeats a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Position in the block, in bytes.
+    pub at: u32,
+    /// Length in bytes, at least 1.
+    pub len: u32,
+    /// Offset in the log of the first byte.
+    pub source: u64,
+}
+
+impl Match {
+    /// Position after the last byte of the match.
+    pub fn end(&self) -> usize {
+        (self.at + self.len) as usize
+    }
+}
+
+/// Counters of a matcher's work. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatchStats {
+    /// Markers whose fingerprint was computed and looked up.
+    pub looked_up: u64,
+    /// Markers inside matches that were indexed without a look-up.
+    pub indexed_only: u64,
+    /// Bytes that were sampled for look-up: those outside matches found without it.
+    pub sampled_bytes: u64,
+    /// Look-ups that yielded an offset whose bytes did not match.
+    pub false_hits: u64,
+}
+
+/// Finds the matches of a block, and takes note of the block's content for later blocks.
+pub trait Matcher: Send {
+    /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's [`Log::extent`] for a block
+    /// that will be written at `offset`, or within the block before the match.
+    fn find(&mut self, log: &Log, block: &[u8], offset: u64, period: usize, matches: &mut Vec<Match>);
+
+    /// Counters since the matcher was made.
+    fn stats(&self) -> MatchStats;
+
+    /// Number of fingerprint table entries.
+    fn table_entries(&self) -> usize;
+
+    /// Memory that the matcher may come to use, in bytes.
+    fn memory(&self) -> usize;
+
+    /// Touches all memory, for measurements.
+    fn prefault(&mut self);
+}
+
+/// Max-match (EndRE section 5.2.2): every fingerprint hit is verified and grown both ways to the longest equal region.
+///
+/// Beyond the paper:
+/// - A match that reaches the end of a block goes on in the next block without a look-up.
+/// - After a match, the same distance is tried again behind a short difference ([`Kernels::agree_again`]): versions differ in
+///   edits of equal length (dates, checksums, digits) so often that this finds a third of all matches, and shorter ones than
+///   the window.
+/// - A match that grows back over the whole of the short match before it replaces that match.
+/// - Inside a match only about one marker per [`INDEX_STEP`] bytes is indexed, besides the hit.
+pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
+    sampler: S,
+    table: T,
+    kernels: Kernels,
+    window: usize,
+    key: u64,
+    /// Offset at which the last match's source ended, if that match reached the end of its block.
+    going_on: Option<u64>,
+    stats: MatchStats,
+    batch: Box<Batch>,
+}
+
+/// Bytes between indexed markers inside a match. A repeat of content needs one hit to be found whole, so few entries do; none
+/// would lose the content once its first copy has left the log.
+pub const INDEX_STEP: usize = 256;
+
+/// Most markers looked up at once: enough for their cache misses to overlap.
+const BATCH: usize = 64;
+/// Markers looked up in the first batch after a match, where the next match is often close and the rest would be wasted.
+const FIRST_BATCH: usize = 16;
+/// Shortest match taken at the distance of the one before, in bytes. Its descriptor takes about two.
+const RESUME_MIN: usize = 12;
+/// Longest match that a later one may swallow, in bytes; bounds what is compared twice.
+const SWALLOW_MAX: usize = 256;
+
+/// Scratch of one batch of markers.
+struct Batch {
+    markers: [u32; BATCH],
+    fingerprints: [u64; BATCH],
+    found: [u64; BATCH],
+}
+
+impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
+    /// A matcher over an empty log. `window` is 12..=64 bytes; `key` separates what must not share fingerprints.
+    pub fn new(sampler: S, table: T, kernels: Kernels, window: usize, key: u64) -> MaxMatch<S, T> {
+        let batch = Box::new(Batch { markers: [0; BATCH], fingerprints: [0; BATCH], found: [0; BATCH] });
+        MaxMatch { sampler, table, kernels, window, key, going_on: None, stats: MatchStats::default(), batch }
+    }
+
+    /// Verifies that `source` holds the window at `marker` and grows the hit both ways, back to `from` at most.
+    #[inline]
+    fn grow(&self, log: &Log, block: &Block<'_>, marker: usize, source: u64, from: usize, min: usize) -> Option<Match> {
+        let (before, after) = block.around(log, source)?;
+        let forward = self.kernels.common_prefix(&block.bytes[marker..], after);
+        if forward < min {
+            return None;
+        }
+        let back = if marker > from { self.kernels.common_suffix(&block.bytes[from..marker], before) } else { 0 };
+        Some(Match { at: (marker - back) as u32, len: (back + forward) as u32, source: source - back as u64 })
+    }
+
+    /// Indexes markers inside `from..to`, one per [`INDEX_STEP`] bytes.
+    fn index_inside(&mut self, block: &Block<'_>, period: usize, from: usize, to: usize) {
+        let mut at = from;
+        while at < to {
+            let mut count = 0;
+            while at < to && count < BATCH {
+                let marker = &mut self.batch.markers[count..=count];
+                let found = self.sampler.sample(self.kernels, block.bytes, self.window, period, at, marker);
+                if found.count == 0 || marker[0] as usize >= to {
+                    at = to;
+                    break;
+                }
+                at = marker[0] as usize + INDEX_STEP;
+                count += 1;
+            }
+            let markers = &self.batch.markers[..count];
+            let fingerprints = &mut self.batch.fingerprints[..count];
+            self.kernels.fingerprints(block.bytes, markers, self.window, self.key, fingerprints);
+            self.table.insert(fingerprints, Markers { block: block.offset, positions: markers });
+            self.stats.indexed_only += count as u64;
+        }
+    }
+}
+
+/// The block at hand and where it will lie.
+struct Block<'a> {
+    bytes: &'a [u8],
+    offset: u64,
+    floor: u64,
+}
+
+impl<'a> Block<'a> {
+    /// The readable bytes before and from `source` on, in the log or in this block. `None` if the source cannot be referred to.
+    #[inline(always)]
+    fn around(&self, log: &'a Log, source: u64) -> Option<(&'a [u8], &'a [u8])> {
+        if source >= self.offset {
+            return self.bytes.split_at_checked((source - self.offset) as usize);
+        }
+        let extent = log.extent(source, self.floor)?;
+        Some((log.read(extent.start..source), log.read(source..extent.end)))
+    }
+}
+
+impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
+    fn find(&mut self, log: &Log, bytes: &[u8], offset: u64, period: usize, matches: &mut Vec<Match>) {
+        let block = Block { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) };
+        let first = matches.len();
+        // Everything below `done` is settled: in a match, or a literal before one.
+        let mut done = 0;
+        // Markers below this are in the table already.
+        let mut indexed = 0;
+
+        if let Some(source) = self.going_on.take()
+            && let Some(found) = self.grow(log, &block, 0, source, 0, RESUME_MIN.min(bytes.len().max(1)))
+        {
+            done = found.end();
+            matches.push(found);
+            done = self.resume(log, &block, done, matches);
+            self.index_inside(&block, period, 0, done);
+            indexed = done;
+        }
+
+        let mut batch_size = FIRST_BATCH;
+        let mut at = done;
+        loop {
+            let markers = &mut self.batch.markers[..batch_size];
+            let sampled = self.sampler.sample(self.kernels, bytes, self.window, period, at, markers);
+            let count = sampled.count;
+            if count == 0 {
+                break;
+            }
+            let markers = &self.batch.markers[..count];
+            let fingerprints = &mut self.batch.fingerprints[..count];
+            self.kernels.fingerprints(bytes, markers, self.window, self.key, fingerprints);
+            let found = &mut self.batch.found[..count];
+            self.table.exchange(fingerprints, Markers { block: offset, positions: markers }, found);
+            for &source in &*found {
+                if source != NO_OFFSET {
+                    log.prefetch(source);
+                }
+            }
+            self.stats.looked_up += count as u64;
+            self.stats.sampled_bytes += (sampled.resume.min(bytes.len()) - at) as u64;
+            at = sampled.resume;
+            indexed = indexed.max(at);
+            batch_size = (batch_size * 2).min(BATCH);
+
+            for i in 0..count {
+                let (marker, source) = (self.batch.markers[i] as usize, self.batch.found[i]);
+                if source == NO_OFFSET || marker < done {
+                    continue;
+                }
+                let Some(mut found) = self.grow(log, &block, marker, source, done, self.window) else {
+                    self.stats.false_hits += 1;
+                    continue;
+                };
+                if found.at as usize == done && matches.len() > first {
+                    self.swallow(log, &block, &mut matches[first..], &mut found).then(|| matches.pop());
+                }
+                done = found.end();
+                matches.push(found);
+                done = self.resume(log, &block, done, matches);
+            }
+            if done > at {
+                // The batch ended inside a match; go on behind it.
+                self.index_inside(&block, period, indexed, done);
+                at = done;
+                indexed = done;
+                batch_size = FIRST_BATCH;
+            }
+        }
+        if let Some(last) = matches[first..].last()
+            && last.end() == bytes.len()
+        {
+            self.going_on = Some(last.source + u64::from(last.len));
+        }
+    }
+
+    fn stats(&self) -> MatchStats {
+        self.stats
+    }
+
+    fn table_entries(&self) -> usize {
+        self.table.entries()
+    }
+
+    fn memory(&self) -> usize {
+        self.table.memory() + size_of::<Batch>()
+    }
+
+    fn prefault(&mut self) {
+        self.table.prefault();
+    }
+}
+
+impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
+    /// Takes further matches at the distance of the last one, as long as each begins within 64 bytes of the one before.
+    /// Returns the end of the last match.
+    fn resume(&self, log: &Log, block: &Block<'_>, mut done: usize, matches: &mut Vec<Match>) -> usize {
+        while let Some(last) = matches.last()
+            && done < block.bytes.len()
+        {
+            let source = last.source + u64::from(last.len);
+            let Some((_, after)) = block.around(log, source) else { break };
+            let Some(skipped) = self.kernels.agree_again(&block.bytes[done..], after, RESUME_MIN) else { break };
+            let at = done + skipped;
+            let len = self.kernels.common_prefix(&block.bytes[at..], &after[skipped..]);
+            matches.push(Match { at: at as u32, len: len as u32, source: source + skipped as u64 });
+            done = at + len;
+        }
+        done
+    }
+
+    /// Whether `found`, which begins right behind the last of `matches`, can grow back over the whole of it; if so it does,
+    /// and the last match is to be dropped.
+    fn swallow(&self, log: &Log, block: &Block<'_>, matches: &mut [Match], found: &mut Match) -> bool {
+        let Some((last, earlier)) = matches.split_last() else { return false };
+        if last.len as usize > SWALLOW_MAX {
+            return false;
+        }
+        let from = earlier.last().map_or(0, Match::end);
+        let Some((before, _)) = block.around(log, found.source) else { return false };
+        let back = self.kernels.common_suffix(&block.bytes[from..found.at as usize], before);
+        if back < last.len as usize {
+            return false;
+        }
+        *found = Match { at: found.at - back as u32, len: found.len + back as u32, source: found.source - back as u64 };
+        true
+    }
+}

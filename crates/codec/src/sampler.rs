@@ -1,0 +1,112 @@
+//! Samplers: which positions of a block are markers.
+
+use oncewire_kernels::{ByteSet, Kernels, Sampled};
+
+/// EndRE's SAMPLETABLE as trained on its authors' traces (section 5.1.4): these byte values mark.
+pub const ENDRE_MARKER_BYTES: [u8; 8] = [0, 32, 48, 101, 105, 115, 116, 255];
+
+/// Chooses markers. A type per algorithm, so that the matcher's loop is compiled for each.
+pub trait Sampler: Send + 'static {
+    /// Finds markers of windows of `window` bytes in `block[from..]` at sampling period `period`, as many as `markers` holds.
+    ///
+    /// Marker positions depend only on the bytes of the block from `from` on (and, for FIXED, on the position itself), so
+    /// that equal content yields equal markers at either end and at any time.
+    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled;
+
+    /// Bytes per fingerprint that this sampler achieves on text at `period`. Sizes the table; the achieved rate on the data at
+    /// hand is reported by [`crate::EncoderStats`].
+    fn expected_rate(&self, period: usize) -> f64;
+}
+
+/// SAMPLEBYTE (EndRE section 5.1.4, Figure 3): a byte of a given set is a marker; then `p/2` bytes are skipped.
+///
+/// The published loop increments once more after the skip, so the next byte examined after a marker at `i` is
+/// `i + p/2 + 1`; that is kept. It also stops one window short of the end of the block; here the last window counts.
+#[derive(Clone, Debug)]
+pub struct SampleByte {
+    set: ByteSet,
+}
+
+impl SampleByte {
+    /// With a table of one's own, for instance one trained on the traffic at hand.
+    pub fn new(set: ByteSet) -> SampleByte {
+        SampleByte { set }
+    }
+}
+
+impl Default for SampleByte {
+    /// With EndRE's table.
+    fn default() -> SampleByte {
+        SampleByte::new(ENDRE_MARKER_BYTES.into_iter().collect())
+    }
+}
+
+impl Sampler for SampleByte {
+    #[inline]
+    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        kernels.sample_byte(&self.set, block, window, period / 2, from, markers)
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        // The skip, the marker itself, and about two bytes until the next: e, i, s, t and space are two fifths of text.
+        period as f64 / 2.0 + 3.0
+    }
+}
+
+/// FIXED (EndRE section 5.1.3): every `p`-th byte of the block is a marker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fixed;
+
+impl Sampler for Fixed {
+    #[inline]
+    fn sample(&self, _: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        let end = (block.len() + 1).saturating_sub(window);
+        let mut at = from.next_multiple_of(period);
+        let mut count = 0;
+        while at < end && count < markers.len() {
+            markers[count] = at as u32;
+            count += 1;
+            at += period;
+        }
+        Sampled { count, resume: at }
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        period as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(sampler: &impl Sampler, block: &[u8], period: usize) -> Vec<u32> {
+        let mut markers = vec![0; block.len()];
+        let found = sampler.sample(Kernels::detect(), block, 32, period, 0, &mut markers);
+        markers.truncate(found.count);
+        markers
+    }
+
+    #[test]
+    fn sample_byte_achieves_about_one_in_nineteen_on_text() {
+        let text = "It keeps the recent past of a link at both ends and sends a short reference wherever the new bytes were there \
+                    already, whatever the protocol is that the applications speak to each other. "
+            .repeat(40);
+        let rate = text.len() as f64 / sample(&SampleByte::default(), text.as_bytes(), 32).len() as f64;
+        assert!((17.5..20.5).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_run_of_a_marker_byte_is_sampled_every_half_period_and_one() {
+        assert_eq!(sample(&SampleByte::default(), &[0; 100], 32), [0, 17, 34, 51, 68]);
+    }
+
+    #[test]
+    fn fixed_counts_from_the_start_of_the_block() {
+        assert_eq!(sample(&Fixed, &[9; 128], 32), [0, 32, 64, 96]);
+        assert_eq!(sample(&Fixed, &[9; 127], 32), [0, 32, 64]);
+        let mut markers = [0; 4];
+        let found = Fixed.sample(Kernels::detect(), &[9; 128], 32, 32, 33, &mut markers);
+        assert_eq!(markers[..found.count], [64, 96]);
+    }
+}

@@ -1,0 +1,264 @@
+//! Fingerprint tables: fingerprint to log offset.
+//!
+//! EndRE section 5.2.2 and Table 1: part of the fingerprint is the index, each entry keeps the rest of its bits that fit beside
+//! the log position, and entries are overwritten by newer ones and never cleaned. An entry may therefore point at content that is
+//! gone or has been replaced; the matcher compares bytes anyway, so a wrong entry costs a memory access and no more.
+
+use crate::error::ConfigError;
+use crate::log::Geometry;
+use oncewire_kernels::Pages;
+
+/// What [`FingerprintTable::exchange`] says for a fingerprint it does not know.
+pub const NO_OFFSET: u64 = u64::MAX;
+
+/// Where markers of the current block lie: the block's offset and the markers' positions in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Markers<'a> {
+    /// Offset of the block in the log.
+    pub block: u64,
+    /// Positions in the block, ascending.
+    pub positions: &'a [u32],
+}
+
+/// A map from fingerprints to log offsets that may forget and may be wrong, a batch at a time.
+pub trait FingerprintTable: Send + 'static {
+    /// For each fingerprint in order: looks up the offset it had, and points it to the marker's own. Later fingerprints of a
+    /// batch see earlier ones. `found[i]` becomes the older offset (below the marker's) or [`NO_OFFSET`].
+    ///
+    /// Look-up and insertion are one access: the newest copy wins (thesis, line 2275: a fingerprint points to the most recent
+    /// packet), and a repeat inside the batch is seen.
+    fn exchange(&mut self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]);
+
+    /// Points fingerprints to the markers' offsets without looking.
+    fn insert(&mut self, fingerprints: &[u64], markers: Markers<'_>);
+
+    /// Number of entries.
+    fn entries(&self) -> usize;
+
+    /// Memory that the table may come to use, in bytes.
+    fn memory(&self) -> usize;
+
+    /// Touches all memory, for measurements.
+    fn prefault(&mut self);
+}
+
+/// A slot of a [`CompactTable`]: `u32` for logs up to 1 GiB, `u64` beyond.
+pub trait Slot: oncewire_kernels::Element + Copy + Send + 'static {
+    /// Bits of the slot.
+    const BITS: u32;
+    /// The low bits of `value`.
+    fn from_u64(value: u64) -> Self;
+    /// The slot as a number.
+    fn to_u64(self) -> u64;
+}
+
+impl Slot for u32 {
+    const BITS: u32 = 32;
+    #[inline(always)]
+    fn from_u64(value: u64) -> u32 {
+        value as u32
+    }
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Slot for u64 {
+    const BITS: u32 = 64;
+    #[inline(always)]
+    fn from_u64(value: u64) -> u64 {
+        value
+    }
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        self
+    }
+}
+
+/// EndRE's compact table: one slot per index, holding the ring position in its low bits and as many fingerprint bits as remain
+/// above it.
+///
+/// A log of `C` bytes needs `ceil(log2(C))` position bits; a power of two is not required, since the position is kept as it is
+/// and only its width is rounded up. With 4-byte slots a log of 16 MiB leaves 8 remainder bits as in EndRE's Table 1, 256 MiB
+/// leaves 4, 1 GiB leaves 2, and 4 GiB would leave none; from 1 GiB on slots are 8 bytes. The index is the high bits of
+/// `fingerprint x entries`, so the number of entries is free too. A slot of 0 is empty; hence ring position 0 with remainder 0
+/// cannot be stored, which loses at most one marker per lap.
+#[derive(Debug)]
+pub struct CompactTable<T: Slot> {
+    slots: Pages<T>,
+    position_bits: u32,
+    capacity: u64,
+}
+
+/// Largest log, in bytes, for which 4-byte slots are used.
+pub const COMPACT_LIMIT: u64 = 1 << 30;
+
+/// Largest number of entries of a table.
+pub const MAX_ENTRIES: u64 = 1 << 36;
+
+impl<T: Slot> CompactTable<T> {
+    /// An empty table for a log of this geometry.
+    ///
+    /// # Errors
+    /// [`ConfigError::TableEntries`] if `entries` is 0 or too many, [`ConfigError::Memory`] if there is no room for them.
+    ///
+    /// # Panics
+    /// If a slot cannot hold the positions of the log.
+    pub fn new(geometry: Geometry, entries: u64) -> Result<CompactTable<T>, ConfigError> {
+        if entries == 0 || entries > MAX_ENTRIES {
+            return Err(ConfigError::TableEntries { entries, max: MAX_ENTRIES });
+        }
+        let position_bits = u64::BITS - (geometry.capacity() - 1).leading_zeros();
+        assert!(position_bits <= T::BITS, "a slot of {} bits cannot hold a position of {position_bits}", T::BITS);
+        let bytes = (entries as usize).saturating_mul(size_of::<T>());
+        let slots =
+            Pages::zeroed(entries as usize).map_err(|source| ConfigError::Memory { bytes, what: "fingerprint table", source })?;
+        Ok(CompactTable { slots, position_bits, capacity: geometry.capacity() })
+    }
+
+    /// Fingerprint bits kept in each slot, 0 to 32 or more.
+    pub fn remainder_bits(&self) -> u32 {
+        T::BITS - self.position_bits
+    }
+
+    #[inline(always)]
+    fn index(&self, fingerprint: u64) -> usize {
+        // The high half of the product is below `entries`: uniform for any number of entries, and independent of the low
+        // fingerprint bits, which are the remainder.
+        ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    #[inline(always)]
+    fn slot(&self, fingerprint: u64, position: u64) -> T {
+        T::from_u64(fingerprint.checked_shl(self.position_bits).unwrap_or(0) | position)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, fingerprints: &[u64]) {
+        for &fingerprint in fingerprints {
+            self.slots.prefetch(self.index(fingerprint));
+        }
+    }
+}
+
+impl<T: Slot> FingerprintTable for CompactTable<T> {
+    #[inline]
+    fn exchange(&mut self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]) {
+        assert!(fingerprints.len() == markers.positions.len() && fingerprints.len() == found.len());
+        self.prefetch(fingerprints);
+        let start = markers.block % self.capacity;
+        let lap = markers.block - start;
+        let position_mask = (1u64 << self.position_bits) - 1;
+        for ((&fingerprint, &marker), found) in fingerprints.iter().zip(markers.positions).zip(found) {
+            let position = start + u64::from(marker);
+            let new = self.slot(fingerprint, position);
+            let index = self.index(fingerprint);
+            let old = std::mem::replace(&mut self.slots[index], new).to_u64();
+            let same_remainder = (old ^ new.to_u64()) & !position_mask == 0;
+            let old_position = old & position_mask;
+            *found = if old == 0 || !same_remainder {
+                NO_OFFSET
+            } else if old_position < position {
+                lap + old_position
+            } else {
+                // At or beyond this marker in the ring: it was written a lap ago. Before the first lap there is nothing.
+                (lap + old_position).checked_sub(self.capacity).unwrap_or(NO_OFFSET)
+            };
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, fingerprints: &[u64], markers: Markers<'_>) {
+        assert_eq!(fingerprints.len(), markers.positions.len());
+        let start = markers.block % self.capacity;
+        for (&fingerprint, &marker) in fingerprints.iter().zip(markers.positions) {
+            let index = self.index(fingerprint);
+            self.slots[index] = self.slot(fingerprint, start + u64::from(marker));
+        }
+    }
+
+    fn entries(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn memory(&self) -> usize {
+        self.slots.len() * size_of::<T>()
+    }
+
+    fn prefault(&mut self) {
+        self.slots.prefault();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(capacity: u64) -> Geometry {
+        Geometry::new(capacity, 0).unwrap()
+    }
+
+    fn exchange(table: &mut impl FingerprintTable, block: u64, entries: &[(u64, u32)]) -> Vec<u64> {
+        let (fingerprints, positions): (Vec<_>, Vec<_>) = entries.iter().copied().unzip();
+        let mut found = vec![0; entries.len()];
+        table.exchange(&fingerprints, Markers { block, positions: &positions }, &mut found);
+        found
+    }
+
+    const A: u64 = 0x0123_4567_89ab_cdef;
+    const B: u64 = 0xfedc_ba98_7654_3210;
+
+    #[test]
+    fn finds_the_newest_and_sees_its_own_batch() {
+        let mut table = CompactTable::<u32>::new(geometry(1000), 64).unwrap();
+        assert_eq!(exchange(&mut table, 100, &[(A, 5), (B, 9), (A, 20)]), [NO_OFFSET, NO_OFFSET, 105]);
+        assert_eq!(exchange(&mut table, 200, &[(A, 0), (B, 1)]), [120, 109]);
+    }
+
+    #[test]
+    fn positions_a_lap_behind_become_offsets_of_that_lap() {
+        for capacity in [1000u64, 1 << 10, 777] {
+            let mut table = CompactTable::<u32>::new(geometry(capacity), 64).unwrap();
+            exchange(&mut table, 600, &[(A, 1)]);
+            // In the next lap: ring position 601 is ahead of the writer.
+            assert_eq!(exchange(&mut table, capacity, &[(A, 300)]), [601]);
+            // And two laps on, the newer one.
+            assert_eq!(exchange(&mut table, 2 * capacity, &[(A, 299)]), [capacity + 300]);
+        }
+    }
+
+    #[test]
+    fn remainder_bits_shrink_as_the_log_grows() {
+        let bits = |capacity| CompactTable::<u32>::new(geometry(capacity), 8).unwrap().remainder_bits();
+        assert_eq!(bits(16 << 20), 8); // EndRE, Table 1
+        assert_eq!(bits(256 << 20), 4);
+        assert_eq!(bits((256 << 20) + 1), 3);
+        assert_eq!(bits(1 << 30), 2);
+        assert_eq!(bits(1 << 32), 0);
+        assert_eq!(CompactTable::<u64>::new(geometry(1 << 32), 8).unwrap().remainder_bits(), 32);
+    }
+
+    #[test]
+    fn without_remainder_bits_it_still_answers_and_overwrites() {
+        let mut table = CompactTable::<u32>::new(geometry(1 << 32), 1).unwrap();
+        exchange(&mut table, 0, &[(A, 5)]);
+        assert_eq!(exchange(&mut table, 64, &[(B, 1)]), [5]);
+        assert_eq!(exchange(&mut table, 64, &[(A, 9)]), [65]);
+    }
+
+    #[test]
+    fn remainders_tell_fingerprints_of_one_slot_apart() {
+        let mut table = CompactTable::<u64>::new(geometry(1 << 32), 1).unwrap();
+        exchange(&mut table, 0, &[(A, 5)]);
+        assert_eq!(exchange(&mut table, 64, &[(B, 1)]), [NO_OFFSET]);
+    }
+
+    #[test]
+    fn insert_points_to_the_new_copy() {
+        let mut table = CompactTable::<u32>::new(geometry(4096), 64).unwrap();
+        exchange(&mut table, 0, &[(A, 5)]);
+        table.insert(&[A], Markers { block: 512, positions: &[7] });
+        assert_eq!(exchange(&mut table, 1024, &[(A, 0)]), [519]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The hot byte work of Oncewire, a whole block or batch at a time.
+//!
+//! Everything here is a plain function of bytes: finding the markers of a block, hashing the windows at them, measuring how
+//! far two regions agree, and holding large buffers. Nothing knows about logs, matches or frames.
+//!
+//! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so a test can force every level and
+//! compare it with the plain twin. `x86_64` has AVX2 and AVX-512 levels; everything else, and every tail, runs the portable
+//! code. All `unsafe` code of the project lives in this crate, behind safe functions.
+//!
+//! ```
+//! use oncewire_kernels::{ByteSet, Kernels};
+//!
+//! let kernels = Kernels::detect();
+//! assert_eq!(kernels.common_prefix(b"redundant", b"redundancy"), 8);
+//!
+//! let spaces = ByteSet::from_iter([b' ']);
+//! let mut markers = [0u32; 8];
+//! // Window of 4 bytes, nothing skipped after a marker.
+//! let found = kernels.sample_byte(&spaces, b"a bc def ghij", 4, 0, 0, &mut markers);
+//! assert_eq!(&markers[..found.count], &[1, 4, 8]);
+//! ```
+
+mod byteset;
+mod compare;
+mod fingerprint;
+mod level;
+mod markers;
+mod pages;
+
+pub use byteset::ByteSet;
+pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
+pub use level::{Kernels, Level};
+pub use markers::Sampled;
+pub use pages::{Element, Pages};

@@ -1,0 +1,206 @@
+//! SAMPLEBYTE's marker search.
+//!
+//! EndRE section 5.1.4 (Aggarwal et al., NSDI 2010, Figure 3) scans byte by byte, takes a byte as a marker if a 256-entry table
+//! says so, and then skips `p/2` bytes. A vector of bytes is classified at once here; the skip makes the search a chain of
+//! "load, classify, first set bit", one step per marker rather than per byte.
+
+use crate::{ByteSet, Kernels};
+
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
+
+/// What a marker search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// How many markers were written.
+    pub count: usize,
+    /// Where to go on: the first position not yet examined. Past the last window when the search is complete.
+    pub resume: usize,
+}
+
+impl Kernels {
+    /// Finds SAMPLEBYTE markers in `data[from..]`: positions `i` with `data[i]` in `set` and a whole `window` of bytes left.
+    /// After a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full or the last window
+    /// (`data.len() - window`, inclusive) has been passed.
+    ///
+    /// The published loop stops one window short of the end; here the last window counts, otherwise a block of exactly
+    /// `window` bytes could never match.
+    pub fn sample_byte(
+        self,
+        set: &ByteSet,
+        data: &[u8],
+        window: usize,
+        skip: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
+        // Exclusive end of marker positions; nothing to do for blocks shorter than a window.
+        let Some(end) = (data.len() + 1).checked_sub(window.max(1)) else {
+            return Sampled { count: 0, resume: from };
+        };
+        assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
+        match self.level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::Avx512 => {
+                // SAFETY: `Kernels` holds this level only if the machine has AVX2.
+                unsafe { sample_byte_avx2(set, data, end, skip, from, markers) }
+            }
+            _ => sample_byte_portable(set, data, end, skip, from, markers),
+        }
+    }
+}
+
+fn sample_byte_portable(
+    set: &ByteSet,
+    data: &[u8],
+    end: usize,
+    skip: usize,
+    from: usize,
+    markers: &mut [u32],
+) -> Sampled {
+    let (mut at, mut count) = (from, 0);
+    while at < end && count < markers.len() {
+        if set.contains(data[at]) {
+            markers[count] = at as u32;
+            count += 1;
+            at += skip;
+        }
+        at += 1;
+    }
+    Sampled { count, resume: at }
+}
+
+/// # Safety
+/// The machine must have AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn sample_byte_avx2(
+    set: &ByteSet,
+    data: &[u8],
+    end: usize,
+    skip: usize,
+    from: usize,
+    markers: &mut [u32],
+) -> Sampled {
+    use std::arch::x86_64::*;
+
+    let [low_rows, high_rows] = set.rows();
+    // SAFETY: both pointers come from 16-byte arrays, and unaligned loads are used.
+    let (low_rows, high_rows) = unsafe {
+        (_mm_loadu_si128(low_rows.as_ptr().cast()), _mm_loadu_si128(high_rows.as_ptr().cast()))
+    };
+    let low_rows = _mm256_broadcastsi128_si256(low_rows);
+    let high_rows = _mm256_broadcastsi128_si256(high_rows);
+    let column_bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128,
+    ));
+    let sign = _mm256_set1_epi8(-128);
+    let nibble = _mm256_set1_epi8(15);
+
+    let (mut at, mut count) = (from, 0);
+    // The last whole vector; what is left after it is done byte by byte.
+    let last = data.len().saturating_sub(32);
+    while at < end && at <= last && data.len() >= 32 && count < markers.len() {
+        // SAFETY: `at + 32 <= data.len()` by the loop condition.
+        let bytes = unsafe { _mm256_loadu_si256(data.as_ptr().add(at).cast()) };
+        // A shuffle yields zero where its index byte has the top bit set, so each half sees only its own bytes.
+        let row = _mm256_or_si256(
+            _mm256_shuffle_epi8(low_rows, bytes),
+            _mm256_shuffle_epi8(high_rows, _mm256_xor_si256(bytes, sign)),
+        );
+        let column =
+            _mm256_shuffle_epi8(column_bits, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble));
+        let outside = _mm256_cmpeq_epi8(_mm256_and_si256(row, column), _mm256_setzero_si256());
+        let mut inside = !(_mm256_movemask_epi8(outside) as u32);
+        // Usually the skip leaves the vector and one step is made; a small period has several markers in one.
+        let base = at;
+        at += 32;
+        while inside != 0 {
+            let marker = base + inside.trailing_zeros() as usize;
+            if marker >= end || count == markers.len() {
+                at = marker;
+                break;
+            }
+            markers[count] = marker as u32;
+            count += 1;
+            let next = marker + 1 + skip;
+            let gone = next - base;
+            if gone >= 32 {
+                at = next;
+                break;
+            }
+            inside &= u32::MAX << gone;
+        }
+    }
+    let rest = sample_byte_portable(set, data, end, skip, at, &mut markers[count..]);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(kernels: Kernels, set: &ByteSet, data: &[u8], window: usize, skip: usize, batch: usize) -> Vec<u32> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        let mut markers = vec![0; batch];
+        loop {
+            let step = kernels.sample_byte(set, data, window, skip, at, &mut markers);
+            found.extend_from_slice(&markers[..step.count]);
+            at = step.resume;
+            if step.count < batch {
+                return found;
+            }
+        }
+    }
+
+    #[test]
+    fn follows_figure_3_and_looks_at_the_last_window() {
+        let set = ByteSet::from_iter([1]);
+        let mut data = [0u8; 100];
+        for at in [0, 10, 17, 18, 50, 68, 69] {
+            data[at] = 1;
+        }
+        for kernels in Kernels::available() {
+            // p = 32: marker 0, then 17 is the first position examined (i += p/2, then i++).
+            assert_eq!(all(kernels, &set, &data, 32, 16, 64), [0, 17, 50, 68]);
+            // 68 is the start of the last whole window; 69 never is a marker.
+            assert_eq!(all(kernels, &set, &data, 31, 0, 64), [0, 10, 17, 18, 50, 68, 69]);
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_window_and_less() {
+        let set = ByteSet::from_iter([7]);
+        for kernels in Kernels::available() {
+            assert_eq!(all(kernels, &set, &[7; 32], 32, 16, 4), [0]);
+            assert_eq!(all(kernels, &set, &[7; 31], 32, 16, 4), [] as [u32; 0]);
+            assert_eq!(all(kernels, &set, &[], 32, 16, 4), [] as [u32; 0]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_level_equals_the_plain_loop(
+            members in proptest::collection::vec(any::<u8>(), 0..40),
+            data in proptest::collection::vec(any::<u8>(), 0..700),
+            window in 1usize..70,
+            skip in 0usize..80,
+            batch in 1usize..70,
+        ) {
+            let set: ByteSet = members.into_iter().collect();
+            let mut naive = Vec::new();
+            let mut i = 0;
+            while i + window <= data.len() {
+                if set.contains(data[i]) {
+                    naive.push(i as u32);
+                    i += skip;
+                }
+                i += 1;
+            }
+            for kernels in Kernels::available() {
+                prop_assert_eq!(&all(kernels, &set, &data, window, skip, batch), &naive);
+            }
+        }
+    }
+}
