@@ -117,7 +117,7 @@ impl Decoder {
 }
 
 /// The first half of a decoder: the entropy stage. Turns frames into matches and literals.
-pub struct FrameReader {
+pub(crate) struct FrameReader {
     contexts: Vec<ReadContext>,
 }
 
@@ -160,7 +160,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// [`FrameError`]; the frame's context is then to be taken for lost ([`FrameReader::lose_step`]).
-    pub fn read_into<'f>(
+    fn read_into<'f>(
         &mut self,
         view: &FrameView<'f>,
         offset: u64,
@@ -204,7 +204,7 @@ impl FrameReader {
     }
 
     /// Notes that a frame failed: what continues its context cannot be read.
-    pub fn lose_step(&mut self, view: &FrameView<'_>) {
+    fn lose_step(&mut self, view: &FrameView<'_>) {
         if view.context().is_some()
             && let Ok(context) = self.context(view)
         {
@@ -214,7 +214,7 @@ impl FrameReader {
 }
 
 /// The second half of a decoder: the log. Turns matches and literals into verified blocks.
-pub struct Assembler {
+pub(crate) struct Assembler {
     log: Log,
     seed: ChecksumSeed,
     /// Content and padding that is here, within one capacity of the end.
@@ -242,11 +242,6 @@ impl Assembler {
 
     fn geometry(&self) -> Geometry {
         self.log.geometry()
-    }
-
-    /// The size and rules of the log.
-    pub fn log_geometry(&self) -> Geometry {
-        self.geometry()
     }
 
     /// Where a frame's block goes.
@@ -365,8 +360,7 @@ impl Assembler {
         self.low = self.held.contiguous_from(self.low);
     }
 
-    /// See [`Decoder::prime`].
-    pub fn prime(&mut self, content: &[u8]) {
+    fn prime(&mut self, content: &[u8]) {
         for block in content.chunks(self.max_block) {
             self.block.clear();
             self.block.extend_from_slice(block);

@@ -27,7 +27,7 @@ mod ranges;
 pub mod sampler;
 pub mod table;
 
-pub use decoder::{Assembler, Decoded, Decoder, FrameReader};
+pub use decoder::{Decoded, Decoder};
 pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};

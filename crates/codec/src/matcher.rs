@@ -90,7 +90,7 @@ const FIRST_BATCH: usize = 16;
 /// Shortest match taken at the distance of the one before, in bytes. Its descriptor takes about two.
 const RESUME_MIN: usize = 12;
 /// Longest match that a later one may swallow, in bytes; bounds what is compared twice.
-const SWALLOW_MAX: usize = 256;
+const SWALLOW_MAX: usize = 1024;
 
 /// Scratch of one batch of markers.
 struct Batch {

@@ -111,7 +111,7 @@ macro_rules! common_parameters {
             self
         }
 
-        /// Number of entropy contexts, 1..=256. Default 1. About 1.5 MB each once used (zstd level 1). The same at both ends.
+        /// Number of entropy contexts, 1..=256. Default 1. About 2 MB each once used. The same at both ends.
         pub fn contexts(mut self, contexts: usize) -> Self {
             self.common.contexts = contexts;
             self
@@ -172,7 +172,7 @@ impl EncoderBuilder {
         self
     }
 
-    /// What is done to literals and descriptors. Default zstd level 1.
+    /// What is done to literals and descriptors. Default zstd level 3.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
@@ -264,16 +264,8 @@ impl DecoderBuilder {
     /// # Errors
     /// [`ConfigError`] for the first parameter that cannot work.
     pub fn build(self) -> Result<Decoder, ConfigError> {
-        let (reader, assembler) = self.build_halves()?;
-        Ok(Decoder::new(reader, assembler, self.common.max_block))
-    }
-
-    /// Builds the two halves of a decoder, for callers that run them on two threads.
-    ///
-    /// # Errors
-    /// As [`DecoderBuilder::build`].
-    pub fn build_halves(&self) -> Result<(FrameReader, Assembler), ConfigError> {
         let log = Log::new(self.common.geometry()?)?;
-        Ok((FrameReader::new(self.common.contexts), Assembler::new(log, self.common.max_block, self.common.seed)))
+        let assembler = Assembler::new(log, self.common.max_block, self.common.seed);
+        Ok(Decoder::new(FrameReader::new(self.common.contexts), assembler, self.common.max_block))
     }
 }

@@ -266,7 +266,8 @@ mod tests {
         #[test]
         fn garbage_gives_an_error_or_matches_inside_the_block(section in proptest::collection::vec(any::<u8>(), 0..200), block_len in 1usize..70000) {
             let mut matches = Vec::new();
-            let _ = DescriptorModels::NEW.decode(&section, 1 << 20, block_len, &mut matches);
+            let mut models = DescriptorModels::NEW;
+            let _ = models.decode(&section, 1 << 20, block_len, &mut matches);
             let mut done = 0;
             for found in matches {
                 prop_assert!(found.at as usize >= done && found.len > 0 && found.end() <= block_len);

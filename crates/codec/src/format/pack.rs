@@ -1,1 +1,350 @@
 //! The pack container: frames in a file or a pipe. `docs/FORMAT.md`, section "Pack".
+//!
+//! No I/O happens here: [`PackReader::step`] is handed bytes and answers with what came of them, and a writer sends
+//! [`Header::to_bytes`], the frames, and [`Summary::trailer`].
+
+use super::frame::NOT_A_FRAME;
+use crate::error::{ConfigError, FrameError};
+use crate::format::ChecksumSeed;
+use crate::log::Geometry;
+use crate::{Decoded, Decoder, Encoder, EncoderBuilder, FrameView, MAX_BLOCK, Scan, Tokens};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// First bytes of a pack. The top bit, the line ends and the end-of-file character show what damages text in transit.
+pub const MAGIC: [u8; 8] = *b"\x8fONCE\r\n\x1a";
+/// The version of the container and of its frames that this code reads and writes.
+pub const VERSION: u8 = 1;
+
+const BASE_FLAG: u8 = 1;
+/// Length of a header without and with a base, in bytes.
+const HEADER_LEN: usize = 38;
+const BASE_LEN: usize = 40;
+/// Marks the trailer where a frame's flags would be.
+const TRAILER_MARK: u8 = 0xff;
+/// Length of the trailer in bytes.
+pub const TRAILER_LEN: usize = 17;
+const _: () = assert!(TRAILER_MARK & NOT_A_FRAME != 0);
+
+/// Content that both ends have beforehand: all base files, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Total length in bytes.
+    pub len: u64,
+    /// BLAKE3 of the content.
+    pub digest: [u8; 32],
+}
+
+/// What a pack says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Size of the content log in bytes.
+    pub cache: u64,
+    /// Largest block in bytes.
+    pub max_block: usize,
+    /// Session part of the checksum seed; the epoch is 0.
+    pub seed: u64,
+    /// The base that it needs, if any.
+    pub base: Option<Base>,
+}
+
+impl Header {
+    /// The header as it stands at the start of a pack.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_LEN + BASE_LEN);
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.push(if self.base.is_some() { BASE_FLAG } else { 0 });
+        out.extend_from_slice(&self.cache.to_le_bytes());
+        out.extend_from_slice(&(self.max_block as u32).to_le_bytes());
+        out.extend_from_slice(&self.seed.to_le_bytes());
+        if let Some(base) = &self.base {
+            out.extend_from_slice(&base.len.to_le_bytes());
+            out.extend_from_slice(&base.digest);
+        }
+        out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
+        out
+    }
+
+    /// How many bytes at the front of the base are left out, because the log cannot hold them: all but the last `cache`.
+    pub fn base_skip(&self) -> u64 {
+        self.base.map_or(0, |base| base.len.saturating_sub(self.cache))
+    }
+
+    /// An encoder with this pack's parameters and otherwise those of `builder`.
+    pub fn configure(&self, builder: EncoderBuilder) -> EncoderBuilder {
+        builder.cache(self.cache).max_block(self.max_block).checksum_seed(self.checksum_seed())
+    }
+
+    fn checksum_seed(&self) -> ChecksumSeed {
+        ChecksumSeed { session: self.seed, epoch: 0 }
+    }
+
+    /// Reads a header: it and its length, or how many bytes are missing.
+    fn scan(input: &[u8]) -> Result<Result<(Header, usize), usize>, PackError> {
+        let magic_len = input.len().min(MAGIC.len());
+        if input[..magic_len] != MAGIC[..magic_len] {
+            return Err(PackError::NotAPack);
+        }
+        let Some(&version) = input.get(MAGIC.len()) else { return Ok(Err(MAGIC.len() + 1 - input.len())) };
+        if version != VERSION {
+            return Err(PackError::Version { found: version });
+        }
+        let Some(&flags) = input.get(MAGIC.len() + 1) else { return Ok(Err(1)) };
+        if flags & !BASE_FLAG != 0 {
+            return Err(PackError::Header { field: "flags" });
+        }
+        let has_base = flags & BASE_FLAG != 0;
+        let len = if has_base { HEADER_LEN + BASE_LEN } else { HEADER_LEN };
+        let Some(header) = input.get(..len) else { return Ok(Err(len - input.len())) };
+        let (fields, checksum) = header.split_at(len - 8);
+        if checksum != xxh3_64(fields).to_le_bytes() {
+            return Err(PackError::Header { field: "checksum" });
+        }
+        let number = |at: usize| u64::from_le_bytes(*fields[at..].first_chunk().expect("inside the header"));
+        let max_block = u32::from_le_bytes(*fields[18..].first_chunk().expect("inside the header")) as usize;
+        let base = has_base.then(|| Base {
+            len: number(30),
+            digest: *fields[38..].first_chunk().expect("inside the header"),
+        });
+        let header = Header { cache: number(10), max_block, seed: number(22), base };
+        if header.max_block == 0 || header.max_block > MAX_BLOCK {
+            return Err(PackError::Header { field: "block limit" });
+        }
+        if header.cache < header.max_block as u64 || header.cache > Geometry::MAX_CAPACITY {
+            return Err(PackError::Header { field: "cache size" });
+        }
+        Ok(Ok((header, len)))
+    }
+}
+
+/// Running totals of a pack's content, at either end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    total: u64,
+    chain: u64,
+}
+
+impl Summary {
+    /// Takes note of a block of `len` bytes whose frame carries `checksum`.
+    fn add(&mut self, len: usize, checksum: u64) {
+        let mut link = [0; 16];
+        link[..8].copy_from_slice(&self.chain.to_le_bytes());
+        link[8..].copy_from_slice(&checksum.to_le_bytes());
+        self.chain = xxh3_64(&link);
+        self.total += len as u64;
+    }
+
+    /// Takes note of a block that is being written.
+    pub fn add_tokens(&mut self, tokens: &Tokens) {
+        self.add(tokens.block_len, tokens.checksum);
+    }
+
+    /// Bytes of content so far.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What ends the pack.
+    pub fn trailer(&self) -> [u8; TRAILER_LEN] {
+        let mut trailer = [TRAILER_MARK; TRAILER_LEN];
+        trailer[1..9].copy_from_slice(&self.total.to_le_bytes());
+        trailer[9..].copy_from_slice(&self.chain.to_le_bytes());
+        trailer
+    }
+}
+
+/// Packs content that is in memory. [`Header`], [`crate::Finder`], [`crate::FrameWriter`] and [`Summary`] do the same in steps.
+///
+/// # Errors
+/// [`ConfigError`] if the parameters cannot work.
+pub fn pack(content: &[u8], header: &Header, builder: EncoderBuilder) -> Result<Vec<u8>, ConfigError> {
+    let mut encoder: Encoder = header.configure(builder).build()?;
+    let mut out = header.to_bytes();
+    let mut summary = Summary::default();
+    for block in content.chunks(header.max_block) {
+        // Blocks are within the limit, and 2^62 bytes are not in memory.
+        encoder.encode(block, &mut out).expect("a block within the limit can be encoded");
+        summary.add_tokens(&encoder.tokens);
+    }
+    out.extend_from_slice(&summary.trailer());
+    Ok(out)
+}
+
+/// What came of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// At least this many more bytes are needed; nothing was consumed.
+    NeedMore(usize),
+    /// The header was read. If it names a base, [`PackReader::prime`] comes next.
+    Header {
+        /// Bytes of the input that it took.
+        consumed: usize,
+    },
+    /// The next block of content, verified.
+    Block {
+        /// Its bytes.
+        content: &'a [u8],
+        /// Bytes of the input that its frame took.
+        consumed: usize,
+    },
+    /// The pack is complete, and all of it was right.
+    End {
+        /// Bytes of the input that the trailer took. There should be none behind it.
+        consumed: usize,
+    },
+}
+
+/// Why a pack cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// It does not begin as one.
+    #[error("this is no Oncewire pack")]
+    NotAPack,
+    /// It is of another version.
+    #[error("this pack has format version {found}, this program reads version {VERSION}")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// Its header is damaged.
+    #[error("the header is damaged ({field})")]
+    Header {
+        /// What is wrong in it.
+        field: &'static str,
+    },
+    /// It asks for more memory than allowed.
+    #[error("the pack needs a cache of {cache} bytes, the limit is {limit}")]
+    CacheTooLarge {
+        /// What it asks for, in bytes.
+        cache: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A decoder of its parameters cannot be had.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A frame is damaged.
+    #[error("damaged after {at} bytes of content: {source}")]
+    Frame {
+        /// Content before it, in bytes.
+        at: u64,
+        /// What is wrong with it.
+        source: FrameError,
+    },
+    /// The trailer disagrees with what was read.
+    #[error("damaged: the trailer does not fit the {total} bytes of content before it")]
+    Trailer {
+        /// Content read, in bytes.
+        total: u64,
+    },
+}
+
+/// Reads a pack step by step.
+///
+/// ```
+/// use oncewire_codec::{Encoder, pack::{Header, PackReader, Step, pack}};
+///
+/// let header = Header { cache: 1 << 20, max_block: 65536, seed: 0, base: None };
+/// let packed = pack(b"every byte crosses the wire once", &header, Encoder::builder())?;
+///
+/// let (mut reader, mut rest, mut content) = (PackReader::new(1 << 30), &packed[..], Vec::new());
+/// loop {
+///     let consumed = match reader.step(rest)? {
+///         Step::NeedMore(_) => unreachable!("the pack is complete"),
+///         Step::Header { consumed } => consumed,
+///         Step::Block { content: block, consumed } => {
+///             content.extend_from_slice(block);
+///             consumed
+///         }
+///         Step::End { .. } => break,
+///     };
+///     rest = &rest[consumed..];
+/// }
+/// assert_eq!(content, b"every byte crosses the wire once");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PackReader {
+    max_cache: u64,
+    open: Option<(Header, Decoder)>,
+    summary: Summary,
+}
+
+impl PackReader {
+    /// A reader that refuses packs with a cache of more than `max_cache` bytes.
+    pub fn new(max_cache: u64) -> PackReader {
+        PackReader { max_cache, open: None, summary: Summary::default() }
+    }
+
+    /// The header, once it has been read.
+    pub fn header(&self) -> Option<&Header> {
+        self.open.as_ref().map(|(header, _)| header)
+    }
+
+    /// Gives the reader the next part of the base's content, front to back, without the [`Header::base_skip`] bytes. The caller
+    /// has compared its digest. Parts other than the last are whole multiples of the block limit.
+    ///
+    /// # Panics
+    /// Before the header has been read.
+    pub fn prime(&mut self, content: &[u8]) {
+        self.open.as_mut().expect("the header comes first").1.prime(content);
+    }
+
+    /// Content delivered so far, in bytes.
+    pub fn total(&self) -> u64 {
+        self.summary.total
+    }
+
+    /// Looks at the front of `input` and does the next thing.
+    ///
+    /// # Errors
+    /// [`PackError`]. What was delivered before is right; nothing after it can be trusted.
+    pub fn step(&mut self, input: &[u8]) -> Result<Step<'_>, PackError> {
+        if self.open.is_none() {
+            return self.read_header(input);
+        }
+        let (header, decoder) = self.open.as_mut().expect("just checked");
+        if input.first() == Some(&TRAILER_MARK) {
+            let Some(trailer) = input.get(..TRAILER_LEN) else { return Ok(Step::NeedMore(TRAILER_LEN - input.len())) };
+            if trailer != self.summary.trailer() {
+                return Err(PackError::Trailer { total: self.summary.total });
+            }
+            return Ok(Step::End { consumed: TRAILER_LEN });
+        }
+        let at = self.summary.total;
+        let damaged = |source| PackError::Frame { at, source };
+        let checksum = match FrameView::scan(input, header.max_block).map_err(damaged)? {
+            Scan::NeedMore(more) => return Ok(Step::NeedMore(more)),
+            // Frames of a pack follow each other.
+            Scan::Frame(view) if view.explicit.is_some() => {
+                let field = FrameError::Field { field: "flags", value: u64::from(input[0]), allowed: "no offset in a pack" };
+                return Err(damaged(field));
+            }
+            Scan::Frame(view) => view.checksum,
+        };
+        match decoder.decode(input).map_err(damaged)? {
+            Decoded::Block { content, consumed, .. } => {
+                self.summary.add(content.len(), checksum);
+                Ok(Step::Block { content, consumed })
+            }
+            Decoded::NeedMore(more) => Ok(Step::NeedMore(more)),
+            // In order, nothing that may be referred to can be missing but what was never there.
+            Decoded::Missing(ranges) => {
+                let (source_offset, len) = ranges.first().map_or((0, 0), |range| (range.start, range.end - range.start));
+                Err(damaged(FrameError::Reference { source_offset, len }))
+            }
+        }
+    }
+    fn read_header(&mut self, input: &[u8]) -> Result<Step<'static>, PackError> {
+        let (header, consumed) = match Header::scan(input)? {
+            Ok(scanned) => scanned,
+            Err(more) => return Ok(Step::NeedMore(more)),
+        };
+        if header.cache > self.max_cache {
+            return Err(PackError::CacheTooLarge { cache: header.cache, limit: self.max_cache });
+        }
+        let decoder = Decoder::builder().cache(header.cache).max_block(header.max_block).checksum_seed(header.checksum_seed());
+        self.open = Some((header, decoder.build()?));
+        Ok(Step::Header { consumed })
+    }
+}

@@ -1,0 +1,3 @@
+//! To come.
+#![allow(missing_docs)]
+fn main() {}

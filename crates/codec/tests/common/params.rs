@@ -1,0 +1,141 @@
+//! Parameters of an encoder and a decoder, unfriendly ones above all.
+
+use oncewire_codec::{ByteSet, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, SamplerKind};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    pub(crate) cache: u64,
+    pub(crate) span: u64,
+    pub(crate) max_block: usize,
+    pub(crate) window: usize,
+    pub(crate) period: usize,
+    pub(crate) sampler: SamplerKind,
+    pub(crate) entropy: Entropy,
+    pub(crate) contexts: usize,
+    pub(crate) explicit: bool,
+    pub(crate) table_entries: Option<u64>,
+    pub(crate) seed: ChecksumSeed,
+    pub(crate) key: u64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            cache: 1 << 20,
+            span: 0,
+            max_block: oncewire_codec::MAX_BLOCK,
+            window: oncewire_codec::DEFAULT_WINDOW,
+            period: oncewire_codec::DEFAULT_PERIOD,
+            sampler: SamplerKind::sample_byte(),
+            entropy: Entropy::DEFAULT,
+            contexts: 1,
+            explicit: false,
+            table_entries: None,
+            seed: ChecksumSeed::default(),
+            key: 0,
+        }
+    }
+}
+
+impl Params {
+    pub(crate) fn encoder_builder(&self) -> EncoderBuilder {
+        let builder = Encoder::builder()
+            .cache(self.cache)
+            .span(self.span)
+            .max_block(self.max_block)
+            .checksum_seed(self.seed)
+            .contexts(self.contexts)
+            .window(self.window)
+            .period(self.period)
+            .sampler(self.sampler.clone())
+            .entropy(self.entropy)
+            .explicit_offsets(self.explicit)
+            .fingerprint_key(self.key);
+        match self.table_entries {
+            Some(entries) => builder.table_entries(entries),
+            None => builder,
+        }
+    }
+
+    pub(crate) fn encoder(&self) -> Encoder {
+        self.encoder_builder().build().unwrap()
+    }
+
+    pub(crate) fn encoder_at(&self, kernels: Kernels) -> Encoder {
+        self.encoder_builder().kernels(kernels).build().unwrap()
+    }
+
+    pub(crate) fn decoder_builder(&self) -> DecoderBuilder {
+        Decoder::builder()
+            .cache(self.cache)
+            .span(self.span)
+            .max_block(self.max_block)
+            .checksum_seed(self.seed)
+            .contexts(self.contexts)
+    }
+
+    pub(crate) fn decoder(&self) -> Decoder {
+        self.decoder_builder().build().unwrap()
+    }
+
+    /// Most that a decoder of these parameters may ever hold: log, contexts of 1.5 MB, a block and its literals, and a match for
+    /// each of its bytes.
+    pub(crate) fn decoder_bound(&self) -> usize {
+        self.cache as usize + self.contexts * (1_500 << 10) + (64 << 10) * (2 + 2 * 16)
+    }
+}
+
+pub(crate) fn entropy() -> impl Strategy<Value = Entropy> {
+    prop_oneof![
+        2 => Just(Entropy::None),
+        2 => Just(Entropy::Lz4),
+        4 => (1i32..=3).prop_map(|level| Entropy::Zstd { level }),
+    ]
+}
+
+fn sampler() -> impl Strategy<Value = SamplerKind> {
+    let members = proptest::collection::vec(any::<u8>(), 0..60);
+    prop_oneof![
+        4 => Just(SamplerKind::sample_byte()),
+        2 => members.prop_map(|members| SamplerKind::SampleByte(members.into_iter().collect())),
+        1 => Just(SamplerKind::SampleByte((0..=255).collect::<ByteSet>())),
+        2 => Just(SamplerKind::Fixed),
+    ]
+}
+
+pub(crate) fn period() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(32usize), 4usize..40, 4usize..=1024]
+}
+
+/// Caches of one block and little more, of a few blocks, and of many; spans of nothing up to the largest.
+pub(crate) fn sizes(max_block: impl Strategy<Value = usize>) -> impl Strategy<Value = (u64, u64, usize)> {
+    let blocks = prop_oneof![2 => Just(1usize), 2 => 1usize..4, 3 => 3usize..30];
+    (max_block, blocks, 0usize..=1000, 0u64..=4).prop_map(|(max_block, blocks, more, spans)| {
+        // A multiple of no block, and seldom of anything.
+        let cache = (max_block * blocks + max_block * more / 1000) as u64;
+        let span = (cache / 4).min(cache - max_block as u64) * spans / 4;
+        (cache, span, max_block)
+    })
+}
+
+pub(crate) fn max_block() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        3 => 1usize..700,
+        4 => 300usize..6000,
+        1 => 6000usize..=65536,
+        1 => Just(65536usize),
+    ]
+}
+
+pub(crate) fn params(max_block: impl Strategy<Value = usize>) -> impl Strategy<Value = Params> {
+    let ends = (sizes(max_block), 1usize..5, any::<bool>(), any::<u64>(), 0u64..3);
+    let choices = (prop_oneof![Just(32usize), 12usize..=64], period(), sampler(), entropy());
+    let table = prop_oneof![3 => Just(None), 1 => (1u64..2000).prop_map(Some)];
+    (ends, choices, table, any::<u64>()).prop_map(|(ends, choices, table_entries, key)| {
+        let ((cache, span, max_block), contexts, explicit, session, epoch) = ends;
+        let (window, period, sampler, entropy) = choices;
+        let seed = ChecksumSeed { session, epoch };
+        Params { cache, span, max_block, window, period, sampler, entropy, contexts, explicit, table_entries, seed, key }
+    })
+}
