@@ -241,14 +241,15 @@ fn random_bytes_are_found_the_second_time() {
 #[test]
 fn long_runs_cost_almost_nothing() {
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }] {
-        for unit in [&b"\0"[..], b" ", b"ab", b"abc", b" is this", b"a line of a log, repeated and repeated\n"] {
+        for unit in [&b"\0"[..], b" ", b"to", b"set", b" is this", b"a line of a log, repeated and repeated\n"] {
             let run: Vec<u8> = unit.iter().copied().cycle().take(MAX_BLOCK).collect();
             let params = Params { entropy, ..Params::default() };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
             for time in 0..3 {
                 let frame = encode(&mut encoder, &run);
                 assert_eq!(decode(&mut decoder, &frame).1, run);
-                let limit = if time == 0 { 100 } else { 50 };
+                // At first every phase of the unit must have been seen once at a marker.
+                let limit = if time == 0 { 32 + 20 * unit.len() } else { 48 };
                 assert!(frame.len() <= limit, "{entropy}, unit {:?}, time {time}: {} bytes", unit[0] as char, frame.len());
             }
         }
@@ -320,7 +321,7 @@ fn a_repair_replaces_any_frame_still_in_the_log() {
 #[test]
 fn a_log_beyond_a_gibibyte() {
     // Wider table slots; the memory is only touched where it is used.
-    for entries in [None, Some(1000)] {
+    for entries in [None, Some(100_003)] {
         let params = Params { cache: (1 << 30) + 4097, table_entries: entries, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
         assert_eq!(encoder.memory().table % 8, encoder.memory().table % 4);

@@ -1,0 +1,211 @@
+//! The command line: what was asked for, as it was written. Nothing is opened or resolved here.
+
+use crate::quantity::parse_size;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Every byte crosses the wire once.
+///
+/// Oncewire removes repeated bytes: it keeps the recent past of a link at both ends and sends a short reference wherever the
+/// new bytes were there already.
+#[derive(Debug, Parser)]
+#[command(name = "oncewire", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Send versioned data over a real TCP connection, once, again, and in its next version, and show what crossed the wire
+    Demo(DemoArgs),
+    /// Pack a file or a stream
+    Pack(PackArgs),
+    /// Unpack what `pack` made
+    Unpack(UnpackArgs),
+    /// Measure what this would do on your data, beside lz4, zstd and gzip on the same blocks
+    Bench(BenchArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SamplerName {
+    /// A byte of EndRE's table marks, then half a period is skipped
+    Samplebyte,
+    /// Every p-th byte marks
+    Fixed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EntropyName {
+    /// Literals as they are: fastest, for a link that compresses anyway
+    None,
+    /// LZ4, every frame on its own
+    Lz4,
+    /// zstd with adaptive models for the matches: fewest bytes
+    Zstd,
+}
+
+/// How the codec is set up.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CodecArgs {
+    /// Bytes under one fingerprint, the shortest repeat that is looked up: 12 to 64
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) window: usize,
+    /// Sampling period: one fingerprint is meant to be kept for every so many bytes, 4 to 1024
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) period: usize,
+    /// How markers are chosen
+    #[arg(long, value_enum, default_value = "samplebyte")]
+    pub(crate) sampler: SamplerName,
+    /// What is done to bytes that were not repeated
+    #[arg(long, value_enum, default_value = "zstd")]
+    pub(crate) entropy: EntropyName,
+    /// zstd's level, 1 to 3 [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire demo
+  oncewire demo image-v1.tar image-v2.tar
+  oncewire demo --json | jq .transfers")]
+pub(crate) struct DemoArgs {
+    /// Files to send in this order, each a version of the one before; without any, three releases of the tz database
+    pub(crate) files: Vec<PathBuf>,
+    /// Size of the content log at each end [default: twice what is sent, at least 64M, at most 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) cache: Option<u64>,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// One JSON document instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire pack backup.tar -o backup.ow
+  tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
+  oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
+
+The receiver's memory is the cache named here, so it must be willing: unpack refuses more than 4G unless told otherwise.")]
+pub(crate) struct PackArgs {
+    /// What to pack; standard input without it, or for `-`
+    pub(crate) input: Option<PathBuf>,
+    /// Where to; standard output without it
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Size of the content log: how far back repeats are found [default: 256M, and the base's size on top of it, up to 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) cache: Option<u64>,
+    /// Content that the receiver has already; repeatable, the order counts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) base: Vec<PathBuf>,
+    /// Largest block, up to 64K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
+    pub(crate) block: u64,
+    /// 1: all in one thread; 2: reading and matching beside compressing and writing; 3: reading apart, too. The result is the
+    /// same
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) threads: u8,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// One JSON document about the work on standard output; needs -o
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire unpack backup.ow -o backup.tar
+  oncewire unpack --base release-1.tar 1-to-2.ow -o release-2.tar
+
+Exits with 3 if the input is damaged, cut short or something else. A file given with -o appears only when it is complete and
+verified; on a pipe, output stops before the first byte that is not.")]
+pub(crate) struct UnpackArgs {
+    /// What to unpack; standard input without it, or for `-`
+    pub(crate) input: Option<PathBuf>,
+    /// Where to; standard output without it
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// The same base files in the same order as for `pack`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) base: Vec<PathBuf>,
+    /// Refuse packs that need a larger content log than this
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4G")]
+    pub(crate) max_cache: u64,
+    /// One JSON document about the work on standard output; needs -o
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire bench release-*.tar
+  oncewire bench --periods 16,32,64 --windows 16,32 --cache 64M,1G dump.sql
+  oncewire bench --packets --passes 2 --csv image.raw > figures.csv
+
+The files are read into memory, one after the other, and sent as one stream. A corpus larger than the cache cannot find in its
+second pass what has left the log by then.")]
+pub(crate) struct BenchArgs {
+    /// The data, in the order in which it would be sent
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Samplers to try
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "samplebyte")]
+    pub(crate) samplers: Vec<SamplerName>,
+    /// Sampling periods to try, 4 to 1024 bytes
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "32")]
+    pub(crate) periods: Vec<usize>,
+    /// Windows to try, 12 to 64 bytes
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "32")]
+    pub(crate) windows: Vec<usize>,
+    /// Content log sizes to try [default: room for all data, at least 256M, at most 4G]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
+    pub(crate) cache: Vec<u64>,
+    /// Entropy stages to try: none, lz4, zstd-1, zstd-2, zstd-3
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', default_value = "none,zstd-3", value_parser = parse_entropy)]
+    pub(crate) entropy: Vec<oncewire_codec::Entropy>,
+    /// Block sizes to try, up to 64K
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64K")]
+    pub(crate) block: Vec<u64>,
+    /// Blocks of 1,448 bytes, as packets carry them
+    #[arg(long, conflicts_with = "block")]
+    pub(crate) packets: bool,
+    /// How often the data goes through one encoder: 2 shows the repeat
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) passes: u8,
+    /// How often each contender is measured; best and median are shown
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) runs: u8,
+    /// Leave out what others do
+    #[arg(long)]
+    pub(crate) no_rivals: bool,
+    /// Use these kernels instead of the best that the machine has
+    #[arg(long, value_name = "LEVEL", value_parser = ["portable", "avx2", "avx512"])]
+    pub(crate) kernels: Option<String>,
+    /// One JSON document instead of the table
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Comma-separated values instead of the table
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {
+    use oncewire_codec::Entropy;
+    match text {
+        "none" => Ok(Entropy::None),
+        "lz4" => Ok(Entropy::Lz4),
+        "zstd" => Ok(Entropy::DEFAULT),
+        "zstd-1" => Ok(Entropy::Zstd { level: 1 }),
+        "zstd-2" => Ok(Entropy::Zstd { level: 2 }),
+        "zstd-3" => Ok(Entropy::Zstd { level: 3 }),
+        _ => Err("use none, lz4, zstd-1, zstd-2 or zstd-3".into()),
+    }
+}

@@ -1,0 +1,66 @@
+//! Base files: content that both ends have beforehand.
+
+use crate::endpoint::Input;
+use crate::failure::Outcome;
+use oncewire_codec::pack::Base;
+use std::path::{Path, PathBuf};
+
+/// Bytes read at once: a whole number of blocks of any allowed size would not be, so callers get blocks.
+const READ: usize = 1 << 20;
+
+/// Length and digest of all `files`, one after the other. `None` if there are none.
+pub(crate) fn identify(files: &[PathBuf]) -> Outcome<Option<Base>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut len = 0;
+    let mut buffer = vec![0; READ];
+    each_part(files, &mut buffer, |part| {
+        hasher.update(part);
+        len += part.len() as u64;
+        Ok(())
+    })?;
+    Ok(Some(Base { len, digest: *hasher.finalize().as_bytes() }))
+}
+
+/// Calls `take` with the content of all `files` after its first `skip` bytes, in parts of exactly `block` bytes but the last.
+pub(crate) fn each_block(
+    files: &[PathBuf],
+    skip: u64,
+    block: usize,
+    mut take: impl FnMut(&[u8]) -> Outcome,
+) -> Outcome {
+    let mut skip = skip;
+    let mut pending: Vec<u8> = Vec::with_capacity(block);
+    let mut buffer = vec![0; READ];
+    each_part(files, &mut buffer, |mut part| {
+        let skipped = skip.min(part.len() as u64);
+        skip -= skipped;
+        part = &part[skipped as usize..];
+        while !part.is_empty() {
+            let (now, rest) = part.split_at(part.len().min(block - pending.len()));
+            pending.extend_from_slice(now);
+            part = rest;
+            if pending.len() == block {
+                take(&pending)?;
+                pending.clear();
+            }
+        }
+        Ok(())
+    })?;
+    if pending.is_empty() { Ok(()) } else { take(&pending) }
+}
+
+fn each_part(files: &[PathBuf], buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
+    for path in files {
+        let mut input = Input::file(Path::new(path))?;
+        loop {
+            match input.fill(buffer)? {
+                0 => break,
+                n => take(&buffer[..n])?,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! What is measured: anything that turns blocks into wire bytes and back.
+
+use super::ours::Details;
+use crate::failure::{Failure, Outcome};
+use std::ops::Range;
+
+/// One way to send blocks. A fresh one per run; passes of a run continue it.
+pub(super) trait Contender {
+    /// Encodes `data` in blocks of `block` bytes. After the `last` pass nothing follows.
+    fn encode(&mut self, data: &[u8], block: usize, last: bool, wire: &mut Wire) -> Outcome;
+
+    /// Decodes what [`Contender::encode`] wrote in the same pass, `len` bytes in blocks of `block`, and compares them with
+    /// `check` if given.
+    fn decode(&mut self, wire: &Wire, len: usize, block: usize, check: Option<&[u8]>) -> Outcome;
+
+    /// Touches the memory that will be used.
+    fn prefault(&mut self) -> Outcome {
+        Ok(())
+    }
+
+    /// Memory of encoder and decoder in bytes, after use.
+    fn memory(&self) -> (usize, usize);
+
+    /// What only our codec has to say about the pass.
+    fn details(&self) -> Option<Details> {
+        None
+    }
+}
+
+/// The wire: bytes in memory that has been touched before, and for each block where its bytes end.
+///
+/// Parts that lie in the block itself are noted, not copied, as a vectored write to a socket would do; [`Wire::flatten`]
+/// puts them in their places after the clock has stopped.
+pub(super) struct Wire {
+    bytes: Vec<u8>,
+    /// Flattened content goes here, and the two change places, so that both stay touched.
+    spare: Vec<u8>,
+    pieces: Vec<Piece>,
+    ends: Vec<usize>,
+}
+
+enum Piece {
+    /// Up to here of what was written.
+    Written(usize),
+    /// This part of the data.
+    Data(Range<usize>),
+}
+
+impl Wire {
+    pub(super) fn new(len: usize) -> Wire {
+        // An allocation of zeros would not be touched until written.
+        let touched = || {
+            let mut bytes = vec![1; len + len / 16 + (1 << 20)];
+            bytes.clear();
+            bytes
+        };
+        Wire { bytes: touched(), spare: touched(), pieces: Vec::with_capacity(1 << 16), ends: Vec::with_capacity(1 << 16) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+        self.ends.clear();
+    }
+
+    /// Where to append.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Ends a block's bytes.
+    pub(super) fn end_block(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Appends a part, which is not copied if it lies in `data`.
+    pub(super) fn part(&mut self, part: &[u8], data: &[u8]) {
+        let (start, begin) = (part.as_ptr() as usize, data.as_ptr() as usize);
+        if !part.is_empty() && (begin..begin + data.len()).contains(&start) {
+            self.pieces.push(Piece::Written(self.bytes.len()));
+            self.pieces.push(Piece::Data(start - begin..start - begin + part.len()));
+        } else {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// Puts noted parts of `data` in their places.
+    pub(super) fn flatten(&mut self, data: &[u8]) {
+        if self.pieces.is_empty() {
+            return;
+        }
+        self.spare.clear();
+        let mut done = 0;
+        for piece in self.pieces.drain(..) {
+            match piece {
+                Piece::Written(end) => {
+                    self.spare.extend_from_slice(&self.bytes[done..end]);
+                    done = end;
+                }
+                Piece::Data(range) => self.spare.extend_from_slice(&data[range]),
+            }
+        }
+        self.spare.extend_from_slice(&self.bytes[done..]);
+        std::mem::swap(&mut self.bytes, &mut self.spare);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Each block's bytes, if [`Wire::end_block`] was used throughout.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let block = &self.bytes[start..end];
+            start = end;
+            block
+        })
+    }
+}
+
+/// Compares a decoded part with what was sent.
+pub(super) fn compare(decoded: &[u8], at: usize, check: Option<&[u8]>, name: &str) -> Outcome {
+    match check {
+        Some(data) if data.get(at..at + decoded.len()) != Some(decoded) => {
+            Err(Failure::failed(format!("{name} returned wrong bytes near offset {at}: please report this")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,84 @@
+//! Our codec as a contender.
+
+use super::contender::{Contender, Wire, compare};
+use crate::failure::{Failure, Outcome};
+use crate::setup::config_failure;
+use oncewire_codec::{Decoded, Decoder, Encoder, EncoderBuilder, EncoderStats};
+use serde::Serialize;
+
+/// What only our codec has to say about a pass.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Details {
+    pub(super) matches: u64,
+    pub(super) mean_match_bytes: Option<f64>,
+    /// Achieved sampling rate where markers were sought.
+    pub(super) bytes_per_fingerprint: Option<f64>,
+    pub(super) false_hits: u64,
+    pub(super) incompressible_blocks: u64,
+}
+
+pub(super) struct Oncewire {
+    encoder: Encoder,
+    decoder: Decoder,
+    before: EncoderStats,
+}
+
+impl Oncewire {
+    pub(super) fn new(builder: EncoderBuilder, cache: u64, block: usize) -> Outcome<Oncewire> {
+        let encoder = builder.build().map_err(config_failure)?;
+        let decoder = Decoder::builder().cache(cache).max_block(block).build().map_err(config_failure)?;
+        Ok(Oncewire { encoder, decoder, before: EncoderStats::default() })
+    }
+}
+
+impl Contender for Oncewire {
+    fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
+        self.before = self.encoder.stats();
+        for block in data.chunks(block) {
+            let frame = self.encoder.encode_frame(block, 0).map_err(|error| Failure::failed(format!("cannot encode: {error}")))?;
+            for part in frame.parts() {
+                wire.part(part, data);
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, wire: &Wire, _: usize, _: usize, check: Option<&[u8]>) -> Outcome {
+        let (mut rest, mut at) = (wire.bytes(), 0);
+        while !rest.is_empty() {
+            match self.decoder.decode(rest) {
+                Ok(Decoded::Block { content, consumed, .. }) => {
+                    compare(content, at, check, "oncewire")?;
+                    at += content.len();
+                    rest = &rest[consumed..];
+                }
+                other => return Err(Failure::failed(format!("cannot decode our own frames: {other:?}; please report this"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn prefault(&mut self) -> Outcome {
+        self.encoder.prefault();
+        self.decoder.prefault();
+        Ok(())
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        (self.encoder.memory().total(), self.decoder.memory())
+    }
+
+    fn details(&self) -> Option<Details> {
+        let (now, before) = (self.encoder.stats(), self.before);
+        let matches = now.matches - before.matches;
+        let looked_up = now.matcher.looked_up - before.matcher.looked_up;
+        let ratio = |whole: u64, parts: u64| (parts > 0).then(|| whole as f64 / parts as f64);
+        Some(Details {
+            matches,
+            mean_match_bytes: ratio(now.matched_bytes - before.matched_bytes, matches),
+            bytes_per_fingerprint: ratio(now.matcher.sampled_bytes - before.matcher.sampled_bytes, looked_up),
+            false_hits: now.matcher.false_hits - before.matcher.false_hits,
+            incompressible_blocks: now.incompressible_blocks - before.incompressible_blocks,
+        })
+    }
+}

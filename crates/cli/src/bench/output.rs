@@ -1,0 +1,166 @@
+//! The figures as a table, as CSV, as JSON.
+
+use super::{Figures, Pass, Setting, Time};
+use crate::quantity::{binary, bytes, savings};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// The whole report.
+#[derive(Serialize)]
+pub(super) struct Document {
+    pub(super) setting: Setting,
+    pub(super) figures: Vec<Figures>,
+}
+
+#[derive(Clone, Copy)]
+enum Clock {
+    Cpu,
+    Wall,
+}
+
+impl Clock {
+    fn seconds(self, time: &Time) -> f64 {
+        match self {
+            Clock::Cpu => time.cpu_seconds,
+            Clock::Wall => time.wall_seconds,
+        }
+    }
+}
+
+/// Bytes per second in the median and the best of the runs.
+fn speeds(times: &[Time], total: u64, clock: Clock) -> (f64, f64) {
+    let mut seconds: Vec<f64> = times.iter().map(|time| clock.seconds(time).max(1e-9)).collect();
+    seconds.sort_by(f64::total_cmp);
+    let rate = |seconds: Option<&f64>| seconds.map_or(0.0, |seconds| total as f64 / seconds);
+    (rate(seconds.get(seconds.len() / 2)), rate(seconds.first()))
+}
+
+pub(super) fn table(setting: &Setting, figures: &[Figures]) -> String {
+    let mut out = String::new();
+    let files = match &setting.files[..] {
+        [one] => one.clone(),
+        many => format!("{} files", many.len()),
+    };
+    let _ = writeln!(
+        out,
+        "{files}, {} in memory, on {} ({} kernels)",
+        bytes(setting.bytes),
+        setting.processor,
+        setting.kernels
+    );
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    let mut header = vec!["", "block"];
+    if setting.passes > 1 {
+        header.push("pass");
+    }
+    header.extend(["bytes", "savings", "encode MB/s", "(best)", "wall", "decode MB/s", "(best)", "matches", "mean", "B/fp", "memory"]);
+    table.set_header(header.iter().map(|text| Cell::new(text)));
+    for figure in figures {
+        for (number, pass) in figure.passes.iter().enumerate() {
+            let mut row = vec![if number == 0 { figure.name.clone() } else { String::new() }, binary(figure.block_bytes as u64)];
+            if setting.passes > 1 {
+                row.push((number + 1).to_string());
+            }
+            row.extend(cells(setting, figure, pass));
+            table.add_row(row);
+        }
+    }
+    for column in 1..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(out, "{table}");
+    let _ = writeln!(
+        out,
+        "Speeds are millions of bytes of content per second of one core's CPU time, median and best of {} interleaved runs; \"wall\" \
+         is the encoder's\nmedian by the clock. Bytes count all headers. B/fp: content per fingerprint where markers were sought. Memory is \
+         the encoder's.",
+        setting.runs
+    );
+    let mut caches: Vec<u64> = figures.iter().filter_map(|figure| figure.cache_bytes).collect();
+    caches.sort_unstable();
+    caches.dedup();
+    for cache in caches {
+        let fits = if setting.bytes <= cache { "holds all data" } else { "holds less than the data: a repeat finds only what is left" };
+        let _ = writeln!(out, "Content log: {}, {fits}.", binary(cache));
+    }
+    out
+}
+
+fn cells(setting: &Setting, figure: &Figures, pass: &Pass) -> Vec<String> {
+    let mega = |rate: f64| format!("{:.0}", rate / 1e6);
+    let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
+    let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
+    let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
+    let dash = || "-".to_string();
+    let one_digit = |value: Option<f64>| value.map_or_else(dash, |value| format!("{value:.1}"));
+    let details = pass.details.as_ref();
+    vec![
+        pass.wire_bytes.to_string(),
+        savings(pass.wire_bytes, setting.bytes),
+        mega(encode),
+        mega(encode_best),
+        mega(wall),
+        mega(decode),
+        mega(decode_best),
+        details.map_or_else(dash, |details| details.matches.to_string()),
+        details.map_or_else(dash, |details| details.mean_match_bytes.map_or_else(dash, |mean| format!("{mean:.0}"))),
+        one_digit(details.and_then(|details| details.bytes_per_fingerprint)),
+        if figure.encoder_memory_bytes == 0 { dash() } else { binary(figure.encoder_memory_bytes as u64) },
+    ]
+}
+
+pub(super) fn csv(figures: &[Figures]) -> String {
+    let mut out = String::from(
+        "name,block_bytes,cache_bytes,pass,wire_bytes,savings,encode_cpu_median_s,encode_cpu_best_s,encode_wall_median_s,\
+         decode_cpu_median_s,decode_cpu_best_s,decode_wall_median_s,matches,mean_match_bytes,bytes_per_fingerprint,\
+         encoder_memory_bytes,decoder_memory_bytes\n",
+    );
+    for figure in figures {
+        for (number, pass) in figure.passes.iter().enumerate() {
+            // Seconds per pass: speeds of one byte, turned over.
+            let seconds = |times: &[Time], clock| {
+                let (median, best) = speeds(times, 1, clock);
+                (1.0 / median, 1.0 / best)
+            };
+            let (encode, encode_best) = seconds(&pass.encode, Clock::Cpu);
+            let (decode, decode_best) = seconds(&pass.decode, Clock::Cpu);
+            let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let details = pass.details.as_ref();
+            let _ = writeln!(
+                out,
+                "\"{}\",{},{},{},{},{:.6},{encode:.6},{encode_best:.6},{:.6},{decode:.6},{decode_best:.6},{:.6},{},{},{},{},{}",
+                figure.name,
+                figure.block_bytes,
+                figure.cache_bytes.map_or_else(String::new, |cache| cache.to_string()),
+                number + 1,
+                pass.wire_bytes,
+                pass.savings,
+                seconds(&pass.encode, Clock::Wall).0,
+                seconds(&pass.decode, Clock::Wall).0,
+                details.map_or_else(String::new, |details| details.matches.to_string()),
+                optional(details.and_then(|details| details.mean_match_bytes)),
+                optional(details.and_then(|details| details.bytes_per_fingerprint)),
+                figure.encoder_memory_bytes,
+                figure.decoder_memory_bytes,
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_best_are_speeds() {
+        let times = [4.0, 1.0, 2.0].map(|cpu_seconds| Time { cpu_seconds, wall_seconds: 8.0 });
+        assert_eq!(speeds(&times, 8, Clock::Cpu), (4.0, 8.0));
+        assert_eq!(speeds(&times, 8, Clock::Wall), (1.0, 1.0));
+        assert_eq!(speeds(&[], 8, Clock::Wall), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,74 @@
+//! How the program fails: one line that helps, and an exit code that means something.
+
+use std::fmt::Display;
+use std::io;
+
+/// Exit codes (`docs/FORMAT.md` names the last for damaged packs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// The work failed: a full disk, a missing file, a closed pipe.
+    Failed = 1,
+    /// The program was called wrongly.
+    Usage = 2,
+    /// The input is damaged, or not what it should be.
+    Damaged = 3,
+}
+
+/// Why a command could not be carried out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    /// Whoever reads standard output has gone. For a report that is no failure.
+    pub(crate) reader_gone: bool,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into(), reader_gone: false }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn damaged(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Damaged, message)
+    }
+
+    /// `doing` what failed, on `what`, with the system's reason and, where we know it, what to do.
+    pub(crate) fn io(doing: &str, what: impl Display, error: &io::Error) -> Failure {
+        let hint = match error.kind() {
+            io::ErrorKind::StorageFull => "; free some space, or choose another place with -o",
+            io::ErrorKind::BrokenPipe => "; the program that was to read it has ended",
+            io::ErrorKind::NotFound => "; check the name",
+            io::ErrorKind::PermissionDenied => "; check its permissions",
+            _ => "",
+        };
+        Failure::failed(format!("cannot {doing} {what}: {}{hint}", plain(error)))
+    }
+
+    /// For writing a report to standard output.
+    pub(crate) fn report(error: &io::Error) -> Failure {
+        let reader_gone = error.kind() == io::ErrorKind::BrokenPipe;
+        Failure { reader_gone, ..Failure::io("write the report to", "standard output", error) }
+    }
+}
+
+/// The system's message without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    let mut text = text[..end].to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    text
+}

@@ -1,0 +1,38 @@
+//! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the codec.
+
+mod args;
+mod base;
+mod bench;
+mod demo;
+mod endpoint;
+mod failure;
+mod pack;
+mod progress;
+mod quantity;
+mod report;
+mod setup;
+mod unpack;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    endpoint::clean_up_on_signal();
+    let outcome = match &cli.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Pack(args) => pack::run(args),
+        Command::Unpack(args) => unpack::run(args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // Someone piped a report into `head`.
+        Err(failure) if failure.reader_gone => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("oncewire: {}", failure.message);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Sizes as people write them, and as people read them.
+
+use std::time::Duration;
+
+/// Reads `64K`, `250M`, `2G`, `1T` (powers of 1,024; a following `B` or `iB` is allowed) or plain bytes.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("not a size: write bytes, or a number with K, M, G or T, such as 256M".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "not a size: write a number such as 65536, 64K, 250M or 2G".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large for a size".to_string())
+}
+
+/// Bytes with three significant digits and a decimal unit: `15.7 MB`.
+pub(crate) fn bytes(n: u64) -> String {
+    scaled(n as f64, "B")
+}
+
+/// Bytes per second.
+pub(crate) fn rate(bytes: u64, time: Duration) -> String {
+    if time.is_zero() { "-".into() } else { scaled(bytes as f64 / time.as_secs_f64(), "B/s") }
+}
+
+/// Memory and cache sizes, which are set in powers of 1,024: `256 MiB`.
+pub(crate) fn binary(n: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit < units.len() - 1 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() < 0.05 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.1} {}", units[unit]) }
+}
+
+fn scaled(mut value: f64, unit: &str) -> String {
+    let prefixes = ["", "k", "M", "G", "T", "P"];
+    let mut prefix = 0;
+    while value >= 999.5 && prefix < prefixes.len() - 1 {
+        value /= 1000.0;
+        prefix += 1;
+    }
+    let digits = if prefix == 0 || value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {}{unit}", prefixes[prefix])
+}
+
+/// `part` saved of `whole` in percent: 1 - bytes on the wire / bytes without. Never rounded up to a full 100.
+pub(crate) fn savings(wire: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".into();
+    }
+    let percent = 100.0 * (1.0 - wire as f64 / whole as f64);
+    // More digits where they matter: 99.97 %, but 12.3 %.
+    if percent >= 99.0 { format!("{:.2} %", (percent * 100.0).floor() / 100.0) } else { format!("{percent:.1} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        assert_eq!(parse_size("0"), Ok(0));
+        assert_eq!(parse_size("64K"), Ok(65536));
+        assert_eq!(parse_size("64k"), Ok(65536));
+        assert_eq!(parse_size("250M"), Ok(250 << 20));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_size("2GB"), Ok(2 << 30));
+        for bad in ["", "K", "-1", "1.5G", "12Q", "99999999999T", "1 G"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn quantities_as_people_read_them() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1000), "1.00 kB");
+        assert_eq!(bytes(15_680_159), "15.7 MB");
+        assert_eq!(bytes(999_700), "1.00 MB");
+        assert_eq!(binary(256 << 20), "256 MiB");
+        assert_eq!(binary(1536), "1.5 KiB");
+        assert_eq!(savings(1, 100_000), "99.99 %");
+        assert_eq!(savings(50, 100), "50.0 %");
+        assert_eq!(savings(101, 100), "-1.0 %");
+        assert_eq!(savings(0, 0), "-");
+    }
+}
