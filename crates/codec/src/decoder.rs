@@ -1,7 +1,7 @@
 //! Frames to blocks.
 
 use crate::MAX_BLOCK;
-use crate::entropy::ReadContext;
+use crate::entropy::{DescriptorModels, ReadContext};
 use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
 use crate::log::{Geometry, Log};
@@ -55,36 +55,69 @@ impl Decoder {
     ///
     /// # Errors
     /// [`FrameError`] if the frame is damaged or breaks the rules. Nothing of it entered the log. If it belonged to an entropy
-    /// context, that context accepts only a fresh frame from then on.
+    /// context, that context accepts only a fresh frame from then on; except after [`FrameError::Offset`], which changes
+    /// nothing.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded<'_>, FrameError> {
         let view = match FrameView::scan(input, self.max_block)? {
             Scan::NeedMore(more) => return Ok(Decoded::NeedMore(more)),
             Scan::Frame(view) => view,
         };
-        let offset = self.assembler.offset_of(&view)?;
-        self.missing.clear();
-        self.matches.clear();
-        if !self.assembler.holds(&view, offset) {
-            // Something of the range that the frame names is not here. The descriptors say whether it is needed; if it is, the
-            // context must be as if the frame had not been looked at.
-            self.reader.peek_descriptors(&view, offset, &mut self.matches)?;
-            self.assembler.missing(offset, view.block_len, &self.matches, &mut self.missing)?;
-            if !self.missing.as_slice().is_empty() {
-                return Ok(Decoded::Missing(self.missing.as_slice()));
+        match self.decode_view(&view) {
+            Ok(Some(offset)) => {
+                Ok(Decoded::Block { offset, content: self.assembler.content(), consumed: view.frame_len })
             }
-            self.matches.clear();
-        }
-        let result = self.reader.read_into(&view, offset, &mut self.matches, &mut self.literals).and_then(|raw| {
-            let literals = raw.unwrap_or(&self.literals);
-            self.assembler.assemble(&view, offset, &self.matches, literals)
-        });
-        match result {
-            Ok(()) => Ok(Decoded::Block { offset, content: &self.assembler.block, consumed: view.frame_len }),
+            Ok(None) => Ok(Decoded::Missing(self.missing.as_slice())),
+            // A frame out of place (sent again, perhaps) says nothing about its context.
+            Err(error @ FrameError::Offset { .. }) => Err(error),
             Err(error) => {
                 self.reader.lose_step(&view);
                 Err(error)
             }
         }
+    }
+
+    /// Decodes into the assembler and returns the block's offset, or `None` if ranges are missing: then they are in
+    /// `self.missing`, and nothing else was changed.
+    fn decode_view(&mut self, view: &FrameView<'_>) -> Result<Option<u64>, FrameError> {
+        let offset = self.assembler.offset_of(view)?;
+        self.matches.clear();
+        match view.body.descriptors {
+            Descriptors::None => {}
+            Descriptors::Plain => {
+                format::read_plain(view.body.descriptor_section, offset, view.block_len, &mut self.matches)?;
+                if self.is_missing(view, offset)? {
+                    return Ok(None);
+                }
+            }
+            Descriptors::Coded => {
+                let holds_hull = view.depends_on(offset).is_some_and(|hull| self.assembler.held.contains(&hull));
+                if !holds_hull {
+                    // Something of the range that the frame names is not here. The descriptors say whether it is needed; if it
+                    // is, the context must be as if the frame had not been looked at.
+                    self.reader.peek_coded(view, offset, &mut self.matches)?;
+                    if self.is_missing(view, offset)? {
+                        return Ok(None);
+                    }
+                    self.matches.clear();
+                }
+            }
+        }
+        self.reader.begin(view)?;
+        if view.body.descriptors == Descriptors::Coded {
+            self.reader.read_coded(view, offset, &mut self.matches)?;
+        }
+        // Matches are disjoint and inside the block, so they cannot sum to more than it.
+        let matched: usize = self.matches.iter().map(|found| found.len as usize).sum();
+        let literals = self.reader.read_literals(view, view.block_len - matched, &mut self.literals)?;
+        self.assembler.assemble(view, offset, &self.matches, literals)?;
+        Ok(Some(offset))
+    }
+
+    /// Whether sources of `self.matches` are not here; which, is in `self.missing`.
+    fn is_missing(&mut self, view: &FrameView<'_>, offset: u64) -> Result<bool, FrameError> {
+        self.missing.clear();
+        self.assembler.missing(offset, view.block_len, &self.matches, &mut self.missing)?;
+        Ok(!self.missing.as_slice().is_empty())
     }
 
     /// Takes content into the log that the encoder was given by other means, with [`crate::Encoder::prime`].
@@ -135,72 +168,60 @@ impl FrameReader {
         })
     }
 
-    /// Reads the matches of a frame whose block lies at `offset`, without changing its context.
-    fn peek_descriptors(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
-        let section = view.body.descriptor_section;
-        match view.body.descriptors {
-            Descriptors::None => Ok(()),
-            Descriptors::Plain => format::read_plain(section, offset, view.block_len, matches),
-            Descriptors::Coded => {
-                let context = self.context(view)?;
-                let mut models = if view.fresh {
-                    crate::entropy::DescriptorModels::NEW
-                } else if context.in_step {
-                    context.models.clone()
-                } else {
-                    return Err(FrameError::ContextLost { context: view.context });
-                };
-                models.decode(section, offset, view.block_len, matches)
-            }
-        }
+    /// Reads coded descriptors without changing their context.
+    fn peek_coded(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
+        let context = self.context(view)?;
+        let mut models = if view.fresh {
+            DescriptorModels::NEW
+        } else if context.in_step {
+            context.models.clone()
+        } else {
+            return Err(FrameError::ContextLost { context: view.context });
+        };
+        models.decode(view.body.descriptor_section, offset, view.block_len, matches)
     }
 
-    /// Appends the frame's matches to `matches` and returns its literals: those of the frame itself if they are raw, otherwise
-    /// `None`, and they are in `literals`.
-    ///
-    /// # Errors
-    /// [`FrameError`]; the frame's context is then to be taken for lost ([`FrameReader::lose_step`]).
-    fn read_into<'f>(
+    /// Prepares the frame's context, if it uses one.
+    fn begin(&mut self, view: &FrameView<'_>) -> Result<(), FrameError> {
+        if view.context().is_none() {
+            return Ok(());
+        }
+        let context = self.context(view)?;
+        if view.fresh {
+            context.reset();
+        }
+        if context.in_step { Ok(()) } else { Err(FrameError::ContextLost { context: view.context }) }
+    }
+
+    /// Appends the matches that coded descriptors describe.
+    fn read_coded(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
+        self.context(view)?.models.decode(view.body.descriptor_section, offset, view.block_len, matches)
+    }
+
+    /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded into `buffer`.
+    fn read_literals<'l>(
         &mut self,
-        view: &FrameView<'f>,
-        offset: u64,
-        matches: &mut Vec<Match>,
-        literals: &mut Vec<u8>,
-    ) -> Result<Option<&'f [u8]>, FrameError> {
-        if view.context().is_some() {
-            let context = self.context(view)?;
-            if view.fresh {
-                context.reset();
-            } else if !context.in_step {
-                return Err(FrameError::ContextLost { context: view.context });
-            }
-        }
-        let section = view.body.descriptor_section;
-        match view.body.descriptors {
-            Descriptors::None => {}
-            Descriptors::Plain => format::read_plain(section, offset, view.block_len, matches)?,
-            Descriptors::Coded => self.context(view)?.models.decode(section, offset, view.block_len, matches)?,
-        }
-        // Matches are disjoint and inside the block, so they cannot sum to more than it.
-        let matched: usize = matches.iter().map(|found| found.len as usize).sum();
-        let expected = view.block_len - matched;
+        view: &FrameView<'l>,
+        expected: usize,
+        buffer: &'l mut Vec<u8>,
+    ) -> Result<&'l [u8], FrameError> {
         let section = view.body.literal_section;
         match view.body.literals {
-            LiteralCoding::Raw if section.len() == expected => return Ok(Some(section)),
+            LiteralCoding::Raw if section.len() == expected => return Ok(section),
             LiteralCoding::Raw => return Err(FrameError::Sum { block: view.block_len }),
             LiteralCoding::Lz4 => {
-                literals.resize(expected, 0);
-                match lz4_flex::block::decompress_into(section, literals) {
+                buffer.resize(expected, 0);
+                match lz4_flex::block::decompress_into(section, buffer) {
                     Ok(len) if len == expected => {}
                     _ => return Err(FrameError::Literals { method: "lz4" }),
                 }
             }
             LiteralCoding::Zstd => {
-                literals.resize(expected, 0);
-                self.context(view)?.decompress(section, literals)?;
+                buffer.resize(expected, 0);
+                self.context(view)?.decompress(section, buffer)?;
             }
         }
-        Ok(None)
+        Ok(buffer)
     }
 
     /// Notes that a frame failed: what continues its context cannot be read.
@@ -223,7 +244,9 @@ pub(crate) struct Assembler {
     padding: RangeSet,
     /// End of the contiguous content.
     low: u64,
+    /// The block at hand, with some room behind it.
     block: Vec<u8>,
+    block_len: usize,
     max_block: usize,
 }
 
@@ -236,12 +259,17 @@ impl Assembler {
             padding: RangeSet::default(),
             low: 0,
             block: Vec::new(),
+            block_len: 0,
             max_block,
         }
     }
 
     fn geometry(&self) -> Geometry {
         self.log.geometry()
+    }
+
+    fn content(&self) -> &[u8] {
+        &self.block[..self.block_len]
     }
 
     /// Where a frame's block goes.
@@ -270,14 +298,6 @@ impl Assembler {
         FrameError::Offset { offset, low: self.low, high: self.low.saturating_add(self.geometry().span()) }
     }
 
-    /// Whether all that the frame may refer to is here, by what it says before entropy decoding.
-    fn holds(&self, view: &FrameView<'_>, offset: u64) -> bool {
-        match view.body.descriptors {
-            Descriptors::None => true,
-            _ => view.depends_on(offset).is_some_and(|hull| self.held.contains(&hull)),
-        }
-    }
-
     /// The parts of the matches' sources that are not held. Sources that no frame at `offset` may refer to are an error.
     fn missing(&self, offset: u64, block_len: usize, matches: &[Match], missing: &mut RangeSet) -> Result<(), FrameError> {
         for found in matches {
@@ -295,11 +315,10 @@ impl Assembler {
             // Below its own position, as the descriptors guarantee.
             return Ok(None);
         }
-        let geometry = self.geometry();
         let range = source..source + len;
-        let allowed = source >= geometry.floor(offset, block_len)
+        let allowed = source >= self.geometry().floor(offset, block_len)
             && range.end <= offset
-            && geometry.lap_start(source) == geometry.lap_start(range.end - 1)
+            && self.geometry().in_one_lap(&range)
             && !self.padding.overlaps(&range);
         if allowed { Ok(Some(range)) } else { Err(FrameError::Reference { source_offset: source, len }) }
     }
@@ -314,41 +333,40 @@ impl Assembler {
     ) -> Result<(), FrameError> {
         let (block_len, checksum) = (view.block_len, view.checksum);
         // Made in a buffer of its own: an unverified byte never enters the log.
-        if matches.is_empty() {
-            self.block.clear();
-            self.block.extend_from_slice(literals);
-        } else {
-            self.block.resize(block_len, 0);
-            let mut done = 0;
-            for found in matches {
-                let at = found.at as usize;
-                copy_literals(&mut self.block[done..at], &mut literals);
-                match self.check_source(offset, block_len, found)? {
-                    Some(source) if self.held.contains(&source) => {
-                        self.block[at..found.end()].copy_from_slice(self.log.read(source));
-                    }
-                    Some(source) => {
-                        let len = source.end - source.start;
-                        return Err(FrameError::Reference { source_offset: source.start, len });
-                    }
-                    None => repeat(&mut self.block, (found.source - offset) as usize, at, found.len as usize),
-                }
-                done = found.end();
+        self.block.resize(self.max_block + COPY_SLACK, 0);
+        self.block_len = block_len;
+        let mut done = 0;
+        for (i, found) in matches.iter().enumerate() {
+            if let Some(soon) = matches.get(i + PREFETCH_AHEAD) {
+                self.log.prefetch(soon.source);
             }
-            copy_literals(&mut self.block[done..], &mut literals);
+            let at = found.at as usize;
+            literals = copy_literals(&mut self.block, done..at, literals);
+            match self.check_source(offset, block_len, found)? {
+                Some(source) if self.held.contains(&source) => {
+                    copy(&mut self.block, at..found.end(), self.log.read_from(source.start));
+                }
+                Some(source) => {
+                    let len = source.end - source.start;
+                    return Err(FrameError::Reference { source_offset: source.start, len });
+                }
+                None => repeat(&mut self.block, (found.source - offset) as usize, at, found.len as usize),
+            }
+            done = found.end();
         }
-        if self.seed.checksum(offset, &self.block) != checksum {
+        copy_literals(&mut self.block, done..block_len, literals);
+        let padding = view.explicit.map_or(offset - self.low, |(_, padding)| padding);
+        if self.seed.checksum(offset, padding, self.content()) != checksum {
             return Err(FrameError::Checksum { offset, len: block_len });
         }
-        let padding = view.explicit.map_or(offset - self.low, |(_, padding)| padding);
         self.take(offset, padding);
         Ok(())
     }
 
     /// Writes `self.block` to the log at `offset`.
     fn take(&mut self, offset: u64, padding: u64) {
-        self.log.write(offset, &self.block);
-        let end = offset + self.block.len() as u64;
+        self.log.write(offset, &self.block[..self.block_len]);
+        let end = offset + self.block_len as u64;
         self.held.insert(offset - padding..end);
         if padding > 0 {
             self.padding.insert(offset - padding..offset);
@@ -364,6 +382,7 @@ impl Assembler {
         for block in content.chunks(self.max_block) {
             self.block.clear();
             self.block.extend_from_slice(block);
+            self.block_len = block.len();
             let offset = self.geometry().place(self.low, block.len());
             self.take(offset, offset - self.low);
         }
@@ -374,12 +393,34 @@ impl Assembler {
     }
 }
 
-#[inline]
-fn copy_literals(to: &mut [u8], literals: &mut &[u8]) {
+/// Bytes that [`copy`] moves at once, whatever the length; so much room is kept behind the block.
+const COPY_SLACK: usize = 32;
+/// Matches whose source is fetched ahead of its use.
+const PREFETCH_AHEAD: usize = 4;
+
+/// Copies the front of `from` to the range `to` of `block`.
+///
+/// Most matches and runs of literals are short. Copying a fixed number of bytes and letting the next copy overwrite what was too
+/// much is several times faster than copying just as many.
+#[inline(always)]
+fn copy(block: &mut [u8], to: Range<usize>, from: &[u8]) {
+    if to.len() <= COPY_SLACK
+        && let (Some(to), Some(from)) = (block[to.start..].first_chunk_mut::<COPY_SLACK>(), from.first_chunk())
+    {
+        *to = *from;
+    } else {
+        let len = to.len();
+        block[to].copy_from_slice(&from[..len]);
+    }
+}
+
+/// Copies as many literals as `to` is long, and returns the rest.
+#[inline(always)]
+fn copy_literals<'l>(block: &mut [u8], to: Range<usize>, literals: &'l [u8]) -> &'l [u8] {
+    let len = to.len();
+    copy(block, to, literals);
     // The frame reader made sure that there are as many as the matches leave room for.
-    let (now, rest) = literals.split_at(to.len());
-    to.copy_from_slice(now);
-    *literals = rest;
+    &literals[len..]
 }
 
 /// Copies `len` bytes inside the block from `from` to `to`, which may overlap: then the bytes repeat.

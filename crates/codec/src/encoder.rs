@@ -1,7 +1,7 @@
 //! Blocks to frames.
 
 use crate::MAX_BLOCK;
-use crate::entropy::{DescriptorModels, Entropy, WriteContext};
+use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::log::Log;
@@ -234,7 +234,7 @@ impl Finder {
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
-        tokens.checksum = self.seed.checksum(offset, block);
+        tokens.checksum = self.seed.checksum(offset, offset - end, block);
         self.log.write(offset, block);
 
         self.stats.blocks += 1;
@@ -268,10 +268,11 @@ impl Finder {
         let extent = self.log.extent(offset, self.log.geometry().floor(self.log.end(), 0)).ok_or(not_held)?;
         let end = offset.checked_add(len as u64).filter(|&end| end <= extent.end && len <= self.max_block).ok_or(not_held)?;
         let content = self.log.read(offset..end);
+        let padding = self.log.padding_before(offset);
         let head = Head {
             literals: LiteralCoding::Raw,
             descriptors: Descriptors::None,
-            explicit: Some((offset, self.log.padding_before(offset))),
+            explicit: Some((offset, padding)),
             fresh: false,
             context: 0,
             block_len: len,
@@ -282,7 +283,7 @@ impl Finder {
         };
         format::write_head(&head, &mut Vec::new(), out);
         out.extend_from_slice(content);
-        out.extend_from_slice(&self.seed.checksum(offset, content).to_le_bytes());
+        out.extend_from_slice(&self.seed.checksum(offset, padding, content).to_le_bytes());
         Ok(())
     }
 
@@ -369,9 +370,11 @@ pub struct FrameWriter {
     descriptors: Vec<u8>,
     literals: Vec<u8>,
     coded: Vec<u8>,
-    saved: Box<DescriptorModels>,
+    coder: DescriptorWriter,
 }
 
+/// Coded descriptors may be this much longer than plain ones, in bytes, before the models are given up.
+const CODED_SLACK: usize = 16;
 /// Fewer literals than this go raw: a zstd block header and its Huffman description would not pay.
 const FEW_LITERALS: usize = 24;
 
@@ -385,7 +388,7 @@ impl FrameWriter {
             descriptors: Vec::new(),
             literals: Vec::new(),
             coded: Vec::new(),
-            saved: Box::new(DescriptorModels::NEW),
+            coder: DescriptorWriter::default(),
         }
     }
 
@@ -474,17 +477,22 @@ impl FrameWriter {
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
         format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
-        // One or two matches are not worth the range coder's tail and the hull.
+        // One or two matches are not worth the coder's state and the hull.
         if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let plain_len = self.descriptors.len();
-            let models = &mut self.contexts[context].models;
-            (*self.saved).clone_from(models);
-            models.encode(&tokens.matches, offset, len, &mut self.descriptors);
-            if self.descriptors.len() - plain_len < plain_len {
+            self.contexts[context].models.encode(
+                &mut self.coder,
+                &tokens.matches,
+                offset,
+                len,
+                &mut self.descriptors,
+            );
+            // Coded descriptors are shorter unless someone has trained the models to the contrary; then they start anew.
+            if self.descriptors.len() - plain_len < plain_len + CODED_SLACK {
                 self.descriptors.drain(..plain_len);
                 return Descriptors::Coded;
             }
-            models.clone_from(&self.saved);
+            self.contexts[context].reset();
             self.descriptors.truncate(plain_len);
         }
         // Matches are at least 12 bytes, plain descriptors at most 12 on logs up to 4 TiB, so this is rare; but never grow.

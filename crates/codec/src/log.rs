@@ -63,6 +63,12 @@ impl Geometry {
         offset - offset % self.capacity
     }
 
+    /// Whether a range ends in the lap in which it begins.
+    #[inline(always)]
+    pub(crate) fn in_one_lap(self, range: &Range<u64>) -> bool {
+        self.position(range.start) as u64 + (range.end - range.start) <= self.capacity
+    }
+
     #[inline(always)]
     fn position(self, offset: u64) -> usize {
         (offset % self.capacity) as usize
@@ -141,6 +147,12 @@ impl Log {
     pub fn read(&self, range: Range<u64>) -> &[u8] {
         let position = self.geometry.position(range.start);
         &self.ring[position..position + (range.end - range.start) as usize]
+    }
+
+    /// All bytes of the ring from `offset` to the end of its lap, whatever they are, so that short reads can be of a fixed size.
+    #[inline(always)]
+    pub(crate) fn read_from(&self, offset: u64) -> &[u8] {
+        &self.ring[self.geometry.position(offset)..]
     }
 
     /// The contiguous readable content around `offset` for a block that may refer to `floor` and above: within one lap, without

@@ -26,9 +26,11 @@ mod fingerprint;
 mod level;
 mod markers;
 mod pages;
+mod search;
 
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
 pub use pages::{Element, Pages};
+pub use search::first_above;

@@ -1,10 +1,10 @@
-//! Coding of match descriptors: adaptive models over a range coder.
+//! Coding of match descriptors: adaptive models over rANS.
 //!
 //! Descriptors of versioned data are very regular: most matches keep the distance of the one before or move it a little, and
 //! gaps repeat. The models learn this across frames, without a header in any. `docs/FORMAT.md` ("Coded descriptors") specifies
 //! what is done here.
 
-use super::range::{Bit, RangeDecoder, RangeEncoder};
+use super::symbols::{SectionReader, SectionWriter, Symbols};
 use crate::error::FrameError;
 use crate::matcher::Match;
 
@@ -13,60 +13,66 @@ const ALIGNMENT: u64 = 512;
 /// Widest number that is coded, in bits: offsets stay below 2^62.
 const MAX_BITS: u32 = 62;
 
-/// A number of up to 62 bits: its bit length by a binary tree, the two bits below the leading one by the length, the rest even.
+/// A number of up to 62 bits: its bit length by symbols, each 15 meaning "15 and more"; the three bits below the leading one by a
+/// symbol under the bit length; the rest evenly.
 #[derive(Clone, Debug)]
 struct Number {
-    length: [Bit; 64],
-    mantissa: [[Bit; 4]; 64],
+    length: [Symbols; 3],
+    mantissa: [Symbols; 32],
 }
 
 impl Number {
-    const NEW: Number = Number { length: [Bit::EVEN; 64], mantissa: [[Bit::EVEN; 4]; 64] };
+    const NEW: Number = Number { length: [Symbols::EVEN; 3], mantissa: [Symbols::EVEN; 32] };
 
-    fn encode(&mut self, coder: &mut RangeEncoder<'_>, value: u64) {
+    #[inline(always)]
+    fn encode(&mut self, coder: &mut SectionWriter, value: u64) {
         let bits = u64::BITS - value.leading_zeros();
-        let mut node = 1;
-        for shift in (0..6).rev() {
-            let bit = bits >> shift & 1;
-            coder.bit(&mut self.length[node], bit == 1);
-            node = node << 1 | bit as usize;
+        let mut left = bits;
+        let mut level = 0;
+        loop {
+            let symbol = left.min(15);
+            coder.symbol(&mut self.length[level], symbol as usize);
+            if symbol < 15 {
+                break;
+            }
+            left -= 15;
+            level = (level + 1).min(2);
         }
         if bits < 2 {
             return;
         }
         let below = bits - 1;
-        let modelled = below.min(2);
-        let mantissa = &mut self.mantissa[bits as usize];
-        let mut node = 1;
-        for shift in (below - modelled..below).rev() {
-            let bit = value >> shift & 1;
-            coder.bit(&mut mantissa[node], bit == 1);
-            node = node << 1 | bit as usize;
-        }
+        let modelled = below.min(3);
+        let top = value >> (below - modelled) & ((1 << modelled) - 1);
+        coder.symbol(&mut self.mantissa[bits.min(31) as usize], top as usize);
         coder.even_bits(value, below - modelled);
     }
 
-    fn decode(&mut self, coder: &mut RangeDecoder<'_>) -> Result<u64, FrameError> {
-        let mut node = 1;
-        for _ in 0..6 {
-            node = node << 1 | usize::from(coder.bit(&mut self.length[node]));
-        }
-        let bits = node as u32 - 64;
-        if bits > MAX_BITS {
-            return Err(FrameError::Field { field: "number length", value: bits.into(), allowed: "at most 62 bits" });
+    #[inline(always)]
+    fn decode(&mut self, coder: &mut SectionReader<'_>) -> Result<u64, FrameError> {
+        let mut bits = 0;
+        let mut level = 0;
+        loop {
+            let symbol = coder.symbol(&mut self.length[level]) as u32;
+            bits += symbol;
+            if bits > MAX_BITS {
+                return Err(FrameError::Field { field: "number length", value: bits.into(), allowed: "at most 62 bits" });
+            }
+            if symbol < 15 {
+                break;
+            }
+            level = (level + 1).min(2);
         }
         if bits < 2 {
             return Ok(bits.into());
         }
         let below = bits - 1;
-        let modelled = below.min(2);
-        let mantissa = &mut self.mantissa[bits as usize];
-        let mut node = 1;
-        for _ in 0..modelled {
-            node = node << 1 | usize::from(coder.bit(&mut mantissa[node]));
+        let modelled = below.min(3);
+        let top = coder.symbol(&mut self.mantissa[bits.min(31) as usize]) as u64;
+        if top >> modelled != 0 {
+            return Err(FrameError::Field { field: "number", value: top, allowed: "as many bits as its length says" });
         }
-        // `node` is the leading one with the modelled bits behind it.
-        Ok((node as u64) << (below - modelled) | coder.even_bits(below - modelled))
+        Ok((1 << modelled | top) << (below - modelled) | coder.even_bits(below - modelled))
     }
 }
 
@@ -78,18 +84,26 @@ enum Kind {
     Far = 2,
 }
 
+// Symbols of the step from one distance to the next. The last two kinds come with 1 added if aligned.
+const SAME: usize = 0;
+const NEAR_UP: usize = 1;
+const NEAR_DOWN: usize = 3;
+const FAR: usize = 5;
+
+/// Buffers for writing a section, kept between frames.
+#[derive(Default)]
+pub(crate) struct DescriptorWriter(SectionWriter);
+
 /// The adaptive state of one entropy context, equal at both ends.
 #[derive(Clone)]
 pub(crate) struct DescriptorModels {
     count: Number,
     gap: [Number; 3],
-    same: [Bit; 3],
-    near: [Bit; 3],
-    back: Bit,
-    aligned: [Bit; 3],
-    near_distance: [Number; 2],
-    far_distance: [Number; 2],
-    to_end: Bit,
+    step: [Symbols; 3],
+    /// Of aligned numbers second.
+    near: [Number; 2],
+    far: [Number; 2],
+    to_end: Symbols,
     len: [Number; 3],
     last_distance: u64,
 }
@@ -98,59 +112,63 @@ impl DescriptorModels {
     pub(crate) const NEW: DescriptorModels = DescriptorModels {
         count: Number::NEW,
         gap: [Number::NEW; 3],
-        same: [Bit::EVEN; 3],
-        near: [Bit::EVEN; 3],
-        back: Bit::EVEN,
-        aligned: [Bit::EVEN; 3],
-        near_distance: [Number::NEW; 2],
-        far_distance: [Number::NEW; 2],
-        to_end: Bit::EVEN,
+        step: [Symbols::EVEN; 3],
+        near: [Number::NEW; 2],
+        far: [Number::NEW; 2],
+        to_end: Symbols::EVEN,
         len: [Number::NEW; 3],
         last_distance: 0,
     };
 
     /// Appends the coded descriptors of the block at `offset` of `block_len` bytes. `matches` is not empty.
-    pub(crate) fn encode(&mut self, matches: &[Match], offset: u64, block_len: usize, out: &mut Vec<u8>) {
-        let mut coder = RangeEncoder::new(out);
-        self.count.encode(&mut coder, matches.len() as u64 - 1);
+    pub(crate) fn encode(
+        &mut self,
+        coder: &mut DescriptorWriter,
+        matches: &[Match],
+        offset: u64,
+        block_len: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let coder = &mut coder.0;
+        self.count.encode(coder, matches.len() as u64 - 1);
         let mut previous = Kind::Same;
         let mut done = 0;
         for (i, found) in matches.iter().enumerate() {
-            self.gap[previous as usize].encode(&mut coder, u64::from(found.at) - done);
+            self.gap[previous as usize].encode(coder, u64::from(found.at) - done);
             let distance = offset + u64::from(found.at) - found.source;
-            let kind = self.encode_distance(&mut coder, previous, distance);
+            let kind = self.encode_distance(coder, previous, distance);
             done = found.end() as u64;
             let last = i + 1 == matches.len();
             let to_end = last && done == block_len as u64;
             if last {
-                coder.bit(&mut self.to_end, to_end);
+                coder.symbol(&mut self.to_end, usize::from(to_end));
             }
             if !to_end {
-                self.len[kind as usize].encode(&mut coder, u64::from(found.len) - 1);
+                self.len[kind as usize].encode(coder, u64::from(found.len) - 1);
             }
             previous = kind;
         }
-        coder.finish();
+        coder.finish(out);
     }
 
-    fn encode_distance(&mut self, coder: &mut RangeEncoder<'_>, previous: Kind, distance: u64) -> Kind {
-        let same = distance == self.last_distance;
-        coder.bit(&mut self.same[previous as usize], same);
-        if same {
+    #[inline(always)]
+    fn encode_distance(&mut self, coder: &mut SectionWriter, previous: Kind, distance: u64) -> Kind {
+        let step_model = &mut self.step[previous as usize];
+        if distance == self.last_distance {
+            coder.symbol(step_model, SAME);
             return Kind::Same;
         }
         let step = distance.abs_diff(self.last_distance);
-        // A near distance must save enough to pay for its sign.
-        let near = step < distance / 8;
-        coder.bit(&mut self.near[previous as usize], near);
-        let (kind, value, numbers) = if near {
-            coder.bit(&mut self.back, distance < self.last_distance);
-            (Kind::Near, step, &mut self.near_distance)
+        // Three bits fewer pay for the symbol.
+        let (kind, symbol, value, numbers) = if step >= distance / 8 {
+            (Kind::Far, FAR, distance, &mut self.far)
+        } else if distance > self.last_distance {
+            (Kind::Near, NEAR_UP, step, &mut self.near)
         } else {
-            (Kind::Far, distance, &mut self.far_distance)
+            (Kind::Near, NEAR_DOWN, step, &mut self.near)
         };
         let aligned = value % ALIGNMENT == 0;
-        coder.bit(&mut self.aligned[kind as usize], aligned);
+        coder.symbol(step_model, symbol + usize::from(aligned));
         let value = if aligned { value / ALIGNMENT } else { value };
         numbers[usize::from(aligned)].encode(coder, value - 1);
         self.last_distance = distance;
@@ -168,7 +186,7 @@ impl DescriptorModels {
         block_len: usize,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
-        let mut coder = RangeDecoder::new(section);
+        let mut coder = SectionReader::new(section)?;
         let count = self.count.decode(&mut coder)? + 1;
         if count > block_len as u64 {
             return Err(FrameError::TooLarge { field: "match count", value: count, limit: block_len as u64 });
@@ -180,40 +198,39 @@ impl DescriptorModels {
             let at = done.checked_add(gap).filter(|&at| at < block_len as u64).ok_or(FrameError::Sum { block: block_len })?;
             let left = block_len as u64 - at;
             let (kind, distance) = self.decode_distance(&mut coder, previous)?;
-            let to_end = i + 1 == count && coder.bit(&mut self.to_end);
+            let to_end = i + 1 == count && coder.symbol(&mut self.to_end) != 0;
             let len = if to_end { left } else { self.len[kind as usize].decode(&mut coder)?.saturating_add(1) };
             if len > left {
                 return Err(FrameError::Sum { block: block_len });
             }
-            let source = (offset + at)
-                .checked_sub(distance)
-                .ok_or(FrameError::Reference { source_offset: 0, len })?;
+            let source = (offset + at).checked_sub(distance).ok_or(FrameError::Reference { source_offset: 0, len })?;
             matches.push(Match { at: at as u32, len: len as u32, source });
             done = at + len;
             previous = kind;
         }
-        match coder.unread() {
-            0 => Ok(()),
-            extra => Err(FrameError::Excess { section: "descriptors", extra }),
-        }
+        coder.finish()
     }
 
-    fn decode_distance(&mut self, coder: &mut RangeDecoder<'_>, previous: Kind) -> Result<(Kind, u64), FrameError> {
-        if coder.bit(&mut self.same[previous as usize]) {
+    #[inline(always)]
+    fn decode_distance(&mut self, coder: &mut SectionReader<'_>, previous: Kind) -> Result<(Kind, u64), FrameError> {
+        let symbol = coder.symbol(&mut self.step[previous as usize]);
+        if symbol == SAME {
             return if self.last_distance == 0 { Err(BAD_DISTANCE) } else { Ok((Kind::Same, self.last_distance)) };
         }
-        let near = coder.bit(&mut self.near[previous as usize]);
-        let back = near && coder.bit(&mut self.back);
-        let (kind, numbers) =
-            if near { (Kind::Near, &mut self.near_distance) } else { (Kind::Far, &mut self.far_distance) };
-        let aligned = coder.bit(&mut self.aligned[kind as usize]);
-        // At most 2^62, times 512 must be checked.
-        let value = numbers[usize::from(aligned)].decode(coder)? + 1;
-        let value = if aligned { value.checked_mul(ALIGNMENT) } else { Some(value) };
-        let distance = match (near, back) {
-            (false, _) => value,
-            (true, false) => value.and_then(|step| self.last_distance.checked_add(step)),
-            (true, true) => value.and_then(|step| self.last_distance.checked_sub(step)),
+        let (kind, base, numbers) = match symbol {
+            NEAR_UP..NEAR_DOWN => (Kind::Near, NEAR_UP, &mut self.near),
+            NEAR_DOWN..FAR => (Kind::Near, NEAR_DOWN, &mut self.near),
+            FAR..=6 => (Kind::Far, FAR, &mut self.far),
+            _ => return Err(FrameError::Field { field: "distance step", value: symbol as u64, allowed: "0 to 6" }),
+        };
+        let aligned = symbol - base;
+        // At most 2^62; times 512 must be checked.
+        let value = numbers[aligned].decode(coder)? + 1;
+        let value = if aligned == 1 { value.checked_mul(ALIGNMENT) } else { Some(value) };
+        let distance = match base {
+            NEAR_UP => value.and_then(|step| self.last_distance.checked_add(step)),
+            NEAR_DOWN => value.and_then(|step| self.last_distance.checked_sub(step)),
+            _ => value,
         };
         self.last_distance = distance.filter(|&d| d > 0 && d >> MAX_BITS == 0).ok_or(BAD_DISTANCE)?;
         Ok((kind, self.last_distance))
@@ -252,10 +269,11 @@ mod tests {
         #[test]
         fn round_trip_across_frames(blocks in blocks(), slack in 0usize..3) {
             let (mut writer, mut reader) = (DescriptorModels::NEW, DescriptorModels::NEW);
+            let mut coder = DescriptorWriter::default();
             for (offset, matches) in blocks {
                 let block_len = matches.last().unwrap().end() + slack;
                 let mut section = Vec::new();
-                writer.encode(&matches, offset, block_len, &mut section);
+                writer.encode(&mut coder, &matches, offset, block_len, &mut section);
                 let mut decoded = Vec::new();
                 reader.decode(&section, offset, block_len, &mut decoded).unwrap();
                 prop_assert_eq!(decoded, matches);

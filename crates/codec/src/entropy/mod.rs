@@ -2,10 +2,10 @@
 
 mod context;
 mod descriptors;
-mod range;
+mod symbols;
 
 pub(crate) use context::{ReadContext, WriteContext};
-pub(crate) use descriptors::DescriptorModels;
+pub(crate) use descriptors::{DescriptorModels, DescriptorWriter};
 
 use crate::error::ConfigError;
 

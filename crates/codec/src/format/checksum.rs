@@ -12,10 +12,11 @@ pub struct ChecksumSeed {
 }
 
 impl ChecksumSeed {
-    /// XXH3-64 of the content, seeded by XXH3-64 of session, epoch, offset and length (four little-endian 64-bit numbers).
-    pub fn checksum(self, offset: u64, content: &[u8]) -> u64 {
-        let mut place = [0; 32];
-        let fields = [self.session, self.epoch, offset, content.len() as u64];
+    /// XXH3-64 of the content, seeded by XXH3-64 of session, epoch, offset, the padding before it and the length (five
+    /// little-endian 64-bit numbers).
+    pub fn checksum(self, offset: u64, padding: u64, content: &[u8]) -> u64 {
+        let mut place = [0; 40];
+        let fields = [self.session, self.epoch, offset, padding, content.len() as u64];
         for (bytes, field) in place.chunks_exact_mut(8).zip(fields) {
             bytes.copy_from_slice(&field.to_le_bytes());
         }
@@ -31,12 +32,13 @@ mod tests {
     fn place_content_session_and_epoch_all_count() {
         let seed = ChecksumSeed { session: 1, epoch: 2 };
         let all = [
-            seed.checksum(3, b"block"),
-            seed.checksum(4, b"block"),
-            seed.checksum(3, b"blocks"),
-            seed.checksum(3, b"bloc"),
-            ChecksumSeed { epoch: 3, ..seed }.checksum(3, b"block"),
-            ChecksumSeed { session: 2, ..seed }.checksum(3, b"block"),
+            seed.checksum(3, 0, b"block"),
+            seed.checksum(3, 1, b"block"),
+            seed.checksum(4, 0, b"block"),
+            seed.checksum(3, 0, b"blocks"),
+            seed.checksum(3, 0, b"bloc"),
+            ChecksumSeed { epoch: 3, ..seed }.checksum(3, 0, b"block"),
+            ChecksumSeed { session: 2, ..seed }.checksum(3, 0, b"block"),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| a != b));

@@ -237,8 +237,8 @@ impl<'a> FrameView<'a> {
         coded.then_some(self.context)
     }
 
-    /// The log range that holds all that the frame refers to below its own offset, given that offset. Known before any entropy
-    /// decoding. Empty if nothing is referred to, `None` if the fields contradict themselves.
+    /// The log range that holds all that the frame refers to below its own offset, given that offset; empty if it refers to
+    /// nothing, `None` if its fields contradict themselves. Known before any entropy decoding.
     ///
     /// Exact ranges follow from the descriptors; the decoder names them when something of this range is missing.
     pub fn depends_on(&self, offset: u64) -> Option<Range<u64>> {

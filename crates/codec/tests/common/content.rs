@@ -49,7 +49,7 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
         let word = rng.below(60) * rng.below(60);
         let mut letters = Rng::new(word as u64);
         for _ in 0..2 + letters.below(4) + word / 700 {
-            out.push(b"etaoinshrdlcumwfgypbvkjxqz"[letters.below(10) * letters.below(4) % 26]);
+            out.push(b"etaoinshrdlcumwfgypbvkjxqz"[letters.below(26).min(letters.below(26))]);
         }
         out.push(if rng.one_in(12) { b'\n' } else { b' ' });
         if rng.one_in(40) {

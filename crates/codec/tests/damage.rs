@@ -1,0 +1,438 @@
+//! Damaged frames: whatever happens to them on the way, no wrong byte is delivered, and the log is as if they had not come.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::config;
+use common::content::{History, Rng, noise, piece, text};
+use common::params::{Params, max_block, params};
+use oncewire_codec::{Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, MAX_BLOCK, Scan};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What happens to a frame.
+#[derive(Clone, Debug)]
+enum Harm {
+    /// Bits change.
+    Flip(Vec<usize>),
+    /// A byte becomes one that is at the edge of something.
+    Byte { at: usize, value: u8 },
+    /// The end is missing.
+    Cut(usize),
+    /// Bytes are missing inside.
+    Remove { at: usize, len: usize },
+    /// Bytes of an earlier frame are put in.
+    Insert { at: usize, from: usize, len: usize },
+    /// The end is that of an earlier frame.
+    Splice { at: usize, other: usize, from: usize },
+    /// An earlier frame comes in its place.
+    Swap(usize),
+    /// The flags claim something else.
+    Flags(u8),
+    /// The body length is made to fit again, so that the fields behind it are looked at.
+    FitLength,
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    let near = || prop_oneof![0usize..24, any::<usize>()];
+    prop_oneof![
+        4 => proptest::collection::vec(near(), 1..4).prop_map(Harm::Flip),
+        3 => (near(), prop_oneof![Just(0u8), Just(1), Just(0x7f), Just(0x80), Just(0xff), any::<u8>()])
+            .prop_map(|(at, value)| Harm::Byte { at, value }),
+        1 => any::<usize>().prop_map(Harm::Cut),
+        2 => (near(), 1usize..20).prop_map(|(at, len)| Harm::Remove { at, len }),
+        2 => (near(), any::<usize>(), 1usize..20).prop_map(|(at, from, len)| Harm::Insert { at, from, len }),
+        2 => (near(), any::<usize>(), near()).prop_map(|(at, other, from)| Harm::Splice { at, other, from }),
+        1 => any::<usize>().prop_map(Harm::Swap),
+        2 => any::<u8>().prop_map(Harm::Flags),
+        3 => Just(Harm::FitLength),
+    ]
+}
+
+/// `at` as a position in a slice of this length.
+fn wrap(at: usize, len: usize) -> usize {
+    at % len.max(1)
+}
+
+fn apply(harm: &Harm, frame: &mut Vec<u8>, earlier: &[Vec<u8>]) {
+    let len = frame.len();
+    let other = |which: usize| earlier.get(wrap(which, earlier.len()));
+    match *harm {
+        _ if len == 0 => {}
+        Harm::Flip(ref bits) => bits.iter().for_each(|&bit| frame[wrap(bit / 8, len)] ^= 1 << (bit % 8)),
+        Harm::Byte { at, value } => frame[wrap(at, len)] = value,
+        Harm::Cut(at) => frame.truncate(wrap(at, len)),
+        Harm::Remove { at, len: gone } => {
+            let at = wrap(at, len);
+            frame.drain(at..(at + gone).min(len));
+        }
+        Harm::Insert { at, from, len: more } => {
+            let at = wrap(at, len);
+            let bytes: Vec<u8> = frame.iter().cycle().skip(wrap(from, len)).take(more).copied().collect();
+            frame.splice(at..at, bytes);
+        }
+        Harm::Splice { at, other: which, from } => {
+            if let Some(other) = other(which) {
+                frame.truncate(wrap(at, len));
+                frame.extend_from_slice(&other[wrap(from, other.len())..]);
+            }
+        }
+        Harm::Swap(which) => {
+            if let Some(other) = other(which) {
+                frame.clone_from(other);
+            }
+        }
+        Harm::Flags(bits) => frame[0] ^= bits,
+        Harm::FitLength => fit_length(frame),
+    }
+}
+
+/// Rewrites the body length behind the flags so that the frame ends where its bytes do.
+fn fit_length(frame: &mut Vec<u8>) {
+    let Some(last) = frame[1..].iter().take(9).position(|byte| byte & 0x80 == 0) else { return };
+    let mut left = frame.len() - 2 - last;
+    let mut length = Vec::new();
+    while left >= 0x80 {
+        length.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    length.push(left as u8);
+    frame.splice(1..2 + last, length);
+}
+
+fn scan(frame: &[u8], max_block: usize) -> Option<FrameView<'_>> {
+    match FrameView::scan(frame, max_block) {
+        Ok(Scan::Frame(view)) => Some(view),
+        _ => None,
+    }
+}
+
+/// The receiving end, with the truth beside it.
+struct Judge {
+    decoder: Decoder,
+    params: Params,
+    /// What lies where.
+    truth: BTreeMap<u64, Vec<u8>>,
+    /// Contexts that may continue only after a fresh frame.
+    lost: Vec<bool>,
+    /// Contexts of which a frame came at an offset where none may: it may or may not have cost them their step.
+    unsure: Vec<bool>,
+    /// A changed frame was decoded all the same, so contexts may be in any state, and later frames of them may fail.
+    confused: bool,
+}
+
+impl Judge {
+    fn new(params: &Params) -> Judge {
+        Judge {
+            decoder: params.decoder(),
+            params: params.clone(),
+            truth: BTreeMap::new(),
+            lost: vec![false; params.contexts],
+            unsure: vec![false; params.contexts],
+            confused: false,
+        }
+    }
+
+    fn state(&self) -> (u64, Vec<Range<u64>>) {
+        (self.decoder.low(), self.decoder.held().to_vec())
+    }
+
+    /// Hands over what may be damaged. True if a block came of it, which is then a right one.
+    fn suffer(&mut self, frame: &[u8]) -> Result<bool, TestCaseError> {
+        let before = self.state();
+        let (cache, max_block) = (self.params.cache, self.params.max_block);
+        let mut decoded = false;
+        match self.decoder.decode(frame) {
+            Ok(Decoded::Block { offset, content, consumed }) => {
+                let right = content.is_empty() || self.truth.get(&offset).is_some_and(|block| block == content);
+                prop_assert!(right, "wrong content of {} bytes at {offset}", content.len());
+                prop_assert!(consumed <= frame.len());
+                decoded = true;
+                self.confused = true;
+            }
+            Ok(Decoded::NeedMore(more)) => prop_assert!(more > 0 && more <= max_block + 200, "{more} more"),
+            Ok(Decoded::Missing(ranges)) => {
+                prop_assert!(!ranges.is_empty() && ranges.iter().all(|range| !range.is_empty()));
+                let floor = before.0.saturating_sub(cache);
+                for range in ranges {
+                    prop_assert!(range.start >= floor && range.end <= before.0 + cache, "{range:?}");
+                    prop_assert!(before.1.iter().all(|held| held.end <= range.start || held.start >= range.end));
+                }
+            }
+            Err(error) => {
+                // A frame that is where it may be, and fails, takes its context with it.
+                let context = scan(frame, max_block).and_then(|view| view.context());
+                if let Some(context) = context.filter(|&context| context < self.lost.len()) {
+                    let marks = if matches!(error, FrameError::Offset { .. }) { &mut self.unsure } else { &mut self.lost };
+                    marks[context] = true;
+                }
+            }
+        }
+        if !decoded {
+            prop_assert_eq!(self.state(), before);
+        }
+        prop_assert!(self.decoder.memory() <= self.params.decoder_bound(), "{} bytes", self.decoder.memory());
+        Ok(decoded)
+    }
+
+    /// Hands over what was not damaged. False if its context was lost before.
+    fn accept(&mut self, frame: &[u8], block: &[u8], offset: u64) -> Result<bool, TestCaseError> {
+        let context = scan(frame, self.params.max_block).expect("the frame is whole").context();
+        let fresh = frame[0] & 0x20 != 0;
+        let lost = context.is_some_and(|context| self.lost[context]) && !fresh;
+        let unsure = context.is_some_and(|context| self.unsure[context]) && !fresh;
+        match self.decoder.decode(frame) {
+            Ok(Decoded::Block { offset: at, content, consumed }) => {
+                prop_assert!(content == block, "wrong content at {offset}");
+                prop_assert_eq!((at, consumed), (offset, frame.len()));
+                prop_assert!(!lost || self.confused, "a lost context must not go on");
+                if let Some(context) = context {
+                    self.lost[context] = false;
+                    self.unsure[context] = false;
+                }
+                Ok(true)
+            }
+            Err(FrameError::ContextLost { context: named }) if lost || unsure => {
+                prop_assert_eq!(Some(named), context);
+                Ok(false)
+            }
+            Err(_) if self.confused && context.is_some() => Ok(false),
+            other => {
+                prop_assert!(false, "{other:?} for a good frame at {offset}");
+                Ok(false)
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_wrong_byte_and_no_harm_to_the_log(
+        params in params(max_block()),
+        turns in proptest::collection::vec(
+            (proptest::collection::vec(piece(), 0..4), 0usize..4, proptest::collection::vec(proptest::collection::vec(harm(), 1..4), 0..4)),
+            1..25,
+        ),
+    ) {
+        // Repairs state their offset, so all frames may.
+        let mut encoder = params.encoder();
+        let mut judge = Judge::new(&params);
+        let mut history = History::default();
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        let mut end = 0;
+        for (pieces, context, harms) in turns {
+            let context = context % params.contexts;
+            let block = history.block(&pieces, params.max_block, params.cache);
+            let mut frame = Vec::new();
+            encoder.encode_frame(&block, context).unwrap().append_to(&mut frame);
+            let offset = common::place(params.cache, end, block.len());
+            let before = std::mem::replace(&mut end, offset + block.len() as u64);
+            judge.truth.insert(offset, block.clone());
+
+            let mut done = false;
+            for harms in harms {
+                let mut damaged = frame.clone();
+                harms.iter().for_each(|harm| apply(harm, &mut damaged, &frames));
+                if damaged != frame && !done && judge.suffer(&damaged)? {
+                    // Either this block or an empty one, which has no effect.
+                    done = judge.decoder.low() == end && !block.is_empty();
+                    prop_assert!(done || judge.decoder.low() == before);
+                }
+            }
+            if !done && !judge.accept(&frame, &block, offset)? && !block.is_empty() {
+                let mut repair = Vec::new();
+                encoder.repair(offset, block.len(), &mut repair).unwrap();
+                prop_assert!(judge.accept(&repair, &block, offset)?, "a repair needs no context");
+                encoder.reset_context(context).unwrap();
+            }
+            prop_assert_eq!(judge.decoder.low(), end);
+            frames.push(frame);
+        }
+    }
+
+    #[test]
+    fn noise_is_refused_or_waited_for(
+        params in params(max_block()),
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        flags in 0u8..128,
+    ) {
+        let mut judge = Judge::new(&params);
+        judge.suffer(&bytes)?;
+        // And with a head that holds: flags, then a length that fits.
+        let mut framed = vec![flags, 0];
+        framed.extend_from_slice(&bytes);
+        fit_length(&mut framed);
+        prop_assert!(!judge.suffer(&framed)? || bytes.len() < 16);
+    }
+}
+
+/// A link whose last frame is of the wanted kind: the frames before it, it, its block, and the decoder's parameters.
+fn sample(entropy: Entropy, block: &[u8], before: &[&[u8]]) -> (Params, Vec<Vec<u8>>) {
+    let params = Params { cache: 100_003, entropy, explicit: true, contexts: 2, ..Params::default() };
+    let mut encoder: Encoder = params.encoder();
+    let frames = before.iter().copied().chain([block]).map(|block| {
+        let mut frame = Vec::new();
+        encoder.encode(block, &mut frame).unwrap();
+        frame
+    });
+    (params.clone(), frames.collect())
+}
+
+/// Every kind of frame, each with what it refers to and continues.
+fn samples() -> Vec<(&'static str, u8, Params, Vec<Vec<u8>>, Vec<u8>)> {
+    let base = text(1, 2000);
+    // Five repeats of it, in another order, so that coded descriptors pay.
+    let mixed: Vec<u8> = [1500, 900, 300, 1200, 0].into_iter().flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat()).collect();
+    let repeat = [&base[100..900], b"!"].concat();
+    let fresh_text = text(77, 300);
+    let mut all = Vec::new();
+    for (name, flags, entropy, block) in [
+        ("raw", 0x10, Entropy::None, noise(1, 60)),
+        ("lz4", 0x14, Entropy::Lz4, fresh_text.clone()),
+        ("zstd", 0x18, Entropy::DEFAULT, fresh_text),
+        ("plain, raw", 0x11, Entropy::None, repeat.clone()),
+        ("plain, lz4", 0x15, Entropy::Lz4, [&b"tell me ".repeat(5), &repeat[..]].concat()),
+        ("plain, zstd", 0x19, Entropy::DEFAULT, [&text(5, 100), &repeat[..]].concat()),
+        ("coded, raw", 0x12, Entropy::DEFAULT, [&base[1000..1400], b"!", &base[300..600], b"?", &base[1500..2000]].concat()),
+        ("coded, zstd", 0x1a, Entropy::DEFAULT, mixed),
+    ] {
+        let (params, frames) = sample(entropy, &block, &[&base, &text(2, 700)]);
+        all.push((name, flags, params, frames, block));
+    }
+    all
+}
+
+#[test]
+fn every_bit_of_every_kind_of_frame_counts_or_does_not_matter() {
+    for (name, flags, params, mut frames, block) in samples() {
+        let frame = frames.pop().unwrap();
+        assert_eq!(frame[0], flags, "{name}: the sample is of another kind");
+        let offset = frames.iter().map(|frame| scan(frame, MAX_BLOCK).unwrap().block_len() as u64).sum();
+        let mut unharmed = 0;
+        for bit in 0..frame.len() * 8 {
+            let mut judge = Judge::new(&params);
+            for frame in &frames {
+                assert!(matches!(judge.decoder.decode(frame), Ok(Decoded::Block { .. })));
+            }
+            judge.truth.insert(offset, block.clone());
+            let mut damaged = frame.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let decoded = judge.suffer(&damaged).unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
+            unharmed += usize::from(decoded);
+            if !decoded {
+                // As if nothing had come, but for the context.
+                let went_on = judge.accept(&frame, &block, offset).unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
+                assert!(went_on || flags & 0x0a != 0, "{name}, bit {bit}: without a context nothing can be lost");
+            }
+        }
+        // Some bits say the same in another way: a hull larger than needed, a context that is begun anew anyway.
+        assert!(unharmed * 10 <= frame.len() * 8, "{name}: {unharmed} of {} bits do not matter", frame.len() * 8);
+    }
+}
+
+/// Where contiguous content ends follows from the padding that a frame states. If it could be changed unnoticed, its end would stay
+/// below a hole that nothing ever fills, and the direction would be stuck.
+#[test]
+fn the_padding_before_a_block_is_verified() {
+    let params = Params { cache: 1000, span: 250, max_block: 120, entropy: Entropy::None, explicit: true, ..Params::default() };
+    let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+    // Nine blocks of 105 bytes leave 55 for padding.
+    for i in 0..9 {
+        let mut frame = Vec::new();
+        encoder.encode(&noise(i, 105), &mut frame).unwrap();
+        assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { .. })));
+    }
+    let mut frame = Vec::new();
+    encoder.encode(&noise(9, 105), &mut frame).unwrap();
+    assert_eq!(scan(&frame, 120).unwrap().explicit_offset(), Some((1000, 55)));
+    // Flags, body length, block length, two bytes of offset, padding.
+    assert_eq!(frame[5], 55);
+    for padding in (0..=119).filter(|&padding| padding != 55) {
+        let mut damaged = frame.clone();
+        damaged[5] = padding;
+        let answer = decoder.decode(&damaged);
+        assert!(answer.is_err(), "a padding of {padding} is taken for right");
+    }
+    assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { offset: 1000, .. })));
+    assert_eq!(decoder.low(), 1105);
+}
+
+#[test]
+fn a_frame_in_the_place_of_another_is_refused() {
+    let params = Params { cache: 50_000, max_block: 1000, entropy: Entropy::None, ..Params::default() };
+    let mut encoder = params.encoder();
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    // Equal blocks too: their offsets differ.
+    for i in 0..10u64 {
+        let mut frame = Vec::new();
+        encoder.encode(&noise(i % 4, 100), &mut frame).unwrap();
+        frames.push(frame);
+    }
+    for start in 0..10 {
+        for other in 0..10 {
+            let mut decoder = params.decoder();
+            for frame in &frames[..start] {
+                assert!(matches!(decoder.decode(frame), Ok(Decoded::Block { .. })));
+            }
+            let answer = decoder.decode(&frames[other]);
+            if other == start {
+                assert!(matches!(answer, Ok(Decoded::Block { .. })));
+            } else {
+                assert!(answer.is_err(), "frame {other} in the place of {start}: {answer:?}");
+                assert!(matches!(decoder.decode(&frames[start]), Ok(Decoded::Block { .. })));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_seed_the_epoch_and_the_log_size_count() {
+    let params = Params { cache: 5000, max_block: 1000, explicit: true, ..Params::default() };
+    let mut encoder = params.encoder();
+    let mut rng = Rng::new(1);
+    let others = [
+        Params { seed: oncewire_codec::ChecksumSeed { session: 1, epoch: 0 }, ..params.clone() },
+        Params { seed: oncewire_codec::ChecksumSeed { session: 0, epoch: 1 }, ..params.clone() },
+        Params { cache: 5001, ..params.clone() },
+    ];
+    let mut decoders: Vec<Decoder> = others.iter().map(Params::decoder).collect();
+    let mut first_failure = [None; 3];
+    for i in 0..40 {
+        let block = text(i, 1 + rng.below(1000));
+        let mut frame = Vec::new();
+        encoder.encode(&block, &mut frame).unwrap();
+        for (decoder, failed) in decoders.iter_mut().zip(&mut first_failure) {
+            match decoder.decode(&frame) {
+                Ok(Decoded::Block { content, .. }) => assert!(content == block && failed.is_none()),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => _ = failed.get_or_insert(i),
+            }
+        }
+    }
+    assert_eq!(first_failure[..2], [Some(0), Some(0)]);
+    assert!(first_failure[2].is_some_and(|i| i > 3), "another size shows at the end of the first lap: {first_failure:?}");
+}
+
+/// What a frame may make the decoder do is bounded by the frame's own length and the block limit.
+#[test]
+fn large_claims_are_refused_before_memory_is_taken() {
+    let mut decoder = Params { cache: 1 << 20, max_block: 1000, ..Params::default() }.decoder();
+    let before = decoder.memory();
+    for (frame, error) in [
+        // Body lengths of 2^62 and just too much.
+        (&[0x00, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40][..], "body length"),
+        (&[0x00, 0xe9, 0x08], "body length"),
+        // A block of 1,001 bytes.
+        (&[0x00, 0x0a, 0xe9, 0x07, 1, 2, 3, 4, 5, 6, 7, 8], "block length"),
+    ] {
+        match decoder.decode(frame) {
+            Err(FrameError::TooLarge { field, .. }) => assert_eq!(field, error),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(decoder.decode(&[0x00, 0xe8, 0x08]), Ok(Decoded::NeedMore(1128))));
+    assert_eq!(decoder.memory(), before);
+}
