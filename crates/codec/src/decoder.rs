@@ -371,11 +371,12 @@ impl Assembler {
         if padding > 0 {
             self.padding.insert(offset - padding..offset);
         }
+        // Before anything is forgotten: a block and its padding may fill the ring.
+        self.low = self.held.contiguous_from(self.low);
         // What the ring has overwritten is gone.
         let floor = self.log.end().saturating_sub(self.geometry().capacity());
         self.held.remove_below(floor);
         self.padding.remove_below(floor);
-        self.low = self.held.contiguous_from(self.low);
     }
 
     fn prime(&mut self, content: &[u8]) {
