@@ -25,12 +25,7 @@ pub(crate) fn identify(files: &[PathBuf]) -> Outcome<Option<Base>> {
 }
 
 /// Calls `take` with the content of all `files` after its first `skip` bytes, in parts of exactly `block` bytes but the last.
-pub(crate) fn each_block(
-    files: &[PathBuf],
-    skip: u64,
-    block: usize,
-    mut take: impl FnMut(&[u8]) -> Outcome,
-) -> Outcome {
+pub(crate) fn each_block(files: &[PathBuf], skip: u64, block: usize, mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
     let mut skip = skip;
     let mut pending: Vec<u8> = Vec::with_capacity(block);
     let mut buffer = vec![0; READ];

@@ -1,4 +1,6 @@
 //! `oncewire demo`.
 use crate::args::DemoArgs;
 use crate::failure::Outcome;
-pub(crate) fn run(_: &DemoArgs) -> Outcome { Ok(()) }
+pub(crate) fn run(_: &DemoArgs) -> Outcome {
+    Ok(())
+}

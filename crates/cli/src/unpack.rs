@@ -91,10 +91,9 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
 
 fn check_base(header: &Header, given: Option<&Base>, name: &str) -> Outcome {
     match (header.base, given) {
-        (Some(needed), None) => Err(Failure::damaged(format!(
-            "{name} was packed against a base of {} bytes; give the same with --base",
-            needed.len
-        ))),
+        (Some(needed), None) => {
+            Err(Failure::damaged(format!("{name} was packed against a base of {} bytes; give the same with --base", needed.len)))
+        }
         (None, Some(_)) => Err(Failure::damaged(format!("{name} was packed without a base; leave --base out"))),
         (Some(needed), Some(given)) if needed != *given => Err(Failure::damaged(format!(
             "{name} was packed against another base ({} bytes, this one has {}); give the same files in the same order",

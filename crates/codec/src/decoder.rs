@@ -63,9 +63,7 @@ impl Decoder {
             Scan::Frame(view) => view,
         };
         match self.decode_view(&view) {
-            Ok(Some(offset)) => {
-                Ok(Decoded::Block { offset, content: self.assembler.content(), consumed: view.frame_len })
-            }
+            Ok(Some(offset)) => Ok(Decoded::Block { offset, content: self.assembler.content(), consumed: view.frame_len }),
             Ok(None) => Ok(Decoded::Missing(self.missing.as_slice())),
             // A frame out of place (sent again, perhaps) says nothing about its context.
             Err(error @ FrameError::Offset { .. }) => Err(error),
@@ -288,8 +286,8 @@ impl Assembler {
         let in_window = offset == next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
         let in_lap = geometry.place(offset, view.block_len) == offset;
         // Padding ends a lap, so what follows it starts one; and it is shorter than a block, which would have fitted otherwise.
-        let padding_ok = padding == 0
-            || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
+        let padding_ok =
+            padding == 0 || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
         let covered = offset - padding..end;
         if in_window && in_lap && padding_ok && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
     }
@@ -324,13 +322,7 @@ impl Assembler {
     }
 
     /// Builds the block at `offset`, verifies it, and writes it to the log. On error the log is as before.
-    fn assemble(
-        &mut self,
-        view: &FrameView<'_>,
-        offset: u64,
-        matches: &[Match],
-        mut literals: &[u8],
-    ) -> Result<(), FrameError> {
+    fn assemble(&mut self, view: &FrameView<'_>, offset: u64, matches: &[Match], mut literals: &[u8]) -> Result<(), FrameError> {
         let (block_len, checksum) = (view.block_len, view.checksum);
         // Made in a buffer of its own: an unverified byte never enters the log.
         self.block.resize(self.max_block + COPY_SLACK, 0);

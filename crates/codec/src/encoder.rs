@@ -5,7 +5,7 @@ use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::log::Log;
-use crate::matcher::{Match, MatchStats, Matcher};
+use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
 
 /// What a block consists of: matches, and the literals between them. The first half of encoding makes it, the second writes it.
@@ -198,9 +198,6 @@ pub struct Finder {
     stats: EncoderStats,
 }
 
-/// Sampling period for blocks that look incompressible, in bytes: they repeat whole or not at all, so few markers find them.
-const SPARSE_PERIOD: usize = 512;
-
 impl Finder {
     pub(crate) fn new(
         log: Log,
@@ -226,15 +223,16 @@ impl Finder {
         if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
             return Err(EncodeError::OffsetsExhausted);
         }
+        // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
+        tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let period = if dense { self.period } else { self.period.max(SPARSE_PERIOD) };
+        let density = if dense { Density::Period(self.period) } else { Density::Sparse };
         tokens.matches.clear();
-        self.matcher.find(&self.log, block, offset, period, &mut tokens.matches);
+        self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
         tokens.offset = offset;
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
-        tokens.checksum = self.seed.checksum(offset, offset - end, block);
         self.log.write(offset, block);
 
         self.stats.blocks += 1;
@@ -480,13 +478,7 @@ impl FrameWriter {
         // One or two matches are not worth the coder's state and the hull.
         if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let plain_len = self.descriptors.len();
-            self.contexts[context].models.encode(
-                &mut self.coder,
-                &tokens.matches,
-                offset,
-                len,
-                &mut self.descriptors,
-            );
+            self.contexts[context].models.encode(&mut self.coder, &tokens.matches, offset, len, &mut self.descriptors);
             // Coded descriptors are shorter unless someone has trained the models to the contrary; then they start anew.
             if self.descriptors.len() - plain_len < plain_len + CODED_SLACK {
                 self.descriptors.drain(..plain_len);

@@ -178,7 +178,8 @@ impl Log {
     /// Asks for the cache line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
-        let position = if offset >= self.lap { offset - self.lap } else { (offset + self.geometry.capacity).wrapping_sub(self.lap) };
+        let position =
+            if offset >= self.lap { offset - self.lap } else { (offset + self.geometry.capacity).wrapping_sub(self.lap) };
         self.ring.prefetch(position as usize);
     }
 }

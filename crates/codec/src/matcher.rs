@@ -3,7 +3,8 @@
 use crate::log::Log;
 use crate::sampler::Sampler;
 use crate::table::{FingerprintTable, Markers, NO_OFFSET};
-use oncewire_kernels::Kernels;
+use oncewire_kernels::{Kernels, Sampled};
+use std::ops::Range;
 
 /// One repeated region: `len` bytes at `at` of the block equal those from offset `source` of the log.
 ///
@@ -39,11 +40,21 @@ pub struct MatchStats {
     pub false_hits: u64,
 }
 
+/// How densely a block is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Density {
+    /// By the sampler, at this period in bytes.
+    Period(usize),
+    /// By [`Kernels::sample_pair`], one marker in about a thousand bytes: for content of high entropy, which repeats whole or not
+    /// at all.
+    Sparse,
+}
+
 /// Finds the matches of a block, and takes note of the block's content for later blocks.
 pub trait Matcher: Send {
     /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's [`Log::extent`] for a block
     /// that will be written at `offset`, or within the block before the match.
-    fn find(&mut self, log: &Log, block: &[u8], offset: u64, period: usize, matches: &mut Vec<Match>);
+    fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
 
     /// Counters since the matcher was made.
     fn stats(&self) -> MatchStats;
@@ -118,19 +129,29 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         Some(Match { at: (marker - back) as u32, len: (back + forward) as u32, source: source - back as u64 })
     }
 
+    /// Fills the given part of the batch's markers.
+    #[inline(always)]
+    fn sample(&mut self, block: &[u8], density: Density, from: usize, part: Range<usize>) -> Sampled {
+        let markers = &mut self.batch.markers[part];
+        match density {
+            Density::Period(period) => self.sampler.sample(self.kernels, block, self.window, period, from, markers),
+            Density::Sparse => self.kernels.sample_pair(block, self.window, from, markers),
+        }
+    }
+
     /// Indexes markers inside `from..to`, one per [`INDEX_STEP`] bytes.
-    fn index_inside(&mut self, block: &Block<'_>, period: usize, from: usize, to: usize) {
+    fn index_inside(&mut self, block: &Block<'_>, density: Density, from: usize, to: usize) {
         let mut at = from;
         while at < to {
             let mut count = 0;
             while at < to && count < BATCH {
-                let marker = &mut self.batch.markers[count..=count];
-                let found = self.sampler.sample(self.kernels, block.bytes, self.window, period, at, marker);
-                if found.count == 0 || marker[0] as usize >= to {
+                let found = self.sample(block.bytes, density, at, count..count + 1);
+                let marker = self.batch.markers[count] as usize;
+                if found.count == 0 || marker >= to {
                     at = to;
                     break;
                 }
-                at = marker[0] as usize + INDEX_STEP;
+                at = marker + INDEX_STEP;
                 count += 1;
             }
             let markers = &self.batch.markers[..count];
@@ -162,7 +183,7 @@ impl<'a> Block<'a> {
 }
 
 impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
-    fn find(&mut self, log: &Log, bytes: &[u8], offset: u64, period: usize, matches: &mut Vec<Match>) {
+    fn find(&mut self, log: &Log, bytes: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
         let block = Block { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) };
         let first = matches.len();
         // Everything below `done` is settled: in a match, or a literal before one.
@@ -176,15 +197,14 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
             done = found.end();
             matches.push(found);
             done = self.resume(log, &block, done, matches);
-            self.index_inside(&block, period, 0, done);
+            self.index_inside(&block, density, 0, done);
             indexed = done;
         }
 
-        let mut batch_size = FIRST_BATCH;
+        let mut batch_size = if density == Density::Sparse { BATCH } else { FIRST_BATCH };
         let mut at = done;
         loop {
-            let markers = &mut self.batch.markers[..batch_size];
-            let sampled = self.sampler.sample(self.kernels, bytes, self.window, period, at, markers);
+            let sampled = self.sample(bytes, density, at, 0..batch_size);
             let count = sampled.count;
             if count == 0 {
                 break;
@@ -223,7 +243,7 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
             }
             if done > at {
                 // The batch ended inside a match; go on behind it.
-                self.index_inside(&block, period, indexed, done);
+                self.index_inside(&block, density, indexed, done);
                 at = done;
                 indexed = done;
                 batch_size = FIRST_BATCH;

@@ -89,9 +89,10 @@ mod tests {
 
     #[test]
     fn sample_byte_achieves_about_one_in_nineteen_on_text() {
-        let text = "It keeps the recent past of a link at both ends and sends a short reference wherever the new bytes were there \
+        let text =
+            "It keeps the recent past of a link at both ends and sends a short reference wherever the new bytes were there \
                     already, whatever the protocol is that the applications speak to each other. "
-            .repeat(40);
+                .repeat(40);
         let rate = text.len() as f64 / sample(&SampleByte::default(), text.as_bytes(), 32).len() as f64;
         assert!((17.5..20.5).contains(&rate), "{rate}");
     }

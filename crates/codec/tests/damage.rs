@@ -285,7 +285,8 @@ fn sample(entropy: Entropy, block: &[u8], before: &[&[u8]]) -> (Params, Vec<Vec<
 fn samples() -> Vec<(&'static str, u8, Params, Vec<Vec<u8>>, Vec<u8>)> {
     let base = text(1, 2000);
     // Five repeats of it, in another order, so that coded descriptors pay.
-    let mixed: Vec<u8> = [1500, 900, 300, 1200, 0].into_iter().flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat()).collect();
+    let mixed: Vec<u8> =
+        [1500, 900, 300, 1200, 0].into_iter().flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat()).collect();
     let repeat = [&base[100..900], b"!"].concat();
     let fresh_text = text(77, 300);
     let mut all = Vec::new();

@@ -7,7 +7,7 @@ use common::content::{History, Piece, Rng, noise, piece, text};
 use common::params::{Params, max_block, params, period};
 use common::{config, place};
 use oncewire_codec::{
-    Decoded, Decoder, EncodeError, Encoder, Entropy, FrameView, FrameWriter, Finder, Kernels, MAX_BLOCK, Scan, Tokens,
+    Decoded, Decoder, EncodeError, Encoder, Entropy, Finder, FrameView, FrameWriter, Kernels, MAX_BLOCK, Scan, Tokens,
 };
 use proptest::prelude::*;
 

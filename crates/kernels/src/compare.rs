@@ -107,9 +107,7 @@ unsafe fn equal_mask_avx2(a: &[u8; 64], b: &[u8; 64]) -> u64 {
     use std::arch::x86_64::*;
     let half = |at: usize| {
         // SAFETY: `at` is 0 or 32, so 32 bytes can be read from both 64-byte arrays.
-        let (x, y) = unsafe {
-            (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast()))
-        };
+        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
         u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32)
     };
     half(0) | (half(32) << 32)
@@ -125,9 +123,7 @@ unsafe fn prefix_avx2(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
     while at + 32 <= n {
         // SAFETY: `at + 32 <= n`, which is at most the length of either slice.
-        let (x, y) = unsafe {
-            (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast()))
-        };
+        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
         let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32;
         if equal != u32::MAX {
             return at + equal.trailing_ones() as usize;
@@ -147,9 +143,7 @@ unsafe fn prefix_avx512(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
     while at + 64 <= n {
         // SAFETY: `at + 64 <= n`, which is at most the length of either slice.
-        let (x, y) = unsafe {
-            (_mm512_loadu_si512(a.as_ptr().add(at).cast()), _mm512_loadu_si512(b.as_ptr().add(at).cast()))
-        };
+        let (x, y) = unsafe { (_mm512_loadu_si512(a.as_ptr().add(at).cast()), _mm512_loadu_si512(b.as_ptr().add(at).cast())) };
         let equal = _mm512_cmpeq_epi8_mask(x, y);
         if equal != u64::MAX {
             return at + equal.trailing_ones() as usize;
@@ -171,9 +165,7 @@ unsafe fn suffix_avx2(a: &[u8], b: &[u8]) -> usize {
     while len + 32 <= n {
         let at = n - len - 32;
         // SAFETY: `at + 32 <= n`, the length of both slices.
-        let (x, y) = unsafe {
-            (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast()))
-        };
+        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
         let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32;
         if equal != u32::MAX {
             return len + equal.leading_ones() as usize;

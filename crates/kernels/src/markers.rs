@@ -1,4 +1,4 @@
-//! SAMPLEBYTE's marker search.
+//! Marker search: SAMPLEBYTE's, and a sparse one for content of high entropy.
 //!
 //! EndRE section 5.1.4 (Aggarwal et al., NSDI 2010, Figure 3) scans byte by byte, takes a byte as a marker if a 256-entry table
 //! says so, and then skips `p/2` bytes. A vector of bytes is classified at once here; the skip makes the search a chain of
@@ -50,14 +50,116 @@ impl Kernels {
     }
 }
 
-fn sample_byte_portable(
-    set: &ByteSet,
-    data: &[u8],
-    end: usize,
-    skip: usize,
-    from: usize,
-    markers: &mut [u32],
-) -> Sampled {
+/// First byte of a sparse marker: a member of EndRE's table, so that dense sampling of the same content meets it, too.
+const PAIR_FIRST: u8 = 116;
+/// Bits that are clear in the byte behind it.
+const PAIR_MASK: u8 = 3;
+
+impl Kernels {
+    /// Finds positions in `data[from..]` where byte 116 is followed by a multiple of four and a whole `window` is left: of evenly
+    /// distributed bytes one in 1,024.
+    ///
+    /// Nothing is skipped, so whether a position is a marker depends on its own bytes alone: however a repeat is aligned to
+    /// blocks, the same positions are found again at once.
+    pub fn sample_pair(self, data: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        let Some(end) = (data.len() + 1).checked_sub(window.max(2)) else {
+            return Sampled { count: 0, resume: from };
+        };
+        assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
+        match self.level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels` holds this level only if the machine has it.
+            Level::Avx512 => unsafe { sample_pair_avx512(data, end, from, markers) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx2 => unsafe { sample_pair_avx2(data, end, from, markers) },
+            _ => sample_pair_portable(data, end, from, markers),
+        }
+    }
+}
+
+fn sample_pair_portable(data: &[u8], end: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    let (mut at, mut count) = (from, 0);
+    while at < end && count < markers.len() {
+        if data[at] == PAIR_FIRST && data[at + 1] & PAIR_MASK == 0 {
+            markers[count] = at as u32;
+            count += 1;
+        }
+        at += 1;
+    }
+    Sampled { count, resume: at }
+}
+
+/// Writes the positions of a vector's hits. The last byte's successor is in the next vector, so the pair is looked at again.
+/// Returns where to stop, if `markers` is full or the hits are past `end`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn take_hits(mut hits: u64, data: &[u8], base: usize, end: usize, markers: &mut [u32], count: &mut usize) -> Option<usize> {
+    while hits != 0 {
+        let marker = base + hits.trailing_zeros() as usize;
+        hits &= hits - 1;
+        if marker >= end || *count == markers.len() {
+            return Some(marker);
+        }
+        if data[marker + 1] & PAIR_MASK != 0 {
+            continue;
+        }
+        markers[*count] = marker as u32;
+        *count += 1;
+    }
+    None
+}
+
+/// # Safety
+/// The machine must have AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn sample_pair_avx2(data: &[u8], end: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    use std::arch::x86_64::*;
+    let (mut at, mut count) = (from, 0);
+    let (first, mask) = (_mm256_set1_epi8(PAIR_FIRST as i8), _mm256_set1_epi8(PAIR_MASK as i8));
+    while at < end && at + 32 <= data.len() {
+        // SAFETY: `at + 32 <= data.len()`.
+        let bytes = unsafe { _mm256_loadu_si256(data.as_ptr().add(at).cast()) };
+        let clear = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, mask), _mm256_setzero_si256());
+        let clear_next = _mm256_movemask_epi8(clear) as u32 >> 1 | 1 << 31;
+        let hits = _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, first)) as u32 & clear_next;
+        if hits != 0
+            && let Some(resume) = take_hits(hits.into(), data, at, end, markers, &mut count)
+        {
+            return Sampled { count, resume };
+        }
+        at += 32;
+    }
+    let rest = sample_pair_portable(data, end, at, &mut markers[count..]);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
+/// # Safety
+/// The machine must have AVX-512 F and BW.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
+unsafe fn sample_pair_avx512(data: &[u8], end: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    use std::arch::x86_64::*;
+    let (mut at, mut count) = (from, 0);
+    let (first, mask) = (_mm512_set1_epi8(PAIR_FIRST as i8), _mm512_set1_epi8(PAIR_MASK as i8));
+    while at < end && at + 64 <= data.len() {
+        // SAFETY: `at + 64 <= data.len()`.
+        let bytes = unsafe { _mm512_loadu_si512(data.as_ptr().add(at).cast()) };
+        let clear_next = _mm512_testn_epi8_mask(bytes, mask) >> 1 | 1 << 63;
+        let hits = _mm512_cmpeq_epi8_mask(bytes, first) & clear_next;
+        if hits != 0
+            && let Some(resume) = take_hits(hits, data, at, end, markers, &mut count)
+        {
+            return Sampled { count, resume };
+        }
+        at += 64;
+    }
+    let rest = sample_pair_portable(data, end, at, &mut markers[count..]);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
+fn sample_byte_portable(set: &ByteSet, data: &[u8], end: usize, skip: usize, from: usize, markers: &mut [u32]) -> Sampled {
     let (mut at, mut count) = (from, 0);
     while at < end && count < markers.len() {
         if set.contains(data[at]) {
@@ -74,26 +176,16 @@ fn sample_byte_portable(
 /// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn sample_byte_avx2(
-    set: &ByteSet,
-    data: &[u8],
-    end: usize,
-    skip: usize,
-    from: usize,
-    markers: &mut [u32],
-) -> Sampled {
+unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], end: usize, skip: usize, from: usize, markers: &mut [u32]) -> Sampled {
     use std::arch::x86_64::*;
 
     let [low_rows, high_rows] = set.rows();
     // SAFETY: both pointers come from 16-byte arrays, and unaligned loads are used.
-    let (low_rows, high_rows) = unsafe {
-        (_mm_loadu_si128(low_rows.as_ptr().cast()), _mm_loadu_si128(high_rows.as_ptr().cast()))
-    };
+    let (low_rows, high_rows) =
+        unsafe { (_mm_loadu_si128(low_rows.as_ptr().cast()), _mm_loadu_si128(high_rows.as_ptr().cast())) };
     let low_rows = _mm256_broadcastsi128_si256(low_rows);
     let high_rows = _mm256_broadcastsi128_si256(high_rows);
-    let column_bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-        1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128,
-    ));
+    let column_bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128));
     let sign = _mm256_set1_epi8(-128);
     let nibble = _mm256_set1_epi8(15);
 
@@ -104,12 +196,9 @@ unsafe fn sample_byte_avx2(
         // SAFETY: `at + 32 <= data.len()` by the loop condition.
         let bytes = unsafe { _mm256_loadu_si256(data.as_ptr().add(at).cast()) };
         // A shuffle yields zero where its index byte has the top bit set, so each half sees only its own bytes.
-        let row = _mm256_or_si256(
-            _mm256_shuffle_epi8(low_rows, bytes),
-            _mm256_shuffle_epi8(high_rows, _mm256_xor_si256(bytes, sign)),
-        );
-        let column =
-            _mm256_shuffle_epi8(column_bits, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble));
+        let row =
+            _mm256_or_si256(_mm256_shuffle_epi8(low_rows, bytes), _mm256_shuffle_epi8(high_rows, _mm256_xor_si256(bytes, sign)));
+        let column = _mm256_shuffle_epi8(column_bits, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble));
         let outside = _mm256_cmpeq_epi8(_mm256_and_si256(row, column), _mm256_setzero_si256());
         let mut inside = !(_mm256_movemask_epi8(outside) as u32);
         // Usually the skip leaves the vector and one step is made; a small period has several markers in one.
@@ -142,10 +231,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(kernels: Kernels, set: &ByteSet, data: &[u8], window: usize, skip: usize, batch: usize) -> Vec<u32> {
+        batches(batch, |at, markers| kernels.sample_byte(set, data, window, skip, at, markers))
+    }
+
+    fn batches(batch: usize, sample: impl Fn(usize, &mut [u32]) -> Sampled) -> Vec<u32> {
         let (mut found, mut at) = (Vec::new(), 0);
         let mut markers = vec![0; batch];
         loop {
-            let step = kernels.sample_byte(set, data, window, skip, at, &mut markers);
+            let step = sample(at, &mut markers);
             found.extend_from_slice(&markers[..step.count]);
             at = step.resume;
             if step.count < batch {
@@ -200,6 +293,22 @@ mod tests {
             }
             for kernels in Kernels::available() {
                 prop_assert_eq!(&all(kernels, &set, &data, window, skip, batch), &naive);
+            }
+        }
+
+        #[test]
+        fn every_level_finds_the_same_pairs(
+            data in proptest::collection::vec(prop_oneof![Just(PAIR_FIRST), 0u8..8, any::<u8>()], 0..700),
+            window in 1usize..70,
+            batch in 1usize..70,
+        ) {
+            let naive: Vec<u32> = (0..data.len())
+                .filter(|&i| i + window.max(2) <= data.len() && data[i] == 116 && data[i + 1] % 4 == 0)
+                .map(|i| i as u32)
+                .collect();
+            for kernels in Kernels::available() {
+                let found = batches(batch, |at, markers| kernels.sample_pair(&data, window, at, markers));
+                prop_assert_eq!(&found, &naive);
             }
         }
     }

@@ -41,10 +41,8 @@ impl<T: Element> Pages<T> {
     /// The system's error if it has no address space or memory to give, and [`io::ErrorKind::InvalidInput`] if the size does
     /// not fit an address.
     pub fn zeroed(len: usize) -> io::Result<Pages<T>> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes =
+            len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(io::ErrorKind::InvalidInput)?;
         // An empty mapping is refused by some systems; one byte costs one page.
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
 //! `oncewire bench`: what the codec would do on given data, beside what people use instead.
 
 mod contender;
-mod output;
 mod ours;
+mod output;
 mod rivals;
 
 use crate::args::BenchArgs;
@@ -94,7 +94,8 @@ fn too_large(name: &str) -> Failure {
 /// The processor's name, for the record.
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_string()));
+    let model =
+        info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_string()));
     model.unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 

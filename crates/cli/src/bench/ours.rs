@@ -35,7 +35,8 @@ impl Contender for Oncewire {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         self.before = self.encoder.stats();
         for block in data.chunks(block) {
-            let frame = self.encoder.encode_frame(block, 0).map_err(|error| Failure::failed(format!("cannot encode: {error}")))?;
+            let frame =
+                self.encoder.encode_frame(block, 0).map_err(|error| Failure::failed(format!("cannot encode: {error}")))?;
             for part in frame.parts() {
                 wire.part(part, data);
             }

@@ -42,20 +42,26 @@ pub(super) fn table(setting: &Setting, figures: &[Figures]) -> String {
         [one] => one.clone(),
         many => format!("{} files", many.len()),
     };
-    let _ = writeln!(
-        out,
-        "{files}, {} in memory, on {} ({} kernels)",
-        bytes(setting.bytes),
-        setting.processor,
-        setting.kernels
-    );
+    let _ = writeln!(out, "{files}, {} in memory, on {} ({} kernels)", bytes(setting.bytes), setting.processor, setting.kernels);
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     let mut header = vec!["", "block"];
     if setting.passes > 1 {
         header.push("pass");
     }
-    header.extend(["bytes", "savings", "encode MB/s", "(best)", "wall", "decode MB/s", "(best)", "matches", "mean", "B/fp", "memory"]);
+    header.extend([
+        "bytes",
+        "savings",
+        "encode MB/s",
+        "(best)",
+        "wall",
+        "decode MB/s",
+        "(best)",
+        "matches",
+        "mean",
+        "B/fp",
+        "memory",
+    ]);
     table.set_header(header.iter().map(|text| Cell::new(text)));
     for figure in figures {
         for (number, pass) in figure.passes.iter().enumerate() {
@@ -84,7 +90,8 @@ pub(super) fn table(setting: &Setting, figures: &[Figures]) -> String {
     caches.sort_unstable();
     caches.dedup();
     for cache in caches {
-        let fits = if setting.bytes <= cache { "holds all data" } else { "holds less than the data: a repeat finds only what is left" };
+        let fits =
+            if setting.bytes <= cache { "holds all data" } else { "holds less than the data: a repeat finds only what is left" };
         let _ = writeln!(out, "Content log: {}, {fits}.", binary(cache));
     }
     out

@@ -209,8 +209,7 @@ impl Contender for Gzip {
             }
             let flush = if last { FlushCompress::Finish } else { FlushCompress::Sync };
             let before = out.len();
-            let status =
-                self.encoder.compress_vec(&data[fed..], out, flush).map_err(|error| broken("gzip", error))?;
+            let status = self.encoder.compress_vec(&data[fed..], out, flush).map_err(|error| broken("gzip", error))?;
             fed = (self.encoder.total_in() - begun) as usize;
             let settled = fed == data.len() && (out.len() < out.capacity() || out.len() == before);
             if status == Status::StreamEnd || (!last && settled) {

@@ -245,7 +245,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn blocks() -> impl Strategy<Value = Vec<(u64, Vec<Match>)>> {
-        let token = (0u32..300, 1u32..2000, prop_oneof![Just(0u64), 1..5u64, 512..1_000_000_000u64, (1u64..1_000_000).prop_map(|d| d * 512)]);
+        let token = (
+            0u32..300,
+            1u32..2000,
+            prop_oneof![Just(0u64), 1..5u64, 512..1_000_000_000u64, (1u64..1_000_000).prop_map(|d| d * 512)],
+        );
         proptest::collection::vec((1u64 << 32..1 << 40, proptest::collection::vec(token, 1..30), any::<bool>()), 1..6).prop_map(
             |blocks| {
                 blocks

@@ -32,11 +32,8 @@ const TARGETS: [[i16; 16]; 16] = {
     while symbol < 16 {
         let mut i = 0;
         while i < 16 {
-            targets[symbol][i] = if i <= symbol {
-                i as i16 * LEAST
-            } else {
-                ((1i32 << SCALE_BITS) - (16 - i as i32) * LEAST as i32) as i16
-            };
+            targets[symbol][i] =
+                if i <= symbol { i as i16 * LEAST } else { ((1i32 << SCALE_BITS) - (16 - i as i32) * LEAST as i32) as i16 };
             i += 1;
         }
         symbol += 1;

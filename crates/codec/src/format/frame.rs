@@ -147,7 +147,11 @@ impl<'a> FrameView<'a> {
             Ok(len) => len,
             Err(Stop::Short) => return Ok(Scan::NeedMore(1)),
             Err(Stop::Malformed) => {
-                return Err(FrameError::Field { field: "body length", value: u64::MAX, allowed: "a varint in its shortest form" });
+                return Err(FrameError::Field {
+                    field: "body length",
+                    value: u64::MAX,
+                    allowed: "a varint in its shortest form",
+                });
             }
         };
         let limit = (max_block.min(MAX_BLOCK) + BODY_SLACK) as u64;
@@ -285,16 +289,15 @@ pub(crate) fn write_plain(matches: &[Match], offset: u64, block_len: usize, out:
 }
 
 /// Reads plain descriptors. What is returned is ascending and inside the block, and sources are below their matches.
-pub(crate) fn read_plain(
-    mut section: &[u8],
-    offset: u64,
-    block_len: usize,
-    matches: &mut Vec<Match>,
-) -> Result<(), FrameError> {
+pub(crate) fn read_plain(mut section: &[u8], offset: u64, block_len: usize, matches: &mut Vec<Match>) -> Result<(), FrameError> {
     const SECTION: &str = "descriptors";
     let count = varint::field(&mut section, SECTION)?;
     if count == 0 || count > section.len() as u64 / 3 {
-        return Err(FrameError::Field { field: "match count", value: count, allowed: "at least 1, and as many as fit the section" });
+        return Err(FrameError::Field {
+            field: "match count",
+            value: count,
+            allowed: "at least 1, and as many as fit the section",
+        });
     }
     let (mut done, mut last) = (0u64, 0);
     for _ in 0..count {

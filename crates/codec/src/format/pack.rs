@@ -102,10 +102,7 @@ impl Header {
         }
         let number = |at: usize| u64::from_le_bytes(*fields[at..].first_chunk().expect("inside the header"));
         let max_block = u32::from_le_bytes(*fields[18..].first_chunk().expect("inside the header")) as usize;
-        let base = has_base.then(|| Base {
-            len: number(30),
-            digest: *fields[38..].first_chunk().expect("inside the header"),
-        });
+        let base = has_base.then(|| Base { len: number(30), digest: *fields[38..].first_chunk().expect("inside the header") });
         let header = Header { cache: number(10), max_block, seed: number(22), base };
         if header.max_block == 0 || header.max_block > MAX_BLOCK {
             return Err(PackError::Header { field: "block limit" });

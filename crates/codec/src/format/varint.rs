@@ -47,7 +47,9 @@ pub(crate) fn take(input: &mut &[u8]) -> Result<u64, Stop> {
 pub(crate) fn field(input: &mut &[u8], field: &'static str) -> Result<u64, FrameError> {
     take(input).map_err(|stop| match stop {
         Stop::Short => FrameError::Short { section: field },
-        Stop::Malformed => FrameError::Field { field, value: u64::MAX, allowed: "a varint of at most 9 bytes in its shortest form" },
+        Stop::Malformed => {
+            FrameError::Field { field, value: u64::MAX, allowed: "a varint of at most 9 bytes in its shortest form" }
+        }
     })
 }
 

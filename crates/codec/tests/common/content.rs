@@ -63,16 +63,36 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
 /// A part of a block.
 #[derive(Clone, Debug)]
 pub(crate) enum Piece {
-    Noise { seed: u64, len: Len },
-    Text { seed: u64, len: Len },
+    Noise {
+        seed: u64,
+        len: Len,
+    },
+    Text {
+        seed: u64,
+        len: Len,
+    },
     /// The same few bytes over and over.
-    Run { period: usize, len: Len },
+    Run {
+        period: usize,
+        len: Len,
+    },
     /// What came before, from so far into it on.
-    Repeat { from: Fraction, len: Len },
+    Repeat {
+        from: Fraction,
+        len: Len,
+    },
     /// The same with a byte changed now and then.
-    Edited { from: Fraction, len: Len, gap: usize, seed: u64 },
+    Edited {
+        from: Fraction,
+        len: Len,
+        gap: usize,
+        seed: u64,
+    },
     /// The oldest that a log of this size still holds, give or take.
-    Oldest { slack: i32, len: Len },
+    Oldest {
+        slack: i32,
+        len: Len,
+    },
 }
 
 /// A length: of a number of bytes, or of thousandths of the largest block.

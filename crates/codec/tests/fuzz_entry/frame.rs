@@ -1,0 +1,151 @@
+//! Bytes as frames: one for the configuration, the rest as what arrives after some good frames.
+
+use super::{Input, noise, overlap, text};
+use oncewire_codec::{Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Scan};
+
+/// Configurations of a decoder, and which frames it has decoded before.
+pub(crate) struct Setup {
+    pub(crate) cache: u64,
+    pub(crate) span: u64,
+    pub(crate) max_block: usize,
+    pub(crate) contexts: usize,
+    pub(crate) entropy: Entropy,
+    pub(crate) explicit: bool,
+}
+
+pub(crate) const SETUPS: [Setup; 6] = [
+    Setup { cache: 300, span: 0, max_block: 100, contexts: 1, entropy: Entropy::None, explicit: false },
+    Setup { cache: 5003, span: 0, max_block: 2000, contexts: 2, entropy: Entropy::Zstd { level: 1 }, explicit: false },
+    Setup { cache: 4001, span: 1000, max_block: 500, contexts: 3, entropy: Entropy::Zstd { level: 3 }, explicit: true },
+    Setup { cache: 1 << 17, span: 1 << 15, max_block: 1 << 16, contexts: 1, entropy: Entropy::Lz4, explicit: true },
+    Setup { cache: 70_000, span: 0, max_block: 1 << 16, contexts: 256, entropy: Entropy::Zstd { level: 2 }, explicit: false },
+    Setup { cache: 1, span: 0, max_block: 1, contexts: 1, entropy: Entropy::None, explicit: true },
+];
+
+impl Setup {
+    /// Which setup the first byte of an input chooses.
+    pub(crate) fn chosen_by(byte: u8) -> &'static Setup {
+        &SETUPS[usize::from(byte) % SETUPS.len()]
+    }
+
+    /// Both ends after a few blocks, more than a lap where the log is small.
+    pub(crate) fn primed(&self) -> (Encoder, Decoder) {
+        let ends = (
+            Encoder::builder()
+                .cache(self.cache)
+                .span(self.span)
+                .max_block(self.max_block)
+                .contexts(self.contexts)
+                .entropy(self.entropy)
+                .explicit_offsets(self.explicit)
+                .period(8)
+                .window(12)
+                .build(),
+            Decoder::builder().cache(self.cache).span(self.span).max_block(self.max_block).contexts(self.contexts).build(),
+        );
+        let (Ok(mut encoder), Ok(mut decoder)) = ends else { panic!("the setups are valid") };
+        let longest = self.max_block.min(900);
+        for i in 0..8u64 {
+            let block = if i == 3 { noise(i, longest) } else { text(i % 5, longest - i as usize * longest / 20) };
+            let mut frame = Vec::new();
+            encoder.encode_frame(&block, i as usize % self.contexts.min(2)).unwrap().append_to(&mut frame);
+            assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == block));
+        }
+        (encoder, decoder)
+    }
+}
+
+/// Feeds the input to a decoder, going on behind what it refuses.
+pub(crate) fn run(input: &[u8]) {
+    let mut input = Input(input);
+    let setup = Setup::chosen_by(input.u8());
+    let (_, mut decoder) = setup.primed();
+    let bound = decoder.memory() + setup.contexts * (2 << 20) + (64 << 10) * 40;
+    let mut rest = input.0;
+    while !rest.is_empty() {
+        rest = &rest[step(setup, &mut decoder, rest)..];
+        assert!(decoder.memory() <= bound, "{} bytes of memory", decoder.memory());
+    }
+}
+
+/// Decodes at the front of `rest`; returns how many bytes to go on behind.
+fn step(setup: &Setup, decoder: &mut Decoder, rest: &[u8]) -> usize {
+    let (low, held) = (decoder.low(), decoder.held().to_vec());
+    let frame = match FrameView::scan(rest, setup.max_block) {
+        Ok(Scan::Frame(view)) => {
+            assert!(view.len() <= rest.len() && view.block_len() <= setup.max_block);
+            assert!(view.context().is_none_or(|id| id < 256));
+            let needs = view.depends_on(low);
+            assert!(needs.is_none_or(|range| range.is_empty() || range.end <= low));
+            Some(view)
+        }
+        Ok(Scan::NeedMore(more)) => {
+            assert!(more > 0 && more <= setup.max_block + 200);
+            None
+        }
+        Err(_) => None,
+    };
+    let len = frame.as_ref().map_or(1, FrameView::len);
+    match decoder.decode(rest) {
+        Ok(Decoded::Block { offset, content, consumed }) => {
+            let frame = frame.expect("only a whole frame can be decoded");
+            assert_eq!((consumed, content.len()), (frame.len(), frame.block_len()));
+            let block = offset..offset + content.len() as u64;
+            assert!(held.iter().all(|held| !overlap(held, &block)), "{block:?} was held");
+            assert!(offset >= low);
+            assert!(decoder.low() >= low);
+            return consumed;
+        }
+        Ok(Decoded::NeedMore(_)) => {
+            assert!(frame.is_none());
+            return rest.len();
+        }
+        Ok(Decoded::Missing(ranges)) => {
+            let missing = ranges.to_vec();
+            assert!(!missing.is_empty() && setup.cache > 1);
+            assert!(missing.windows(2).all(|pair| pair[0].end < pair[1].start));
+            for range in &missing {
+                assert!(!range.is_empty() && range.end <= low + setup.span + setup.max_block as u64);
+                assert!(held.iter().all(|held| !overlap(held, range)), "{range:?} is held");
+            }
+            // Told once more, all is as it was.
+            assert!(matches!(decoder.decode(rest), Ok(Decoded::Missing(again)) if again == missing));
+        }
+        Err(FrameError::Offset { low: named, high, .. }) => assert_eq!((named, high), (low, low + setup.span)),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    assert_eq!((decoder.low(), decoder.held()), (low, &held[..]), "only a block may change the log");
+    len
+}
+
+/// Inputs to begin with: what an encoder writes next, whole and harmed, and heads made by hand.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (choice, setup) in SETUPS.iter().enumerate() {
+        let (mut encoder, _) = setup.primed();
+        let old = text(1, 300);
+        let blocks: [Vec<u8>; 5] = [
+            old.clone(),
+            [&noise(9, 30), &old[50..200], &noise(10, 20), &old[10..90], &text(77, 60), &old[100..]].concat(),
+            noise(11, 64),
+            b" is ".repeat(40),
+            Vec::new(),
+        ];
+        let mut all = vec![choice as u8];
+        for (i, block) in blocks.iter().enumerate() {
+            let mut one = vec![choice as u8];
+            let block = &block[..block.len().min(setup.max_block)];
+            encoder.encode_frame(block, i % setup.contexts.min(2)).unwrap().append_to(&mut one);
+            all.extend_from_slice(&one[1..]);
+            if choice < 3 && i < 3 {
+                seeds.push(one);
+            }
+        }
+        seeds.push(all);
+    }
+    // Heads of every kind with a little behind them.
+    for flags in [0x00u8, 0x11, 0x12, 0x1a, 0x26, 0x48, 0x6a, 0x72, 0x7f, 0x80] {
+        seeds.push([&[2, flags, 40, 25, 1, 2][..], &noise(flags.into(), 40)].concat());
+    }
+    seeds
+}

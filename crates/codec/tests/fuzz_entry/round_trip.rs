@@ -1,0 +1,218 @@
+//! Bytes as a sequence of operations on an encoder and a decoder: blocks made of earlier ones, new periods, contexts begun anew,
+//! frames that are harmed or lost on the way.
+
+use super::{Input, noise, text};
+use oncewire_codec::{ByteSet, Decoded, Decoder, Encoder, Entropy, Kernels, Level, SamplerKind};
+
+/// Blocks per input, so that a run stays short.
+const MOST_BLOCKS: usize = 64;
+
+struct Ends {
+    best: Encoder,
+    portable: Encoder,
+    decoder: Decoder,
+    contexts: usize,
+    max_block: usize,
+}
+
+impl Ends {
+    fn new(input: &mut Input<'_>) -> Ends {
+        let max_block = [1, 13, 64, 700, 3000, 1 << 16][usize::from(input.u8()) % 6];
+        let cache = max_block as u64 + input.u16() as u64 * [0, 1, 7][usize::from(input.u8()) % 3];
+        let span = (cache / 4).min(cache - max_block as u64) * u64::from(input.u8() % 3) / 2;
+        let contexts = 1 + usize::from(input.u8() % 4);
+        let entropy = match input.u8() % 5 {
+            0 => Entropy::None,
+            1 => Entropy::Lz4,
+            level => Entropy::Zstd { level: i32::from(level) - 1 },
+        };
+        let sampler = match input.u8() % 4 {
+            0 => SamplerKind::Fixed,
+            1 => SamplerKind::SampleByte(input.bytes(8).iter().copied().collect::<ByteSet>()),
+            _ => SamplerKind::sample_byte(),
+        };
+        let builder = Encoder::builder()
+            .cache(cache)
+            .span(span)
+            .max_block(max_block)
+            .contexts(contexts)
+            .entropy(entropy)
+            .sampler(sampler)
+            .window(12 + usize::from(input.u8() % 53))
+            .period(4 + usize::from(input.u8()) * 4)
+            .explicit_offsets(input.u8() & 1 == 1);
+        let portable = Kernels::at(Level::Portable).unwrap_or_default();
+        Ends {
+            portable: builder.clone().kernels(portable).build().unwrap(),
+            best: builder.build().unwrap(),
+            decoder: Decoder::builder().cache(cache).span(span).max_block(max_block).contexts(contexts).build().unwrap(),
+            contexts,
+            max_block,
+        }
+    }
+
+    fn encode(&mut self, block: &[u8], context: usize) -> Vec<u8> {
+        let (mut frame, mut same) = (Vec::new(), Vec::new());
+        self.best.encode_frame(block, context).unwrap().append_to(&mut frame);
+        self.portable.encode_frame(block, context).unwrap().append_to(&mut same);
+        assert!(frame == same, "the levels write different frames");
+        assert!(frame.len() <= block.len() + block.len() / 1000 + 32, "{} bytes became {}", block.len(), frame.len());
+        frame
+    }
+
+    /// The content behind `frame`, if the decoder takes it.
+    fn decode(&mut self, frame: &[u8]) -> Option<&[u8]> {
+        match self.decoder.decode(frame) {
+            Ok(Decoded::Block { content, .. }) => Some(content),
+            _ => None,
+        }
+    }
+
+    fn reset(&mut self, context: usize) {
+        self.best.reset_context(context).unwrap();
+        self.portable.reset_context(context).unwrap();
+    }
+}
+
+/// Appends a part of a block to `history`.
+fn piece(input: &mut Input<'_>, history: &mut Vec<u8>) {
+    let kind = input.u8();
+    match kind % 6 {
+        0 => {
+            let len = input.u8().into();
+            history.extend_from_slice(input.bytes(len));
+        }
+        1 => history.extend_from_slice(&text(input.u8().into(), input.u16() % 5000)),
+        2 => history.extend_from_slice(&noise(input.u8().into(), input.u16() % 3000)),
+        3 => {
+            let (period, len) = (1 + usize::from(input.u8() % 16), input.u16());
+            let unit = text(period as u64, period);
+            history.extend(unit.iter().cycle().take(len));
+        }
+        _ => {
+            let (back, len, edit) = (input.u16() * usize::from(1 + kind / 64), input.u16(), input.u16());
+            let start = history.len();
+            let from = start.saturating_sub(back);
+            history.extend_from_within(from..(from + len).min(start));
+            if kind % 6 == 5 {
+                history[start..].iter_mut().skip(edit % 64).step_by(1 + edit).for_each(|byte| *byte ^= 0x15);
+            }
+        }
+    }
+}
+
+/// Plays the operations; every block must come back as it was, whatever was done to frames before.
+pub(crate) fn run(input: &[u8]) {
+    let mut input = Input(input);
+    let mut ends = Ends::new(&mut input);
+    let mut history = Vec::new();
+    let mut end = 0;
+    for _ in 0..MOST_BLOCKS {
+        if input.is_empty() {
+            break;
+        }
+        let operation = input.u8();
+        let context = usize::from(operation >> 4) % ends.contexts;
+        match operation & 15 {
+            0 => {
+                let period = 4 + usize::from(input.u8()) * 4;
+                ends.best.set_period(period).unwrap();
+                ends.portable.set_period(period).unwrap();
+                continue;
+            }
+            1 => {
+                ends.reset(context);
+                continue;
+            }
+            _ => {}
+        }
+        let start = history.len();
+        for _ in 0..1 + input.u8() % 4 {
+            piece(&mut input, &mut history);
+        }
+        history.truncate(start + ends.max_block);
+        let block = history[start..].to_vec();
+        let frame = ends.encode(&block, context);
+        let mut delivered = false;
+        if operation & 15 == 2 {
+            // Harmed on the way: nothing but the right bytes may come of it.
+            let mut harmed = frame.clone();
+            for _ in 0..1 + input.u8() % 3 {
+                let at = input.u16() % harmed.len();
+                harmed[at] ^= input.u8();
+            }
+            let before = ends.decoder.low();
+            if let Some(content) = ends.decode(&harmed) {
+                assert!(content == block, "wrong content");
+                delivered = true;
+            } else {
+                assert_eq!(ends.decoder.low(), before);
+            }
+        }
+        if delivered {
+            // Contexts may be in another state than the encoder's.
+            (0..ends.contexts).for_each(|context| ends.reset(context));
+        } else if operation & 15 == 3 {
+            // Lost, and replaced.
+            ends.reset(context);
+            repair(&mut ends, &block, end);
+        } else if ends.decode(&frame).is_none_or(|content| content != block) {
+            assert_eq!(operation & 15, 2, "an unharmed frame fails");
+            ends.reset(context);
+            repair(&mut ends, &block, end);
+        }
+        end = ends.decoder.low();
+    }
+}
+
+fn repair(ends: &mut Ends, block: &[u8], end: u64) {
+    if block.is_empty() {
+        return;
+    }
+    // Where the block went: behind the last, or at the start of the next lap.
+    let (geometry, mut frame) = (ends.decoder_geometry(), Vec::new());
+    ends.best.repair(geometry.place(end, block.len()), block.len(), &mut frame).unwrap();
+    assert!(ends.decode(&frame).is_some_and(|content| content == block), "a repair fails");
+}
+
+impl Ends {
+    fn decoder_geometry(&self) -> oncewire_codec::Geometry {
+        let log = self.best.memory().log as u64;
+        oncewire_codec::Geometry::new(log, 0).unwrap()
+    }
+}
+
+/// Inputs to begin with: each kind of operation and piece, under each setup.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let blocks: [&[u8]; 7] = [
+        &[4, 0, 1, 3, 0x84, 3],
+        &[4, 1, 4, 0, 2, 0x84, 1, 0, 0, 0, 12, b'p', b'l', b'a', b'i', b'n'],
+        &[0x14, 0, 5, 0x20, 3, 0x20, 3, 70, 0],
+        &[5, 2, 3, 1, 0xff, 0x7f, 2, 5, 200, 0, 0xc4, 0xff, 0xff, 0, 4, 0, 0],
+        &[2, 1, 1, 9, 200, 1, 4, 0x90, 1, 0x90, 1, 0, 0, 1, 9, 0, 0x55],
+        &[3, 0, 1, 7, 0, 2, 0, 40, 1, 0x14, 0, 4, 0, 8, 0, 8, 0, 0],
+        &[4, 3, 1, 3, 0, 2, 4, 0, 1, 90, 0, 0, 0, 1, 8, 60, 0, 4, 0, 2, 80, 0, 0, 0],
+    ];
+    let mut seeds = Vec::new();
+    for (i, setup) in [
+        [4u8, 0, 60, 1, 1, 1, 2, 2, 20, 7, 0],
+        [3, 0, 4, 1, 2, 0, 0, 2, 0, 3, 1],
+        [5, 0xff, 0xff, 2, 0, 0, 4, 2, 20, 7, 0],
+        [2, 100, 0, 1, 0, 3, 3, 0, 4, 0, 1],
+        [1, 3, 0, 1, 0, 0, 1, 2, 0, 0, 0],
+        [4, 1, 0, 0, 0, 2, 2, 3, 52, 15, 1],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut seed = setup.to_vec();
+        for turn in 0..10 {
+            seed.extend_from_slice(blocks[(turn * (i + 1) + i) % blocks.len()]);
+        }
+        seeds.push(seed);
+    }
+    for (i, block) in blocks.into_iter().enumerate() {
+        seeds.push([&[4u8, 0, 60, 1, 1, 1, 2 + i as u8 % 3, 2, 20, 7, 0][..], blocks[0], block, block].concat());
+    }
+    seeds
+}
