@@ -24,6 +24,11 @@ impl Input {
         }
     }
 
+    /// Content that is part of the program.
+    pub(crate) fn memory(name: &str, content: &'static [u8]) -> Input {
+        Input { reader: Box::new(content), name: name.into(), len: Some(content.len() as u64) }
+    }
+
     pub(crate) fn file(path: &Path) -> Outcome<Input> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io("open", &name, &error))?;

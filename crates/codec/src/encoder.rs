@@ -7,6 +7,7 @@ use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::log::Log;
 use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 /// What a block consists of: matches, and the literals between them. The first half of encoding makes it, the second writes it.
 #[derive(Clone, Debug, Default)]
@@ -369,10 +370,11 @@ pub struct FrameWriter {
     literals: Vec<u8>,
     coded: Vec<u8>,
     coder: DescriptorWriter,
+    lz4_table: CompressTable,
 }
 
-/// Coded descriptors may be this much longer than plain ones, in bytes, before the models are given up.
-const CODED_SLACK: usize = 16;
+/// Coded descriptors may take this many bytes a match before the models are given up: less than the shortest match.
+const CODED_MAX: usize = 11;
 /// Fewer literals than this go raw: a zstd block header and its Huffman description would not pay.
 const FEW_LITERALS: usize = 24;
 
@@ -387,6 +389,7 @@ impl FrameWriter {
             literals: Vec::new(),
             coded: Vec::new(),
             coder: DescriptorWriter::default(),
+            lz4_table: CompressTable::default(),
         }
     }
 
@@ -434,7 +437,7 @@ impl FrameWriter {
         } else {
             match self.entropy {
                 Entropy::None => LiteralCoding::Raw,
-                Entropy::Lz4 => lz4(literals, &mut self.coded),
+                Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 // Without memory for a context the frame goes without it.
                 Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
                     Ok(()) => LiteralCoding::Zstd,
@@ -474,19 +477,18 @@ impl FrameWriter {
             return Descriptors::None;
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
-        format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
         // One or two matches are not worth the coder's state and the hull.
         if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
-            let plain_len = self.descriptors.len();
-            self.contexts[context].models.encode(&mut self.coder, &tokens.matches, offset, len, &mut self.descriptors);
-            // Coded descriptors are shorter unless someone has trained the models to the contrary; then they start anew.
-            if self.descriptors.len() - plain_len < plain_len + CODED_SLACK {
-                self.descriptors.drain(..plain_len);
+            let Self { contexts, coder, descriptors, .. } = self;
+            contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
+            // They take two or three bytes a match, unless someone has trained the models to the contrary; then those start anew.
+            if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
                 return Descriptors::Coded;
             }
             self.contexts[context].reset();
-            self.descriptors.truncate(plain_len);
+            self.descriptors.clear();
         }
+        format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
         // Matches are at least 12 bytes, plain descriptors at most 12 on logs up to 4 TiB, so this is rare; but never grow.
         let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
         if self.descriptors.len() >= matched {
@@ -497,9 +499,9 @@ impl FrameWriter {
     }
 }
 
-fn lz4(literals: &[u8], out: &mut Vec<u8>) -> LiteralCoding {
-    out.resize(lz4_flex::block::get_maximum_output_size(literals.len()), 0);
-    match lz4_flex::block::compress_into(literals, out) {
+fn lz4(literals: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) -> LiteralCoding {
+    out.resize(get_maximum_output_size(literals.len()), 0);
+    match compress_into_with_table(literals, out, table) {
         Ok(len) if len < literals.len() => {
             out.truncate(len);
             LiteralCoding::Lz4

@@ -3,7 +3,7 @@
 mod contender;
 mod ours;
 mod output;
-mod rivals;
+pub(crate) mod rivals;
 
 use crate::args::BenchArgs;
 use crate::endpoint::Input;

@@ -3,6 +3,7 @@
 use super::contender::{Contender, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use lz4_flex::block::{CompressTable, compress_into_with_table};
 use xxhash_rust::xxh3::xxh3_64;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
@@ -44,7 +45,9 @@ impl Contender for CopyAndChecksum {
 
 /// Each block by LZ4 on its own.
 #[derive(Default)]
-pub(super) struct Lz4 {}
+pub(super) struct Lz4 {
+    table: CompressTable,
+}
 
 impl Contender for Lz4 {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
@@ -52,7 +55,8 @@ impl Contender for Lz4 {
             let out = wire.out();
             let start = out.len();
             out.resize(start + lz4_flex::block::get_maximum_output_size(block.len()), 0);
-            let len = lz4_flex::block::compress_into(block, &mut out[start..]).map_err(|error| broken("lz4", error))?;
+            let len =
+                compress_into_with_table(block, &mut out[start..], &mut self.table).map_err(|error| broken("lz4", error))?;
             out.truncate(start + len);
             wire.end_block();
         }
@@ -78,7 +82,7 @@ impl Contender for Lz4 {
 }
 
 /// One zstd stream over all blocks.
-pub(super) struct Zstd {
+pub(crate) struct Zstd {
     encoder: CCtx<'static>,
     decoder: DCtx<'static>,
     /// Whether each block can be decoded as soon as it was sent.
@@ -93,14 +97,14 @@ fn zstd_error(code: usize) -> Failure {
 
 impl Zstd {
     /// Flushed after each block, as a link needs it.
-    pub(super) fn flushed(level: i32) -> Outcome<Zstd> {
+    pub(crate) fn flushed(level: i32) -> Outcome<Zstd> {
         let mut encoder = CCtx::create();
         encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(zstd_error)?;
         Ok(Zstd { encoder, decoder: DCtx::create(), flush: true, total: None })
     }
 
     /// As the command line tool packs a file of a known size: with long-distance matching, and flushed only at the end.
-    pub(super) fn long(level: i32, window_log: u32, total: u64) -> Outcome<Zstd> {
+    pub(crate) fn long(level: i32, window_log: u32, total: u64) -> Outcome<Zstd> {
         let mut zstd = Zstd { flush: false, total: Some(total), ..Zstd::flushed(level)? };
         zstd.encoder.set_parameter(CParameter::EnableLongDistanceMatching(true)).map_err(zstd_error)?;
         zstd.encoder.set_parameter(CParameter::WindowLog(window_log)).map_err(zstd_error)?;
@@ -109,7 +113,17 @@ impl Zstd {
         Ok(zstd)
     }
 
-    fn feed(&mut self, input: &[u8], directive: ZSTD_EndDirective, out: &mut Vec<u8>) -> Outcome {
+    /// Compresses `input` onto the end of `out`, and ends the stream if it is the `last`.
+    pub(crate) fn feed(&mut self, input: &[u8], last: bool, out: &mut Vec<u8>) -> Outcome {
+        self.run(input, if last { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue }, out)
+    }
+
+    /// Compresses `input` onto the end of `out`; with `flush`, all that was taken in comes out, and the stream goes on.
+    pub(crate) fn feed_on(&mut self, input: &[u8], flush: bool, out: &mut Vec<u8>) -> Outcome {
+        self.run(input, if flush { ZSTD_EndDirective::ZSTD_e_flush } else { ZSTD_EndDirective::ZSTD_e_continue }, out)
+    }
+
+    fn run(&mut self, input: &[u8], directive: ZSTD_EndDirective, out: &mut Vec<u8>) -> Outcome {
         let mut input = InBuffer::around(input);
         loop {
             let start = out.len();
@@ -129,14 +143,12 @@ impl Zstd {
 
 impl Contender for Zstd {
     fn encode(&mut self, data: &[u8], block: usize, last: bool, wire: &mut Wire) -> Outcome {
-        let directive = if self.flush { ZSTD_EndDirective::ZSTD_e_flush } else { ZSTD_EndDirective::ZSTD_e_continue };
         // Without flushing, blocks of the tool's own size are its best.
         let block = if self.flush { block } else { zstd_safe::BLOCKSIZE_MAX as usize };
         for block in data.chunks(block) {
-            self.feed(block, directive, wire.out())?;
+            self.feed_on(block, self.flush, wire.out())?;
         }
-        let end = if last { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_flush };
-        self.feed(&[], end, wire.out())
+        if last { self.feed(&[], true, wire.out()) } else { self.feed_on(&[], true, wire.out()) }
     }
 
     fn decode(&mut self, wire: &Wire, len: usize, block: usize, check: Option<&[u8]>) -> Outcome {
@@ -165,10 +177,10 @@ impl Contender for Zstd {
         let (mut sent, mut out, mut left) = (Vec::new(), zeros.clone(), total as usize);
         while left > 0 {
             let n = left.min(zeros.len());
-            self.feed(&zeros[..n], ZSTD_EndDirective::ZSTD_e_continue, &mut sent)?;
+            self.feed(&zeros[..n], false, &mut sent)?;
             left -= n;
         }
-        self.feed(&[], ZSTD_EndDirective::ZSTD_e_end, &mut sent)?;
+        self.feed(&[], true, &mut sent)?;
         let mut input = InBuffer::around(&sent);
         let mut got = 0;
         while got < total {
@@ -188,34 +200,43 @@ impl Contender for Zstd {
 }
 
 /// One gzip (deflate) stream over all blocks, flushed only at the end.
-pub(super) struct Gzip {
+pub(crate) struct Gzip {
     encoder: Compress,
     decoder: Decompress,
 }
 
 impl Gzip {
-    pub(super) fn new(level: u32) -> Gzip {
+    pub(crate) fn new(level: u32) -> Gzip {
         Gzip { encoder: Compress::new(Compression::new(level), true), decoder: Decompress::new(true) }
+    }
+}
+
+impl Gzip {
+    /// Compresses `input` onto the end of `out`, and ends the stream if it is the `last`.
+    pub(crate) fn feed(&mut self, input: &[u8], last: bool, out: &mut Vec<u8>) -> Outcome {
+        self.run(input, if last { FlushCompress::Finish } else { FlushCompress::None }, out)
+    }
+
+    fn run(&mut self, input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) -> Outcome {
+        let begun = self.encoder.total_in();
+        loop {
+            // Room for what may come at once; left over room says that nothing more is to come.
+            out.reserve(1 << 16);
+            let fed = (self.encoder.total_in() - begun) as usize;
+            let status = self.encoder.compress_vec(&input[fed..], out, flush).map_err(|error| broken("gzip", error))?;
+            let all_in = (self.encoder.total_in() - begun) as usize == input.len();
+            let finished = if flush == FlushCompress::Finish { status == Status::StreamEnd } else { out.len() < out.capacity() };
+            if all_in && finished {
+                return Ok(());
+            }
+        }
     }
 }
 
 impl Contender for Gzip {
     fn encode(&mut self, data: &[u8], _: usize, last: bool, wire: &mut Wire) -> Outcome {
-        let out = wire.out();
-        let (mut fed, begun) = (0, self.encoder.total_in());
-        loop {
-            if out.capacity() - out.len() < 1 << 16 {
-                out.reserve(1 << 20);
-            }
-            let flush = if last { FlushCompress::Finish } else { FlushCompress::Sync };
-            let before = out.len();
-            let status = self.encoder.compress_vec(&data[fed..], out, flush).map_err(|error| broken("gzip", error))?;
-            fed = (self.encoder.total_in() - begun) as usize;
-            let settled = fed == data.len() && (out.len() < out.capacity() || out.len() == before);
-            if status == Status::StreamEnd || (!last && settled) {
-                return Ok(());
-            }
-        }
+        let flush = if last { FlushCompress::Finish } else { FlushCompress::Sync };
+        self.run(data, flush, wire.out())
     }
 
     fn decode(&mut self, wire: &Wire, len: usize, _: usize, check: Option<&[u8]>) -> Outcome {

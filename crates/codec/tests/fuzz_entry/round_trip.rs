@@ -149,17 +149,17 @@ pub(crate) fn run(input: &[u8]) {
                 assert_eq!(ends.decoder.low(), before);
             }
         }
-        if delivered {
-            // Contexts may be in another state than the encoder's.
-            (0..ends.contexts).for_each(|context| ends.reset(context));
-        } else if operation & 15 == 3 {
+        if operation & 15 == 3 {
             // Lost, and replaced.
             ends.reset(context);
             repair(&mut ends, &block, end);
-        } else if ends.decode(&frame).is_none_or(|content| content != block) {
+        } else if !delivered && ends.decode(&frame).is_none_or(|content| content != block) {
             assert_eq!(operation & 15, 2, "an unharmed frame fails");
-            ends.reset(context);
             repair(&mut ends, &block, end);
+        }
+        if operation & 15 == 2 {
+            // What was harmed may have named any context, and changed it.
+            (0..ends.contexts).for_each(|context| ends.reset(context));
         }
         end = ends.decoder.low();
     }

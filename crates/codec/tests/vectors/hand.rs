@@ -1,0 +1,118 @@
+//! Frames written by hand, right or wrong, and the content of the vectors. Nothing here may change: the vectors are made of it.
+
+use oncewire_codec::ChecksumSeed;
+
+/// Bytes without a pattern.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Something like a log file.
+pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
+    const WORDS: [&str; 32] = [
+        "the ", "block ", "at ", "offset ", "is ", "held ", "by ", "both ", "ends; ", "a ", "match ", "of ", "bytes ", "names ", "it ", "again\n",
+        "GET ", "/releases/", "index.html ", "HTTP/1.1\n", "host: ", "mirror.example\n", "200 ", "304 ", "content-length: ", "4096\n", "17 ",
+        "ms\n", "lane ", "0 ", "1 ", "wire\n",
+    ];
+    noise(seed ^ 0x7e87, len).iter().flat_map(|pick| WORDS[usize::from(pick >> 3)].bytes()).take(len).collect()
+}
+
+/// A run of `unit`.
+pub(crate) fn run(unit: &[u8], len: usize) -> Vec<u8> {
+    unit.iter().copied().cycle().take(len).collect()
+}
+
+/// Variable-length integers of a frame.
+pub(crate) fn varints(values: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for &value in values {
+        let mut left = value;
+        while left >= 0x80 {
+            out.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        out.push(left as u8);
+    }
+    out
+}
+
+/// Flag bits of a frame.
+pub(crate) const PLAIN: u8 = 1;
+pub(crate) const CODED: u8 = 2;
+pub(crate) const LZ4: u8 = 4;
+pub(crate) const ZSTD: u8 = 8;
+pub(crate) const OFFSET: u8 = 16;
+pub(crate) const FRESH: u8 = 32;
+pub(crate) const CONTEXT: u8 = 64;
+
+/// A frame field by field. What the flags do not announce is left out.
+#[derive(Clone, Default)]
+pub(crate) struct Hand {
+    pub(crate) flags: u8,
+    pub(crate) block_len: u64,
+    pub(crate) explicit: (u64, u64),
+    pub(crate) context: u64,
+    pub(crate) hull: (u64, u64),
+    pub(crate) descriptors: Vec<u8>,
+    pub(crate) literals: Vec<u8>,
+    pub(crate) checksum: u64,
+}
+
+impl Hand {
+    /// A raw frame of `block` at `offset`, without saying so.
+    pub(crate) fn raw(offset: u64, block: &[u8]) -> Hand {
+        let checksum = ChecksumSeed::default().checksum(offset, 0, block);
+        Hand { block_len: block.len() as u64, literals: block.to_vec(), checksum, ..Hand::default() }
+    }
+
+    /// A frame of `block` at `offset` with plain descriptors: count, then gap, distance and length of each.
+    pub(crate) fn plain(offset: u64, block: &[u8], numbers: &[u64], literals: &[u8]) -> Hand {
+        Hand { flags: PLAIN, descriptors: varints(numbers), literals: literals.to_vec(), ..Hand::raw(offset, block) }
+    }
+
+    /// The same frame, stating its offset and the padding before it.
+    pub(crate) fn at(self, offset: u64, padding: u64, block: &[u8]) -> Hand {
+        let checksum = ChecksumSeed::default().checksum(offset, padding, block);
+        Hand { flags: self.flags | OFFSET, explicit: (offset, padding), checksum, ..self }
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut body = varints(&[self.block_len]);
+        if self.flags & OFFSET != 0 {
+            body.extend(varints(&[self.explicit.0, self.explicit.1]));
+        }
+        if self.flags & CONTEXT != 0 {
+            body.extend(varints(&[self.context]));
+        }
+        if self.flags & 3 == CODED {
+            body.extend(varints(&[self.hull.0, self.hull.1]));
+        }
+        if self.flags & 3 != 0 {
+            body.extend(varints(&[self.descriptors.len() as u64]));
+        }
+        body.extend_from_slice(&self.descriptors);
+        body.extend_from_slice(&self.literals);
+        body.extend_from_slice(&self.checksum.to_le_bytes());
+        [&[self.flags][..], &varints(&[body.len() as u64]), &body].concat()
+    }
+}
+
+/// `content` as the start of a zstd stream, flushed or ended, in a window of 2^`window_log` bytes.
+pub(crate) fn zstd(content: &[u8], window_log: u32, end: bool) -> Vec<u8> {
+    use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
+    let mut stream = CCtx::create();
+    stream.set_parameter(CParameter::WindowLog(window_log)).unwrap();
+    stream.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
+    let mut out = vec![0; 1000 + 2 * content.len()];
+    let mut output = OutBuffer::around(&mut out[..]);
+    let directive = if end { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_flush };
+    assert_eq!(stream.compress_stream2(&mut output, &mut InBuffer::around(content), directive), Ok(0));
+    let len = output.pos();
+    out.truncate(len);
+    out
+}

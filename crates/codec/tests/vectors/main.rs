@@ -1,0 +1,309 @@
+//! Golden vectors: files under `testdata/vectors/` that pin the format, good and bad.
+//!
+//! Decoding follows the manifests alone, as any other decoder would. What our encoder wrote it must write again, byte for byte, at
+//! every kernel level. `ONCEWIRE_BLESS=1 cargo test --test vectors` writes all anew: for an intended change of the format or of the
+//! encoder's choices only, and a new lz4 or zstd library may call for it too.
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_frames;
+mod good_frames;
+mod hand;
+mod manifest;
+mod packs;
+
+use common::params::Params;
+use manifest::{Record, variant};
+use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, Scan};
+use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+const FRAMES: &str = "frames.txt";
+/// Larger content is known by its digest only.
+const MOST_CONTENT: usize = 6000;
+
+/// A vector of frames as it is made.
+pub(crate) struct Vector {
+    pub(crate) name: &'static str,
+    pub(crate) story: &'static str,
+    pub(crate) params: Params,
+    pub(crate) base: Option<Vec<u8>>,
+    /// In the order of arrival.
+    pub(crate) frames: Vec<Vec<u8>>,
+    /// Blocks by offset, of which the content must be made.
+    pub(crate) blocks: BTreeMap<u64, Vec<u8>>,
+    /// Written by our encoder.
+    pub(crate) pinned: bool,
+    /// How the last step of a bad one ends.
+    pub(crate) error: Option<&'static str>,
+}
+
+impl Vector {
+    pub(crate) fn new(name: &'static str, story: &'static str, params: Params) -> Vector {
+        Vector {
+            name,
+            story,
+            params,
+            base: None,
+            frames: Vec::new(),
+            blocks: BTreeMap::new(),
+            pinned: false,
+            error: None,
+        }
+    }
+
+    fn file(&self) -> String {
+        format!("{}/{}.frames", if self.error.is_some() { "bad" } else { "good" }, self.name)
+    }
+
+    fn content(&self) -> Vec<u8> {
+        self.blocks.values().flatten().copied().collect()
+    }
+
+    fn record(&self) -> Record {
+        let Params { cache, span, max_block, contexts, seed, .. } = self.params;
+        let numbers = [
+            ("cache", cache),
+            ("span", span),
+            ("block", max_block as u64),
+            ("contexts", contexts as u64),
+            ("session", seed.session),
+            ("epoch", seed.epoch),
+        ];
+        let content = self.content();
+        let file = self.file();
+        let beside = |extension: &str| file.replace(".frames", extension);
+        let mut record = Record {
+            story: self.story.into(),
+            numbers: numbers.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| (name.into(), value)).collect(),
+            base: self.base.as_ref().map(|_| beside(".base")),
+            content: (self.error.is_none() && content.len() <= MOST_CONTENT).then(|| beside(".content")),
+            digest: (xxh3_64(&content), content.len() as u64),
+            encoder: self.pinned.then(|| self.describe_encoder()),
+            file,
+            steps: Vec::new(),
+        };
+        let (steps, decoded) = decode(&record, self.base.as_deref(), &self.frames);
+        record.steps = steps;
+        assert!(decoded == content, "{}: the content differs", self.name);
+        if let Some(error) = self.error {
+            let last = &record.steps.last().unwrap().1;
+            assert!(last.starts_with(error), "{}: {last} instead of {error}", self.name);
+        }
+        record
+    }
+
+    fn describe_encoder(&self) -> String {
+        let Params { window, period, sampler, entropy, explicit, table_entries, key, .. } = &self.params;
+        let offsets = if *explicit { ", offsets" } else { "" };
+        let table = table_entries.map_or(String::new(), |entries| format!(", {entries} table entries"));
+        format!("window {window}, period {period}, sampler {}, entropy {entropy}{offsets}{table}, key {key}", sampler.name())
+    }
+}
+
+/// Makes a vector with our encoder.
+pub(crate) struct Maker {
+    pub(crate) encoder: Encoder,
+    pub(crate) vector: Vector,
+    end: u64,
+}
+
+impl Maker {
+    pub(crate) fn new(kernels: Kernels, name: &'static str, story: &'static str, params: Params) -> Maker {
+        let encoder = params.encoder_at(kernels);
+        Maker { encoder, vector: Vector { pinned: true, ..Vector::new(name, story, params) }, end: 0 }
+    }
+
+    /// Encodes a block, and checks that its frame has these flags, so that the vector is about what its story says.
+    pub(crate) fn block(&mut self, flags: u8, context: usize, block: &[u8]) -> &mut Maker {
+        let mut frame = Vec::new();
+        self.encoder.encode_frame(block, context).unwrap().append_to(&mut frame);
+        let index = self.vector.frames.len();
+        assert_eq!(frame[0], flags, "{}: flags of frame {index}, {:#04x} wanted", self.vector.name, flags);
+        let offset = common::place(self.vector.params.cache, self.end, block.len());
+        self.end = offset + block.len() as u64;
+        self.vector.blocks.entry(offset).or_default().extend_from_slice(block);
+        self.vector.frames.push(frame);
+        self
+    }
+
+    pub(crate) fn prime(&mut self, base: &[u8]) -> &mut Maker {
+        self.encoder.prime(base).unwrap();
+        for block in base.chunks(self.vector.params.max_block) {
+            self.end = common::place(self.vector.params.cache, self.end, block.len()) + block.len() as u64;
+        }
+        self.vector.base = Some(base.to_vec());
+        self
+    }
+
+    /// Where the next block will go, if it fits the lap.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+}
+
+/// All vectors of frames.
+fn vectors(kernels: Kernels) -> Vec<Vector> {
+    [good_frames::all(kernels), bad_frames::all(kernels)].concat_vectors()
+}
+
+trait Concat {
+    fn concat_vectors(self) -> Vec<Vector>;
+}
+
+impl Concat for [Vec<Vector>; 2] {
+    fn concat_vectors(self) -> Vec<Vector> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+/// Feeds the frames to a decoder of the record's parameters; frames that miss something are tried again after each that does not.
+/// Returns what happened, and the content in the order of its offsets.
+fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usize, String)>, Vec<u8>) {
+    let number = |name: &str| record.numbers.iter().find(|(found, _)| found == name).map_or(0, |&(_, value)| value);
+    let mut decoder: Decoder = Decoder::builder()
+        .cache(number("cache"))
+        .span(number("span"))
+        .max_block(number("block") as usize)
+        .contexts(number("contexts") as usize)
+        .checksum_seed(ChecksumSeed { session: number("session"), epoch: number("epoch") })
+        .build()
+        .unwrap();
+    if let Some(base) = base {
+        decoder.prime(base);
+    }
+    let (mut steps, mut blocks) = (Vec::new(), Vec::new());
+    for frame in frames {
+        let state = (decoder.low(), decoder.held().to_vec());
+        let outcome = match decoder.decode(frame) {
+            Ok(Decoded::Block { offset, content, consumed }) => {
+                assert_eq!(consumed, frame.len());
+                let outcome = format!("block {offset} {}", content.len());
+                blocks.push((offset, content.to_vec()));
+                outcome
+            }
+            Ok(Decoded::NeedMore(more)) => format!("need {more}"),
+            Ok(Decoded::Missing(ranges)) => {
+                ranges.iter().fold("missing".into(), |line, range| format!("{line} {}-{}", range.start, range.end))
+            }
+            Err(error) => format!("error {}", variant(&error)),
+        };
+        if !outcome.starts_with("block") {
+            assert_eq!((decoder.low(), decoder.held()), (state.0, &state.1[..]), "{}: only blocks change the log", record.file);
+        }
+        steps.push((frame.len(), outcome));
+    }
+    // Stable, since empty blocks share their offset with others.
+    blocks.sort_by_key(|(offset, _)| *offset);
+    (steps, blocks.into_iter().flat_map(|(_, block)| block).collect())
+}
+
+fn blessing() -> bool {
+    std::env::var_os("ONCEWIRE_BLESS").is_some()
+}
+
+fn portable() -> Kernels {
+    Kernels::at(oncewire_codec::Level::Portable).unwrap()
+}
+
+/// Writes everything anew, first of all, so that the tests then judge it.
+fn bless() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        if !blessing() {
+            return;
+        }
+        for folder in ["good", "bad"] {
+            let _ = std::fs::remove_dir_all(manifest::folder().join(folder));
+        }
+        let mut records = Vec::new();
+        for vector in vectors(portable()) {
+            let record = vector.record();
+            manifest::write(&record.file, &vector.frames.concat());
+            if let Some(file) = &record.content {
+                manifest::write(file, &vector.content());
+            }
+            if let (Some(file), Some(base)) = (&record.base, &vector.base) {
+                manifest::write(file, base);
+            }
+            records.push(record);
+        }
+        manifest::store(FRAMES, &records);
+        packs::bless();
+    });
+}
+
+#[test]
+fn frames_decode_as_the_manifest_says() {
+    bless();
+    let records = manifest::load(FRAMES);
+    assert!(records.len() > 60);
+    for record in &records {
+        let bytes = record.bytes();
+        let mut rest = &bytes[..];
+        let frames: Vec<Vec<u8>> = record
+            .steps
+            .iter()
+            .map(|(len, _)| {
+                let (frame, behind) = rest.split_at(*len);
+                rest = behind;
+                frame.to_vec()
+            })
+            .collect();
+        assert!(rest.is_empty(), "{}: bytes left over", record.file);
+        for ((_, outcome), frame) in record.steps.iter().zip(&frames) {
+            if outcome.starts_with("block") {
+                let whole = matches!(FrameView::scan(frame, record.number("block") as usize), Ok(Scan::Frame(view)) if view.len() == frame.len());
+                assert!(whole, "{}: the manifest cuts frames wrongly", record.file);
+            }
+        }
+        let base = record.base.as_deref().map(manifest::read);
+        let (steps, content) = decode(record, base.as_deref(), &frames);
+        assert_eq!(steps, record.steps, "{}: {}", record.file, record.story);
+        assert_eq!((xxh3_64(&content), content.len() as u64), record.digest, "{}", record.file);
+        if let Some(file) = &record.content {
+            assert!(content == manifest::read(file), "{}: the content differs", record.file);
+        }
+    }
+}
+
+#[test]
+fn the_encoder_writes_the_same_frames_at_every_level() {
+    bless();
+    let records = manifest::load(FRAMES);
+    for kernels in Kernels::available() {
+        let vectors = vectors(kernels);
+        assert_eq!(vectors.len(), records.len());
+        for (vector, record) in vectors.iter().zip(&records) {
+            assert_eq!(vector.file(), record.file);
+            let same = vector.frames.concat() == record.bytes();
+            assert!(same, "{} at level {}: {}", record.file, kernels.level(), record.encoder.as_deref().unwrap_or("made by hand"));
+        }
+    }
+}
+
+#[test]
+fn the_folder_holds_what_the_manifests_name_and_stays_small() {
+    bless();
+    let mut named: Vec<String> = Vec::new();
+    for record in manifest::load(FRAMES).into_iter().chain(manifest::load(packs::MANIFEST)) {
+        named.push(record.file);
+        named.extend(record.base);
+        named.extend(record.content);
+    }
+    named.sort();
+    named.dedup();
+    let (mut found, mut size) = (Vec::new(), 0);
+    for kind in ["good", "bad"] {
+        for entry in std::fs::read_dir(manifest::folder().join(kind)).unwrap() {
+            let entry = entry.unwrap();
+            size += entry.metadata().unwrap().len();
+            found.push(format!("{kind}/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found.sort();
+    assert_eq!(found, named);
+    assert!(size < 300_000, "{size} bytes");
+}

@@ -1,0 +1,109 @@
+//! The manifest: one record per vector, a line per fact, as `testdata/vectors/README.md` describes.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../testdata/vectors"].iter().collect()
+}
+
+/// What a decoder must know, what it is fed, and what must come of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The file, from the folder of the vectors.
+    pub(crate) file: String,
+    pub(crate) story: String,
+    /// Numbers by name: cache, span, block, contexts, session, epoch.
+    pub(crate) numbers: Vec<(String, u64)>,
+    /// A file that both ends are given beforehand.
+    pub(crate) base: Option<String>,
+    /// A file with the content in the order of its offsets, without padding.
+    pub(crate) content: Option<String>,
+    /// XXH3-64 of the content and its length.
+    pub(crate) digest: (u64, u64),
+    /// Written by the encoder with these parameters, which must write the same again.
+    pub(crate) encoder: Option<String>,
+    /// What happens step by step: bytes looked at, and the outcome.
+    pub(crate) steps: Vec<(usize, String)>,
+}
+
+impl Record {
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let found = self.numbers.iter().find(|(found, _)| found == name);
+        found.unwrap_or_else(|| panic!("{}: no {name}", self.file)).1
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        read(&self.file)
+    }
+
+    fn append_to(&self, out: &mut String) {
+        writeln!(out, "vector {}\nstory {}", self.file, self.story).unwrap();
+        for (name, value) in &self.numbers {
+            writeln!(out, "{name} {value}").unwrap();
+        }
+        for (name, file) in [("base", &self.base), ("content", &self.content), ("encoder", &self.encoder)] {
+            if let Some(file) = file {
+                writeln!(out, "{name} {file}").unwrap();
+            }
+        }
+        writeln!(out, "digest {:016x} {}", self.digest.0, self.digest.1).unwrap();
+        for (len, outcome) in &self.steps {
+            writeln!(out, "step {len} {outcome}").unwrap();
+        }
+        out.push('\n');
+    }
+
+    fn parse(text: &str) -> Record {
+        let mut record = Record::default();
+        for line in text.lines() {
+            let (key, value) = line.split_once(' ').unwrap_or_else(|| panic!("a line of the manifest: {line:?}"));
+            let text = value.to_owned();
+            match key {
+                "vector" => record.file = text,
+                "story" => record.story = text,
+                "base" => record.base = Some(text),
+                "content" => record.content = Some(text),
+                "encoder" => record.encoder = Some(text),
+                "digest" => {
+                    let (hash, len) = value.split_once(' ').unwrap();
+                    record.digest = (u64::from_str_radix(hash, 16).unwrap(), len.parse().unwrap());
+                }
+                "step" => {
+                    let (len, outcome) = value.split_once(' ').unwrap();
+                    record.steps.push((len.parse().unwrap(), outcome.to_owned()));
+                }
+                _ => record.numbers.push((key.to_owned(), value.parse().unwrap())),
+            }
+        }
+        record
+    }
+}
+
+pub(crate) fn read(file: &str) -> Vec<u8> {
+    let path = folder().join(file);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn write(file: &str, bytes: &[u8]) {
+    let path = folder().join(file);
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The records of a manifest.
+pub(crate) fn load(name: &str) -> Vec<Record> {
+    let text = String::from_utf8(read(name)).unwrap();
+    text.split("\n\n").filter(|record| record.starts_with("vector ")).map(Record::parse).collect()
+}
+
+pub(crate) fn store(name: &str, records: &[Record]) {
+    let mut text = String::new();
+    records.iter().for_each(|record| record.append_to(&mut text));
+    write(name, text.as_bytes());
+}
+
+/// The name of an enum's variant, from how it is shown.
+pub(crate) fn variant(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Measures the figures of docs/PERFORMANCE.md. Needs the corpora of scripts/fetch-corpora.sh; run it on an idle machine.
+# Usage: scripts/figures.sh CORPORA [OUT]     writes one CSV file per table into OUT (default: figures)
+set -euo pipefail
+[ $# -ge 1 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+cd "$(dirname "$0")/.."
+corpora=$(realpath "$1")
+out=$(realpath -m "${2:-figures}")
+mkdir -p "$out"
+cargo build --release --locked
+oncewire=target/release/oncewire
+
+mapfile -t django < "$corpora/django.list"
+mapfile -t typescript < "$corpora/typescript.list"
+# Four of the eight releases, 235 MB: the corpus of DESIGN's comparisons.
+four=()
+for version in 4.0.10 4.1.13 4.2 4.2.16; do four+=("$corpora/django/django-$version.tar"); done
+random=("$corpora/random/random.bin")
+
+run() { # NAME ARGUMENTS...
+  local name=$1
+  shift
+  echo "== $name" >&2
+  "$oncewire" bench --csv "$@" > "$out/$name.csv"
+}
+
+run django-64K --entropy none,lz4,zstd-1,zstd-3 "${django[@]}"
+run django-64K-p64 --entropy none --periods 64 "${django[@]}"
+run django-16K --block 16K --entropy none,zstd-3 "${django[@]}"
+run django-packets --packets --entropy none,lz4,zstd-3 "${django[@]}"
+run typescript-64K --entropy none,lz4,zstd-1,zstd-3 "${typescript[@]}"
+run typescript-64K-p64 --entropy none --periods 64 "${typescript[@]}"
+run typescript-16K --block 16K --entropy none,zstd-3 "${typescript[@]}"
+run typescript-packets --packets --entropy none,lz4,zstd-3 "${typescript[@]}"
+run four-repeat --passes 2 --entropy none,zstd-3 "${four[@]}"
+run random-repeat --passes 2 --entropy none,zstd-3 --runs 7 "${random[@]}"
