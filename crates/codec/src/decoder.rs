@@ -289,6 +289,10 @@ impl Assembler {
         let padding_ok =
             padding == 0 || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
         let covered = offset - padding..end;
+        if self.held.as_slice().len() >= MAX_HELD_RANGES {
+            let value = self.held.as_slice().len() as u64;
+            return Err(FrameError::TooLarge { field: "number of separate ranges held", value, limit: MAX_HELD_RANGES as u64 });
+        }
         if in_window && in_lap && padding_ok && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
     }
 
@@ -386,6 +390,9 @@ impl Assembler {
     }
 }
 
+/// Ranges that a log may hold apart from each other, while frames arrive out of order. They take 16 bytes each; a peer that
+/// sends tiny blocks far apart must not make more.
+const MAX_HELD_RANGES: usize = 1 << 16;
 /// Bytes that [`copy`] moves at once, whatever the length; so much room is kept behind the block.
 const COPY_SLACK: usize = 32;
 /// Matches whose source is fetched ahead of its use.

@@ -37,7 +37,7 @@ impl SamplerKind {
 
     fn expected_rate(&self, period: usize) -> f64 {
         match self {
-            SamplerKind::SampleByte(set) => SampleByte::new(set.clone()).expected_rate(period),
+            SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
         }
     }

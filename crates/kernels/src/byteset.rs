@@ -1,9 +1,8 @@
-//! A set of byte values with the lookup tables that SIMD membership tests need.
+//! A set of byte values, laid out for membership tests of whole vectors.
 
 /// A set of byte values: EndRE's SAMPLETABLE.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ByteSet {
-    member: [bool; 256],
     /// For byte `b`: bit `(b >> 4) & 7` of `rows[b >> 7][b & 15]` is set if `b` is a member. One 16-byte shuffle per half
     /// tests a whole vector.
     rows: [[u8; 16]; 2],
@@ -12,24 +11,23 @@ pub struct ByteSet {
 impl ByteSet {
     /// The empty set.
     pub const fn new() -> ByteSet {
-        ByteSet { member: [false; 256], rows: [[0; 16]; 2] }
+        ByteSet { rows: [[0; 16]; 2] }
     }
 
     /// Adds one byte value.
     pub fn insert(&mut self, byte: u8) {
-        self.member[usize::from(byte)] = true;
         self.rows[usize::from(byte >> 7)][usize::from(byte & 15)] |= 1 << ((byte >> 4) & 7);
     }
 
     /// Whether `byte` is in the set.
     #[inline(always)]
     pub fn contains(&self, byte: u8) -> bool {
-        self.member[usize::from(byte)]
+        self.rows[usize::from(byte >> 7)][usize::from(byte & 15)] >> ((byte >> 4) & 7) & 1 == 1
     }
 
     /// How many byte values the set holds, 0..=256.
     pub fn len(&self) -> usize {
-        self.member.iter().filter(|&&member| member).count()
+        self.rows.as_flattened().iter().map(|row| row.count_ones() as usize).sum()
     }
 
     /// Whether the set is empty; then no marker is ever found.

@@ -62,7 +62,7 @@ pub(super) fn table(setting: &Setting, figures: &[Figures]) -> String {
         "B/fp",
         "memory",
     ]);
-    table.set_header(header.iter().map(|text| Cell::new(text)));
+    table.set_header(header.iter().map(Cell::new));
     for figure in figures {
         for (number, pass) in figure.passes.iter().enumerate() {
             let mut row = vec![if number == 0 { figure.name.clone() } else { String::new() }, binary(figure.block_bytes as u64)];

@@ -124,7 +124,7 @@ impl SectionWriter {
                 self.words.push(state as u16);
                 state >>= 16;
             }
-            state = (state / frequency << SCALE_BITS) + state % frequency + start;
+            state = ((state / frequency) << SCALE_BITS) + state % frequency + start;
         }
         out.extend_from_slice(&state.to_le_bytes());
         out.extend(self.words.iter().rev().flat_map(|word| word.to_le_bytes()));
