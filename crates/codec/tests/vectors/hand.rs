@@ -22,6 +22,11 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     noise(seed ^ 0x7e87, len).iter().flat_map(|pick| WORDS[usize::from(pick >> 3)].bytes()).take(len).collect()
 }
 
+/// Digits without a repeat of any length that matters.
+pub(crate) fn digits(seed: u64, len: usize) -> Vec<u8> {
+    noise(seed ^ 0xd161, len).iter().map(|pick| b"0123456789abcdef"[usize::from(pick >> 4)]).collect()
+}
+
 /// A run of `unit`.
 pub(crate) fn run(unit: &[u8], len: usize) -> Vec<u8> {
     unit.iter().copied().cycle().take(len).collect()

@@ -146,17 +146,7 @@ impl Maker {
 
 /// All vectors of frames.
 fn vectors(kernels: Kernels) -> Vec<Vector> {
-    [good_frames::all(kernels), bad_frames::all(kernels)].concat_vectors()
-}
-
-trait Concat {
-    fn concat_vectors(self) -> Vec<Vector>;
-}
-
-impl Concat for [Vec<Vector>; 2] {
-    fn concat_vectors(self) -> Vec<Vector> {
-        self.into_iter().flatten().collect()
-    }
+    good_frames::all(kernels).into_iter().chain(bad_frames::all(kernels)).collect()
 }
 
 /// Feeds the frames to a decoder of the record's parameters; frames that miss something are tried again after each that does not.
