@@ -281,16 +281,23 @@ fn sample(entropy: Entropy, block: &[u8], before: &[&[u8]]) -> (Params, Vec<Vec<
     (params.clone(), frames.collect())
 }
 
-/// Every kind of frame, each with what it refers to and continues.
-fn samples() -> Vec<(&'static str, u8, Params, Vec<Vec<u8>>, Vec<u8>)> {
+/// A kind of frame: the last of `frames`, with what it refers to and continues before it.
+struct Kind {
+    name: &'static str,
+    flags: u8,
+    params: Params,
+    frames: Vec<Vec<u8>>,
+    block: Vec<u8>,
+}
+
+fn kinds() -> Vec<Kind> {
     let base = text(1, 2000);
     // Five repeats of it, in another order, so that coded descriptors pay.
     let mixed: Vec<u8> =
         [1500, 900, 300, 1200, 0].into_iter().flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat()).collect();
     let repeat = [&base[100..900], b"!"].concat();
     let fresh_text = text(77, 300);
-    let mut all = Vec::new();
-    for (name, flags, entropy, block) in [
+    [
         ("raw", 0x10, Entropy::None, noise(1, 60)),
         ("lz4", 0x14, Entropy::Lz4, fresh_text.clone()),
         ("zstd", 0x18, Entropy::DEFAULT, fresh_text),
@@ -299,16 +306,18 @@ fn samples() -> Vec<(&'static str, u8, Params, Vec<Vec<u8>>, Vec<u8>)> {
         ("plain, zstd", 0x19, Entropy::DEFAULT, [&text(5, 100), &repeat[..]].concat()),
         ("coded, raw", 0x12, Entropy::DEFAULT, [&base[1000..1400], b"!", &base[300..600], b"?", &base[1500..2000]].concat()),
         ("coded, zstd", 0x1a, Entropy::DEFAULT, mixed),
-    ] {
+    ]
+    .into_iter()
+    .map(|(name, flags, entropy, block)| {
         let (params, frames) = sample(entropy, &block, &[&base, &text(2, 700)]);
-        all.push((name, flags, params, frames, block));
-    }
-    all
+        Kind { name, flags, params, frames, block }
+    })
+    .collect()
 }
 
 #[test]
 fn every_bit_of_every_kind_of_frame_counts_or_does_not_matter() {
-    for (name, flags, params, mut frames, block) in samples() {
+    for Kind { name, flags, params, mut frames, block } in kinds() {
         let frame = frames.pop().unwrap();
         assert_eq!(frame[0], flags, "{name}: the sample is of another kind");
         let offset = frames.iter().map(|frame| scan(frame, MAX_BLOCK).unwrap().block_len() as u64).sum();

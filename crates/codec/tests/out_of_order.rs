@@ -4,6 +4,8 @@
 //! an entropy context of its own, and nothing is sent that ends more than the span above what the decoder has said is contiguous.
 //! The decoder's every answer is then known beforehand, from a model that only unites ranges.
 #![allow(missing_docs)]
+// Lists of ranges that happen to hold one.
+#![allow(clippy::single_range_in_vec_init)]
 
 mod common;
 
@@ -523,4 +525,20 @@ fn frames_without_an_offset_fill_the_hole() {
     let later = sender.encode(third.clone(), 0);
     assert!(matches!(decoder.decode(&later.frame), Ok(Decoded::Block { offset: 800, .. })));
     assert_eq!(decoder.low(), 1100);
+}
+
+/// The ranges that a decoder tracks are bounded, but that must not keep it from decoding the lowest frame, which is what makes them
+/// fewer.
+#[test]
+fn however_many_ranges_are_held_the_lowest_frame_decodes() {
+    let params = small(1 << 20, 1 << 18, 1);
+    let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
+    let sent: Vec<Sent> = (0..1u64 << 18).map(|i| sender.encode(vec![i as u8], 0)).collect();
+    let accepted = sent.iter().skip(1).step_by(2).take_while(|sent| decoder.decode(&sent.frame).is_ok()).count();
+    assert!(accepted >= 1 << 15, "{accepted}");
+    assert!(decoder.memory() <= params.decoder_bound() + (4 << 20));
+    for sent in [&sent[0], &sent[2], &sent[4]] {
+        assert!(matches!(decoder.decode(&sent.frame), Ok(Decoded::Block { .. })), "block {} is refused", sent.offset);
+    }
+    assert_eq!(decoder.low(), 6);
 }

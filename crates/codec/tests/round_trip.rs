@@ -117,11 +117,19 @@ proptest! {
         for Turn { pieces, context, period, reset } in turns {
             let context = context % params.contexts;
             for encoder in &mut encoders {
-                period.map(|period| encoder.set_period(period).unwrap());
-                reset.then(|| encoder.reset_context(context).unwrap());
+                if let Some(period) = period {
+                    encoder.set_period(period).unwrap();
+                }
+                if reset {
+                    encoder.reset_context(context).unwrap();
+                }
             }
-            period.map(|period| halves.finder.set_period(period).unwrap());
-            reset.then(|| halves.writer.reset_context(context).unwrap());
+            if let Some(period) = period {
+                halves.finder.set_period(period).unwrap();
+            }
+            if reset {
+                halves.writer.reset_context(context).unwrap();
+            }
 
             let block = history.block(&pieces, params.max_block, params.cache);
             let frame = halves.encode(&block, context);
@@ -344,5 +352,25 @@ fn a_lap_of_exactly_whole_blocks_has_no_padding() {
         assert_eq!(decode(&mut decoder, &frame), (i * 1000, &block[..]));
         // Three blocks ago is in reach until the very end of the log.
         assert!(i < 3 || frame.len() < 60, "block {i}: {} bytes", frame.len());
+    }
+}
+
+/// Where a marker search stops decides how much is looked up before the next match is tried, so it must not depend on the level.
+#[test]
+fn every_level_stops_looking_for_markers_at_the_same_place() {
+    let set: oncewire_codec::ByteSet = oncewire_codec::ENDRE_MARKER_BYTES.into_iter().collect();
+    let mut rng = Rng::new(11);
+    for case in 0..3000 {
+        let len = rng.below(600);
+        let data = if rng.one_in(2) { text(case, len) } else { noise(case, len) };
+        let (window, skip, from) = (12 + rng.below(53), rng.below(40), rng.below(len + 1));
+        let mut markers = vec![0; rng.below(20)];
+        let mut answers = Vec::new();
+        for kernels in Kernels::available() {
+            let bytes = kernels.sample_byte(&set, &data, window, skip, from, &mut markers);
+            let pairs = kernels.sample_pair(&data, window, from, &mut markers);
+            answers.push((bytes, pairs));
+        }
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "case {case}, from {from} of {len}: {answers:?}");
     }
 }

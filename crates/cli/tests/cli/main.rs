@@ -1,0 +1,14 @@
+//! The program as its users meet it: every test here runs the real binary.
+//!
+//! Exit codes, messages, files left and not left, bytes on pipes. The codec has its own tests; what a frame holds is theirs.
+
+mod base;
+mod damage;
+mod files;
+mod memory;
+mod pipes;
+mod reports;
+mod round_trip;
+mod support;
+mod terminal;
+mod usage;

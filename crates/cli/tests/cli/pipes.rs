@@ -1,0 +1,163 @@
+//! Pipes that close, stall and carry a directory.
+
+use crate::support::*;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn start(args: Vec<OsString>) -> Child {
+    Command::new(ONCEWIRE)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+}
+
+/// Runs with a standard output that nobody reads.
+fn unread(args: Vec<OsString>, stdin: &[u8]) -> Ran {
+    let mut child = start(args);
+    drop(child.stdout.take());
+    // It may have given up before all is written.
+    let _ = child.stdin.take().expect("it is a pipe").write_all(stdin);
+    Ran::of(child.wait_with_output().expect("a child of ours"))
+}
+
+#[test]
+fn a_closed_pipe_is_a_failure_where_content_is_lost() {
+    let content = versions(800_000);
+    let pack = run(args!["pack"], &content).fine();
+    for threads in ["1", "2", "3"] {
+        unread(args!["pack", "--threads", threads], &content).fails(1, &["standard output", "has ended"]);
+    }
+    unread(args!["unpack"], &pack).fails(1, &["standard output", "has ended"]);
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure_of_a_report() {
+    let dir = Dir::new();
+    let bench = ["bench", "--runs", "1", "--no-rivals", "--cache", "4M"];
+    for format in [None, Some("--json"), Some("--csv")] {
+        let mut args: Vec<OsString> = bench.into_iter().chain(format).map(Into::into).collect();
+        args.push(tz_path(0).into());
+        unread(args, b"").fine();
+    }
+    unread(args!["demo"], b"").fine();
+    unread(args!["pack", "-o", dir.join("pack"), "--json"], b"content").fine();
+    dir.holds_only(&["pack"]);
+}
+
+/// `oncewire bench ... | head -1`
+#[test]
+fn a_reader_that_wants_one_line() {
+    let mut child = start(args!["bench", tz_path(0), "--runs", "1", "--no-rivals", "--cache", "4M"]);
+    let mut byte = [0];
+    child.stdout.take().expect("it is a pipe").read_exact(&mut byte).expect("a report");
+    Ran::of(child.wait_with_output().expect("a child of ours")).fine();
+}
+
+/// A failure is told when it happens, not when a quiet input next has something to say.
+#[test]
+fn a_closed_pipe_is_noticed_although_the_input_is_quiet() {
+    let content = noise(6, 400_000);
+    for threads in ["1", "2", "3"] {
+        let mut child = start(args!["pack", "--threads", threads]);
+        let mut stdin = child.stdin.take().expect("it is a pipe");
+        stdin.write_all(&content).expect("the program reads");
+        let mut stdout = child.stdout.take().expect("it is a pipe");
+        stdout.read_exact(&mut [0; 100_000]).expect("the program writes");
+        // More is on its way than a pipe holds, so that it waits for us, and then finds us gone.
+        std::thread::sleep(Duration::from_millis(50));
+        drop(stdout);
+        let begun = Instant::now();
+        while child.try_wait().expect("a child of ours").is_none() {
+            if begun.elapsed() > Duration::from_secs(5) {
+                let _ = child.kill();
+                panic!("with {threads} threads it waits for its input");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop(stdin);
+        Ran::of(child.wait_with_output().expect("a child of ours")).fails(1, &["standard output", "has ended"]);
+    }
+}
+
+#[test]
+fn damage_is_told_at_once() {
+    let good = run(args!["pack", "--cache", "300000"], &versions(400_000)).fine();
+    let mut bad = good[..good.len() - 100].to_vec();
+    bad[5000] ^= 1;
+    let mut child = start(args!["unpack"]);
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    // It may have given up before all is written.
+    let _ = stdin.write_all(&bad);
+    assert_eq!(wait(&mut child).code(), Some(3));
+    drop(stdin);
+}
+
+/// What has arrived is delivered before more arrives.
+#[test]
+fn complete_frames_are_not_held_back() {
+    let content = noise(8, 3 * 65536);
+    let pack = run(args!["pack"], &content).fine();
+    let mut child = start(args!["unpack"]);
+    let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    // Two whole frames and a part of the third.
+    stdin.write_all(&pack[..pack.len() - 1000]).expect("the program reads");
+    let mut out = vec![0; 2 * 65536];
+    stdout.read_exact(&mut out).expect("two blocks");
+    same(&out, &content[..out.len()], "the first two blocks");
+    stdin.write_all(&pack[pack.len() - 1000..]).expect("the program reads");
+    drop(stdin);
+    out.clear();
+    stdout.read_to_end(&mut out).expect("the last block");
+    same(&out, &content[2 * 65536..], "the last block");
+    assert!(wait(&mut child).success());
+}
+
+/// The pipeline of the README, without the network in its middle.
+#[cfg(unix)]
+#[test]
+fn a_directory_through_tar() {
+    if Command::new("tar").arg("--version").output().is_err() {
+        eprintln!("there is no tar here: skipped");
+        return;
+    }
+    let dir = Dir::new();
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    for (name, content) in
+        [("a/b/one", tz(0)), ("a/two", tz(1)), ("three", tz(2)), ("empty", Vec::new()), ("a name", noise(9, 70_000))]
+    {
+        let path = from.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory");
+        std::fs::write(path, content).expect("a file");
+    }
+    std::fs::create_dir_all(to.join("from")).expect("a directory");
+    let script = "cd \"$1\" && tar cf - . | \"$0\" pack | \"$0\" unpack | (cd \"$2\" && tar xf -)";
+    let ran = Ran::of(
+        Command::new("sh").args(["-c", script, ONCEWIRE]).arg(&from).arg(to.join("from")).output().expect("a shell"),
+    );
+    ran.fine();
+    assert_eq!(tree(&from), tree(&to.join("from")));
+}
+
+/// Every file in a directory and below it, with its content.
+#[cfg(unix)]
+fn tree(root: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let mut files = std::collections::BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(root).expect("it is below").to_path_buf();
+                files.insert(name, read(&path));
+            }
+        }
+    }
+    files
+}

@@ -1,0 +1,223 @@
+//! Reports for programs: one JSON document, or CSV, on standard output.
+
+use crate::support::*;
+use serde_json::Value;
+use std::ffi::OsString;
+
+#[track_caller]
+fn document(args: Vec<OsString>, stdin: &[u8]) -> Value {
+    let out = run(args, stdin).fine();
+    assert_eq!(out.last(), Some(&b'\n'), "a text file ends its last line");
+    serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("{name} is no number in {value}"))
+}
+
+#[test]
+fn pack_and_unpack() {
+    let dir = Dir::new();
+    let (pack, output) = (dir.join("pack"), dir.join("output"));
+    let content = [tz(0), tz(1)].concat();
+
+    let report = document(args!["pack", "-o", pack, "--json", "--cache", "3M"], &content);
+    let packed = read(&pack).len() as f64;
+    assert_eq!(number(&report, "bytes_in"), content.len() as f64);
+    assert_eq!(number(&report, "bytes_out"), packed);
+    assert_eq!(number(&report, "cache_bytes"), f64::from(3 << 20));
+    assert_eq!(number(&report, "base_bytes"), 0.0);
+    assert!((number(&report, "savings") - (1.0 - packed / content.len() as f64)).abs() < 1e-9);
+    assert!(number(&report, "seconds") > 0.0);
+    assert!(number(&report, "matches") > 0.0);
+    assert!(number(&report, "mean_match_bytes") >= 32.0);
+    assert!((4.0..64.0).contains(&number(&report, "bytes_per_fingerprint")));
+
+    let back = document(args!["unpack", pack, "-o", output, "--json"], b"");
+    for (name, other) in [("bytes_in", "bytes_out"), ("bytes_out", "bytes_in"), ("cache_bytes", "cache_bytes")] {
+        assert_eq!(back[name], report[other], "{name}");
+    }
+    assert_eq!(back["savings"], report["savings"]);
+    assert!(number(&back, "seconds") > 0.0);
+    same(&read(&output), &content, "beside the report");
+}
+
+#[test]
+fn pack_and_unpack_with_a_base_and_with_nothing() {
+    let dir = Dir::new();
+    let (pack, output) = (dir.join("pack"), dir.join("output"));
+    let report = document(args!["pack", "--base", tz_path(0), tz_path(1), "-o", pack, "--json"], b"");
+    assert_eq!(number(&report, "base_bytes"), tz(0).len() as f64);
+    assert_eq!(number(&report, "bytes_in"), tz(1).len() as f64);
+    let back = document(args!["unpack", "--base", tz_path(0), pack, "-o", output, "--json"], b"");
+    assert_eq!(back["base_bytes"], report["base_bytes"]);
+
+    let report = document(args!["pack", "-o", pack, "--json"], b"");
+    assert_eq!((number(&report, "bytes_in"), number(&report, "savings")), (0.0, 0.0));
+    assert_eq!((&report["matches"], &report["mean_match_bytes"]), (&Value::from(0), &Value::Null));
+    document(args!["unpack", pack, "-o", output, "--json"], b"");
+}
+
+/// Content and report on one pipe would be neither.
+#[test]
+fn a_report_needs_a_place_of_its_own() {
+    for verb in ["pack", "unpack"] {
+        assert!(run(args![verb, "--json"], b"").fails(2, &["--json", "-o"]).is_empty());
+        assert!(run(args![verb, "--json", "-o", "-"], b"").fails(2, &["--json", "-o"]).is_empty());
+    }
+}
+
+const RIVALS: [&str; 7] = [
+    "copy + xxh3 (the floor)",
+    "lz4 (lz4_flex), each block",
+    "zstd -1, stream flushed",
+    "zstd -3, stream flushed",
+    "zstd -1 --long=27, file",
+    "zstd -1 --long=31, file",
+    "gzip -6 (zlib-rs), file",
+];
+
+#[test]
+fn bench_as_json() {
+    let args = args!["bench", tz_path(0), tz_path(1), "--json", "--passes", "2", "--runs", "2", "--cache", "6M"];
+    let report = document(args, b"");
+    let total = number(&report["setting"], "bytes");
+    assert_eq!(total, (tz(0).len() + tz(1).len()) as f64);
+    assert_eq!(report["setting"]["files"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&report["setting"]["passes"], &report["setting"]["runs"]), (&Value::from(2), &Value::from(2)));
+    assert!(["portable", "avx2", "avx512"].contains(&report["setting"]["kernels"].as_str().expect("a name")));
+
+    let figures = report["figures"].as_array().expect("a list");
+    let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().expect("a name")).collect();
+    for rival in RIVALS {
+        assert_eq!(names.iter().filter(|&&name| name == rival).count(), 1, "{rival}");
+    }
+    assert_eq!(names.iter().filter(|name| name.starts_with("oncewire ")).count(), 2, "without and with zstd");
+    for figure in figures {
+        let name = figure["name"].as_str().expect("a name");
+        let ours = name.starts_with("oncewire ");
+        assert_eq!(figure["cache_bytes"].as_u64(), ours.then_some(6 << 20));
+        let passes = figure["passes"].as_array().expect("a list");
+        assert_eq!(passes.len(), 2);
+        let wire: Vec<f64> = passes.iter().map(|pass| number(pass, "wire_bytes")).collect();
+        assert!(wire.iter().all(|&wire| wire > 0.0 && wire <= total * 1.001 + 100.0), "{name}: {wire:?}");
+        for pass in passes {
+            assert!((number(pass, "savings") - (1.0 - number(pass, "wire_bytes") / total)).abs() < 1e-9);
+            for direction in ["encode", "decode"] {
+                let times = pass[direction].as_array().expect("a list");
+                assert_eq!(times.len(), 2);
+                assert!(times.iter().all(|time| number(time, "wall_seconds") > 0.0 && number(time, "cpu_seconds") >= 0.0));
+            }
+        }
+        match name {
+            "copy + xxh3 (the floor)" => assert_eq!(wire, [total, total]),
+            _ => assert!(wire[0] < total / 2.0, "{name}: {wire:?}"),
+        }
+        if ours {
+            assert!(wire[1] < total / 1000.0, "{name}: the repeat took {}", wire[1]);
+            assert!(number(figure, "encoder_memory_bytes") >= f64::from(6 << 20));
+            assert!(number(figure, "decoder_memory_bytes") >= f64::from(6 << 20));
+        }
+    }
+}
+
+/// Cells of a line; quotes hold commas together.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            _ => cells.last_mut().expect("there is one").push(c),
+        }
+    }
+    assert!(!quoted, "an open quote: {line}");
+    cells
+}
+
+#[test]
+fn bench_as_csv() {
+    let args = args![
+        "bench", tz_path(0), "--csv", "--passes", "2", "--runs", "1", "--cache", "4M,300000", "--block", "64K,1448", "--samplers",
+        "samplebyte,fixed", "--periods", "32,64", "--windows", "16,32", "--entropy", "none,lz4,zstd-1",
+    ];
+    let text = String::from_utf8(run(args, b"").fine()).expect("text");
+    let mut lines = text.lines().map(cells);
+    let head = lines.next().expect("a header");
+    let rows: Vec<Vec<String>> = lines.collect();
+    let column = |name: &str| head.iter().position(|cell| cell == name).unwrap_or_else(|| panic!("no column {name}"));
+    // Settings per block size: caches, samplers, periods, windows, entropy stages; then the others; each in two passes.
+    assert_eq!(rows.len(), 2 * (2 * 2 * 2 * 2 * 3 + RIVALS.len()) * 2);
+    for row in &rows {
+        assert_eq!(row.len(), head.len(), "{row:?}");
+        assert!(["64K", "1448"].map(|block| if block == "64K" { "65536" } else { block }).contains(&&row[column("block_bytes")][..]));
+        for name in ["wire_bytes", "savings", "encode_cpu_median_s", "encode_wall_median_s", "decode_cpu_best_s", "pass"] {
+            let value: f64 = row[column(name)].parse().unwrap_or_else(|_| panic!("{name} is {}", row[column(name)]));
+            assert!(value.is_finite());
+        }
+        let ours = row[0].starts_with("oncewire ");
+        assert_eq!(row[column("cache_bytes")].is_empty(), !ours);
+        assert_eq!(row[column("matches")].is_empty(), !ours);
+    }
+}
+
+#[test]
+fn bench_as_a_table() {
+    let out = run(args!["bench", tz_path(0), "--runs", "1", "--cache", "4M", "--packets"], b"").fine();
+    let text = String::from_utf8(out).expect("text");
+    for word in RIVALS.into_iter().chain(["oncewire samplebyte p=32 w=32 none", "savings", "encode MB/s", "Content log: 4 MiB"]) {
+        assert!(text.contains(word), "{word:?} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn bench_with_every_kernel_agrees() {
+    let bytes = |kernels: &str| {
+        let ran = run(
+            args!["bench", tz_path(0), "--json", "--runs", "1", "--no-rivals", "--cache", "4M", "--kernels", kernels],
+            b"",
+        );
+        if ran.code == Some(2) {
+            ran.fails(2, &["this machine cannot run", kernels]);
+            return None;
+        }
+        let report: Value = serde_json::from_slice(&ran.fine()).expect("one document");
+        assert_eq!(report["setting"]["kernels"], kernels);
+        let figures = report["figures"].as_array().expect("a list").iter();
+        Some(figures.map(|figure| figure["passes"][0]["wire_bytes"].clone()).collect::<Vec<Value>>())
+    };
+    let portable = bytes("portable").expect("it runs everywhere");
+    for kernels in ["avx2", "avx512"] {
+        assert!(bytes(kernels).is_none_or(|others| others == portable), "{kernels}");
+    }
+}
+
+#[test]
+fn demo_as_json() {
+    let report = document(args!["demo", "--json"], b"");
+    assert_eq!(report["verified"], true);
+    let transfers = report["transfers"].as_array().expect("a list");
+    assert_eq!(transfers.len(), 4, "first, again, and two next versions");
+    for (i, transfer) in transfers.iter().enumerate() {
+        let (bytes, wire) = (number(transfer, "bytes"), number(transfer, "wire_bytes"));
+        assert_eq!(bytes, tz(0).len() as f64);
+        assert!((number(transfer, "savings") - (1.0 - wire / bytes)).abs() < 1e-9);
+        assert!(wire > 0.0 && wire < if i == 0 { bytes / 5.0 } else { bytes / 100.0 }, "transfer {i}: {wire}");
+        assert!(number(transfer, "seconds") > 0.0);
+    }
+}
+
+#[test]
+fn demo_with_files_of_ones_own() {
+    let dir = Dir::new();
+    let (one, two) = (dir.write("one", &versions(300_000)), dir.write("two", &versions(310_001)));
+    let empty = dir.write("empty", b"");
+    for settings in [&[][..], &["--entropy", "none"], &["--cache", "300000"], &["--window", "12", "--period", "4"]] {
+        let mut args = args!["demo", one, two, empty, "--json"];
+        args.extend(settings.iter().map(Into::into));
+        let report = document(args, b"");
+        assert_eq!(report["transfers"].as_array().map(Vec::len), Some(4));
+    }
+    let table = String::from_utf8(run(args!["demo", one], b"").fine()).expect("text");
+    assert!(table.contains("again"), "{table}");
+}

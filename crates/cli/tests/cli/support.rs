@@ -1,0 +1,192 @@
+//! Running the program, and something to run it on.
+
+use assert_cmd::Command;
+use oncewire_codec::pack::{Header, pack};
+use oncewire_codec::{Encoder, EncoderBuilder, Entropy};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program under test.
+pub(crate) const ONCEWIRE: &str = env!("CARGO_BIN_EXE_oncewire");
+/// Far more than any run here needs, also in a debug build on a busy machine; what takes longer hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A cache that is no power of two, and smaller than most inputs here.
+pub(crate) const SMALL_CACHE: u64 = 300_000;
+
+/// Arguments of any mixture of strings and paths.
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => { vec![$(::std::ffi::OsString::from(&$arg)),*] };
+}
+pub(crate) use args;
+
+/// How a run ended.
+pub(crate) struct Ran {
+    /// `None` if it was ended by a signal, or took too long.
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+/// Runs the program with `stdin` to read.
+pub(crate) fn run(args: Vec<OsString>, stdin: &[u8]) -> Ran {
+    let output = Command::new(ONCEWIRE).args(args).write_stdin(stdin).timeout(PATIENCE).output().expect("the program starts");
+    Ran::of(output)
+}
+
+impl Ran {
+    pub(crate) fn of(output: std::process::Output) -> Ran {
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ran { code: output.status.code(), out: output.stdout, err }
+    }
+
+    /// It succeeded and had nothing to say; what it wrote.
+    #[track_caller]
+    pub(crate) fn fine(self) -> Vec<u8> {
+        assert_eq!((self.code, &self.err[..]), (Some(0), ""), "it should have worked in silence");
+        self.out
+    }
+
+    /// It failed with this exit code and one line that has all of `words`; what it wrote before.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, words: &[&str]) -> Vec<u8> {
+        assert_eq!(self.code, Some(code), "{}", self.err);
+        let line = self.err.strip_prefix("oncewire: ").unwrap_or_else(|| panic!("whose message is this? {:?}", self.err));
+        let line = line.strip_suffix('\n').unwrap_or_else(|| panic!("the line does not end: {line:?}"));
+        assert!(!line.is_empty() && !line.contains('\n'), "not one line: {line:?}");
+        for word in words {
+            assert!(line.contains(word), "{word:?} is not in {line:?}");
+        }
+        self.out
+    }
+}
+
+/// A directory that goes away with the test.
+pub(crate) struct Dir(TempDir);
+
+impl Dir {
+    pub(crate) fn new() -> Dir {
+        Dir(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, content).expect("a file in the temporary directory");
+        path
+    }
+
+    /// Fails unless these files, hidden ones included, and no others are in it.
+    #[track_caller]
+    pub(crate) fn holds_only(&self, names: &[&str]) {
+        let expected: BTreeSet<String> = names.iter().map(|name| name.to_string()).collect();
+        assert_eq!(self.names(), expected);
+    }
+
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(self.path()).expect("the temporary directory");
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+#[track_caller]
+pub(crate) fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Fails if they differ, without printing megabytes.
+#[track_caller]
+pub(crate) fn same(got: &[u8], expected: &[u8], what: &str) {
+    if got != expected {
+        let at = got.iter().zip(expected).take_while(|(a, b)| a == b).count();
+        panic!("{what}: {} bytes, expected {}; they differ from byte {at}", got.len(), expected.len());
+    }
+}
+
+/// Where the n-th of three successive releases of the tz database is.
+pub(crate) fn tz_path(n: usize) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/tz/tzdata-2026.{}.tar", n + 3))
+}
+
+pub(crate) fn tz(n: usize) -> Vec<u8> {
+    read(&tz_path(n))
+}
+
+/// The first two releases, a part of each: some text, some binary, and much that repeats at a distance.
+pub(crate) fn versions(len: usize) -> Vec<u8> {
+    let mut content = tz(0);
+    content.truncate(len / 2);
+    content.extend_from_slice(&tz(1)[..len - len / 2]);
+    content
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014): the same numbers on every machine.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// Bytes that nothing can reduce.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.next().to_le_bytes()).take(len.div_ceil(8)).flatten().collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// A header without a base.
+pub(crate) fn header(cache: u64) -> Header {
+    Header { cache, max_block: 65536, seed: 0, base: None }
+}
+
+/// A pack made by the library, without running the program.
+pub(crate) fn packed(content: &[u8], entropy: Entropy) -> Vec<u8> {
+    let builder: EncoderBuilder = Encoder::builder();
+    pack(content, &header(SMALL_CACHE), builder.entropy(entropy)).expect("the parameters can work")
+}
+
+/// Waits until `ready`, which must come about soon.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !ready() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for the end of a process, or ends one that hangs.
+#[track_caller]
+pub(crate) fn wait(child: &mut std::process::Child) -> std::process::ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the program hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,42 @@
+//! What a person sees. Needs a terminal, which `script` of util-linux makes.
+#![cfg(target_os = "linux")]
+
+use crate::support::*;
+use std::process::{Command, Stdio};
+
+/// Exit code and screen of a command line; `None` where there is no `script`.
+fn on_a_terminal(line: &str) -> Option<(Option<i32>, String)> {
+    let mut command = Command::new("script");
+    command.args(["-qec", line, "/dev/null"]).stdin(Stdio::null()).env("TERM", "xterm").env_remove("NO_COLOR");
+    let output = command.output().ok()?;
+    Some((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+#[test]
+fn packed_data_is_not_poured_onto_the_screen() {
+    for target in ["", " -o -"] {
+        let Some((code, screen)) = on_a_terminal(&format!("'{ONCEWIRE}' pack '{}'{target}", tz_path(0).display())) else {
+            eprintln!("there is no script here: skipped");
+            return;
+        };
+        assert_eq!(code, Some(2), "{} characters", screen.len());
+        assert!(screen.contains("-o") && screen.lines().count() == 1, "{screen}");
+    }
+}
+
+#[test]
+fn a_person_sees_progress_and_the_result() {
+    let dir = Dir::new();
+    let (pack, output) = (dir.join("pack"), dir.join("output"));
+    let (pack, output) = (pack.display(), output.display());
+    let input = tz_path(0);
+    let Some((code, screen)) = on_a_terminal(&format!("'{ONCEWIRE}' pack '{}' -o '{pack}'", input.display())) else {
+        eprintln!("there is no script here: skipped");
+        return;
+    };
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("993 kB ->") && screen.contains("saved"), "{screen}");
+    let (code, screen) = on_a_terminal(&format!("'{ONCEWIRE}' unpack '{pack}' -o '{output}'")).expect("it was there before");
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("-> 993 kB"), "{screen}");
+}

@@ -1,0 +1,111 @@
+//! Wrong calls: exit 2, a message that helps, and nothing done.
+
+use crate::support::*;
+use std::ffi::OsString;
+
+const VERBS: [&str; 4] = ["demo", "pack", "unpack", "bench"];
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    for verb in VERBS {
+        for flag in ["--help", "-h"] {
+            let help = String::from_utf8(run(args![verb, flag], b"").fine()).expect("text");
+            assert!(help.contains(&format!("Usage: oncewire {verb}")), "{help}");
+            assert!(help.contains("Example") && help.contains(&format!("\n  oncewire {verb}")), "{help}");
+            assert!(help.contains("--json"), "{help}");
+        }
+    }
+    let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");
+    for verb in VERBS {
+        assert!(help.contains(&format!("\n  {verb} ")), "{help}");
+    }
+    let version = String::from_utf8(run(args!["--version"], b"").fine()).expect("text");
+    assert_eq!(version, concat!("oncewire ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+/// Fails unless refused with exit 2 and these words, before anything is done.
+#[track_caller]
+fn refused(args: &[&str], words: &[&str]) -> Ran {
+    let dir = Dir::new();
+    let input = dir.write("input", &versions(1000));
+    let mut all: Vec<OsString> = args.iter().map(Into::into).collect();
+    all.push(input.into());
+    if args[0] == "pack" || args[0] == "unpack" {
+        all.extend(args!["-o", dir.join("output")]);
+    }
+    let ran = run(all, b"");
+    assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.err);
+    assert!(ran.out.is_empty(), "{args:?}");
+    for word in words {
+        assert!(ran.err.contains(word), "{args:?}: {word:?} is not in {}", ran.err);
+    }
+    dir.holds_only(&["input"]);
+    ran
+}
+
+#[test]
+fn values_out_of_range() {
+    // One line each: range and what was given.
+    let cases: [(&[&str], &[&str]); 20] = [
+        (&["pack", "--window", "5"], &["window of 5", "12 to 64"]),
+        (&["pack", "--window", "11"], &["window of 11", "12 to 64"]),
+        (&["pack", "--window", "65"], &["window of 65", "12 to 64"]),
+        (&["pack", "--period", "2"], &["period of 2", "4 to 1024"]),
+        (&["pack", "--period", "3"], &["period of 3", "4 to 1024"]),
+        (&["pack", "--period", "1025"], &["period of 1025", "4 to 1024"]),
+        (&["pack", "--cache", "0"], &["cache of 0", "at least one block"]),
+        (&["pack", "--cache", "10"], &["cache of 10", "at least one block"]),
+        (&["pack", "--cache", "65535"], &["cache of", "at least one block"]),
+        (&["pack", "--cache", "2T"], &["cache of", "at most"]),
+        (&["pack", "--block", "0"], &["block limit of 0", "1 to 65536"]),
+        (&["pack", "--block", "65K"], &["block limit of 66560", "1 to 65536"]),
+        (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
+        (&["pack", "--level", "4"], &["level 4", "1 to 3"]),
+        (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
+        (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy zstd"]),
+        (&["bench", "--windows", "32,5"], &["window of 5", "12 to 64"]),
+        (&["bench", "--periods", "32,2"], &["period of 2", "4 to 1024"]),
+        (&["bench", "--cache", "4M,10"], &["cache of 10", "at least one block"]),
+        (&["demo", "--window", "5"], &["window of 5", "12 to 64"]),
+    ];
+    for (args, words) in cases {
+        refused(args, words).fails(2, words);
+    }
+}
+
+#[test]
+fn what_is_not_understood() {
+    let cases: [(&[&str], &[&str]); 18] = [
+        (&["pack", "--frobnicate"], &["--frobnicate", "--help"]),
+        (&["pack", "--windw", "32"], &["--windw", "--window"]),
+        (&["pack", "--window", "many"], &["many", "--window"]),
+        (&["pack", "--cache", "1.5G"], &["1.5G", "not a size", "256M"]),
+        (&["pack", "--cache", "12Q"], &["12Q", "not a size"]),
+        (&["pack", "--block", "99999999999T"], &["too large for a size"]),
+        (&["pack", "--threads", "0"], &["1..=3"]),
+        (&["pack", "--threads", "4"], &["1..=3"]),
+        (&["pack", "--sampler", "modp"], &["samplebyte", "fixed"]),
+        (&["pack", "--entropy", "gzip"], &["none", "lz4", "zstd"]),
+        (&["pack", "another"], &["unexpected argument"]),
+        (&["unpack", "--cache", "1M"], &["--cache"]),
+        (&["unpack", "--max-cache", "lots"], &["lots", "not a size"]),
+        (&["bench", "--entropy", "zstd-9"], &["zstd-1, zstd-2 or zstd-3"]),
+        (&["bench", "--packets", "--block", "1K"], &["cannot be used with"]),
+        (&["bench", "--json", "--csv"], &["cannot be used with"]),
+        (&["bench", "--runs", "0"], &["1..=99"]),
+        (&["bench", "--kernels", "sse9"], &["portable", "avx2"]),
+    ];
+    for (args, words) in cases {
+        refused(args, words);
+    }
+}
+
+#[test]
+fn nothing_asked_for() {
+    for args in [args![], args!["frobnicate"], args!["bench"]] {
+        let ran = run(args, b"");
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.out.is_empty() && ran.err.contains("Usage: oncewire"), "{}", ran.err);
+    }
+    run(args!["bench", "/dev/null"], b"").fails(1, &["empty", "nothing to measure"]);
+}

@@ -1,0 +1,137 @@
+//! Parts of an encoder by `docs/FORMAT.md` that uses its freedom (section 11): where there is a choice, it is a throw of dice.
+
+use crate::common::content::Rng;
+use crate::second::{Match, Model, Models, Number};
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 128 {
+        out.push(value as u8 | 128);
+        value /= 128;
+    }
+    out.push(value as u8);
+}
+
+/// Section 6, "For writers".
+pub(crate) struct Section {
+    pub(crate) first_state: u64,
+    intervals: Vec<(u64, u64)>,
+    bits: Vec<bool>,
+}
+
+impl Section {
+    pub(crate) fn new() -> Section {
+        Section { first_state: 65536, intervals: Vec::new(), bits: Vec::new() }
+    }
+
+    pub(crate) fn symbol(&mut self, model: &mut Model, s: usize) {
+        self.intervals.push((model.0[s] as u64, model.frequency(s).into()));
+        model.adapt(s);
+    }
+
+    pub(crate) fn bits(&mut self, value: u64, count: u32) {
+        self.bits.extend((0..count).map(|i| value >> i & 1 == 1));
+    }
+
+    pub(crate) fn number(&mut self, m: &mut Number, value: u64) {
+        let length = (64 - value.leading_zeros()) as usize;
+        let (mut left, mut level) = (length, 0);
+        loop {
+            self.symbol(&mut m.length[level], left.min(15));
+            if left < 15 {
+                break;
+            }
+            left -= 15;
+            level = (level + 1).min(2);
+        }
+        if length >= 2 {
+            let below = length as u32 - 1;
+            let even = below - below.min(3);
+            self.symbol(&mut m.mantissa[length.min(31)], ((value - (1 << below)) >> even) as usize);
+            self.bits(value % (1 << even), even);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let (mut x, mut words) = (self.first_state, Vec::new());
+        for (start, frequency) in self.intervals.into_iter().rev() {
+            if x >= frequency << 17 {
+                words.push(x as u16);
+                x >>= 16;
+            }
+            x = ((x / frequency) << 15) + x % frequency + start;
+        }
+        let mut out = (x as u32).to_le_bytes().to_vec();
+        words.iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        let byte = |bits: &[bool]| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit));
+        let bytes: Vec<u8> = self.bits.chunks(8).map(byte).collect();
+        out.extend(bytes.iter().rev());
+        out
+    }
+}
+
+pub(crate) fn plain_descriptors(matches: &[Match], n: u64, rng: &mut Rng) -> Vec<u8> {
+    let (mut out, mut done, mut last) = (Vec::new(), 0, 0);
+    put(&mut out, matches.len() as u64);
+    for m in matches {
+        put(&mut out, m.at - done);
+        put(&mut out, if m.distance == last && rng.one_in(2) { 0 } else { m.distance });
+        (done, last) = (m.at + m.len, m.distance);
+        put(&mut out, if done == n && rng.one_in(2) { 0 } else { m.len });
+    }
+    out
+}
+
+pub(crate) fn coded_descriptors(models: &mut Models, matches: &[Match], n: u64, rng: &mut Rng) -> Vec<u8> {
+    let mut section = Section::new();
+    section.number(&mut models.count, matches.len() as u64 - 1);
+    let (mut done, mut before) = (0, 0);
+    for (i, m) in matches.iter().enumerate() {
+        section.number(&mut models.gap[before], m.at - done);
+        // All ways to code the distance: symbol, kind, and the value less 1.
+        let (to, from) = (m.distance, models.last_distance);
+        let mut ways = vec![(5, 2, to)];
+        match to.cmp(&from) {
+            std::cmp::Ordering::Equal => ways.push((0, 0, 0)),
+            std::cmp::Ordering::Greater => ways.push((1, 1, to - from)),
+            std::cmp::Ordering::Less => ways.push((3, 1, from - to)),
+        }
+        let aligned: Vec<_> = ways.iter().filter(|w| w.2 > 0 && w.2 % 512 == 0).map(|w| (w.0 + 1, w.1, w.2 / 512)).collect();
+        ways.extend(aligned);
+        let (symbol, kind, value) = ways[rng.below(ways.len())];
+        section.symbol(&mut models.step[before], symbol);
+        if kind > 0 {
+            let numbers = if kind == 1 { &mut models.near } else { &mut models.far };
+            section.number(&mut numbers[usize::from(symbol % 2 == 0)], value - 1);
+        }
+        models.last_distance = to;
+        (done, before) = (m.at + m.len, kind);
+        let mut to_end = false;
+        if i + 1 == matches.len() {
+            to_end = done == n && rng.one_in(2);
+            section.symbol(&mut models.to_end, usize::from(to_end));
+        }
+        if !to_end {
+            section.number(&mut models.len[kind], m.len - 1);
+        }
+    }
+    section.finish()
+}
+
+pub(crate) fn new_stream(level: usize, window_log: u32) -> CCtx<'static> {
+    let mut stream = CCtx::create();
+    stream.set_parameter(CParameter::CompressionLevel(level as i32)).unwrap();
+    stream.set_parameter(CParameter::WindowLog(window_log)).unwrap();
+    stream.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
+    stream
+}
+
+pub(crate) fn zstd_section(stream: &mut CCtx<'static>, content: &[u8], end: ZSTD_EndDirective) -> Vec<u8> {
+    let mut out = vec![0; content.len() + 1000];
+    let (mut input, mut output) = (InBuffer::around(content), OutBuffer::around(&mut out[..]));
+    while stream.compress_stream2(&mut output, &mut input, end).unwrap() != 0 {}
+    let len = output.pos();
+    out.truncate(len);
+    out
+}
