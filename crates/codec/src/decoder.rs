@@ -215,11 +215,10 @@ impl FrameReader {
                 }
             }
             LiteralCoding::Zstd => {
-                buffer.resize(expected, 0);
-                self.context(view)?.decompress(section, buffer)?;
+                self.context(view)?.decompress(section, expected, buffer)?;
             }
         }
-        Ok(buffer)
+        Ok(&buffer[..expected])
     }
 
     /// Notes that a frame failed: what continues its context cannot be read.
@@ -279,21 +278,24 @@ impl Assembler {
         let next = geometry.place(self.low, view.block_len);
         let Some((offset, padding)) = view.explicit else {
             // In order, with nothing held beyond: always acceptable.
-            let free = !self.held.overlaps(&(next..next + view.block_len as u64));
+            let free = !self.held.overlaps(&(self.low..next + view.block_len as u64));
             return if free { Ok(next) } else { Err(self.bad_offset(next)) };
         };
         let end = offset + view.block_len as u64;
-        let in_window = offset == next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
+        // The next block may be larger than the span. A block that starts a lap is the next only if its padding says that the lap
+        // before ended at `low`.
+        let is_next = offset == next && offset - padding == self.low;
+        let in_window = is_next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
         let in_lap = geometry.place(offset, view.block_len) == offset;
         // Padding ends a lap, so what follows it starts one; and it is shorter than a block, which would have fitted otherwise.
         let padding_ok =
             padding == 0 || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
         let covered = offset - padding..end;
-        if self.held.as_slice().len() >= MAX_HELD_RANGES {
-            let value = self.held.as_slice().len() as u64;
-            return Err(FrameError::TooLarge { field: "number of separate ranges held", value, limit: MAX_HELD_RANGES as u64 });
-        }
-        if in_window && in_lap && padding_ok && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
+        // The lowest frame makes no more ranges, and must always be accepted.
+        let room = self.held.as_slice().len() < MAX_HELD_RANGES
+            || covered.start == self.low
+            || self.held.overlaps(&(covered.start.saturating_sub(1)..end + 1));
+        if in_window && in_lap && padding_ok && room && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
     }
 
     fn bad_offset(&self, offset: u64) -> FrameError {

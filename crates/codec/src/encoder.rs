@@ -267,7 +267,7 @@ impl Finder {
         let extent = self.log.extent(offset, self.log.geometry().floor(self.log.end(), 0)).ok_or(not_held)?;
         let end = offset.checked_add(len as u64).filter(|&end| end <= extent.end && len <= self.max_block).ok_or(not_held)?;
         let content = self.log.read(offset..end);
-        let padding = self.log.padding_before(offset);
+        let padding = self.log.padding_before(offset).ok_or(not_held)?;
         let head = Head {
             literals: LiteralCoding::Raw,
             descriptors: Descriptors::None,
@@ -389,7 +389,7 @@ impl FrameWriter {
             literals: Vec::new(),
             coded: Vec::new(),
             coder: DescriptorWriter::default(),
-            lz4_table: CompressTable::default(),
+            lz4_table: CompressTable::large(),
         }
     }
 
@@ -418,7 +418,7 @@ impl FrameWriter {
     pub fn write<'a>(&'a mut self, tokens: &Tokens, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
-        let descriptors = self.write_descriptors(tokens, context);
+        let mut descriptors = self.write_descriptors(tokens, context);
         // With matches, literals are gathered; without, the block is the literals, where it lies.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -438,12 +438,16 @@ impl FrameWriter {
             match self.entropy {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
-                // Without memory for a context the frame goes without it.
                 Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
                     Ok(()) => LiteralCoding::Zstd,
+                    // Without memory for a context the frame goes without it, descriptors too, and the next one starts it anew.
                     Err(_) => {
                         self.contexts[context].reset();
-                        self.coded.clear();
+                        if descriptors == Descriptors::Coded {
+                            descriptors = Descriptors::Plain;
+                            self.descriptors.clear();
+                            format::write_plain(&tokens.matches, tokens.offset, block.len(), &mut self.descriptors);
+                        }
                         LiteralCoding::Raw
                     }
                 },

@@ -170,9 +170,14 @@ impl Log {
         (start <= offset && offset < end).then_some(start..end)
     }
 
-    /// Padding before the block at `offset`: what was left of the lap before, if the block starts the newest lap.
-    pub fn padding_before(&self, offset: u64) -> u64 {
-        if offset == self.lap { offset - self.previous_lap_end } else { 0 }
+    /// Padding before the block at `offset`: what was left of the lap before, if the block starts the newest lap. `None` if it
+    /// starts an older one, which is forgotten.
+    pub fn padding_before(&self, offset: u64) -> Option<u64> {
+        if offset == self.lap {
+            Some(offset - self.previous_lap_end)
+        } else {
+            (self.geometry.lap_start(offset) != offset).then_some(0)
+        }
     }
 
     /// Asks for the cache line at `offset`.

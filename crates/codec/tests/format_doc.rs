@@ -861,6 +861,17 @@ fn the_numbers_in_the_document_are_those_of_the_code() {
         }
     }
 
+    let ranges = number(stated(&document, "separate ranges held, at least"));
+    let params = Params { cache: 20 * ranges, span: 5 * ranges, max_block: 1, ..Params::default() };
+    let (mut first, second) = decoders(&params);
+    for i in 1..=ranges + 1 {
+        // A byte, and a gap of one.
+        let checksum = second.parameters.checksum(2 * i, 0, &[7]);
+        let explicit = Some((2 * i, 0));
+        let frame = Draft { flags: 0x10, block_len: 1, explicit, literals: vec![7], checksum, ..Draft::default() }.to_bytes();
+        assert_eq!(first.decode(&frame).is_ok(), i <= ranges, "{i} ranges");
+    }
+
     // The tables of the pack: fields follow each other, and add up to what the code writes.
     let base = Base { len: 1, digest: [0; 32] };
     let header = Header { cache: 1, max_block: 1, seed: 0, base: Some(base) }.to_bytes();

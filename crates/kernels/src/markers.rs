@@ -39,14 +39,24 @@ impl Kernels {
             return Sampled { count: 0, resume: from };
         };
         assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
-        match self.level() {
+        let sampled = match self.level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 | Level::Avx512 => {
                 // SAFETY: `Kernels` holds this level only if the machine has AVX2.
                 unsafe { sample_byte_avx2(set, data, end, skip, from, markers) }
             }
             _ => sample_byte_portable(set, data, end, skip, from, markers),
-        }
+        };
+        sampled.as_the_plain_loop(markers, from, end, skip)
+    }
+}
+
+impl Sampled {
+    /// Resumes where the plain loop does. A vector that was looked at last may reach further, but what the caller does next must not
+    /// depend on the level.
+    fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize) -> Sampled {
+        let next = markers[..self.count].last().map_or(from, |&marker| marker as usize + 1 + skip);
+        Sampled { resume: if self.count == markers.len() { next } else { next.max(end) }, ..self }
     }
 }
 
@@ -66,7 +76,7 @@ impl Kernels {
             return Sampled { count: 0, resume: from };
         };
         assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
-        match self.level() {
+        let sampled = match self.level() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds this level only if the machine has it.
             Level::Avx512 => unsafe { sample_pair_avx512(data, end, from, markers) },
@@ -74,7 +84,8 @@ impl Kernels {
             // SAFETY: as above.
             Level::Avx2 => unsafe { sample_pair_avx2(data, end, from, markers) },
             _ => sample_pair_portable(data, end, from, markers),
-        }
+        };
+        sampled.as_the_plain_loop(markers, from, end, 0)
     }
 }
 

@@ -40,8 +40,9 @@ fn peak_of(args: Vec<OsString>, parts: impl Iterator<Item = Vec<u8>>) -> u64 {
 /// Runs with this much address space, so that whoever asks for more does not get it.
 fn confined(megabytes: u64, args: Vec<OsString>, stdin: &[u8]) -> Ran {
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", megabytes * 1024);
-    let output = assert_cmd::Command::new("sh").args(["-c", &script, ONCEWIRE]).args(args).write_stdin(stdin).timeout(PATIENCE);
-    Ran::of(output.output().expect("a shell"))
+    let mut shell = assert_cmd::Command::new("sh");
+    let run = shell.args(["-c", &script, ONCEWIRE]).args(args).write_stdin(stdin).timeout(PATIENCE);
+    Ran::of(run.output().expect("a shell"))
 }
 
 /// 64 MB in which everything comes back, some of it from farther away than the cache reaches.
@@ -110,8 +111,6 @@ fn a_header_cannot_ask_for_more_than_allowed() {
 fn memory_that_cannot_be_had_is_a_failure_with_a_line() {
     let dir = Dir::new();
     let claim = header(1024 * MIB).to_bytes();
-    let words = ["memory", "1073741824"];
-    let _ = words;
     confined(500, args!["unpack", "-o", dir.join("output")], &claim).fails(1, &["memory"]);
     confined(500, args!["pack", tz_path(0), "--cache", "1G", "-o", dir.join("output")], b"").fails(1, &["memory", "--cache"]);
     dir.holds_only(&[]);

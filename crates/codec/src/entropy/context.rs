@@ -130,8 +130,8 @@ impl ReadContext {
         size_of::<DescriptorModels>() + (1 << WINDOW_LOG) + 2 * zstd_safe::BLOCKSIZE_MAX as usize + (100 << 10)
     }
 
-    /// Decompresses `section` into exactly `out`.
-    pub(crate) fn decompress(&mut self, section: &[u8], out: &mut [u8]) -> Result<(), FrameError> {
+    /// Decompresses `section`, which must give `expected` bytes and no more, into the front of `out`.
+    pub(crate) fn decompress(&mut self, section: &[u8], expected: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let damaged = FrameError::Literals { method: "zstd" };
         let stream = match &mut self.stream {
             Some(stream) => stream,
@@ -141,14 +141,15 @@ impl ReadContext {
                 none.insert(stream)
             }
         };
-        let expected = out.len();
+        // With room for one more, nothing can stay behind in the stream and be taken for the next frame's.
+        out.resize(expected + 1, 0);
         let mut input = InBuffer::around(section);
-        let mut output = OutBuffer::around(out);
+        let mut output = OutBuffer::around(&mut out[..]);
         loop {
             let before = (input.pos(), output.pos());
             let hint = stream.decompress_stream(&mut output, &mut input).map_err(|_| damaged.clone())?;
             // A stream goes on across frames; one that ends (hint 0) is not ours.
-            if hint == 0 {
+            if hint == 0 || output.pos() > expected {
                 return Err(damaged);
             }
             if input.pos() == section.len() && output.pos() == expected {

@@ -163,8 +163,9 @@ impl<'a> FrameView<'a> {
         let frame_len = input.len() - rest.len() + body_len;
 
         let block_len = varint::field(&mut body, "block length")?;
-        if block_len > max_block.min(MAX_BLOCK) as u64 {
-            return Err(FrameError::TooLarge { field: "block length", value: block_len, limit: max_block as u64 });
+        let limit = max_block.min(MAX_BLOCK) as u64;
+        if block_len > limit {
+            return Err(FrameError::TooLarge { field: "block length", value: block_len, limit });
         }
         let explicit = if flags & EXPLICIT_OFFSET != 0 {
             let offset = varint::field(&mut body, "offset")?;

@@ -1,8 +1,8 @@
 //! Golden vectors: files under `testdata/vectors/` that pin the format, good and bad.
 //!
 //! Decoding follows the manifests alone, as any other decoder would. What our encoder wrote it must write again, byte for byte, at
-//! every kernel level (or at the one that `ONCEWIRE_KERNELS` names). `ONCEWIRE_BLESS=1 cargo test --test vectors` writes all anew: for an intended change of the format or of the
-//! encoder's choices only, and a new lz4 or zstd library may call for it too.
+//! every kernel level, or at the one that `ONCEWIRE_KERNELS` names. `ONCEWIRE_BLESS=1 cargo test --test vectors` writes all anew:
+//! for an intended change of the format or of the encoder's choices only, and a new lz4 or zstd library may call for it too.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]
