@@ -159,7 +159,7 @@ fn markers(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(content.len() as u64));
     for kernels in Kernels::available() {
         let level = kernels.level();
-        let bytes = |block: &[u8], found: &mut [u32]| kernels.sample_byte(&set, block, 32, 16, 0, found).count;
+        let bytes = |block: &[u8], found: &mut [u32]| kernels.sample_byte(&set, block, 32, 16, usize::MAX, 0, found).count;
         let pairs = |block: &[u8], found: &mut [u32]| kernels.sample_pair(block, 32, 0, found).count;
         let (in_bytes, in_pairs): (usize, usize) = (all(&bytes), all(&pairs));
         assert_eq!((in_bytes, in_pairs), MARKERS, "{level}");

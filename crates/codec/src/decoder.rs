@@ -295,7 +295,11 @@ impl Assembler {
         let room = self.held.as_slice().len() < MAX_HELD_RANGES
             || covered.start == self.low
             || self.held.overlaps(&(covered.start.saturating_sub(1)..end + 1));
-        if in_window && in_lap && padding_ok && room && !self.held.overlaps(&covered) { Ok(offset) } else { Err(self.bad_offset(offset)) }
+        if in_window && in_lap && padding_ok && room && !self.held.overlaps(&covered) {
+            Ok(offset)
+        } else {
+            Err(self.bad_offset(offset))
+        }
     }
 
     fn bad_offset(&self, offset: u64) -> FrameError {

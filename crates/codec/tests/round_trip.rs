@@ -367,7 +367,7 @@ fn every_level_stops_looking_for_markers_at_the_same_place() {
         let mut markers = vec![0; rng.below(20)];
         let mut answers = Vec::new();
         for kernels in Kernels::available() {
-            let bytes = kernels.sample_byte(&set, &data, window, skip, from, &mut markers);
+            let bytes = kernels.sample_byte(&set, &data, window, skip, usize::MAX, from, &mut markers);
             let pairs = kernels.sample_pair(&data, window, from, &mut markers);
             answers.push((bytes, pairs));
         }

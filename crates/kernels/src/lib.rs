@@ -15,8 +15,8 @@
 //!
 //! let spaces = ByteSet::from_iter([b' ']);
 //! let mut markers = [0u32; 8];
-//! // Window of 4 bytes, nothing skipped after a marker.
-//! let found = kernels.sample_byte(&spaces, b"a bc def ghij", 4, 0, 0, &mut markers);
+//! // Window of 4 bytes, nothing skipped after a marker, no gap too long.
+//! let found = kernels.sample_byte(&spaces, b"a bc def ghij", 4, 0, usize::MAX, 0, &mut markers);
 //! assert_eq!(&markers[..found.count], &[1, 4, 8]);
 //! ```
 

@@ -20,8 +20,8 @@ pub struct Sampled {
 
 impl Kernels {
     /// Finds SAMPLEBYTE markers in `data[from..]`: positions `i` with `data[i]` in `set` and a whole `window` of bytes left.
-    /// After a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full or the last window
-    /// (`data.len() - window`, inclusive) has been passed.
+    /// After a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full, when `gap` positions in a
+    /// row are none, or when the last window (`data.len() - window`, inclusive) has been passed.
     ///
     /// The published loop stops one window short of the end; here the last window counts, otherwise a block of exactly
     /// `window` bytes could never match.
@@ -31,6 +31,7 @@ impl Kernels {
         data: &[u8],
         window: usize,
         skip: usize,
+        gap: usize,
         from: usize,
         markers: &mut [u32],
     ) -> Sampled {
@@ -43,20 +44,44 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 | Level::Avx512 => {
                 // SAFETY: `Kernels` holds this level only if the machine has AVX2.
-                unsafe { sample_byte_avx2(set, data, end, skip, from, markers) }
+                unsafe { sample_byte_avx2(set, data, end, skip, gap, from, markers) }
             }
-            _ => sample_byte_portable(set, data, end, skip, from, markers),
+            _ => sample_byte_portable(set, data, end, skip, gap, from, from.saturating_add(gap), markers),
         };
-        sampled.as_the_plain_loop(markers, from, end, skip)
+        sampled.as_the_plain_loop(markers, from, end, skip, gap)
+    }
+}
+
+/// Odd, with evenly spread bits: the fractional part of the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Kernels {
+    /// The position in `from..to` whose eight bytes have the greatest hash, the leftmost of equal ones. A marker for content in
+    /// which no other is found; like a local maximum (MAXP) it follows the content, and in a run of one byte it is the first.
+    ///
+    /// # Panics
+    /// If the range is empty, or a position in it has less than eight bytes of `data` left.
+    pub fn strongest(self, data: &[u8], from: usize, to: usize) -> usize {
+        assert!(from < to && to + 7 <= data.len());
+        let mut best = (0, from);
+        for (i, word) in data[from..to + 7].windows(8).enumerate() {
+            let word = u64::from_le_bytes(*word.first_chunk().expect("windows of eight"));
+            let strength = word.wrapping_mul(GOLDEN) ^ word >> 29;
+            if i == 0 || strength > best.0 {
+                best = (strength, from + i);
+            }
+        }
+        best.1
     }
 }
 
 impl Sampled {
     /// Resumes where the plain loop does. A vector that was looked at last may reach further, but what the caller does next must not
     /// depend on the level.
-    fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize) -> Sampled {
+    fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize, gap: usize) -> Sampled {
         let next = markers[..self.count].last().map_or(from, |&marker| marker as usize + 1 + skip);
-        Sampled { resume: if self.count == markers.len() { next } else { next.max(end) }, ..self }
+        let last = next.max(end).min(next.saturating_add(gap));
+        Sampled { resume: if self.count == markers.len() { next } else { last }, ..self }
     }
 }
 
@@ -85,7 +110,7 @@ impl Kernels {
             Level::Avx2 => unsafe { sample_pair_avx2(data, end, from, markers) },
             _ => sample_pair_portable(data, end, from, markers),
         };
-        sampled.as_the_plain_loop(markers, from, end, 0)
+        sampled.as_the_plain_loop(markers, from, end, 0, usize::MAX)
     }
 }
 
@@ -170,13 +195,25 @@ unsafe fn sample_pair_avx512(data: &[u8], end: usize, from: usize, markers: &mut
     Sampled { count: count + rest.count, resume: rest.resume }
 }
 
-fn sample_byte_portable(set: &ByteSet, data: &[u8], end: usize, skip: usize, from: usize, markers: &mut [u32]) -> Sampled {
-    let (mut at, mut count) = (from, 0);
-    while at < end && count < markers.len() {
+/// From `at`, with no marker to be found at `stop` or behind unless there is one before.
+#[allow(clippy::too_many_arguments)]
+fn sample_byte_portable(
+    set: &ByteSet,
+    data: &[u8],
+    end: usize,
+    skip: usize,
+    gap: usize,
+    mut at: usize,
+    mut stop: usize,
+    markers: &mut [u32],
+) -> Sampled {
+    let mut count = 0;
+    while at < stop.min(end) && count < markers.len() {
         if set.contains(data[at]) {
             markers[count] = at as u32;
             count += 1;
             at += skip;
+            stop = (at + 1).saturating_add(gap);
         }
         at += 1;
     }
@@ -187,7 +224,15 @@ fn sample_byte_portable(set: &ByteSet, data: &[u8], end: usize, skip: usize, fro
 /// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], end: usize, skip: usize, from: usize, markers: &mut [u32]) -> Sampled {
+unsafe fn sample_byte_avx2(
+    set: &ByteSet,
+    data: &[u8],
+    end: usize,
+    skip: usize,
+    gap: usize,
+    from: usize,
+    markers: &mut [u32],
+) -> Sampled {
     use std::arch::x86_64::*;
 
     let [low_rows, high_rows] = set.rows();
@@ -201,9 +246,11 @@ unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], end: usize, skip: usize, 
     let nibble = _mm256_set1_epi8(15);
 
     let (mut at, mut count) = (from, 0);
+    // Where no marker may be found any more: a gap behind what was found last.
+    let mut stop = from.saturating_add(gap);
     // The last whole vector; what is left after it is done byte by byte.
     let last = data.len().saturating_sub(32);
-    while at < end && at <= last && data.len() >= 32 && count < markers.len() {
+    while at < stop.min(end) && at <= last && data.len() >= 32 && count < markers.len() {
         // SAFETY: `at + 32 <= data.len()` by the loop condition.
         let bytes = unsafe { _mm256_loadu_si256(data.as_ptr().add(at).cast()) };
         // A shuffle yields zero where its index byte has the top bit set, so each half sees only its own bytes.
@@ -217,13 +264,13 @@ unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], end: usize, skip: usize, 
         at += 32;
         while inside != 0 {
             let marker = base + inside.trailing_zeros() as usize;
-            if marker >= end || count == markers.len() {
-                at = marker;
-                break;
+            if marker >= stop.min(end) || count == markers.len() {
+                return Sampled { count, resume: marker };
             }
             markers[count] = marker as u32;
             count += 1;
             let next = marker + 1 + skip;
+            stop = next.saturating_add(gap);
             let gone = next - base;
             if gone >= 32 {
                 at = next;
@@ -232,7 +279,7 @@ unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], end: usize, skip: usize, 
             inside &= u32::MAX << gone;
         }
     }
-    let rest = sample_byte_portable(set, data, end, skip, at, &mut markers[count..]);
+    let rest = sample_byte_portable(set, data, end, skip, gap, at, stop, &mut markers[count..]);
     Sampled { count: count + rest.count, resume: rest.resume }
 }
 
@@ -242,7 +289,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(kernels: Kernels, set: &ByteSet, data: &[u8], window: usize, skip: usize, batch: usize) -> Vec<u32> {
-        batches(batch, |at, markers| kernels.sample_byte(set, data, window, skip, at, markers))
+        batches(batch, |at, markers| kernels.sample_byte(set, data, window, skip, usize::MAX, at, markers))
     }
 
     fn batches(batch: usize, sample: impl Fn(usize, &mut [u32]) -> Sampled) -> Vec<u32> {
@@ -304,6 +351,38 @@ mod tests {
             }
             for kernels in Kernels::available() {
                 prop_assert_eq!(&all(kernels, &set, &data, window, skip, batch), &naive);
+            }
+        }
+
+        #[test]
+        fn every_level_stops_at_the_same_gap(
+            members in proptest::collection::vec(any::<u8>(), 0..20),
+            data in proptest::collection::vec(any::<u8>(), 0..700),
+            window in 1usize..70,
+            skip in 0usize..80,
+            gap in 1usize..200,
+            from in 0usize..100,
+            batch in 1usize..70,
+        ) {
+            let set: ByteSet = members.into_iter().collect();
+            let end = (data.len() + 1).saturating_sub(window);
+            let (mut naive, mut i, mut missed) = (Vec::new(), from, 0);
+            while i < end && naive.len() < batch && missed < gap {
+                missed += 1;
+                if set.contains(data[i]) {
+                    naive.push(i as u32);
+                    i += skip;
+                    missed = 0;
+                }
+                i += 1;
+            }
+            for kernels in Kernels::available() {
+                let mut markers = vec![0; batch];
+                let found = kernels.sample_byte(&set, &data, window, skip, gap, from, &mut markers);
+                prop_assert_eq!(&markers[..found.count], &naive[..]);
+                if from < end {
+                    prop_assert_eq!(found.resume, i);
+                }
             }
         }
 

@@ -131,8 +131,7 @@ fn foreign_files() {
     let pack = packed(&content(), Entropy::DEFAULT);
     let as_text: Vec<u8> = pack.iter().copied().filter(|&byte| byte != b'\r').collect();
     let seven_bits: Vec<u8> = pack.iter().map(|byte| byte & 0x7f).collect();
-    let foreign: [&[u8]; 6] =
-        [&tz(0), b"\x1f\x8b\x08\x00 gzip", b"\x28\xb5\x2f\xfd zstd", b"x", &as_text, &seven_bits];
+    let foreign: [&[u8]; 6] = [&tz(0), b"\x1f\x8b\x08\x00 gzip", b"\x28\xb5\x2f\xfd zstd", b"x", &as_text, &seven_bits];
     for content in foreign {
         let file = dir.write("some.file", content);
         let (output, words) = (dir.join("output"), ["some.file is no Oncewire pack"]);

@@ -136,9 +136,8 @@ fn a_directory_through_tar() {
     }
     std::fs::create_dir_all(to.join("from")).expect("a directory");
     let script = "cd \"$1\" && tar cf - . | \"$0\" pack | \"$0\" unpack | (cd \"$2\" && tar xf -)";
-    let ran = Ran::of(
-        Command::new("sh").args(["-c", script, ONCEWIRE]).arg(&from).arg(to.join("from")).output().expect("a shell"),
-    );
+    let ran =
+        Ran::of(Command::new("sh").args(["-c", script, ONCEWIRE]).arg(&from).arg(to.join("from")).output().expect("a shell"));
     ran.fine();
     assert_eq!(tree(&from), tree(&to.join("from")));
 }

@@ -138,8 +138,25 @@ fn cells(line: &str) -> Vec<String> {
 #[test]
 fn bench_as_csv() {
     let args = args![
-        "bench", tz_path(0), "--csv", "--passes", "2", "--runs", "1", "--cache", "4M,300000", "--block", "64K,1448", "--samplers",
-        "samplebyte,fixed", "--periods", "32,64", "--windows", "16,32", "--entropy", "none,lz4,zstd-1",
+        "bench",
+        tz_path(0),
+        "--csv",
+        "--passes",
+        "2",
+        "--runs",
+        "1",
+        "--cache",
+        "4M,300000",
+        "--block",
+        "64K,1448",
+        "--samplers",
+        "samplebyte,fixed",
+        "--periods",
+        "32,64",
+        "--windows",
+        "16,32",
+        "--entropy",
+        "none,lz4,zstd-1",
     ];
     let text = String::from_utf8(run(args, b"").fine()).expect("text");
     let mut lines = text.lines().map(cells);
@@ -150,7 +167,9 @@ fn bench_as_csv() {
     assert_eq!(rows.len(), 2 * (2 * 2 * 2 * 2 * 3 + RIVALS.len()) * 2);
     for row in &rows {
         assert_eq!(row.len(), head.len(), "{row:?}");
-        assert!(["64K", "1448"].map(|block| if block == "64K" { "65536" } else { block }).contains(&&row[column("block_bytes")][..]));
+        assert!(
+            ["64K", "1448"].map(|block| if block == "64K" { "65536" } else { block }).contains(&&row[column("block_bytes")][..])
+        );
         for name in ["wire_bytes", "savings", "encode_cpu_median_s", "encode_wall_median_s", "decode_cpu_best_s", "pass"] {
             let value: f64 = row[column(name)].parse().unwrap_or_else(|_| panic!("{name} is {}", row[column(name)]));
             assert!(value.is_finite());
@@ -173,10 +192,8 @@ fn bench_as_a_table() {
 #[test]
 fn bench_with_every_kernel_agrees() {
     let bytes = |kernels: &str| {
-        let ran = run(
-            args!["bench", tz_path(0), "--json", "--runs", "1", "--no-rivals", "--cache", "4M", "--kernels", kernels],
-            b"",
-        );
+        let ran =
+            run(args!["bench", tz_path(0), "--json", "--runs", "1", "--no-rivals", "--cache", "4M", "--kernels", kernels], b"");
         if ran.code == Some(2) {
             ran.fails(2, &["this machine cannot run", kernels]);
             return None;
