@@ -108,6 +108,8 @@ impl Zstd {
         let mut zstd = Zstd { flush: false, total: Some(total), ..Zstd::flushed(level)? };
         zstd.encoder.set_parameter(CParameter::EnableLongDistanceMatching(true)).map_err(zstd_error)?;
         zstd.encoder.set_parameter(CParameter::WindowLog(window_log)).map_err(zstd_error)?;
+        // The tool's default, and the equal of our frames' checksums.
+        zstd.encoder.set_parameter(CParameter::ChecksumFlag(true)).map_err(zstd_error)?;
         zstd.encoder.set_pledged_src_size(Some(total)).map_err(zstd_error)?;
         zstd.decoder.set_parameter(DParameter::WindowLogMax(31)).map_err(zstd_error)?;
         Ok(zstd)
