@@ -20,7 +20,7 @@ impl Input {
     pub(crate) fn open(path: Option<&Path>) -> Outcome<Input> {
         match path {
             Some(path) if path != Path::new("-") => Input::file(path),
-            _ => Ok(Input { reader: Box::new(io::stdin()), name: "standard input".into(), len: None }),
+            _ => Ok(Input { reader: standard_input(), name: "standard input".into(), len: None }),
         }
     }
 
@@ -63,6 +63,24 @@ impl Input {
     }
 }
 
+/// Standard input without the library's buffer: blocks are read whole.
+fn standard_input() -> Box<dyn Read + Send> {
+    #[cfg(unix)]
+    if let Ok(fd) = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned() {
+        return Box::new(File::from(fd));
+    }
+    Box::new(io::stdin())
+}
+
+/// Standard output without the library's buffer, which would hold back what comes after the last line end.
+fn standard_output() -> Box<dyn Write + Send> {
+    #[cfg(unix)]
+    if let Ok(fd) = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned() {
+        return Box::new(File::from(fd));
+    }
+    Box::new(io::stdout())
+}
+
 /// The unfinished file, to be removed if the program is interrupted.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
@@ -70,13 +88,24 @@ static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub(crate) fn clean_up_on_signal() {
     // Without a handler, an interrupted run leaves its temporary file behind: a pity, no reason to refuse to work.
     let _ = ctrlc::set_handler(|| {
-        if let Ok(mut unfinished) = UNFINISHED.lock()
-            && let Some(path) = unfinished.take()
-        {
-            let _ = std::fs::remove_file(path);
-        }
+        remove_unfinished();
         std::process::exit(130);
     });
+}
+
+fn remove_unfinished() {
+    if let Ok(mut unfinished) = UNFINISHED.lock()
+        && let Some(path) = unfinished.take()
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Ends the program at once, since another thread may be waiting for an input that stays quiet.
+pub(crate) fn give_up(failure: &Failure) -> ! {
+    remove_unfinished();
+    failure.tell();
+    std::process::exit(failure.exit as i32)
 }
 
 /// What is written.
@@ -95,7 +124,7 @@ impl Output {
     /// it. Devices and pipes are written directly.
     pub(crate) fn create(path: Option<&Path>) -> Outcome<Output> {
         let Some(path) = path.filter(|&path| path != Path::new("-")) else {
-            return Ok(Output { writer: Box::new(io::stdout()), name: "standard output".into(), pending: None, written: 0 });
+            return Ok(Output { writer: standard_output(), name: "standard output".into(), pending: None, written: 0 });
         };
         let name = path.display().to_string();
         let fail = |error: io::Error| Failure::io("create", &name, &error);

@@ -55,6 +55,11 @@ impl Failure {
         Failure::failed(format!("cannot {doing} {what}: {}{hint}", plain(error)))
     }
 
+    /// The one line on standard error.
+    pub(crate) fn tell(&self) {
+        eprintln!("oncewire: {}", self.message);
+    }
+
     /// For writing a report to standard output.
     pub(crate) fn report(error: &io::Error) -> Failure {
         let reader_gone = error.kind() == io::ErrorKind::BrokenPipe;

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         // Someone piped a report into `head`.
         Err(failure) if failure.reader_gone => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("oncewire: {}", failure.message);
+            failure.tell();
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -1,7 +1,7 @@
 //! `oncewire pack`.
 
 use crate::args::PackArgs;
-use crate::endpoint::{Input, Output};
+use crate::endpoint::{Input, Output, give_up};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
@@ -172,19 +172,15 @@ fn in_threads(
                 join(reading).and(found)
             })
         });
-        let mut result = Ok(());
         for job in &found_rx {
-            result = work.take(&job.tokens, &job.block[..job.len]);
-            if result.is_err() {
-                break;
+            if let Err(failure) = work.take(&job.tokens, &job.block[..job.len]) {
+                give_up(&failure);
             }
             bar.inc(job.len as u64);
             // The reader may have ended already.
             let _ = free_tx.send(job);
         }
-        drop((found_rx, free_tx));
-        // What the input has to say comes first: a failure there is why the output ends.
-        join(matching).and(result)
+        join(matching)
     })
 }
 
