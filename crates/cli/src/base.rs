@@ -1,7 +1,7 @@
 //! Base files: content that both ends have beforehand.
 
 use crate::endpoint::Input;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use oncewire_codec::pack::Base;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +50,12 @@ pub(crate) fn each_block(files: &[PathBuf], skip: u64, block: usize, mut take: i
 fn each_part(files: &[PathBuf], buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
     for path in files {
         let mut input = Input::file(Path::new(path))?;
+        if input.len.is_none() {
+            return Err(Failure::failed(format!(
+                "the base {} is not a regular file; it is read twice, so save it as one",
+                input.name
+            )));
+        }
         loop {
             match input.fill(buffer)? {
                 0 => break,

@@ -81,6 +81,11 @@ fn standard_output() -> Box<dyn Write + Send> {
     Box::new(io::stdout())
 }
 
+/// Whether no file is named, or `-`.
+pub(crate) fn is_standard(path: Option<&Path>) -> bool {
+    path.is_none_or(|path| path == Path::new("-"))
+}
+
 /// The unfinished file, to be removed if the program is interrupted.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
@@ -138,14 +143,18 @@ impl Output {
             let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
             return Ok(Output { writer: Box::new(file), name, pending: None, written: 0 });
         }
-        let Some(file_name) = target.file_name() else {
+        if target.file_name().is_none() {
             return Err(Failure::failed(format!("cannot write {name}: it names no file")));
+        }
+        // Short, lest it exceed what a name may have; and not that of an earlier run which was killed.
+        let mut number = 0;
+        let (beside, file) = loop {
+            let beside = target.with_file_name(format!(".oncewire-{}-{number}.unfinished", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&beside) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
+                result => break (beside, result.map_err(fail)?),
+            }
         };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(file_name);
-        hidden.push(format!(".{}.unfinished", std::process::id()));
-        let beside = target.with_file_name(hidden);
-        let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(fail)?;
         let pending = Some((beside.clone(), target));
         let output = Output { writer: Box::new(file), name: name.clone(), pending, written: 0 };
         if let Some(meta) = existing {
@@ -157,7 +166,7 @@ impl Output {
 
     /// Refuses to pour binary data onto a screen.
     pub(crate) fn refuse_terminal(path: Option<&Path>, what: &str) -> Outcome {
-        if path.is_none() && io::stdout().is_terminal() {
+        if is_standard(path) && io::stdout().is_terminal() {
             return Err(Failure::usage(format!("{what} would go to the terminal; name a file with -o, or pipe it")));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `oncewire pack`.
 
 use crate::args::PackArgs;
-use crate::endpoint::{Input, Output, give_up};
+use crate::endpoint::{Input, Output, give_up, is_standard};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
@@ -30,7 +30,7 @@ struct Report {
 }
 
 pub(crate) fn run(args: &PackArgs) -> Outcome {
-    if args.json && args.output.is_none() {
+    if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage("--json writes to standard output, where the pack would go; name a file with -o"));
     }
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;

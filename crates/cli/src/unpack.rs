@@ -1,7 +1,7 @@
 //! `oncewire unpack`.
 
 use crate::args::UnpackArgs;
-use crate::endpoint::{Input, Output};
+use crate::endpoint::{Input, Output, is_standard};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, bytes, rate};
 use crate::{base, progress, report, setup};
@@ -22,7 +22,7 @@ struct Report {
 }
 
 pub(crate) fn run(args: &UnpackArgs) -> Outcome {
-    if args.json && args.output.is_none() {
+    if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage("--json writes to standard output, where the content would go; name a file with -o"));
     }
     let begun = Instant::now();

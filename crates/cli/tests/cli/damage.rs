@@ -25,7 +25,8 @@ fn refused(bad: &[u8], content: &[u8], what: &str) -> usize {
 #[test]
 fn flipped_bits() {
     let content = content();
-    for entropy in ENTROPIES {
+    // Not LZ4: a changed reference of its may name another copy of the same bytes, and then nothing is wrong.
+    for entropy in [Entropy::None, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
         let mut random = Random(2);
         // The header, the first frame's fields and the trailer are few bytes, and each means something.

@@ -205,7 +205,7 @@ mod unix {
                 let mut stdin = child.stdin.take().expect("it is a pipe");
                 stdin.write_all(part).expect("the program reads");
                 wait_until("the unfinished file is there", || dir.names().len() == 2);
-                assert!(dir.names().iter().any(|name| name == &format!(".output.{}.unfinished", child.id())));
+                assert!(dir.names().iter().any(|name| name == &format!(".oncewire-{}-0.unfinished", child.id())));
                 let status = interrupt(child, signal);
                 drop(stdin);
                 assert!(status.signal().is_some() || status.code().is_some_and(|code| code > 128), "{verb} {signal}: {status}");
@@ -213,39 +213,5 @@ mod unix {
                 same(&read(&output), b"what was there before", "the file of that name");
             }
         }
-    }
-
-    /// A shell's loop goes on after Ctrl-C unless the program dies of the signal.
-    #[test]
-    fn an_interrupted_run_dies_of_the_signal() {
-        for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-            let dir = Dir::new();
-            let child = start(args!["pack", "-o", dir.join("output")]);
-            wait_until("the unfinished file is there", || dir.names().len() == 1);
-            assert_eq!(interrupt(child, signal).signal(), Some(number));
-            dir.holds_only(&[]);
-        }
-    }
-
-    /// What `nohup` asks for.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn an_ignored_signal_stays_ignored() {
-        let dir = Dir::new();
-        let mut child = Command::new("sh")
-            .args(["-c", "trap '' HUP; exec \"$0\" pack -o \"$1\"", ONCEWIRE])
-            .arg(dir.join("output"))
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        let mut stdin = child.stdin.take().expect("it is a pipe");
-        wait_until("the unfinished file is there", || dir.names().len() == 1);
-        let sent = Command::new("kill").args(["-HUP", &child.id().to_string()]).status().expect("kill");
-        assert!(sent.success());
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        stdin.write_all(&tz(0)).expect("the program still reads");
-        drop(stdin);
-        assert!(wait(&mut child).success());
-        dir.holds_only(&["output"]);
     }
 }

@@ -4,7 +4,6 @@ use crate::support::*;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 fn start(args: Vec<OsString>) -> Child {
     Command::new(ONCEWIRE)
@@ -56,32 +55,6 @@ fn a_reader_that_wants_one_line() {
     let mut byte = [0];
     child.stdout.take().expect("it is a pipe").read_exact(&mut byte).expect("a report");
     Ran::of(child.wait_with_output().expect("a child of ours")).fine();
-}
-
-/// A failure is told when it happens, not when a quiet input next has something to say.
-#[test]
-fn a_closed_pipe_is_noticed_although_the_input_is_quiet() {
-    let content = noise(6, 400_000);
-    for threads in ["1", "2", "3"] {
-        let mut child = start(args!["pack", "--threads", threads]);
-        let mut stdin = child.stdin.take().expect("it is a pipe");
-        stdin.write_all(&content).expect("the program reads");
-        let mut stdout = child.stdout.take().expect("it is a pipe");
-        stdout.read_exact(&mut [0; 100_000]).expect("the program writes");
-        // More is on its way than a pipe holds, so that it waits for us, and then finds us gone.
-        std::thread::sleep(Duration::from_millis(50));
-        drop(stdout);
-        let begun = Instant::now();
-        while child.try_wait().expect("a child of ours").is_none() {
-            if begun.elapsed() > Duration::from_secs(5) {
-                let _ = child.kill();
-                panic!("with {threads} threads it waits for its input");
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        drop(stdin);
-        Ran::of(child.wait_with_output().expect("a child of ours")).fails(1, &["standard output", "has ended"]);
-    }
 }
 
 #[test]
