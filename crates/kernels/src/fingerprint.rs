@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn fixed_and_general_sizes_agree() {
-        let data: Vec<u8> = (0..200u32).map(|i| (i * 37 >> 2) as u8).collect();
+        let data: Vec<u8> = (0..200u32).map(|i| ((i * 37) >> 2) as u8).collect();
         for window in FINGERPRINT_MIN_WINDOW..=FINGERPRINT_MAX_WINDOW {
             let mut out = [0; 3];
             Kernels::detect().fingerprints(&data, &[0, 5, 100], window, 9, &mut out);

@@ -25,6 +25,7 @@ impl Kernels {
     ///
     /// The published loop stops one window short of the end; here the last window counts, otherwise a block of exactly
     /// `window` bytes could never match.
+    #[allow(clippy::too_many_arguments)]
     pub fn sample_byte(
         self,
         set: &ByteSet,
