@@ -766,7 +766,9 @@ fn packs_that_the_document_forbids_are_refused() {
     alter(len - 17..len - 17, &empty.to_bytes(), false);
     // An offset stated, though right.
     let first = &good[38..];
-    let stated = [&[first[0] | 0x10, first[1] + 2, first[2], first[3], first[4], 0, 0], &first[5..]].concat();
+    let body = usize::from(first[1] & 0x7f) + (usize::from(first[2]) << 7) + 2;
+    let fields = [first[0] | 0x10, (body & 0x7f) as u8 | 0x80, (body >> 7) as u8, first[3], first[4], 0, 0];
+    let stated = [&fields, &first[5..]].concat();
     alter(38..len, &stated, false);
 
     assert_eq!(second::unpack(&good, None).as_ref(), Ok(&content));
