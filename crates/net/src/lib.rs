@@ -1,0 +1,1 @@
+//! Oncewire on sockets: the tunnel between two sites.

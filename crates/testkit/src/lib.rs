@@ -1,0 +1,1 @@
+//! What tests share. Never part of a release.
