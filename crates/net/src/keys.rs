@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::watch;
 
 /// Begins the text of every public key; the digit changes if the form ever does.
@@ -382,13 +382,10 @@ pub struct AuthorizedPeers(Arc<Shared>);
 
 struct Shared {
     file: Option<PathBuf>,
-    set: RwLock<Set>,
+    /// Those not from the file. Held during a change, so that of two the later one wins with what it read; handshakes do not wait for it.
+    listed: Mutex<PeerMap>,
+    all: RwLock<PeerMap>,
     generation: watch::Sender<u64>,
-}
-
-struct Set {
-    listed: PeerMap,
-    all: PeerMap,
 }
 
 /// What a reload changed. A peer that only changed its name is in neither list.
@@ -413,32 +410,37 @@ impl AuthorizedPeers {
 
     fn build(listed: PeerMap, file: Option<PathBuf>, in_file: PeerMap) -> AuthorizedPeers {
         let all = merged(&listed, in_file);
-        AuthorizedPeers(Arc::new(Shared { file, set: RwLock::new(Set { listed, all }), generation: watch::Sender::new(0) }))
+        AuthorizedPeers(Arc::new(Shared {
+            file,
+            listed: Mutex::new(listed),
+            all: RwLock::new(all),
+            generation: watch::Sender::new(0),
+        }))
     }
 
-    /// Reads the file again. If it cannot be used, everything stays as it was.
+    /// Reads the file again; it blocks while it does. If the file cannot be used, everything stays as it was.
     pub fn reload(&self) -> Result<Reload, PeersError> {
         self.change(None)
     }
 
-    /// Puts other peers in the place of the listed ones, and reads the file again. If it cannot be used, everything stays as it was.
+    /// Puts other peers in the place of the listed ones, and reads the file again, as [`AuthorizedPeers::reload`] does.
     pub fn replace(&self, listed: impl IntoIterator<Item = Peer>) -> Result<Reload, PeersError> {
         self.change(Some(map(listed)))
     }
 
     fn change(&self, listed: Option<PeerMap>) -> Result<Reload, PeersError> {
-        // Held while reading, so that of two reloads the later one wins with what it read. Handshakes wait for a small file.
-        let mut set = self.0.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut old = self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let in_file = self.0.file.as_deref().map_or_else(|| Ok(PeerMap::new()), read_peers)?;
         if let Some(listed) = listed {
-            set.listed = listed;
+            *old = listed;
         }
-        let all = merged(&set.listed, in_file);
+        let new = merged(&old, in_file);
         let missing = |from: &PeerMap, other: &PeerMap| from.keys().filter(|&key| !other.contains_key(key)).copied().collect();
-        let reload = Reload { added: missing(&all, &set.all), removed: missing(&set.all, &all) };
-        let changed = all != set.all;
-        set.all = all;
-        drop(set);
+        let mut all = self.0.all.write().unwrap_or_else(PoisonError::into_inner);
+        let reload = Reload { added: missing(&new, &all), removed: missing(&all, &new) };
+        let changed = *all != new;
+        *all = new;
+        drop(all);
         if changed {
             self.0.generation.send_modify(|generation| *generation += 1);
         }
@@ -476,7 +478,7 @@ impl AuthorizedPeers {
     }
 
     fn read<T>(&self, ask: impl FnOnce(&PeerMap) -> T) -> T {
-        ask(&self.0.set.read().unwrap_or_else(PoisonError::into_inner).all)
+        ask(&self.0.all.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
