@@ -4,7 +4,7 @@
 //! tickets, no resumption and no 0-RTT data, so a key that was revoked a moment ago is refused. The client sends no server name.
 //!
 //! A stranger who connects to a server learns its public key and that it speaks [`ALPN`], and nothing else: TLS 1.3 servers prove themselves
-//! first. One who answers a client learns nothing of it, since the client sends its key only after it has accepted the server's.
+//! first. One who answers a client learns only that it speaks [`ALPN`]: it sends its key after it has accepted the server's.
 //!
 //! In TLS 1.3 the client has finished the handshake before the server has seen the client's key. **A connect that succeeded does not mean
 //! that the server has accepted us**: the refusal arrives as an error of the first read. So the client waits for the server's first word
