@@ -1,5 +1,6 @@
 //! What a session is made from.
 
+use crate::budget::Budget;
 use oncewire_codec::{EncoderBuilder, MAX_BLOCK};
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ pub struct Config {
     /// Content log of each direction, in bytes, if the peer agrees; the smaller of both ends' wishes is taken. Repeats are found
     /// as far back as it reaches, and a quarter of it may be on its way at once: a quarter of the log divided by the round-trip time bounds throughput.
     pub log: u64,
-    /// Bytes that may wait for this end's applications, all flows together: the sum of all credit. Half is kept for
-    /// [`EARLY_CREDIT`] of every flow, half goes to those that use it.
-    pub delivery_budget: u64,
-    /// Bytes of applications that may wait for the lanes, all flows together; a flow may always queue a little.
-    pub send_budget: u64,
+    /// Bytes that may wait for this end's applications: the sum of all credit. Every flow takes [`EARLY_CREDIT`] of it, and more as it
+    /// uses that. A flow for which nothing is left is refused.
+    pub delivery: Budget,
+    /// Bytes of applications that may wait for the lanes; a flow may always queue a little.
+    pub sending: Budget,
     /// Flows open at once.
     pub max_flows: u64,
     /// Lanes wanted, 1..=8. Default 1.
@@ -61,9 +62,8 @@ impl Config {
     /// [`TooLittleMemory`].
     pub fn for_memory(memory: u64, lanes: usize) -> Result<Config, TooLittleMemory> {
         let fixed = fixed_memory(lanes);
-        let delivery_budget = memory / 8;
-        let send_budget = memory / 16;
-        let rest = memory.saturating_sub(delivery_budget + send_budget + fixed);
+        let (delivery, sending) = (memory / 8, memory / 16);
+        let rest = memory.saturating_sub(delivery + sending + fixed);
         // Two logs, a table of 4 bytes per 19, and with several lanes a span of frames that wait for others.
         let log = if lanes > 1 { rest * 100 / 247 } else { rest * 100 / 222 };
         // Logs beyond 1 GiB have tables of twice the size.
@@ -74,9 +74,9 @@ impl Config {
         }
         Ok(Config {
             log: log.min(LARGEST_LOG),
-            delivery_budget,
-            send_budget,
-            max_flows: (delivery_budget / 2 / EARLY_CREDIT).clamp(1, 65_536),
+            delivery: Budget::new(delivery),
+            sending: Budget::new(sending),
+            max_flows: (delivery / 2 / EARLY_CREDIT).clamp(1, 65_536),
             lanes,
             ..Config::default()
         })
@@ -92,8 +92,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             log: 128 << 20,
-            delivery_budget: 64 << 20,
-            send_budget: 32 << 20,
+            delivery: Budget::new(64 << 20),
+            sending: Budget::new(32 << 20),
             max_flows: 2048,
             lanes: 1,
             encoder: EncoderBuilder::default(),
@@ -126,8 +126,8 @@ mod tests {
                 let sum = 2 * config.log
                     + config.log * slot / 19
                     + waiting
-                    + config.delivery_budget
-                    + config.send_budget
+                    + config.delivery.left()
+                    + config.sending.left()
                     + fixed_memory(lanes);
                 assert!(sum <= memory, "{lanes} lanes: {sum} of {memory}");
                 assert!(sum * 10 >= memory * 9, "{lanes} lanes: only {sum} of {memory}");

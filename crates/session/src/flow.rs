@@ -1,5 +1,6 @@
 //! One flow: what waits to be sent, what waits to be read, and its credit.
 
+use crate::budget::Budget;
 use crate::config::{EARLY_CREDIT, SEND_QUEUE};
 use oncewire_codec::MAX_BLOCK;
 use std::collections::VecDeque;
@@ -215,16 +216,15 @@ impl ReceiveQueue {
     }
 
     /// Takes up to `want` more bytes of window out of `pool`; a quarter of it at most, so that something is left for others.
-    pub(crate) fn widen(&mut self, want: u64, pool: &mut u64) -> bool {
-        let more = want.min(*pool / 4).min(LARGEST_WINDOW.saturating_sub(self.window));
-        *pool -= more;
+    pub(crate) fn widen(&mut self, want: u64, pool: &Budget) -> bool {
+        let more = pool.take(|left| want.min(left / 4).min(LARGEST_WINDOW.saturating_sub(self.window)));
         self.window += more;
         more > 0
     }
 
     /// The application has taken `len` bytes. Returns whether the peer is to be told of new credit, and widens the window if the last grant
     /// was used up within two round trips: then the window, not the application, was what held the flow up.
-    pub(crate) fn consume(&mut self, len: u64, now: Instant, rtt: Duration, pool: &mut u64) -> bool {
+    pub(crate) fn consume(&mut self, len: u64, now: Instant, rtt: Duration, pool: &Budget) -> bool {
         self.consumed = (self.consumed + len).min(self.received);
         if self.finished || self.granted - self.consumed > self.window / 2 {
             return false;
@@ -241,11 +241,6 @@ impl ReceiveQueue {
         self.granted = self.granted.max(self.consumed + self.window);
         self.last_grant = now;
         more
-    }
-
-    /// What the flow took out of the pool.
-    pub(crate) fn taken_from_pool(&self) -> u64 {
-        self.window - EARLY_CREDIT
     }
 }
 
@@ -274,23 +269,23 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
         let start = Instant::now();
         let rtt = Duration::from_millis(100);
-        let mut pool = 1 << 20;
+        let pool = Budget::new(1 << 20);
         let mut queue = ReceiveQueue::new(start);
         let mut now = start;
         for _ in 0..100 {
             now += rtt;
             queue.received = queue.granted;
-            queue.consume(queue.held(), now, rtt, &mut pool);
-            assert_eq!(queue.taken_from_pool() + pool, 1 << 20);
+            queue.consume(queue.held(), now, rtt, &pool);
+            assert_eq!(queue.window - EARLY_CREDIT + pool.left(), 1 << 20);
         }
         assert!(queue.window > 512 << 10, "{}", queue.window);
         // A slow application does not need a wider window.
         let mut slow = ReceiveQueue::new(now);
-        let mut pool = 1 << 20;
+        let pool = Budget::new(1 << 20);
         for _ in 0..100 {
             now += 10 * rtt;
             slow.received = slow.granted;
-            slow.consume(slow.held(), now, rtt, &mut pool);
+            slow.consume(slow.held(), now, rtt, &pool);
         }
         assert_eq!(slow.window, EARLY_CREDIT);
     }

@@ -16,6 +16,7 @@
 //!
 //! `docs/PROTOCOL.md` specifies what the ends say to each other.
 
+mod budget;
 mod config;
 mod flow;
 mod hello;
@@ -27,6 +28,7 @@ mod report;
 mod schedule;
 mod session;
 
+pub use budget::Budget;
 pub use config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SMALLEST_LOG, TooLittleMemory};
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};

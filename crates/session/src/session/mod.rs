@@ -113,6 +113,9 @@ pub enum OpenError {
     /// Either end has said that it goes away.
     #[error("the session accepts no more flows")]
     GoingAway,
+    /// This end has no credit left to give.
+    #[error("no memory is left for what the flow would receive")]
+    NoCredit,
     /// As many as both ends agreed on are open.
     #[error("{0} flows are open, as many as agreed")]
     TooMany(u64),
@@ -209,8 +212,6 @@ pub struct Session {
     ended: Option<Ended>,
     going_away: bool,
     peer_going_away: bool,
-    /// Credit that no flow has taken.
-    pool: u64,
     /// Bytes in send queues.
     queued: usize,
     rtt: Option<Duration>,
@@ -268,7 +269,6 @@ impl Session {
             ended: None,
             going_away: false,
             peer_going_away: false,
-            pool: (config.delivery_budget / 2).max(config.delivery_budget.saturating_sub(config.max_flows * EARLY_CREDIT)),
             queued: 0,
             rtt: None,
             shrink_to: None,
@@ -376,7 +376,8 @@ impl Session {
     }
 
     /// Ends the session without telling anybody, and returns its logs.
-    pub fn into_logs(self) -> Logs {
+    pub fn into_logs(mut self) -> Logs {
+        self.clear_flows();
         Logs { outgoing: self.outgoing, incoming: self.incoming }
     }
 }

@@ -331,8 +331,10 @@ impl Session {
             return self.violation(Violation::Bounds { what: "open flows", value: limit + 1, limit });
         }
         let mut flow = Flow::new(lane, None, agreed.early_credit, now);
-        let busy = self.going_away || self.flows.len() as u64 >= self.config.max_flows;
+        let busy =
+            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.delivery.take_all(EARLY_CREDIT);
         if busy {
+            flow.receive.window = 0;
             flow.due.reset = Some(ResetCode::Busy);
             self.counters.flows_refused += 1;
         }

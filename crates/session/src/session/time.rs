@@ -113,8 +113,7 @@ impl Session {
             for lane in 0..self.lanes.len() {
                 self.drop_lane(lane, close::DONE, "");
             }
-            self.flows.clear();
-            self.queued = 0;
+            self.clear_flows();
             self.ended = Some(why.clone());
             self.events.push_back(Event::Ended(why));
         }
