@@ -1,8 +1,7 @@
 //! One flow: what waits to be sent, what waits to be read, and its credit.
 
 use crate::budget::Budget;
-use crate::config::{EARLY_CREDIT, SEND_QUEUE};
-use oncewire_codec::MAX_BLOCK;
+use crate::config::EARLY_CREDIT;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -131,6 +130,8 @@ impl Flow {
 pub(crate) struct SendQueue {
     bytes: Vec<u8>,
     start: usize,
+    /// Of the bytes, how many are from the budget; those beyond were a little extra.
+    borrowed: u64,
 }
 
 impl SendQueue {
@@ -152,17 +153,27 @@ impl SendQueue {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn pop(&mut self, len: usize) {
-        self.start += len;
-        if self.start == self.bytes.len() {
-            self.clear();
-        }
+    /// Takes note that what is pushed next is from the budget.
+    pub(crate) fn borrow(&mut self, bytes: u64) {
+        self.borrowed += bytes;
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes bytes at the front; returns how much of the budget is free again.
+    pub(crate) fn pop(&mut self, len: usize) -> u64 {
+        self.start += len;
+        if self.start == self.bytes.len() {
+            return self.clear();
+        }
+        let free = self.borrowed.min(len as u64);
+        self.borrowed -= free;
+        free
+    }
+
+    /// Removes all; returns how much of the budget is free again.
+    pub(crate) fn clear(&mut self) -> u64 {
         self.start = 0;
-        // An idle flow keeps no buffer of note.
-        if self.bytes.capacity() > 2 * MAX_BLOCK + SEND_QUEUE { self.bytes = Vec::new() } else { self.bytes.clear() }
+        self.bytes.clear();
+        std::mem::take(&mut self.borrowed)
     }
 
     /// Gives the buffer back.

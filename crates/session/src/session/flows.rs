@@ -19,6 +19,10 @@ impl Session {
             self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
+        if !self.config.delivery.take_all(EARLY_CREDIT) {
+            self.counters.flows_refused += 1;
+            return Err(OpenError::NoCredit);
+        }
         // The lane with the fewest flows, of those that work.
         let key = |lane: &usize| (self.lanes[*lane].state != LaneState::Up, self.lanes[*lane].flows);
         let lane = (0..self.lanes.len()).min_by_key(key).unwrap_or(0);
@@ -44,9 +48,9 @@ impl Session {
 
     /// Gives a flow more than the least credit, if the budget has it.
     pub(super) fn widen(&mut self, id: FlowId, now: Instant) {
-        let pool = &mut self.pool;
+        let pool = &self.config.delivery;
         if let Some(flow) = self.flows.get_mut(&id)
-            && flow.receive.widen(FIRST_WINDOW.min(*pool / 8), pool)
+            && flow.receive.widen(FIRST_WINDOW.min(pool.left() / 8), pool)
         {
             flow.due.credit |= flow.receive.grant(now);
         }
@@ -57,9 +61,11 @@ impl Session {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open && flow.due.reset.is_none()) else {
             return 0;
         };
-        let budget = usize::try_from(self.config.send_budget).unwrap_or(usize::MAX).saturating_sub(self.queued);
-        let room = SEND_QUEUE.saturating_sub(flow.send.len()).min(budget.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
-        let len = bytes.len().min(room);
+        let want = bytes.len().min(SEND_QUEUE.saturating_sub(flow.send.len()));
+        let taken = self.config.sending.take(|left| (want as u64).min(left));
+        // Beyond the budget a flow may queue a little, or the last that get none would stand still.
+        let len = (taken as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        flow.send.borrow(taken);
         flow.send.push(&bytes[..len]);
         self.queued += len;
         flow.wants_to_write |= len < bytes.len();
@@ -67,11 +73,15 @@ impl Session {
         len
     }
 
-    /// Whether [`Session::write`] would take anything.
-    pub fn is_writable(&self, id: FlowId) -> bool {
-        self.flows
-            .get(&id)
-            .is_some_and(|flow| flow.sending == Sending::Open && flow.due.reset.is_none() && flow.send.len() < SEND_QUEUE)
+    /// Bytes that [`Session::write`] would take now. If there are none, [`Event::Writable`] says when there are.
+    pub fn room(&mut self, id: FlowId) -> usize {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open && flow.due.reset.is_none()) else {
+            return 0;
+        };
+        let left = usize::try_from(self.config.sending.left()).unwrap_or(usize::MAX);
+        let room = SEND_QUEUE.saturating_sub(flow.send.len()).min(left.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        flow.wants_to_write |= room == 0;
+        room
     }
 
     /// The application has finished sending. What was written still goes.
@@ -91,7 +101,7 @@ impl Session {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) else { return };
         self.counters.flows_reset += 1;
         self.queued -= flow.send.len();
-        flow.send.clear();
+        self.config.sending.give(flow.send.clear());
         flow.send.shrink();
         flow.receive.chunks.clear();
         flow.due.reset = Some(code);
@@ -124,7 +134,7 @@ impl Session {
         let rtt = self.rtt.unwrap_or(RTT_GUESS);
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.counters.received_bytes += len as u64;
-        if flow.receive.consume(len as u64, now, rtt, &mut self.pool) {
+        if flow.receive.consume(len as u64, now, rtt, &self.config.delivery) {
             flow.due.credit = true;
             self.queue_control(id);
         }
@@ -139,10 +149,18 @@ impl Session {
     }
 
     pub(super) fn remove(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.remove(&id) {
+        if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
-            self.pool += flow.receive.taken_from_pool();
+            self.config.sending.give(flow.send.clear());
+            self.config.delivery.give(flow.receive.window);
             self.lanes[flow.lane].flows -= 1;
+        }
+    }
+
+    /// Forgets all flows.
+    pub(super) fn clear_flows(&mut self) {
+        while let Some((&id, _)) = self.flows.first_key_value() {
+            self.remove(id);
         }
     }
 }

@@ -187,7 +187,7 @@ impl Session {
                     return false;
                 }
             }
-            flow.send.pop(len);
+            self.config.sending.give(flow.send.pop(len));
             flow.sent += len as u64;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
