@@ -318,6 +318,11 @@ impl Session {
         self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Up)
     }
 
+    /// Whether a lane's transport is still of use; [`Event::Drop`] has said so if not.
+    pub fn wants_transport(&self, lane: usize) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| matches!(lane.state, LaneState::Up | LaneState::Greeting(_)))
+    }
+
     /// Program and version of the peer.
     pub fn peer_agent(&self) -> &str {
         &self.peer_agent

@@ -1,0 +1,437 @@
+//! A session with its sockets: lanes on transports, a clock, and signals for those who wait.
+//!
+//! The session itself is behind one lock, held for the time of an encode or decode at most, never across an await. Whoever has
+//! changed something settles it before letting go ([`Driver::with`]): events become signals to tasks.
+
+use crate::transport::Transport;
+use oncewire_session::{Counters, Ended, Event, FlowId, Logs, ResetCode, Session};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{debug, info};
+
+/// Bytes taken from the session at once for a transport: a block, or several that have become small.
+const BATCH: usize = 64 << 10;
+/// Bytes read from a transport at once.
+const READ: usize = 128 << 10;
+
+/// What tasks of a flow wait for.
+#[derive(Debug, Default)]
+pub(crate) struct FlowSignals {
+    pub(crate) readable: Notify,
+    pub(crate) writable: Notify,
+    /// Accepted, reset or over: see [`FlowSignals::answer`].
+    pub(crate) answered: Notify,
+    answer: OnceLock<Result<(), ResetCode>>,
+    reset: OnceLock<ResetCode>,
+    pub(crate) gone: Notify,
+}
+
+impl FlowSignals {
+    /// What the peer said to the flow, once it has.
+    pub(crate) fn answer(&self) -> Option<Result<(), ResetCode>> {
+        self.answer.get().copied()
+    }
+
+    /// Why the flow was reset by the peer, if it was.
+    pub(crate) fn reset(&self) -> Option<ResetCode> {
+        self.reset.get().copied()
+    }
+
+    fn set_reset(&self, code: ResetCode) {
+        let _ = self.reset.set(code);
+        let _ = self.answer.set(Err(code));
+        self.answered.notify_one();
+        self.gone.notify_one();
+        self.readable.notify_one();
+        self.writable.notify_one();
+    }
+}
+
+struct State {
+    session: Option<Session>,
+    flows: HashMap<FlowId, Arc<FlowSignals>>,
+    /// When the timer task is going to look.
+    timer_at: Option<Instant>,
+    /// Generation of the transport that each lane has; tasks of an earlier one must not touch it.
+    generations: Vec<u64>,
+    report: Option<(Counters, Instant)>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No answer of the peer yet.
+    Greeting,
+    Established,
+    /// Flows go on, no more are opened.
+    GoingAway,
+    Over(Ended),
+}
+
+/// A session with its sockets. Shared by all its tasks.
+pub(crate) struct Driver {
+    state: Mutex<State>,
+    lanes: Vec<LaneSignals>,
+    timer: Notify,
+    phase: watch::Sender<Phase>,
+    opened: mpsc::UnboundedSender<(FlowId, Vec<u8>)>,
+    /// A transport is gone: the lane needs another. Only the end that connects listens.
+    lane_down: mpsc::UnboundedSender<usize>,
+    /// When something was last carried for an application, in milliseconds since `born`.
+    active: AtomicU64,
+    pub(crate) born: Instant,
+}
+
+#[derive(Debug, Default)]
+struct LaneSignals {
+    transmit: Notify,
+    /// The transport is to be closed after what is left to send.
+    close: Notify,
+}
+
+/// What the owner of a driver listens to.
+pub(crate) struct Notices {
+    /// Flows that the peer opens; bounded by the number of flows that a session allows.
+    pub(crate) opened: mpsc::UnboundedReceiver<(FlowId, Vec<u8>)>,
+    pub(crate) lane_down: mpsc::UnboundedReceiver<usize>,
+}
+
+impl Driver {
+    /// Takes a session over and starts its clock.
+    pub(crate) fn start(session: Session) -> (Arc<Driver>, Notices) {
+        let (opened, opened_rx) = mpsc::unbounded_channel();
+        let (lane_down, lane_down_rx) = mpsc::unbounded_channel();
+        let lanes = oncewire_session::MAX_LANES;
+        let driver = Arc::new(Driver {
+            state: Mutex::new(State {
+                session: Some(session),
+                flows: HashMap::new(),
+                timer_at: None,
+                generations: vec![0; lanes],
+                report: None,
+            }),
+            lanes: (0..lanes).map(|_| LaneSignals::default()).collect(),
+            timer: Notify::new(),
+            phase: watch::Sender::new(Phase::Greeting),
+            opened,
+            lane_down,
+            active: AtomicU64::new(0),
+            born: Instant::now(),
+        });
+        driver.with(|_| ());
+        tokio::spawn(Driver::keep_time(driver.clone()));
+        (driver, Notices { opened: opened_rx, lane_down: lane_down_rx })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere must not take all flows along; the session checks what it is given.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the session and passes its events on. `None` if the session has been taken away.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let mut state = self.lock();
+        let result = act(state.session.as_mut()?);
+        self.settle(&mut state);
+        Some(result)
+    }
+
+    fn settle(&self, state: &mut State) {
+        let Some(session) = &mut state.session else { return };
+        while let Some(event) = session.poll_event() {
+            match event {
+                Event::Established => {
+                    self.phase.send_if_modified(|phase| *phase == Phase::Greeting && { *phase = Phase::Established; true });
+                }
+                Event::Transmit(lane) => self.lanes[lane].transmit.notify_one(),
+                Event::Drop(lane) => {
+                    self.lanes[lane].close.notify_one();
+                    self.lanes[lane].transmit.notify_one();
+                }
+                Event::Opened(flow, target) => {
+                    state.flows.insert(flow, Arc::default());
+                    // Nobody listens any more only when the session is being given up.
+                    let _ = self.opened.send((flow, target));
+                }
+                Event::Accepted(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        let _ = signals.answer.set(Ok(()));
+                        signals.answered.notify_one();
+                    }
+                }
+                Event::Readable(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        signals.readable.notify_one();
+                    }
+                }
+                Event::Writable(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        signals.writable.notify_one();
+                    }
+                }
+                Event::Reset(flow, code) => {
+                    if let Some(signals) = state.flows.remove(&flow) {
+                        signals.set_reset(code);
+                    }
+                }
+                Event::GoingAway => {
+                    self.phase.send_if_modified(|phase| !matches!(phase, Phase::Over(_)) && { *phase = Phase::GoingAway; true });
+                }
+                Event::Report(counters) => state.report = Some((counters, Instant::now())),
+                Event::Ended(why) => {
+                    debug!(%why, "session over");
+                    for (_, signals) in state.flows.drain() {
+                        signals.set_reset(ResetCode::Failed);
+                    }
+                    self.phase.send_replace(Phase::Over(why));
+                }
+            }
+        }
+        let deadline = session.deadline();
+        if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
+            state.timer_at = deadline;
+            self.timer.notify_one();
+        }
+    }
+
+    async fn keep_time(driver: Arc<Driver>) {
+        let mut phase = driver.phase.subscribe();
+        loop {
+            let deadline = {
+                let mut state = driver.lock();
+                let Some(session) = &mut state.session else { return };
+                let now = Instant::now();
+                if session.deadline().is_some_and(|deadline| deadline <= now) {
+                    session.on_timeout(now);
+                }
+                state.timer_at = None;
+                driver.settle(&mut state);
+                state.timer_at
+            };
+            // A deadline that is already past is looked at again after a breath, whatever goes wrong.
+            let at = deadline.map(|at| at.max(Instant::now() + Duration::from_millis(1)));
+            let sleep = async {
+                match at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep => {}
+                () = driver.timer.notified() => {}
+                over = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {
+                    let _ = over;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Takes the logs out of a session that is over.
+    pub(crate) fn take_logs(&self) -> Option<Logs> {
+        self.lock().session.take().map(Session::into_logs)
+    }
+
+    pub(crate) fn signals(&self, flow: FlowId) -> Option<Arc<FlowSignals>> {
+        self.lock().flows.get(&flow).cloned()
+    }
+
+    /// Opens a flow and registers who waits for it.
+    pub(crate) fn open(&self, target: &[u8]) -> Result<(FlowId, Arc<FlowSignals>), oncewire_session::OpenError> {
+        let mut state = self.lock();
+        let session = state.session.as_mut().ok_or(oncewire_session::OpenError::NotEstablished)?;
+        let flow = session.open(target, Instant::now())?;
+        let signals = Arc::<FlowSignals>::default();
+        state.flows.insert(flow, signals.clone());
+        self.settle(&mut state);
+        self.note_activity();
+        Ok((flow, signals))
+    }
+
+    /// The tasks of a flow are done with it.
+    pub(crate) fn forget(&self, flow: FlowId) {
+        self.lock().flows.remove(&flow);
+    }
+
+    pub(crate) fn note_activity(&self) {
+        self.active.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How long no application has sent or received anything.
+    pub(crate) fn idle_for(&self) -> Duration {
+        self.born.elapsed().saturating_sub(Duration::from_millis(self.active.load(Ordering::Relaxed)))
+    }
+
+    /// The peer's counters as it last reported them, and when.
+    pub(crate) fn report(&self) -> Option<(Counters, Instant)> {
+        self.lock().report
+    }
+
+    // ---- lanes ---------------------------------------------------------------------------------------------------------------------
+
+    /// The end that connects gives a lane a transport.
+    pub(crate) fn attach(self: &Arc<Driver>, lane: usize, transport: Transport) {
+        let generation = {
+            let mut state = self.lock();
+            state.generations[lane] += 1;
+            let generation = state.generations[lane];
+            if let Some(session) = &mut state.session {
+                session.attach(lane, Instant::now());
+            }
+            self.settle(&mut state);
+            generation
+        };
+        self.run_lane(lane, generation, transport, Vec::new());
+    }
+
+    /// The answering end has a transport whose hello was for this session. `rest` is what was read behind the hello.
+    pub(crate) fn accept_lane(
+        self: &Arc<Driver>,
+        hello: &oncewire_session::Hello,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) -> Result<(), (oncewire_session::Refused, Transport)> {
+        let accepted = {
+            let mut state = self.lock();
+            let Some(session) = &mut state.session else {
+                let refused = hello.refuse(oncewire_session::Answer::Unknown, &oncewire_session::Config::default());
+                return Err((oncewire_session::Refused(refused.into()), transport));
+            };
+            let accepted = session.accept_lane(hello, Instant::now());
+            if let Ok(lane) = accepted {
+                state.generations[lane] += 1;
+            }
+            self.settle(&mut state);
+            accepted.map(|lane| (lane, state.generations[lane]))
+        };
+        match accepted {
+            Ok((lane, generation)) => {
+                self.run_lane(lane, generation, transport, rest);
+                Ok(())
+            }
+            Err(refused) => Err((refused, transport)),
+        }
+    }
+
+    /// The transport that a new session was accepted on.
+    pub(crate) fn adopt(self: &Arc<Driver>, lane: usize, transport: Transport, rest: Vec<u8>) {
+        let generation = {
+            let mut state = self.lock();
+            state.generations[lane] += 1;
+            state.generations[lane]
+        };
+        self.run_lane(lane, generation, transport, rest);
+    }
+
+    fn run_lane(self: &Arc<Driver>, lane: usize, generation: u64, transport: Transport, rest: Vec<u8>) {
+        // What was left over from an earlier transport's time.
+        let driver = self.clone();
+        tokio::spawn(async move {
+            let why = driver.carry(lane, generation, transport, rest).await;
+            info!(lane, why = %why, "transport closed");
+            let current = {
+                let mut state = driver.lock();
+                let current = state.generations[lane] == generation;
+                if current && let Some(session) = &mut state.session {
+                    session.detach(lane, Instant::now());
+                }
+                driver.settle(&mut state);
+                current
+            };
+            if current {
+                let _ = driver.lane_down.send(lane);
+            }
+        });
+    }
+
+    /// Carries bytes both ways until the transport fails or is to be closed; returns why.
+    async fn carry(self: &Arc<Driver>, lane: usize, generation: u64, transport: Transport, rest: Vec<u8>) -> String {
+        let (mut reader, mut writer) = tokio::io::split(transport);
+        let is_current = |state: &State| state.generations[lane] == generation;
+        // True if the lane still has this transport.
+        let receive = |bytes: &[u8]| {
+            let mut state = self.lock();
+            if !is_current(&state) {
+                return false;
+            }
+            if let Some(session) = &mut state.session {
+                session.receive(lane, bytes, Instant::now());
+            }
+            self.settle(&mut state);
+            true
+        };
+        if !rest.is_empty() {
+            receive(&rest);
+        }
+        let read = async {
+            let mut buffer = vec![0; READ];
+            loop {
+                match reader.read(&mut buffer).await {
+                    Ok(0) => return "the peer closed it".to_string(),
+                    Ok(len) => {
+                        if !receive(&buffer[..len]) {
+                            return "replaced".to_string();
+                        }
+                    }
+                    Err(error) => return error.to_string(),
+                }
+            }
+        };
+        let write = async {
+            let mut buffer = Vec::with_capacity(2 * BATCH);
+            let signals = &self.lanes[lane];
+            loop {
+                buffer.clear();
+                {
+                    let mut state = self.lock();
+                    if !is_current(&state) {
+                        return "replaced".to_string();
+                    }
+                    if let Some(session) = &mut state.session {
+                        session.transmit(lane, BATCH, Instant::now(), &mut buffer);
+                    }
+                    self.settle(&mut state);
+                }
+                if buffer.is_empty() {
+                    if let Err(error) = writer.flush().await {
+                        return error.to_string();
+                    }
+                    if self.closing(lane) {
+                        let _ = writer.shutdown().await;
+                        return "closed here".to_string();
+                    }
+                    signals.transmit.notified().await;
+                } else if let Err(error) = writer.write_all(&buffer).await {
+                    return error.to_string();
+                }
+            }
+        };
+        let close = async {
+            // Waits for a wish to close, then gives what is left some time to go.
+            self.lanes[lane].close.notified().await;
+            tokio::time::sleep(LAST_WORDS).await;
+            "closed here".to_string()
+        };
+        tokio::select! {
+            why = read => why,
+            why = write => why,
+            why = close => why,
+        }
+    }
+
+    fn closing(&self, lane: usize) -> bool {
+        let state = self.lock();
+        state.session.as_ref().is_none_or(|session| !session.wants_transport(lane))
+    }
+}
+
+/// How long a transport that is to be closed may take to send what is left.
+const LAST_WORDS: Duration = Duration::from_secs(1);
