@@ -114,7 +114,8 @@ impl Run {
 
     /// The checksum field of an unfinished packet holds the sum of its pseudo-header, which includes the length.
     fn seed_checksum(&self, packet: &mut [u8], transport_len: usize) {
-        let (addresses, protocol) = if packet[0] >> 4 == 4 { (12..20, packet[9]) } else { (8..40, if self.udp { 17 } else { 6 }) };
+        let (addresses, protocol) =
+            if packet[0] >> 4 == 4 { (12..20, packet[9]) } else { (8..40, if self.udp { 17 } else { 6 }) };
         let seed = fold(sum(&packet[addresses], u64::from(protocol) + transport_len as u64));
         let at = self.transport + if self.udp { 6 } else { 16 };
         packet[at..at + 2].copy_from_slice(&seed.to_be_bytes());

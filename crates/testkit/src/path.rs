@@ -294,7 +294,9 @@ impl Wire {
             let bytes = run.wire_bytes(at, at + 1);
             let full = match self.config.rate_bps {
                 // What waits is what has been accepted and not been serialised.
-                Some(rate) => bytes_in(rate, self.free_at.saturating_duration_since(now)) as usize + bytes > self.queue_bytes(rate),
+                Some(rate) => {
+                    bytes_in(rate, self.free_at.saturating_duration_since(now)) as usize + bytes > self.queue_bytes(rate)
+                }
                 None => false,
             } || self.held_bytes + all > MAX_HELD_BYTES
                 || self.held.len() >= MAX_HELD_PACKETS;
@@ -474,7 +476,8 @@ pub fn clean_up() {
 fn clean_up_after_the_dead() {
     let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
-        let Some(pid) = name.strip_prefix("owp").and_then(|rest| rest.split_once('n')).and_then(|(pid, _)| pid.parse::<u32>().ok())
+        let Some(pid) =
+            name.strip_prefix("owp").and_then(|rest| rest.split_once('n')).and_then(|(pid, _)| pid.parse::<u32>().ok())
         else {
             continue;
         };
@@ -597,9 +600,8 @@ impl Path {
         let namespaces = ["a", "b"].map(|end| Namespace(format!("owp{pid}n{n}{end}")));
         let a = End::open(&namespaces[0].0, &config, A4, A6)?;
         let b = End::open(&namespaces[1].0, &config, B4, B6)?;
-        let event = Arc::new(
-            InterruptEvent::new().map_err(|source| PathError::System { doing: "making an event descriptor", source })?,
-        );
+        let event =
+            Arc::new(InterruptEvent::new().map_err(|source| PathError::System { doing: "making an event descriptor", source })?);
         let round_trip = config.a_to_b.delay + config.b_to_a.delay;
         let lane = |direction: DirectionConfig, seed| {
             let wire = Wire {

@@ -172,7 +172,8 @@ impl Running {
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, ServerError> {
         let started = Instant::now();
         loop {
-            let status = self.child.try_wait().map_err(|source| ServerError::System { doing: "waiting for a process", source })?;
+            let status =
+                self.child.try_wait().map_err(|source| ServerError::System { doing: "waiting for a process", source })?;
             if status.is_some() || started.elapsed() >= limit {
                 return Ok(status);
             }

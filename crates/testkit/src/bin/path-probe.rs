@@ -1,5 +1,6 @@
 //! Measures a path where no ping or iperf is installed: `serve` in one namespace, `ping` or `send` in the other.
 
+use oncewire_testkit::servers::incompressible;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -34,7 +35,12 @@ fn usage() -> std::io::Result<()> {
     std::process::exit(2);
 }
 
-/// Echoes UDP; swallows TCP and answers with the number of bytes.
+/// What TCP carries, over and over.
+fn pattern() -> Vec<u8> {
+    incompressible(1, 1 << 20)
+}
+
+/// Echoes UDP; swallows TCP and answers with the number of bytes, or `u64::MAX` when one of them was wrong.
 fn serve(addr: &str) -> std::io::Result<()> {
     let udp = UdpSocket::bind(addr)?;
     let tcp = TcpListener::bind(addr)?;
@@ -49,13 +55,18 @@ fn serve(addr: &str) -> std::io::Result<()> {
     for stream in tcp.incoming() {
         let mut stream = stream?;
         std::thread::spawn(move || -> std::io::Result<()> {
-            let mut buffer = vec![0; 1 << 20];
-            let mut total = 0u64;
+            let pattern = pattern();
+            let mut buffer = vec![0; pattern.len()];
+            let (mut total, mut at, mut wrong) = (0u64, 0, false);
             loop {
-                match stream.read(&mut buffer)? {
-                    0 => return stream.write_all(&total.to_be_bytes()),
-                    n => total += n as u64,
+                // Never across the end of the pattern.
+                let n = stream.read(&mut buffer[at..])?;
+                if n == 0 {
+                    return stream.write_all(&if wrong { u64::MAX } else { total }.to_be_bytes());
                 }
+                wrong |= buffer[at..at + n] != pattern[at..at + n];
+                at = (at + n) % pattern.len();
+                total += n as u64;
             }
         });
     }
@@ -107,7 +118,7 @@ fn ping(addr: &str, count: u64, interval: Duration) -> std::io::Result<()> {
 /// Prints `bytes N seconds S mbit R`, from the first byte sent to the receiver's answer.
 fn send(addr: &str, bytes: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(addr)?;
-    let buffer = vec![0x5A; 1 << 20];
+    let buffer = pattern();
     let started = Instant::now();
     let mut left = bytes;
     while left > 0 {
@@ -120,6 +131,9 @@ fn send(addr: &str, bytes: u64) -> std::io::Result<()> {
     stream.read_exact(&mut answer)?;
     let seconds = started.elapsed().as_secs_f64();
     let total = u64::from_be_bytes(answer);
+    if total != bytes {
+        return Err(std::io::Error::other(format!("{bytes} bytes were sent, other bytes came")));
+    }
     println!("bytes {total} seconds {seconds:.3} mbit {:.1}", total as f64 * 8.0 / seconds / 1e6);
     Ok(())
 }
