@@ -595,8 +595,8 @@ impl Path {
                 std::process::exit(130);
             });
         });
-        let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // Also the names of the devices, which may have 15 bytes.
+        let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed) % 1000);
         let namespaces = ["a", "b"].map(|end| Namespace(format!("owp{pid}n{n}{end}")));
         let a = End::open(&namespaces[0].0, &config, A4, A6)?;
         let b = End::open(&namespaces[1].0, &config, B4, B6)?;

@@ -43,6 +43,8 @@ direction on standard error and exits as the script did. Linux, as root.
   --congestion NAME     TCP congestion control in both namespaces
   --offload on|off      move runs of segments (on)";
 
+    type Change = Box<dyn Fn(&mut PathConfig)>;
+
     fn wrong(what: &str) -> ! {
         eprintln!("oncewire-path-emulator: {what}\n{USAGE}");
         std::process::exit(2);
@@ -65,7 +67,7 @@ direction on standard error and exits as the script did. Linux, as root.
         let mut args = std::env::args().skip(1);
         let mut delays = (Duration::ZERO, None);
         let mut rates = (None, None);
-        let mut later: Vec<Box<dyn Fn(&mut PathConfig)>> = Vec::new();
+        let mut later: Vec<Change> = Vec::new();
         let mut command: Vec<String> = Vec::new();
         let mut congestion = None;
         while let Some(option) = args.next() {
