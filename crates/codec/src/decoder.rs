@@ -123,6 +123,23 @@ impl Decoder {
         self.assembler.prime(content);
     }
 
+    /// Begins a new epoch with what the log holds below [`Decoder::low`], where the next block goes. What lies above is
+    /// forgotten, and every entropy context waits for a fresh frame.
+    pub fn rewind(&mut self, seed: ChecksumSeed) {
+        self.assembler.rewind(seed);
+        self.reader.contexts.iter_mut().for_each(|context| context.in_step = false);
+    }
+
+    /// The last block decoded, until the next attempt.
+    pub fn last_block(&self) -> &[u8] {
+        self.assembler.content()
+    }
+
+    /// Checksum of the last block decoded.
+    pub fn last_checksum(&self) -> u64 {
+        self.assembler.checksum
+    }
+
     /// End of the contiguous content: everything below has been decoded.
     pub fn low(&self) -> u64 {
         self.assembler.low
@@ -244,6 +261,8 @@ pub(crate) struct Assembler {
     /// The block at hand, with some room behind it.
     block: Vec<u8>,
     block_len: usize,
+    /// Its checksum.
+    checksum: u64,
     max_block: usize,
 }
 
@@ -257,6 +276,7 @@ impl Assembler {
             low: 0,
             block: Vec::new(),
             block_len: 0,
+            checksum: 0,
             max_block,
         }
     }
@@ -361,8 +381,15 @@ impl Assembler {
         if self.seed.checksum(offset, padding, self.content()) != checksum {
             return Err(FrameError::Checksum { offset, len: block_len });
         }
+        self.checksum = checksum;
         self.take(offset, padding);
         Ok(())
+    }
+
+    fn rewind(&mut self, seed: ChecksumSeed) {
+        self.seed = seed;
+        self.held.remove_from(self.low);
+        self.padding.remove_from(self.low);
     }
 
     /// Writes `self.block` to the log at `offset`.

@@ -8,6 +8,7 @@ use crate::log::Log;
 use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use std::ops::Range;
 
 /// What a block consists of: matches, and the literals between them. The first half of encoding makes it, the second writes it.
 #[derive(Clone, Debug, Default)]
@@ -126,6 +127,38 @@ impl Encoder {
     /// [`EncodeError::NotHeld`] if the log has moved on.
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.finder.repair(offset, len, out)
+    }
+
+    /// The bytes of `range` of the log, once encoded as one block; `None` if the log has moved on.
+    pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        self.finder.content(range)
+    }
+
+    /// End of the newest block in the log: where the next goes, padding aside.
+    pub fn end(&self) -> u64 {
+        self.finder.log.end()
+    }
+
+    /// Checksum of the last block encoded, as its frame carries it.
+    pub fn last_checksum(&self) -> u64 {
+        self.tokens.checksum
+    }
+
+    /// Begins a new epoch with what the log holds below `offset`, where the next block goes. What was encoded at `offset` and
+    /// above is forgotten, and every entropy context begins anew. The decoder does the same with [`crate::Decoder::rewind`].
+    ///
+    /// # Errors
+    /// [`EncodeError::NotHeld`] unless `offset` lies in the newest lap of the log and within one span of its end; nothing was
+    /// changed.
+    pub fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
+        self.finder.rewind(offset, seed)?;
+        (0..self.writer.contexts.len()).for_each(|context| self.writer.contexts[context].reset());
+        Ok(())
+    }
+
+    /// Whether frames state their offset from the next block on.
+    pub fn set_explicit_offsets(&mut self, explicit: bool) {
+        self.finder.explicit_offsets = explicit;
     }
 
     /// Starts an entropy context anew with the next frame that uses it, after the decoder lost step.
@@ -258,15 +291,28 @@ impl Finder {
         Ok(())
     }
 
+    fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        let extent = self.log.extent(range.start, self.log.geometry().floor(self.log.end(), 0))?;
+        (range.start <= range.end && range.end <= extent.end).then(|| self.log.read(range))
+    }
+
+    fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
+        if !self.log.rewind(offset) {
+            return Err(EncodeError::NotHeld { offset, len: 0 });
+        }
+        self.seed = seed;
+        self.matcher.interrupt();
+        Ok(())
+    }
+
     /// See [`Encoder::repair`].
     ///
     /// # Errors
     /// As [`Encoder::repair`].
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let not_held = EncodeError::NotHeld { offset, len };
-        let extent = self.log.extent(offset, self.log.geometry().floor(self.log.end(), 0)).ok_or(not_held)?;
-        let end = offset.checked_add(len as u64).filter(|&end| end <= extent.end && len <= self.max_block).ok_or(not_held)?;
-        let content = self.log.read(offset..end);
+        let end = offset.checked_add(len as u64).filter(|_| len <= self.max_block).ok_or(not_held)?;
+        let content = self.content(offset..end).ok_or(not_held)?;
         let padding = self.log.padding_before(offset).ok_or(not_held)?;
         let head = Head {
             literals: LiteralCoding::Raw,

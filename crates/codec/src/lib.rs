@@ -31,7 +31,7 @@ pub use decoder::{Decoded, Decoder};
 pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};
-pub use format::{ChecksumSeed, FrameView, Scan, pack};
+pub use format::{ChecksumSeed, FrameView, Scan, pack, varint};
 pub use log::{Geometry, Log};
 pub use oncewire_kernels::{ByteSet, Kernels, Level};
 pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, SamplerKind};

@@ -155,6 +155,19 @@ impl Log {
         &self.ring[self.geometry.position(offset)..]
     }
 
+    /// Forgets what was written at `offset` and above, so that other content can go there. Returns whether that is possible:
+    /// `offset` must lie in the newest lap.
+    ///
+    /// What the forgotten content had overwritten is gone all the same. It is not referred to if the forgotten content was
+    /// within one span of `offset`, since [`Geometry::floor`] lies above it then.
+    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
+        let possible = (self.lap..=self.end).contains(&offset) && self.end - offset <= self.geometry.span;
+        if possible {
+            self.end = offset;
+        }
+        possible
+    }
+
     /// The contiguous readable content around `offset` for a block that may refer to `floor` and above: within one lap, without
     /// padding. `None` if `offset` itself is not readable.
     ///

@@ -56,6 +56,9 @@ pub trait Matcher: Send {
     /// that will be written at `offset`, or within the block before the match.
     fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
 
+    /// The next block does not follow the last one: the log was rewound.
+    fn interrupt(&mut self);
+
     /// Counters since the matcher was made.
     fn stats(&self) -> MatchStats;
 
@@ -254,6 +257,10 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
         {
             self.going_on = Some(last.source + u64::from(last.len));
         }
+    }
+
+    fn interrupt(&mut self) {
+        self.going_on = None;
     }
 
     fn stats(&self) -> MatchStats {

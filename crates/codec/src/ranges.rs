@@ -35,6 +35,14 @@ impl RangeSet {
         }
     }
 
+    /// Forgets everything at `end` and above.
+    pub(crate) fn remove_from(&mut self, end: u64) {
+        self.ranges.truncate(self.ranges.partition_point(|r| r.start < end));
+        if let Some(last) = self.ranges.last_mut() {
+            last.end = last.end.min(end);
+        }
+    }
+
     /// Whether every offset of `range` is in the set.
     pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|r| r.end < range.end);
@@ -96,6 +104,7 @@ mod tests {
         fn behaves_like_a_set_of_numbers(
             inserts in proptest::collection::vec(small_range(), 0..12),
             floor in 0u64..40,
+            end in 20u64..80,
             probe in small_range(),
         ) {
             let (mut set, mut naive) = (RangeSet::default(), BTreeSet::new());
@@ -104,7 +113,8 @@ mod tests {
                 set.insert(range);
             }
             set.remove_below(floor);
-            naive.retain(|&x| x >= floor);
+            set.remove_from(end);
+            naive.retain(|&x| x >= floor && x < end);
 
             let listed: BTreeSet<u64> = set.as_slice().iter().cloned().flatten().collect();
             prop_assert_eq!(&listed, &naive);

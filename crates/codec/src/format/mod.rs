@@ -3,7 +3,7 @@
 mod checksum;
 mod frame;
 pub mod pack;
-pub(crate) mod varint;
+pub mod varint;
 
 pub use checksum::ChecksumSeed;
 pub(crate) use frame::{Descriptors, Head, LiteralCoding, MAX_OFFSET, hull, read_plain, write_head, write_plain};

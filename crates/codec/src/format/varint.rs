@@ -8,7 +8,7 @@ use crate::error::FrameError;
 /// # Panics
 /// In debug builds, if `value` is 2^63 or more.
 #[inline]
-pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
     debug_assert!(value >> 63 == 0);
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -19,16 +19,19 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
 
 /// Why a varint could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// The input ends inside it.
     Short,
     /// It has more than 9 bytes or a superfluous last byte of 0.
     Malformed,
 }
 
-/// Takes a varint off the front of `input`.
+/// Takes a varint off the front of `input`, which is left as it was otherwise.
+///
+/// # Errors
+/// [`Stop`].
 #[inline]
-pub(crate) fn take(input: &mut &[u8]) -> Result<u64, Stop> {
+pub fn take(input: &mut &[u8]) -> Result<u64, Stop> {
     let mut value = 0;
     for (i, &byte) in input.iter().take(9).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i);

@@ -1,0 +1,324 @@
+//! HELLO: the first message of either end on every transport. `docs/PROTOCOL.md`, section "Hello".
+
+use crate::config::Config;
+use crate::message::{Epoch, MAX_BODY, Message, MessageError};
+use oncewire_codec::varint;
+
+/// The oldest and the newest version of the protocol that this code speaks.
+pub const VERSIONS: std::ops::RangeInclusive<u64> = 1..=1;
+
+/// Names a session; chosen at random by the end that connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+/// What the end that answers thinks of a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Sent by the end that connects: it has no session yet.
+    New,
+    /// Sent by the end that connects: the session exists.
+    Resume,
+    /// The session goes on with this lane.
+    Welcome,
+    /// The answering end does not know the session; the other may begin a new one.
+    Unknown,
+    /// Not now: draining, or too many sessions.
+    Busy,
+    /// No version in common.
+    Version,
+}
+
+impl Answer {
+    fn code(self) -> u64 {
+        match self {
+            Answer::New => 0,
+            Answer::Resume => 1,
+            Answer::Welcome => 2,
+            Answer::Unknown => 3,
+            Answer::Busy => 4,
+            Answer::Version => 5,
+        }
+    }
+
+    fn from_code(code: u64) -> Option<Answer> {
+        [Answer::New, Answer::Resume, Answer::Welcome, Answer::Unknown, Answer::Busy, Answer::Version]
+            .into_iter()
+            .nth(code as usize)
+    }
+}
+
+/// The first message of either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Oldest version that the sender speaks.
+    pub oldest: u64,
+    /// Newest version that the sender speaks.
+    pub newest: u64,
+    /// Which session.
+    pub session: SessionId,
+    /// New, resumed, welcome or refused.
+    pub answer: Answer,
+    /// Which lane of the session this transport carries.
+    pub lane: u64,
+    /// How many lanes the sender would have.
+    pub lanes: u64,
+    /// Largest content log, in bytes, that the sender keeps for what it sends.
+    pub send_log: u64,
+    /// Largest content log, in bytes, that the sender keeps for what it receives.
+    pub receive_log: u64,
+    /// Bytes that may be sent on a new flow before the sender of this hello grants more.
+    pub early_credit: u64,
+    /// Flows that may be open at once, counting both ends'.
+    pub max_flows: u64,
+    /// Counted messages of this lane that the sender has processed.
+    pub received: u64,
+    /// What the sender's decoder holds.
+    pub log: LogState,
+    /// Program and version, for people.
+    pub agent: String,
+}
+
+/// What a decoder holds: its log's identity, how far it is contiguous, and a hash over all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogState {
+    /// Which log.
+    pub epoch: Epoch,
+    /// Everything below this offset has been decoded.
+    pub low: u64,
+    /// Chained hash of all blocks below.
+    pub chain: u64,
+}
+
+const MAGIC: &[u8; 4] = b"ONCE";
+
+mod field {
+    pub(super) const SESSION: u64 = 1;
+    pub(super) const ANSWER: u64 = 2;
+    pub(super) const LANE: u64 = 3;
+    pub(super) const LANES: u64 = 4;
+    pub(super) const SEND_LOG: u64 = 5;
+    pub(super) const RECEIVE_LOG: u64 = 6;
+    pub(super) const EARLY_CREDIT: u64 = 7;
+    pub(super) const MAX_FLOWS: u64 = 8;
+    pub(super) const RECEIVED: u64 = 9;
+    pub(super) const LOG: u64 = 10;
+    pub(super) const AGENT: u64 = 11;
+}
+
+/// Why a hello cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// The peer does not speak this protocol.
+    #[error("the peer does not speak this protocol: its first message is no hello")]
+    NotHello,
+    /// The message itself is malformed.
+    #[error("malformed hello: {0}")]
+    Message(#[from] MessageError),
+    /// A field is missing, malformed or has a value that is not allowed.
+    #[error("malformed hello: field {field}")]
+    Field {
+        /// Its number in `docs/PROTOCOL.md`.
+        field: u64,
+    },
+    /// No version in common.
+    #[error("the peer speaks versions {oldest} to {newest} of the protocol, this end {} to {}", VERSIONS.start(), VERSIONS.end())]
+    Version {
+        /// Oldest version of the peer.
+        oldest: u64,
+        /// Newest version of the peer.
+        newest: u64,
+    },
+}
+
+impl Hello {
+    /// Reads a hello from the front of `input`: it and its length in bytes, or `None` while it is not complete.
+    ///
+    /// # Errors
+    /// [`HelloError`] as soon as the bytes cannot be a hello.
+    pub fn read(input: &[u8]) -> Result<Option<(Hello, usize)>, HelloError> {
+        if input.first().is_some_and(|&kind| kind != crate::message::kind::HELLO) {
+            return Err(HelloError::NotHello);
+        }
+        let mut rest = input;
+        match Message::take(&mut rest)? {
+            None => Ok(None),
+            Some(Message::Hello(body)) => Ok(Some((Hello::parse(body)?, input.len() - rest.len()))),
+            Some(_) => Err(HelloError::NotHello),
+        }
+    }
+
+    pub(crate) fn parse(body: &[u8]) -> Result<Hello, HelloError> {
+        let mut rest = body.strip_prefix(MAGIC).ok_or(HelloError::NotHello)?;
+        let mut number = || varint::take(&mut rest).map_err(|_| HelloError::Field { field: 0 });
+        let (oldest, newest) = (number()?, number()?);
+        if oldest > newest || newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
+            return Err(HelloError::Version { oldest, newest });
+        }
+        let mut fields: [Option<&[u8]>; 12] = [None; 12];
+        while !rest.is_empty() {
+            let mut number = |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
+            let id = number(0)?;
+            let len = number(id)?;
+            let value = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
+            let (value, after) = value.ok_or(HelloError::Field { field: id })?;
+            rest = after;
+            // Fields of later versions are passed over; a known one stands once.
+            if let Some(slot) = usize::try_from(id).ok().and_then(|id| fields.get_mut(id))
+                && slot.replace(value).is_some()
+            {
+                return Err(HelloError::Field { field: id });
+            }
+        }
+        let get = |field: u64| fields[field as usize].ok_or(HelloError::Field { field });
+        let value = |field: u64| {
+            let mut value = get(field)?;
+            let number = varint::take(&mut value).map_err(|_| HelloError::Field { field })?;
+            if value.is_empty() { Ok(number) } else { Err(HelloError::Field { field }) }
+        };
+        let bad = |field| HelloError::Field { field };
+        let agent = get(field::AGENT)?;
+        if agent.len() > MAX_AGENT {
+            return Err(bad(field::AGENT));
+        }
+        Ok(Hello {
+            oldest,
+            newest,
+            session: SessionId(get(field::SESSION)?.try_into().map_err(|_| bad(field::SESSION))?),
+            answer: Answer::from_code(value(field::ANSWER)?).ok_or(bad(field::ANSWER))?,
+            lane: value(field::LANE)?,
+            lanes: value(field::LANES)?,
+            send_log: value(field::SEND_LOG)?,
+            receive_log: value(field::RECEIVE_LOG)?,
+            early_credit: value(field::EARLY_CREDIT)?,
+            max_flows: value(field::MAX_FLOWS)?,
+            received: value(field::RECEIVED)?,
+            log: LogState::parse(get(field::LOG)?).ok_or(bad(field::LOG))?,
+            // It goes to terminals and logs.
+            agent: String::from_utf8_lossy(agent).chars().filter(|c| !c.is_control()).collect(),
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = MAGIC.to_vec();
+        varint::put(&mut body, self.oldest);
+        varint::put(&mut body, self.newest);
+        let mut put = |id: u64, value: &[u8]| {
+            varint::put(&mut body, id);
+            varint::put(&mut body, value.len() as u64);
+            body.extend_from_slice(value);
+        };
+        put(field::SESSION, &self.session.0);
+        for (id, value) in [
+            (field::ANSWER, self.answer.code()),
+            (field::LANE, self.lane),
+            (field::LANES, self.lanes),
+            (field::SEND_LOG, self.send_log),
+            (field::RECEIVE_LOG, self.receive_log),
+            (field::EARLY_CREDIT, self.early_credit),
+            (field::MAX_FLOWS, self.max_flows),
+            (field::RECEIVED, self.received),
+        ] {
+            let mut number = Vec::with_capacity(9);
+            varint::put(&mut number, value);
+            put(id, &number);
+        }
+        put(field::LOG, &self.log.bytes());
+        let agent = self.agent.as_bytes();
+        put(field::AGENT, &agent[..agent.len().min(MAX_AGENT)]);
+        debug_assert!(body.len() <= MAX_BODY);
+        Message::Hello(&body).write(out);
+    }
+
+    /// A refusal of `self`.
+    pub fn refuse(&self, answer: Answer, config: &Config) -> Hello {
+        Hello {
+            answer,
+            oldest: *VERSIONS.start(),
+            newest: *VERSIONS.end(),
+            received: 0,
+            log: LogState::default(),
+            agent: config.agent.clone(),
+            ..self.clone()
+        }
+    }
+}
+
+/// Longest agent text, in bytes.
+const MAX_AGENT: usize = 64;
+
+impl LogState {
+    fn bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (to, value) in bytes.chunks_exact_mut(8).zip([self.epoch.log, self.epoch.number, self.low, self.chain]) {
+            to.copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<LogState> {
+        let bytes: &[u8; 32] = bytes.try_into().ok()?;
+        let mut values = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut next = || values.next();
+        Some(LogState { epoch: Epoch { log: next()?, number: next()? }, low: next()?, chain: next()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            oldest: 1,
+            newest: 3,
+            session: SessionId([7; 16]),
+            answer: Answer::Resume,
+            lane: 2,
+            lanes: 4,
+            send_log: 1 << 27,
+            receive_log: 1 << 28,
+            early_credit: 16 << 10,
+            max_flows: 4096,
+            received: 12345,
+            log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, low: 99, chain: 5 },
+            agent: "oncewire 0.1.0".into(),
+        }
+    }
+
+    #[test]
+    fn reads_as_written_and_waits_while_short() {
+        let mut wire = Vec::new();
+        hello().write(&mut wire);
+        for len in 0..wire.len() {
+            assert_eq!(Hello::read(&wire[..len]), Ok(None), "cut to {len}");
+        }
+        let whole = wire.len();
+        wire.push(1);
+        assert_eq!(Hello::read(&wire), Ok(Some((hello(), whole))));
+    }
+
+    #[test]
+    fn later_fields_are_passed_over_and_missing_ones_named() {
+        let mut wire = Vec::new();
+        hello().write(&mut wire);
+        let mut rest = &wire[..];
+        let Ok(Some(Message::Hello(body))) = Message::take(&mut rest) else { panic!("no hello") };
+        let mut longer = body.to_vec();
+        varint::put(&mut longer, 4000);
+        longer.extend_from_slice(&[2, 8, 9]);
+        assert_eq!(Hello::parse(&longer), Ok(hello()));
+        let mut twice = body.to_vec();
+        twice.extend_from_slice(&[3, 1, 0]);
+        assert_eq!(Hello::parse(&twice), Err(HelloError::Field { field: 3 }));
+        assert_eq!(Hello::parse(&body[..body.len() - 16]), Err(HelloError::Field { field: 11 }));
+        assert_eq!(Hello::parse(b"GET / HTTP/1.1"), Err(HelloError::NotHello));
+    }
+
+    #[test]
+    fn versions_without_overlap_are_refused() {
+        let mut wire = Vec::new();
+        Hello { oldest: 2, newest: 9, ..hello() }.write(&mut wire);
+        assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 2, newest: 9 }));
+    }
+}

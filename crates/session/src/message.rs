@@ -1,0 +1,278 @@
+//! Messages of a lane. `docs/PROTOCOL.md`, section "Messages", is their specification.
+
+use crate::flow::FlowId;
+use oncewire_codec::varint::{self, Stop};
+
+/// Longest target of a flow, in bytes.
+pub const MAX_TARGET: usize = 1024;
+/// Longest body of a HELLO or REPORT, in bytes.
+pub(crate) const MAX_BODY: usize = 4096;
+/// Longest text of a CLOSE, in bytes.
+pub(crate) const MAX_TEXT: usize = 256;
+
+/// Which content a direction's log holds. Both ends' logs are equal exactly as long as this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch {
+    /// Chosen at random by the encoder when it began the log empty; 0 says that there is no log.
+    pub log: u64,
+    /// How often the log was rewound since.
+    pub number: u64,
+}
+
+impl Epoch {
+    /// No log.
+    pub const NONE: Epoch = Epoch { log: 0, number: 0 };
+}
+
+pub(crate) mod kind {
+    pub(crate) const DATA: u8 = 0x01;
+    pub(crate) const OPEN: u8 = 0x02;
+    pub(crate) const OPENED: u8 = 0x03;
+    pub(crate) const FIN: u8 = 0x04;
+    pub(crate) const RESET: u8 = 0x05;
+    pub(crate) const CREDIT: u8 = 0x06;
+    pub(crate) const EPOCH: u8 = 0x07;
+    pub(crate) const FORGET: u8 = 0x08;
+    pub(crate) const GO_AWAY: u8 = 0x09;
+    /// From here on messages belong to the transport that carries them and are not counted.
+    pub(crate) const HELLO: u8 = 0x40;
+    pub(crate) const ACK: u8 = 0x41;
+    pub(crate) const PING: u8 = 0x42;
+    pub(crate) const PONG: u8 = 0x43;
+    pub(crate) const CLOSE: u8 = 0x44;
+    pub(crate) const ASK_REPORT: u8 = 0x45;
+    pub(crate) const REPORT: u8 = 0x46;
+}
+
+/// One message as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    /// A frame follows.
+    Data(FlowId),
+    Open(FlowId, &'a [u8]),
+    Opened(FlowId),
+    Fin(FlowId),
+    Reset(FlowId, u64),
+    /// The flow's bytes may come to this many in all.
+    Credit(FlowId, u64),
+    /// The log begins anew: empty, or with what it holds below an offset.
+    Epoch(Epoch, Option<u64>, u64),
+    Forget(u64),
+    GoAway,
+    Hello(&'a [u8]),
+    Ack(u64),
+    Ping(u64),
+    Pong(u64),
+    Close(u64, &'a [u8]),
+    AskReport,
+    Report(&'a [u8]),
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// No message begins with this byte.
+    #[error("no message of this version begins with {0:#04x}")]
+    Kind(u8),
+    /// A number is not in its shortest form, or too large for its field.
+    #[error("malformed number in a message of kind {0:#04x}")]
+    Number(u8),
+    /// A text or list is longer than allowed.
+    #[error("{len} bytes in a message of kind {kind:#04x}: at most {max}")]
+    Length {
+        /// First byte of the message.
+        kind: u8,
+        /// Length that it claims, in bytes.
+        len: u64,
+        /// Largest allowed.
+        max: usize,
+    },
+}
+
+/// Why reading stopped: the message is not complete, or is none.
+enum Halt {
+    Short,
+    Bad(MessageError),
+}
+
+struct Fields<'a> {
+    kind: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn number(&mut self) -> Result<u64, Halt> {
+        varint::take(&mut self.rest).map_err(|stop| match stop {
+            Stop::Short => Halt::Short,
+            Stop::Malformed => Halt::Bad(MessageError::Number(self.kind)),
+        })
+    }
+
+    fn flow(&mut self) -> Result<FlowId, Halt> {
+        self.number().map(FlowId)
+    }
+
+    fn fixed(&mut self) -> Result<u64, Halt> {
+        let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(Halt::Short)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    fn bytes(&mut self, max: usize) -> Result<&'a [u8], Halt> {
+        let len = self.number()?;
+        if len > max as u64 {
+            return Err(Halt::Bad(MessageError::Length { kind: self.kind, len, max }));
+        }
+        let (bytes, rest) = self.rest.split_at_checked(len as usize).ok_or(Halt::Short)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Takes a message off the front of `input`; `None`, and `input` as it was, if it is not complete.
+    pub(crate) fn take(input: &mut &'a [u8]) -> Result<Option<Message<'a>>, MessageError> {
+        let Some((&kind, rest)) = input.split_first() else { return Ok(None) };
+        let mut fields = Fields { kind, rest };
+        match Message::read(&mut fields) {
+            Ok(message) => {
+                *input = fields.rest;
+                Ok(Some(message))
+            }
+            Err(Halt::Short) => Ok(None),
+            Err(Halt::Bad(error)) => Err(error),
+        }
+    }
+
+    fn read(fields: &mut Fields<'a>) -> Result<Message<'a>, Halt> {
+        Ok(match fields.kind {
+            kind::DATA => Message::Data(fields.flow()?),
+            kind::OPEN => Message::Open(fields.flow()?, fields.bytes(MAX_TARGET)?),
+            kind::OPENED => Message::Opened(fields.flow()?),
+            kind::FIN => Message::Fin(fields.flow()?),
+            kind::RESET => Message::Reset(fields.flow()?, fields.number()?),
+            kind::CREDIT => Message::Credit(fields.flow()?, fields.number()?),
+            kind::EPOCH => {
+                let epoch = Epoch { log: fields.fixed()?, number: fields.number()? };
+                let keep = fields.number()?.checked_sub(1);
+                Message::Epoch(epoch, keep, fields.number()?)
+            }
+            kind::FORGET => Message::Forget(fields.number()?),
+            kind::GO_AWAY => Message::GoAway,
+            kind::HELLO => Message::Hello(fields.bytes(MAX_BODY)?),
+            kind::ACK => Message::Ack(fields.number()?),
+            kind::PING => Message::Ping(fields.number()?),
+            kind::PONG => Message::Pong(fields.number()?),
+            kind::CLOSE => Message::Close(fields.number()?, fields.bytes(MAX_TEXT)?),
+            kind::ASK_REPORT => Message::AskReport,
+            kind::REPORT => Message::Report(fields.bytes(MAX_BODY)?),
+            kind => return Err(Halt::Bad(MessageError::Kind(kind))),
+        })
+    }
+
+    /// Appends the message to `out`; for [`Message::Data`], what comes before the frame.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let number = |out: &mut Vec<u8>, value: u64| varint::put(out, value);
+        let bytes = |out: &mut Vec<u8>, bytes: &[u8]| {
+            varint::put(out, bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        };
+        out.push(self.kind());
+        match *self {
+            Message::Data(flow) | Message::Opened(flow) | Message::Fin(flow) => number(out, flow.0),
+            Message::Open(flow, target) => {
+                number(out, flow.0);
+                bytes(out, target);
+            }
+            Message::Reset(flow, value) | Message::Credit(flow, value) => {
+                number(out, flow.0);
+                number(out, value);
+            }
+            Message::Epoch(epoch, keep, capacity) => {
+                out.extend_from_slice(&epoch.log.to_le_bytes());
+                number(out, epoch.number);
+                number(out, keep.map_or(0, |offset| offset + 1));
+                number(out, capacity);
+            }
+            Message::Forget(value) | Message::Ack(value) | Message::Ping(value) | Message::Pong(value) => number(out, value),
+            Message::GoAway | Message::AskReport => {}
+            Message::Hello(body) | Message::Report(body) => bytes(out, body),
+            Message::Close(code, text) => {
+                number(out, code);
+                bytes(out, text);
+            }
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Message::Data(_) => kind::DATA,
+            Message::Open(..) => kind::OPEN,
+            Message::Opened(_) => kind::OPENED,
+            Message::Fin(_) => kind::FIN,
+            Message::Reset(..) => kind::RESET,
+            Message::Credit(..) => kind::CREDIT,
+            Message::Epoch(..) => kind::EPOCH,
+            Message::Forget(_) => kind::FORGET,
+            Message::GoAway => kind::GO_AWAY,
+            Message::Hello(_) => kind::HELLO,
+            Message::Ack(_) => kind::ACK,
+            Message::Ping(_) => kind::PING,
+            Message::Pong(_) => kind::PONG,
+            Message::Close(..) => kind::CLOSE,
+            Message::AskReport => kind::ASK_REPORT,
+            Message::Report(_) => kind::REPORT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_reads_as_it_was_written_and_waits_while_short() {
+        let flow = FlowId(300);
+        let epoch = Epoch { log: u64::MAX - 5, number: 7 };
+        for message in [
+            Message::Data(flow),
+            Message::Open(flow, b"tcp:origin:80"),
+            Message::Opened(flow),
+            Message::Fin(flow),
+            Message::Reset(flow, 3),
+            Message::Credit(flow, 1 << 40),
+            Message::Epoch(epoch, None, 1 << 20),
+            Message::Epoch(epoch, Some(0), 1 << 20),
+            Message::Forget(1 << 20),
+            Message::GoAway,
+            Message::Hello(b"body"),
+            Message::Ack(1 << 33),
+            Message::Ping(1),
+            Message::Pong(2),
+            Message::Close(4, b"why"),
+            Message::AskReport,
+            Message::Report(&[1, 2, 3]),
+        ] {
+            let mut wire = Vec::new();
+            message.write(&mut wire);
+            for len in 0..wire.len() {
+                let mut short = &wire[..len];
+                assert_eq!(Message::take(&mut short), Ok(None), "{message:?} cut to {len}");
+                assert_eq!(short.len(), len);
+            }
+            wire.push(0xee);
+            let mut input = &wire[..];
+            assert_eq!(Message::take(&mut input), Ok(Some(message)));
+            assert_eq!(input, [0xee]);
+        }
+    }
+
+    #[test]
+    fn bad_messages_are_refused_before_they_are_complete() {
+        assert_eq!(Message::take(&mut &[0x3f][..]), Err(MessageError::Kind(0x3f)));
+        assert_eq!(Message::take(&mut &[kind::ACK, 0x80, 0x00][..]), Err(MessageError::Number(kind::ACK)));
+        let mut long = vec![kind::OPEN, 1];
+        varint::put(&mut long, 1 << 40);
+        assert!(matches!(Message::take(&mut &long[..]), Err(MessageError::Length { max: MAX_TARGET, .. })));
+    }
+}

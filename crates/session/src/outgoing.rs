@@ -1,0 +1,303 @@
+//! The sending half of a direction: the encoder, its epoch, and what of it the peer is known to have.
+
+use crate::hello::LogState;
+use crate::message::{Epoch, Message};
+use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK};
+use std::collections::VecDeque;
+
+/// What the next block's chain value is, given the one before: the hash over everything up to it. XXH3-64 of both numbers.
+pub(crate) fn chain(before: u64, checksum: u64) -> u64 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&before.to_le_bytes());
+    bytes[8..].copy_from_slice(&checksum.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+impl Epoch {
+    /// Frames of another epoch fail their checksums.
+    pub(crate) fn seed(self) -> ChecksumSeed {
+        ChecksumSeed { session: self.log, epoch: self.number }
+    }
+}
+
+/// Names an encoded block: which log, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockId {
+    log: u64,
+    number: u64,
+}
+
+impl BlockId {
+    pub(crate) fn is_of(self, log: u64) -> bool {
+        self.log == log
+    }
+}
+
+/// A block that is not known to be decoded, or behind one that is not.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    offset: u64,
+    len: u32,
+    acked: bool,
+    chain: u64,
+}
+
+/// An encoder and its unacknowledged blocks.
+struct Content {
+    epoch: Epoch,
+    /// Where the epoch began, if not with an empty log.
+    keep: Option<u64>,
+    encoder: Encoder,
+    blocks: VecDeque<Sent>,
+    /// Number of the first of `blocks`.
+    first: u64,
+    /// The peer has everything below this offset, and the chain up to it.
+    low: u64,
+    low_chain: u64,
+    chain: u64,
+}
+
+impl Content {
+    fn block(&self, id: BlockId) -> Option<Sent> {
+        (id.log == self.epoch.log).then_some(())?;
+        self.blocks.get(usize::try_from(id.number.checked_sub(self.first)?).ok()?).copied()
+    }
+}
+
+/// What could not be done for want of memory or offsets. The session cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot encode: {0}")]
+pub struct EncoderFailed(String);
+
+pub(crate) struct Outgoing {
+    template: EncoderBuilder,
+    geometry: Geometry,
+    content: Option<Content>,
+    /// The log before this epoch, while blocks of it are to be sent again.
+    previous: Option<Content>,
+    /// Of encoders that are gone.
+    past: EncoderStats,
+}
+
+impl Outgoing {
+    /// `log` has been checked: not smaller than [`crate::config::SMALLEST_LOG`].
+    pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
+        Outgoing { template, geometry: geometry(log), content: None, previous: None, past: EncoderStats::default() }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.geometry.capacity()
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.content.as_ref().map_or(Epoch::NONE, |content| content.epoch)
+    }
+
+    /// Begins an empty log of the given size. `key` keeps fingerprints secret from those who would collide them. Unacknowledged blocks stay readable until [`Outgoing::drop_previous`].
+    pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64, keep_previous: bool) -> Result<(), EncoderFailed> {
+        let epoch = Epoch { log, number: 0 };
+        self.geometry = geometry(size);
+        let encoder = self
+            .template
+            .clone()
+            .cache(self.geometry.capacity())
+            .span(self.geometry.span())
+            .max_block(MAX_BLOCK)
+            .contexts(crate::MAX_LANES)
+            .fingerprint_key(key)
+            .checksum_seed(epoch.seed())
+            .build()
+            .map_err(|error| EncoderFailed(error.to_string()))?;
+        let new = Content { epoch, keep: None, encoder, blocks: VecDeque::new(), first: 0, low: 0, low_chain: 0, chain: 0 };
+        if let Some(old) = self.content.replace(new) {
+            add(&mut self.past, old.encoder.stats());
+            if keep_previous {
+                self.previous = Some(old);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all memory back; the next block begins a new log.
+    pub(crate) fn forget(&mut self) {
+        if let Some(old) = self.content.take() {
+            add(&mut self.past, old.encoder.stats());
+        }
+    }
+
+    /// Goes on where a peer's decoder stands, in a new epoch, with all that both have. `false` if that is not possible.
+    pub(crate) fn resume_at(&mut self, peer: LogState) -> bool {
+        let Some(content) = &mut self.content else { return false };
+        if peer.epoch != content.epoch {
+            return false;
+        }
+        let known = if peer.low == content.low {
+            Some(content.low_chain)
+        } else {
+            content.blocks.iter().find(|block| block.offset + u64::from(block.len) == peer.low).map(|block| block.chain)
+        };
+        if known != Some(peer.chain) {
+            return false;
+        }
+        let epoch = Epoch { number: content.epoch.number + 1, ..content.epoch };
+        if content.encoder.rewind(peer.low, epoch.seed()).is_err() {
+            return false;
+        }
+        content.first += content.blocks.len() as u64;
+        content.blocks.clear();
+        (content.epoch, content.keep) = (epoch, Some(peer.low));
+        (content.low, content.low_chain, content.chain) = (peer.low, peer.chain, peer.chain);
+        true
+    }
+
+    /// How the epoch at hand began.
+    pub(crate) fn epoch_message(&self) -> Message<'static> {
+        Message::Epoch(self.epoch(), self.content.as_ref().and_then(|content| content.keep), self.capacity())
+    }
+
+    /// End of what the peer is known to have.
+    pub(crate) fn low(&self) -> u64 {
+        self.content.as_ref().map_or(0, |content| content.low)
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.content.as_ref().map_or(0, |content| content.encoder.end())
+    }
+
+    /// Bytes of a block that may be encoded now (DESIGN section 5: no further than a span above what the peer has contiguously).
+    pub(crate) fn room(&self, len: usize) -> usize {
+        let Some(content) = &self.content else { return len };
+        if content.blocks.is_empty() {
+            return len;
+        }
+        let limit = content.low + self.geometry.span();
+        let fits = |len: usize| self.geometry.place(content.encoder.end(), len) + len as u64 <= limit;
+        if fits(len) {
+            return len;
+        }
+        // At the end of a lap a shorter block fits where a longer one would begin the next.
+        usize::try_from(limit.saturating_sub(content.encoder.end())).ok().filter(|&less| less < len && fits(less)).unwrap_or(0)
+    }
+
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| !content.blocks.is_empty())
+    }
+
+    /// Encodes a block with a lane's entropy context and appends its frame to `out`.
+    pub(crate) fn encode(
+        &mut self,
+        block: &[u8],
+        lane: usize,
+        explicit: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<BlockId, EncoderFailed> {
+        let content = self.content.as_mut().ok_or_else(|| EncoderFailed("no log".into()))?;
+        content.encoder.set_explicit_offsets(explicit);
+        let frame = content.encoder.encode_frame(block, lane).map_err(|error| EncoderFailed(error.to_string()))?;
+        frame.append_to(out);
+        content.chain = chain(content.chain, content.encoder.last_checksum());
+        let len = block.len() as u32;
+        let offset = content.encoder.end() - u64::from(len);
+        content.blocks.push_back(Sent { offset, len, acked: false, chain: content.chain });
+        Ok(BlockId { log: content.epoch.log, number: content.first + content.blocks.len() as u64 - 1 })
+    }
+
+    /// Appends a frame that carries a block once more: literally where it was, or encoded anew if it was encoded in an earlier epoch. Returns
+    /// its name from now on and its length in bytes.
+    pub(crate) fn encode_again(
+        &mut self,
+        id: BlockId,
+        lane: usize,
+        explicit: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(BlockId, u64), EncoderFailed> {
+        let lost = || EncoderFailed("a block that was not acknowledged has left the log".into());
+        if id.log == self.epoch().log {
+            let content = self.content.as_mut().ok_or_else(lost)?;
+            let Sent { offset, len, .. } = content.block(id).ok_or_else(lost)?;
+            content.encoder.repair(offset, len as usize, out).map_err(|error| EncoderFailed(error.to_string()))?;
+            return Ok((id, len.into()));
+        }
+        let previous = self.previous.take().ok_or_else(lost)?;
+        let Sent { offset, len, .. } = previous.block(id).ok_or_else(lost)?;
+        let bytes = previous.encoder.content(offset..offset + u64::from(len)).ok_or_else(lost)?;
+        let encoded = self.encode(bytes, lane, explicit, out);
+        self.previous = Some(previous);
+        encoded.map(|id| (id, len.into()))
+    }
+
+    /// Whether a block can be sent again now, as far as the span is concerned.
+    pub(crate) fn may_send_again(&self, id: BlockId) -> bool {
+        if id.log == self.epoch().log {
+            return true;
+        }
+        let len = self.previous.as_ref().and_then(|previous| previous.block(id)).map_or(0, |block| block.len as usize);
+        self.room(len) == len
+    }
+
+    /// The peer has decoded a block.
+    pub(crate) fn acknowledge(&mut self, id: BlockId) {
+        let Some(content) = self.content.as_mut().filter(|content| content.epoch.log == id.log) else { return };
+        let Some(index) = id.number.checked_sub(content.first).and_then(|index| usize::try_from(index).ok()) else { return };
+        if let Some(block) = content.blocks.get_mut(index) {
+            block.acked = true;
+        }
+        while let Some(block) = content.blocks.front().filter(|block| block.acked) {
+            content.low = block.offset + u64::from(block.len);
+            content.low_chain = block.chain;
+            content.blocks.pop_front();
+            content.first += 1;
+        }
+    }
+
+    /// No block of the log before this epoch is needed any more.
+    pub(crate) fn drop_previous(&mut self) {
+        self.previous = None;
+    }
+
+    pub(crate) fn has_previous(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// A lane's transport is new: its entropy context begins anew.
+    pub(crate) fn reset_context(&mut self, lane: usize) {
+        if let Some(content) = &mut self.content {
+            // Cannot fail: there is a context for every lane.
+            let _ = content.encoder.reset_context(lane);
+        }
+    }
+
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.content.as_ref().map_or(0, |content| content.encoder.end() - content.low)
+    }
+
+    /// Memory in use in bytes: the log as far as it was written, the table as far as it can have been touched.
+    pub(crate) fn memory(&self) -> u64 {
+        let of = |content: &Content| {
+            let log = content.encoder.end().min(self.geometry.capacity());
+            let slot = if self.geometry.capacity() > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
+            log + log / 19 * slot + (content.blocks.len() * size_of::<Sent>()) as u64
+        };
+        self.content.iter().chain(&self.previous).map(of).sum()
+    }
+
+    pub(crate) fn stats(&self) -> EncoderStats {
+        let mut stats = self.past;
+        if let Some(content) = &self.content {
+            add(&mut stats, content.encoder.stats());
+        }
+        stats
+    }
+}
+
+fn geometry(log: u64) -> Geometry {
+    Geometry::new(log, log / 4).expect("sizes of logs are checked when they are agreed on")
+}
+
+fn add(sum: &mut EncoderStats, more: EncoderStats) {
+    sum.blocks += more.blocks;
+    sum.block_bytes += more.block_bytes;
+    sum.matches += more.matches;
+    sum.matched_bytes += more.matched_bytes;
+    sum.incompressible_blocks += more.incompressible_blocks;
+}

@@ -1,0 +1,148 @@
+//! What an application does with a flow.
+
+use super::*;
+
+impl Session {
+    /// Opens a flow to a target that the peer understands. Data may follow at once.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&mut self, target: &[u8], now: Instant) -> Result<FlowId, OpenError> {
+        let agreed = self.agreed.filter(|_| self.ended.is_none()).ok_or(OpenError::NotEstablished)?;
+        if self.going_away || self.peer_going_away {
+            return Err(OpenError::GoingAway);
+        }
+        if target.len() > MAX_TARGET {
+            return Err(OpenError::Target(target.len()));
+        }
+        if self.flows.len() as u64 >= agreed.max_flows {
+            self.counters.flows_refused += 1;
+            return Err(OpenError::TooMany(agreed.max_flows));
+        }
+        // The lane with the fewest flows, of those that work.
+        let key = |lane: &usize| (self.lanes[*lane].state != LaneState::Up, self.lanes[*lane].flows);
+        let lane = (0..self.lanes.len()).min_by_key(key).unwrap_or(0);
+        let id = FlowId(self.next_flow);
+        self.next_flow += 2;
+        let flow = Flow::new(lane, Some(target.to_vec()), agreed.early_credit, now);
+        self.flows.insert(id, flow);
+        self.lanes[lane].flows += 1;
+        self.counters.flows_opened += 1;
+        self.widen(id, now);
+        self.queue_control(id);
+        Ok(id)
+    }
+
+    /// Tells the peer that a flow it opened has reached its target.
+    pub fn accept(&mut self, id: FlowId, now: Instant) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.due.opened = true;
+            self.widen(id, now);
+            self.queue_control(id);
+        }
+    }
+
+    /// Gives a flow more than the least credit, if the budget has it.
+    pub(super) fn widen(&mut self, id: FlowId, now: Instant) {
+        let pool = &mut self.pool;
+        if let Some(flow) = self.flows.get_mut(&id)
+            && flow.receive.widen(FIRST_WINDOW.min(*pool / 8), pool)
+        {
+            flow.due.credit |= flow.receive.grant(now);
+        }
+    }
+
+    /// Bytes of an application for a flow; returns how many were taken. If not all, [`Event::Writable`] says when to go on.
+    pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open && flow.due.reset.is_none()) else {
+            return 0;
+        };
+        let budget = usize::try_from(self.config.send_budget).unwrap_or(usize::MAX).saturating_sub(self.queued);
+        let room = SEND_QUEUE.saturating_sub(flow.send.len()).min(budget.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        let len = bytes.len().min(room);
+        flow.send.push(&bytes[..len]);
+        self.queued += len;
+        flow.wants_to_write |= len < bytes.len();
+        self.ready(id);
+        len
+    }
+
+    /// Whether [`Session::write`] would take anything.
+    pub fn is_writable(&self, id: FlowId) -> bool {
+        self.flows
+            .get(&id)
+            .is_some_and(|flow| flow.sending == Sending::Open && flow.due.reset.is_none() && flow.send.len() < SEND_QUEUE)
+    }
+
+    /// The application has finished sending. What was written still goes.
+    pub fn finish(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open) else { return };
+        if flow.send.len() > 0 {
+            flow.sending = Sending::Finishing;
+        } else {
+            flow.sending = Sending::Finished;
+            flow.due.fin = true;
+            self.queue_control(id);
+        }
+    }
+
+    /// Ends a flow at once, in both directions. Nothing more comes from it.
+    pub fn reset(&mut self, id: FlowId, code: ResetCode) {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) else { return };
+        self.counters.flows_reset += 1;
+        self.queued -= flow.send.len();
+        flow.send.clear();
+        flow.send.shrink();
+        flow.receive.chunks.clear();
+        flow.due.reset = Some(code);
+        if flow.open.is_some() {
+            // The peer never heard of it.
+            return self.remove(id);
+        }
+        self.queue_control(id);
+    }
+
+    /// The next bytes of a flow.
+    pub fn read(&mut self, id: FlowId) -> Read {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) else { return Read::Gone };
+        match flow.receive.chunks.pop_front() {
+            Some(chunk) => Read::Data(chunk),
+            None if flow.receive.finished => {
+                flow.receive.end_read = true;
+                self.tidy(id);
+                Read::Finished
+            }
+            None => {
+                flow.receive.told = false;
+                Read::Nothing
+            }
+        }
+    }
+
+    /// The application has taken `len` bytes that were read: more may come.
+    pub fn consumed(&mut self, id: FlowId, len: usize, now: Instant) {
+        let rtt = self.rtt.unwrap_or(RTT_GUESS);
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        self.counters.received_bytes += len as u64;
+        if flow.receive.consume(len as u64, now, rtt, &mut self.pool) {
+            flow.due.credit = true;
+            self.queue_control(id);
+        }
+        self.tidy(id);
+    }
+
+    /// Forgets a flow that is over.
+    pub(super) fn tidy(&mut self, id: FlowId) {
+        if self.flows.get(&id).is_some_and(|flow| flow.is_over() && flow.receive.chunks.is_empty()) {
+            self.remove(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.remove(&id) {
+            self.queued -= flow.send.len();
+            self.pool += flow.receive.taken_from_pool();
+            self.lanes[flow.lane].flows -= 1;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Deadlines, and how a session ends.
+
+use super::*;
+
+impl Session {
+    /// When to call [`Session::on_timeout`], at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let of_lane = |lane: &Lane| match lane.state {
+            LaneState::Down => lane.down_since.map(|since| since + self.config.grace),
+            LaneState::Greeting(until) => Some(until),
+            LaneState::Closing => None,
+            LaneState::Up => {
+                let quiet = (lane.heard.max(lane.pinged) + self.config.keep_alive).min(lane.heard + self.config.dead_after);
+                Some(lane.ack_at.map_or(quiet, |at| at.min(quiet)))
+            }
+        };
+        self.lanes.iter().filter_map(of_lane).min()
+    }
+
+    /// Time has passed.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.ended.is_some() {
+            return;
+        }
+        for lane in 0..self.lanes.len() {
+            let state = &self.lanes[lane];
+            match state.state {
+                LaneState::Down if state.down_since.is_some_and(|since| now >= since + self.config.grace) => {
+                    return self.end(Ended::GraceOver(self.config.grace));
+                }
+                LaneState::Greeting(until) if now >= until => {
+                    self.lanes[lane].state = LaneState::Closing;
+                    self.events.push_back(Event::Drop(lane));
+                }
+                LaneState::Up => {
+                    if now >= state.heard + self.config.dead_after {
+                        self.lanes[lane].state = LaneState::Closing;
+                        self.events.push_back(Event::Drop(lane));
+                    } else {
+                        if now >= state.heard.max(state.pinged) + self.config.keep_alive {
+                            // An earlier one may have been lost with nothing else; this one counts.
+                            self.lanes[lane].ping = None;
+                            self.ping(lane, now);
+                            self.wake(lane);
+                        }
+                        if self.lanes[lane].ack_at.take_if(|at| now >= *at).is_some() {
+                            // Goes with whatever is sent next, as soon as the transport takes it.
+                            self.wake(lane);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes no more flows of the peer and opens none; the peer is told. Those open go on.
+    pub fn go_away(&mut self) {
+        if self.ended.is_none() && !std::mem::replace(&mut self.going_away, true) && !self.lanes.is_empty() {
+            self.push_control(0, Message::GoAway);
+            self.wake(0);
+        }
+    }
+
+    /// Ends the session, and tells the peer.
+    pub fn close(&mut self) {
+        if self.ended.is_none() {
+            for lane in 0..self.lanes.len() {
+                self.drop_lane(lane, close::DONE, "");
+            }
+            self.end(Ended::Closed);
+        }
+    }
+
+    /// Both directions' logs are to begin anew, at most `log` bytes large, as soon as nothing of them is on its way.
+    pub fn shrink(&mut self, log: u64) {
+        if self.is_established() {
+            if self.outgoing.end() > 0 {
+                self.shrink_to = Some(log.max(SMALLEST_LOG));
+            }
+            if self.incoming.memory() > 0 {
+                self.ask_to_forget = Some(log.max(SMALLEST_LOG));
+            }
+            (0..self.lanes.len()).for_each(|lane| self.wake(lane));
+        }
+    }
+
+    /// Asks the peer for its counters; [`Event::Report`] brings them.
+    pub fn ask_report(&mut self) {
+        if self.is_established() {
+            self.ask_report = true;
+            if let Some(lane) = (0..self.lanes.len()).find(|&lane| self.is_up(lane)) {
+                self.wake(lane);
+            }
+        }
+    }
+
+    pub(super) fn violation(&mut self, violation: Violation) {
+        if self.ended.is_none() {
+            let text = violation.to_string();
+            for lane in 0..self.lanes.len() {
+                self.drop_lane(lane, close::VIOLATION, &text);
+            }
+            self.end(violation.into());
+        }
+    }
+
+    pub(super) fn end(&mut self, why: Ended) {
+        if self.ended.is_none() {
+            for lane in 0..self.lanes.len() {
+                self.drop_lane(lane, close::DONE, "");
+            }
+            self.flows.clear();
+            self.queued = 0;
+            self.ended = Some(why.clone());
+            self.events.push_back(Event::Ended(why));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Lanes get and lose their transports; what the hellos say of them.
+
+use super::*;
+
+impl Session {
+    /// The connecting end has a transport for a lane. Its hello is the first thing to send.
+    pub fn attach(&mut self, lane: usize, now: Instant) {
+        if self.ended.is_some() || lane >= self.lanes.len() || !self.connects {
+            return;
+        }
+        let until = now + self.config.dead_after;
+        self.lanes[lane].start(LaneState::Greeting(until), now);
+        let answer = if self.agreed.is_some() { Answer::Resume } else { Answer::New };
+        self.greet(lane, answer);
+    }
+
+    /// The answering end got a hello for this session on a new transport, which replaces the lane's earlier one.
+    ///
+    /// # Errors
+    /// [`Refused`] with the answer to send.
+    pub fn accept_lane(&mut self, hello: &Hello, now: Instant) -> Result<usize, Refused> {
+        let refuse = |answer| Err(Refused(hello.refuse(answer, &self.config).into()));
+        let lane = usize::try_from(hello.lane).unwrap_or(usize::MAX);
+        let known = match hello.answer {
+            Answer::New => self.agreed.is_none(),
+            Answer::Resume => self.agreed.is_some(),
+            _ => false,
+        };
+        if self.ended.is_some() || self.connects || hello.session != self.id || !known {
+            return refuse(Answer::Unknown);
+        }
+        if self.agreed.is_none() {
+            let lanes = hello.lanes.clamp(1, self.config.lanes.clamp(1, MAX_LANES) as u64);
+            self.lanes = (0..lanes).map(|_| Lane::new(now)).collect();
+        }
+        if lane >= self.lanes.len() {
+            return refuse(Answer::Unknown);
+        }
+        // A hello is heard before the answer is written, which says what was processed.
+        if self.lanes[lane].state != LaneState::Down {
+            self.lanes[lane].stop(now);
+        }
+        self.lanes[lane].start(LaneState::Up, now);
+        self.greet(lane, Answer::Welcome);
+        self.heard_hello(lane, hello, now);
+        match &self.ended {
+            Some(_) => Err(Refused(hello.refuse(Answer::Unknown, &self.config).into())),
+            None => Ok(lane),
+        }
+    }
+
+    /// A lane's transport is gone.
+    pub fn detach(&mut self, lane: usize, now: Instant) {
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        lane.stop(now);
+    }
+
+    pub(super) fn greet(&mut self, lane: usize, answer: Answer) {
+        let hello = Hello {
+            oldest: *VERSIONS.start(),
+            newest: *VERSIONS.end(),
+            session: self.id,
+            answer,
+            lane: lane as u64,
+            lanes: self.lanes.len() as u64,
+            send_log: self.config.log,
+            receive_log: self.config.log,
+            early_credit: EARLY_CREDIT,
+            max_flows: self.config.max_flows,
+            received: self.lanes[lane].received,
+            log: self.incoming.state(),
+            agent: self.config.agent.clone(),
+        };
+        hello.write(&mut self.lanes[lane].urgent);
+        self.wake(lane);
+    }
+
+    /// Both ends: the peer's hello on a lane.
+    pub(super) fn heard_hello(&mut self, lane: usize, hello: &Hello, now: Instant) {
+        let first = self.agreed.is_none();
+        if first && !self.agree(hello) {
+            return;
+        }
+        let Some(done) = self.lanes[lane].acknowledged(hello.received) else {
+            return self.end(Ended::StateMismatch);
+        };
+        self.acknowledge_items(done);
+        let log = self.outgoing.epoch().log;
+        if first {
+            if self.outgoing.resume_at(hello.log) {
+                self.counters.warm_starts += 1;
+                self.lanes.iter_mut().for_each(|lane| lane.begin_log(log, false));
+            } else {
+                self.outgoing.forget();
+            }
+            self.events.push_back(Event::Established);
+        } else if log == 0 {
+            // Nothing was sent yet.
+        } else if self.lanes[lane].log != log {
+            // A log was begun for the sake of another lane since this one was greeted: what is queued here is encoded anew, too.
+            self.lanes[lane].begin_log(log, true);
+        } else if hello.log.epoch != self.outgoing.epoch()
+            && !self.lanes[lane].items.iter().any(|item| matches!(item, Item::Epoch))
+        {
+            // It had this log, or the beginning would still be queued here, and has lost it. All lanes need a new hello: before it, nobody
+            // knows what of them was processed.
+            self.begin_again(lane);
+            for other in (0..self.lanes.len()).filter(|&other| other != lane) {
+                if matches!(self.lanes[other].state, LaneState::Up | LaneState::Greeting(_)) {
+                    self.drop_lane(other, close::LOG_LOST, "the log begins anew");
+                }
+            }
+        }
+        self.outgoing.reset_context(lane);
+        let state = &mut self.lanes[lane];
+        state.state = LaneState::Up;
+        state.down_since = None;
+        state.heard = now;
+        self.counters.transports += 1;
+        self.counters.resumes += u64::from(!first && self.lanes[lane].was_used());
+        self.ping(lane, now);
+        self.wake(lane);
+    }
+
+    /// Takes the peer's wishes of its first hello.
+    pub(super) fn agree(&mut self, hello: &Hello) -> bool {
+        let violation = |what, value, limit| Violation::Bounds { what, value, limit };
+        let least = hello.send_log.min(hello.receive_log);
+        if least < SMALLEST_LOG {
+            self.violation(violation("a log too small", least, SMALLEST_LOG));
+            return false;
+        }
+        let lanes = usize::try_from(hello.lanes).unwrap_or(usize::MAX).clamp(1, self.lanes.len());
+        self.lanes.truncate(lanes);
+        self.agreed = Some(Agreed {
+            lanes,
+            max_flows: hello.max_flows.clamp(1, self.config.max_flows),
+            early_credit: hello.early_credit.min(SEND_QUEUE as u64),
+            send_log: self.config.log.min(hello.receive_log).max(SMALLEST_LOG),
+        });
+        self.incoming.set_limit(self.config.log.min(hello.send_log).max(SMALLEST_LOG));
+        if self.outgoing.capacity() > self.config.log.min(hello.receive_log) {
+            self.outgoing.forget();
+        }
+        self.peer_agent.clone_from(&hello.agent);
+        true
+    }
+
+    /// Begins an empty log for what is sent; nothing is on its way.
+    pub(super) fn begin_log(&mut self) {
+        if let Some(log) = self.new_log(false) {
+            for lane in 0..self.lanes.len() {
+                self.lanes[lane].begin_log(log, false);
+                self.wake(lane);
+            }
+        }
+    }
+
+    /// Begins an empty log after the peer has lost the one before, and encodes what it had not acknowledged anew: on this lane, whose
+    /// state is known, now, and on the others when they have been greeted.
+    pub(super) fn begin_again(&mut self, lane: usize) {
+        if let Some(log) = self.new_log(true) {
+            self.lanes[lane].begin_log(log, true);
+            self.check_previous();
+        }
+    }
+
+    pub(super) fn new_log(&mut self, again: bool) -> Option<u64> {
+        let agreed = self.agreed?;
+        let size = self.shrink_to.take().map_or(agreed.send_log, |size| size.clamp(SMALLEST_LOG, agreed.send_log));
+        let (log, key) = (self.random(), self.random());
+        if let Err(error) = self.outgoing.begin(log, key, size, again) {
+            self.end(error.into());
+            return None;
+        }
+        self.counters.epochs += 1;
+        Some(log)
+    }
+
+    /// Gives the log before this epoch back once no block of it is to be sent again.
+    pub(super) fn check_previous(&mut self) {
+        if !self.outgoing.has_previous() {
+            return;
+        }
+        let log = self.outgoing.epoch().log;
+        let needed =
+            self.lanes.iter().any(|lane| lane.items.iter().any(|item| matches!(item, Item::Block(_, id) if !id.is_of(log))));
+        if !needed {
+            self.outgoing.drop_previous();
+        }
+    }
+}
