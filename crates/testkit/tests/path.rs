@@ -81,6 +81,8 @@ fn loss_is_near_what_was_asked_for_and_changes_live() {
 #[test]
 fn a_transfer_is_limited_by_the_rate_and_counted() {
     let (path, _server) = open!(PathConfig::symmetric(Duration::from_millis(5), Some(40_000_000)));
+    path.set_congestion_control("reno").expect("every Linux has it");
+    assert!(path.set_congestion_control("no-such").is_err());
     let mbit = send(&path, 5_000_000);
     assert!(mbit <= 40.0, "{mbit}");
     let stats = path.stats();

@@ -40,7 +40,7 @@ direction on standard error and exits as the script did. Linux, as root.
   --mtu BYTES           largest packet, 1280 to 65535 (1500)
   --seed N              seed of losses (1)
   --tcp-buffer-mb MB    largest TCP buffer in both namespaces (three bandwidth-delay products)
-  --congestion NAME     TCP congestion control in both namespaces
+  --congestion NAME     TCP congestion control of the path (the machine's default)
   --offload on|off      move runs of segments (on)";
 
     type Change = Box<dyn Fn(&mut PathConfig)>;
@@ -156,7 +156,7 @@ direction on standard error and exits as the script did. Linux, as root.
             Err(e) => return fail(&e),
         };
         if let Some(name) = congestion
-            && let Err(e) = path.sysctl("net.ipv4.tcp_congestion_control", name)
+            && let Err(e) = path.set_congestion_control(name)
         {
             return fail(&e);
         }
