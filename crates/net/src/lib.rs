@@ -7,10 +7,10 @@
 pub mod allow;
 mod client;
 mod driver;
+mod endpoint;
 pub mod keys;
 pub mod listen;
 mod pump;
-pub mod relay;
 mod server;
 pub mod status;
 pub mod target;
@@ -21,5 +21,7 @@ mod way_out;
 pub mod ways_in;
 
 pub use client::{ConnectConfig, Connection, connect};
+pub use endpoint::{DEFAULT_MEMORY, Endpoint, NetError};
 pub use server::{ServeConfig, Server, serve};
 pub use transport::TransportKind;
+pub use way_out::WayOut;
