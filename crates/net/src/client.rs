@@ -1,5 +1,6 @@
 //! The connecting end: applications connect to it, and their flows go to the peer.
 
+use crate::counted::{Counted, WireBytes};
 use crate::driver::{Driver, FlowSignals, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
@@ -65,6 +66,7 @@ struct Shared {
     last_failure: Mutex<Option<String>>,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
+    wire: Arc<WireBytes>,
     started: Instant,
 }
 
@@ -95,6 +97,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         last_failure: Mutex::default(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
+        wire: Arc::default(),
         started: Instant::now(),
         endpoint: config.endpoint,
     });
@@ -166,6 +169,8 @@ impl Connection {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
+            transport_received: shared.wire.received.load(Ordering::Relaxed),
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             sessions,
@@ -398,7 +403,7 @@ impl Shared {
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
         let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
-        let handshake = self.connector.connect(tls::server_name(), stream);
+        let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(error.to_string()),

@@ -6,10 +6,14 @@
 
 pub mod allow;
 mod client;
+mod counted;
+#[cfg(unix)]
+pub mod daemon;
 mod driver;
 mod endpoint;
 pub mod keys;
 pub mod listen;
+pub mod loopback;
 mod pump;
 mod server;
 pub mod status;

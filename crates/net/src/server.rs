@@ -1,5 +1,6 @@
 //! The answering end: peers connect to it, and their flows leave here.
 
+use crate::counted::{Counted, WireBytes};
 use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
@@ -57,6 +58,7 @@ struct Shared {
     draining: watch::Sender<bool>,
     stopped: AtomicBool,
     refused_transports: AtomicU64,
+    wire: Arc<WireBytes>,
     shrunk: AtomicU64,
     started: Instant,
 }
@@ -92,6 +94,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         draining: watch::Sender::new(false),
         stopped: AtomicBool::new(false),
         refused_transports: AtomicU64::new(0),
+        wire: Arc::default(),
         shrunk: AtomicU64::new(0),
         started: Instant::now(),
         endpoint: config.endpoint,
@@ -159,6 +162,8 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
+            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
+            transport_received: shared.wire.received.load(Ordering::Relaxed),
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
@@ -207,7 +212,8 @@ impl Shared {
                 let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
                 let _ = tune_lane(&stream);
                 let greet = async {
-                    let stream = acceptor.accept(stream).await.map_err(|error| error.to_string())?;
+                    let stream =
+                        acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
                     let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
                     shared.greet(peer, Box::new(stream)).await
                 };
