@@ -22,7 +22,8 @@ impl Session {
         let refuse = |answer| Err(Refused(hello.refuse(answer, &self.config).into()));
         let lane = usize::try_from(hello.lane).unwrap_or(usize::MAX);
         let known = match hello.answer {
-            Answer::New => self.agreed.is_none(),
+            // Once more if the answer was lost: then the peer has processed nothing, and the session is as new to it as before.
+            Answer::New => self.lanes.iter().all(|lane| lane.acked == 0 && lane.received == 0),
             Answer::Resume => self.agreed.is_some(),
             _ => false,
         };
