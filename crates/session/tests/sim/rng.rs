@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// What one end of a flow sends.
-    pub(crate) fn content(&self, rng: &mut Rng, most: usize) -> Vec<u8> {
+    pub(crate) fn content(&self, rng: &mut Rng, most: usize, large: bool) -> Vec<u8> {
         match rng.below(10) {
             0 => Vec::new(),
             1 => {
@@ -83,7 +83,7 @@ impl Pool {
                 rng.bytes(len)
             }
             _ => {
-                let len = rng.size(most);
+                let len = if large { most / 2 + rng.below(most / 2) } else { rng.size(most) };
                 let mut out = Vec::with_capacity(len);
                 while out.len() < len {
                     let document = &self.0[rng.below(self.0.len())];

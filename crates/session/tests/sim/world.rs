@@ -141,6 +141,8 @@ pub(crate) struct World {
     steps: u64,
     /// Both logs are expected to be gone on with.
     expect_warm: bool,
+    /// Whether each end had a log to send with.
+    had_log: [bool; 2],
     /// Steps that were taken, for the summary.
     pub(crate) summary: Summary,
 }
@@ -215,6 +217,7 @@ impl World {
             trace,
             steps: 0,
             expect_warm: false,
+            had_log: [false; 2],
             summary: Summary::default(),
             rng,
         };
@@ -256,7 +259,7 @@ impl World {
 
     fn half(&mut self, pool: &Pool, most: usize, spread: Time) -> Half {
         let rng = &mut self.rng;
-        let mut content = pool.content(rng, most);
+        let mut content = pool.content(rng, most, self.profile.tiny_log());
         let piece = match rng.below(6) {
             0 => {
                 content.truncate(2000);
@@ -487,6 +490,7 @@ impl World {
         let Some(session) = self.ends[end].session.take() else { return };
         self.tally(&session);
         let id = session.id();
+        self.had_log[end] = session.offsets().0 > 0;
         for lane in 0..self.ends[end].links.len() {
             if let Some(link) = self.ends[end].links[lane].take() {
                 self.links[link].held[end] = false;
@@ -858,7 +862,7 @@ impl World {
                 }
                 if self.expect_warm && self.profile.warm_for_sure() {
                     let counters = self.ends[end].session.as_ref().map(Session::counters).expect("it is established");
-                    assert!(counters.warm_starts == 1 || self.summary.bytes == 0, "end {end} starts cold");
+                    assert!(counters.warm_starts == 1 || !self.had_log[end], "end {end} starts cold");
                 }
             }
             Event::Transmit(lane) => self.pump(end, lane, false),
@@ -1094,6 +1098,19 @@ impl World {
         let links = self.held_links();
         let link = (!links.is_empty()).then(|| links[self.rng.below(links.len())]);
         match self.rng.below(8) {
+            0..=1 if self.profile.restarts() => {
+                let end = self.rng.below(2);
+                let keep = self.profile.keeps_logs(end) && self.rng.one_in(2);
+                self.say(|| format!("end {end} restarts, logs {keep}"));
+                self.forget(end, keep);
+            }
+            2 if self.profile.restarts() => {
+                let end = self.rng.below(2);
+                if let Some(session) = &mut self.ends[end].session {
+                    session.close();
+                }
+                self.settle(end);
+            }
             0..=4 if self.profile.loses_lanes() => {
                 if let Some(link) = link {
                     self.cut(link);
@@ -1114,19 +1131,6 @@ impl World {
                     session.shrink(log);
                 }
                 self.say(|| format!("end {end} shrinks"));
-                self.settle(end);
-            }
-            0..=1 if self.profile.restarts() => {
-                let end = self.rng.below(2);
-                let keep = self.profile.keeps_logs(end) && self.rng.one_in(2);
-                self.say(|| format!("end {end} restarts, logs {keep}"));
-                self.forget(end, keep);
-            }
-            2 if self.profile.restarts() => {
-                let end = self.rng.below(2);
-                if let Some(session) = &mut self.ends[end].session {
-                    session.close();
-                }
                 self.settle(end);
             }
             _ => {
