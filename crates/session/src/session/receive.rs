@@ -360,7 +360,6 @@ impl Session {
                 self.outgoing.acknowledge(id);
             }
         }
-        self.check_previous();
         // The span has moved: any lane may go on.
         for lane in 0..self.lanes.len() {
             let state = &self.lanes[lane];

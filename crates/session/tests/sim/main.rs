@@ -81,4 +81,5 @@ profiles! {
     restart_warm: RestartWarm, 200;
     restart_half_warm: RestartHalfWarm, 200;
     generations: Generations, 100;
+    everything: Everything, 200;
 }

@@ -26,10 +26,12 @@ pub(crate) enum Profile {
     RestartHalfWarm,
     /// Session after session in order, with the logs of both ends: every one starts warm.
     Generations,
+    /// All of these at once.
+    Everything,
 }
 
 impl Profile {
-    pub(crate) const ALL: [Profile; 10] = [
+    pub(crate) const ALL: [Profile; 11] = [
         Profile::Clean,
         Profile::Lossy,
         Profile::Storm,
@@ -40,6 +42,7 @@ impl Profile {
         Profile::RestartWarm,
         Profile::RestartHalfWarm,
         Profile::Generations,
+        Profile::Everything,
     ];
 
     pub(crate) fn named(name: &str) -> Option<Profile> {
@@ -59,20 +62,20 @@ impl Profile {
     }
 
     pub(crate) fn corrupts(self) -> bool {
-        self == Profile::Corrupt
+        matches!(self, Profile::Corrupt | Profile::Everything)
     }
 
     pub(crate) fn shrinks(self) -> bool {
-        matches!(self, Profile::Shrink | Profile::Storm)
+        matches!(self, Profile::Shrink | Profile::Storm | Profile::Everything)
     }
 
     pub(crate) fn restarts(self) -> bool {
-        matches!(self, Profile::Restart | Profile::RestartWarm | Profile::RestartHalfWarm)
+        matches!(self, Profile::Restart | Profile::RestartWarm | Profile::RestartHalfWarm | Profile::Everything)
     }
 
     pub(crate) fn keeps_logs(self, end: usize) -> bool {
         match self {
-            Profile::RestartWarm | Profile::Generations => true,
+            Profile::RestartWarm | Profile::Generations | Profile::Everything => true,
             Profile::RestartHalfWarm => end == 0,
             _ => false,
         }
@@ -101,11 +104,11 @@ impl Profile {
     pub(crate) fn may_end(self, why: &Ended, _generation: usize) -> bool {
         match why {
             Ended::Closed => self.restarts() || self == Profile::Generations,
-            Ended::Unknown => self.restarts() || self == Profile::Storm || self == Profile::Corrupt,
+            Ended::Unknown => self.restarts() || self == Profile::Storm || self.corrupts(),
             // A lane may be down for all of the grace time.
             Ended::GraceOver(_) => self.restarts() || self == Profile::Storm,
             // A harmed length swallows messages, and what follows is read from the middle.
-            Ended::Violation(_) | Ended::Accused(_) | Ended::TooManyFailures(_) => self == Profile::Corrupt,
+            Ended::Violation(_) | Ended::Accused(_) | Ended::TooManyFailures(_) => self.corrupts(),
             _ => false,
         }
     }

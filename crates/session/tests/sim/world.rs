@@ -141,6 +141,8 @@ pub(crate) struct World {
     steps: u64,
     /// Both logs are expected to be gone on with.
     expect_warm: bool,
+    /// One in so many sendings is harmed, where they are.
+    harm_rate: usize,
     /// Whether each end had a log to send with.
     had_log: [bool; 2],
     /// Steps that were taken, for the summary.
@@ -217,6 +219,7 @@ impl World {
             trace,
             steps: 0,
             expect_warm: false,
+            harm_rate: [2, 4, 20, 60][rng.below(4)],
             had_log: [false; 2],
             summary: Summary::default(),
             rng,
@@ -566,7 +569,7 @@ impl World {
 
     /// Bytes, which are whole messages, go onto a transport.
     fn send(&mut self, link: usize, end: usize, mut bytes: Vec<u8>) {
-        if self.profile.corrupts() && !self.calm && self.rng.one_in(40) {
+        if self.profile.corrupts() && !self.calm && self.rng.one_in(self.harm_rate) {
             self.harm(&mut bytes);
         }
         let (now, one) = (self.now, self.rng.one_in(2));
@@ -814,6 +817,7 @@ impl World {
     fn check(&self, end: usize) {
         let Some(session) = &self.ends[end].session else { return };
         let counters = session.counters();
+        assert!(counters.failures == 0 || self.profile.corrupts(), "a frame failed that nobody harmed");
         let (log_end, low, _) = session.offsets();
         assert!(log_end - low <= counters.log_capacity / 4, "{} bytes unacknowledged of {}", log_end - low, counters.log_capacity);
         let (delivery, whole) = self.ends[end].delivery.as_ref().expect("a session has one");
