@@ -77,6 +77,8 @@ pub(crate) struct Flow {
     pub(crate) lane: usize,
     /// Where it goes, until OPEN has been sent.
     pub(crate) open: Option<Vec<u8>>,
+    /// This end opened it, and the peer has not accepted it yet.
+    pub(crate) unanswered: bool,
     pub(crate) due: Due,
     pub(crate) sending: Sending,
     pub(crate) send: SendQueue,
@@ -100,6 +102,7 @@ impl Flow {
     pub(crate) fn new(lane: usize, open: Option<Vec<u8>>, allowed: u64, now: Instant) -> Flow {
         Flow {
             lane,
+            unanswered: open.is_some(),
             open,
             due: Due::default(),
             sending: Sending::Open,

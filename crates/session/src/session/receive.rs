@@ -105,13 +105,16 @@ impl Session {
                 true
             }
             Message::Opened(flow) => {
-                if self.flows.get(&flow).is_some_and(|flow| flow.open.is_none()) {
+                if let Some(state) = self.flows.get_mut(&flow).filter(|flow| flow.due.reset.is_none())
+                    && std::mem::take(&mut state.unanswered)
+                {
                     self.events.push_back(Event::Accepted(flow));
                 }
                 true
             }
             Message::Fin(id) => {
-                if let Some(flow) = self.flows.get_mut(&id) {
+                // Nothing more comes from a flow that was reset here.
+                if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) {
                     flow.receive.finished = true;
                     if !std::mem::replace(&mut flow.receive.told, true) {
                         self.events.push_back(Event::Readable(id));
@@ -121,10 +124,13 @@ impl Session {
                 true
             }
             Message::Reset(flow, code) => {
-                if self.flows.contains_key(&flow) {
-                    self.counters.flows_reset += 1;
+                if let Some(state) = self.flows.get(&flow) {
+                    // Both ends may reset it at once; then neither hears of the other's.
+                    if state.due.reset.is_none() {
+                        self.counters.flows_reset += 1;
+                        self.events.push_back(Event::Reset(flow, ResetCode::from_code(code)));
+                    }
                     self.remove(flow);
-                    self.events.push_back(Event::Reset(flow, ResetCode::from_code(code)));
                 }
                 true
             }
@@ -354,7 +360,6 @@ impl Session {
                 self.outgoing.acknowledge(id);
             }
         }
-        self.check_previous();
         // The span has moved: any lane may go on.
         for lane in 0..self.lanes.len() {
             let state = &self.lanes[lane];
