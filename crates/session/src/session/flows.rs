@@ -19,7 +19,7 @@ impl Session {
             self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
-        if !self.config.delivery.take_all(EARLY_CREDIT) {
+        if !self.config.early.take_all(EARLY_CREDIT) {
             self.counters.flows_refused += 1;
             return Err(OpenError::NoCredit);
         }
@@ -152,7 +152,9 @@ impl Session {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
             self.config.sending.give(flow.send.clear());
-            self.config.delivery.give(flow.receive.window);
+            let early = flow.receive.window.min(EARLY_CREDIT);
+            self.config.early.give(early);
+            self.config.delivery.give(flow.receive.window - early);
             self.lanes[flow.lane].flows -= 1;
         }
     }

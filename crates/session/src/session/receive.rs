@@ -338,7 +338,7 @@ impl Session {
         }
         let mut flow = Flow::new(lane, None, agreed.early_credit, now);
         let busy =
-            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.delivery.take_all(EARLY_CREDIT);
+            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.early.take_all(EARLY_CREDIT);
         if busy {
             flow.receive.window = 0;
             flow.due.reset = Some(ResetCode::Busy);
