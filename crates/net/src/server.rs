@@ -5,9 +5,10 @@ use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::Bind;
+use crate::quic;
 use crate::status::Status;
 use crate::tls;
-use crate::transport::{Transport, tune_lane};
+use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
 use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::HashMap;
@@ -75,20 +76,26 @@ struct Kept {
 /// # Errors
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
-    let acceptor = TlsAcceptor::from(tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let tls = tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let acceptor = TlsAcceptor::from(tls.clone());
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     for bind in &config.listen {
         let failed = |source| NetError::Listen { bind: bind.to_string(), source };
         let listener = listen(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        listeners.push((listener, address));
+        // The same port number for QUIC.
+        let quic = match config.endpoint.transport {
+            TransportKind::Tcp => None,
+            TransportKind::Quic | TransportKind::Auto => Some(quic::server(tls.clone(), address, config.endpoint.dead_after)?),
+        };
+        listeners.push((listener, address, quic));
     }
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
         config: session,
         max_sessions: config.max_sessions,
-        bound: listeners.iter().map(|(_, address)| *address).collect(),
+        bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
         draining: watch::Sender::new(false),
@@ -100,8 +107,13 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         endpoint: config.endpoint,
     });
     let greeting = Arc::new(Semaphore::new(MAX_GREETING));
-    for (listener, _) in listeners {
-        tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+    for (listener, _, quic) in listeners {
+        if shared.endpoint.transport != TransportKind::Quic {
+            tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+        }
+        if let Some(endpoint) = quic {
+            tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
+        }
     }
     tokio::spawn(Shared::govern(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
@@ -162,8 +174,8 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
-            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
-            transport_received: shared.wire.received.load(Ordering::Relaxed),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
@@ -172,6 +184,11 @@ impl Server {
             sessions: list,
         }
     }
+}
+
+async fn stopped(draining: &mut watch::Receiver<bool>) {
+    // If nobody can say so any more, it has stopped, too.
+    let _ = draining.wait_for(|draining| *draining).await;
 }
 
 /// Waits until no session has a flow.
@@ -226,6 +243,56 @@ impl Shared {
                     info!(%from, %why, "transport refused");
                 }
                 drop(permit);
+            });
+        }
+    }
+
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Semaphore>) {
+        let mut draining = shared.draining.subscribe();
+        loop {
+            let Ok(permit) = greeting.clone().acquire_owned().await else { return };
+            let incoming = tokio::select! {
+                incoming = endpoint.accept() => incoming,
+                () = stopped(&mut draining) => None,
+            };
+            // Connections there are go on; no more come.
+            let Some(incoming) = incoming else {
+                endpoint.set_server_config(None);
+                endpoint.wait_idle().await;
+                return;
+            };
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                let from = incoming.remote_address();
+                let greet = async {
+                    let connection = incoming.await.map_err(|error| error.to_string())?;
+                    let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
+                    shared.wire.watch(connection.clone());
+                    Ok::<_, String>((connection, peer))
+                };
+                let greeted =
+                    tokio::time::timeout(GREETING_TIMEOUT, greet).await.unwrap_or_else(|_| Err("no handshake in time".into()));
+                drop(permit);
+                let (connection, peer) = match greeted {
+                    Ok(greeted) => greeted,
+                    Err(why) => {
+                        shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+                        info!(%from, %why, "transport refused");
+                        return;
+                    }
+                };
+                // Every stream is a lane's transport. There are never more at once than a session has lanes.
+                while let Ok((send, receive)) = connection.accept_bi().await {
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
+                        let greeted = tokio::time::timeout(GREETING_TIMEOUT, greet).await;
+                        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+                            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+                            info!(%from, %why, "transport refused");
+                        }
+                    });
+                }
             });
         }
     }
