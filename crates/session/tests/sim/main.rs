@@ -4,6 +4,7 @@
 //! `ONCEWIRE_SIM_TRACE=1` tells what happens. `ONCEWIRE_SIM_SEEDS=n` plays so many of each profile.
 #![allow(missing_docs)]
 
+mod byzantine;
 mod profile;
 mod rng;
 mod wire;
@@ -82,4 +83,15 @@ profiles! {
     restart_half_warm: RestartHalfWarm, 200;
     generations: Generations, 100;
     everything: Everything, 200;
+}
+
+#[test]
+fn byzantine_peer() {
+    let seeds = env("ONCEWIRE_SIM_SEEDS").and_then(|seeds| seeds.parse().ok()).unwrap_or(500);
+    for seed in 0..seeds {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| byzantine::run(seed, base()))) {
+            eprintln!("byzantine seed {seed} breaks a promise");
+            std::panic::resume_unwind(panic);
+        }
+    }
 }
