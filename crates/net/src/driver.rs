@@ -4,14 +4,14 @@
 //! changed something settles it before letting go ([`Driver::with`]): events become signals to tasks.
 
 use crate::transport::Transport;
-use oncewire_session::{Counters, Ended, Event, FlowId, Logs, ResetCode, Session};
+use oncewire_session::{Answer, Config, Counters, Ended, Event, FlowId, Hello, Logs, OpenError, Refused, ResetCode, Session};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info};
+use tracing::debug;
 
 /// Bytes taken from the session at once for a transport: a block, or several that have become small.
 const BATCH: usize = 64 << 10;
@@ -56,8 +56,8 @@ struct State {
     flows: HashMap<FlowId, Arc<FlowSignals>>,
     /// When the timer task is going to look.
     timer_at: Option<Instant>,
-    /// Generation of the transport that each lane has; tasks of an earlier one must not touch it.
-    generations: Vec<u64>,
+    /// The transport that each lane has. Tasks of an earlier one must not touch the lane.
+    lanes: Vec<Arc<LaneSignals>>,
     report: Option<(Counters, Instant)>,
 }
 
@@ -75,7 +75,6 @@ pub(crate) enum Phase {
 /// A session with its sockets. Shared by all its tasks.
 pub(crate) struct Driver {
     state: Mutex<State>,
-    lanes: Vec<LaneSignals>,
     timer: Notify,
     phase: watch::Sender<Phase>,
     opened: mpsc::UnboundedSender<(FlowId, Vec<u8>)>,
@@ -111,10 +110,9 @@ impl Driver {
                 session: Some(session),
                 flows: HashMap::new(),
                 timer_at: None,
-                generations: vec![0; lanes],
+                lanes: vec![Arc::default(); lanes],
                 report: None,
             }),
-            lanes: (0..lanes).map(|_| LaneSignals::default()).collect(),
             timer: Notify::new(),
             phase: watch::Sender::new(Phase::Greeting),
             opened,
@@ -141,16 +139,30 @@ impl Driver {
     }
 
     fn settle(&self, state: &mut State) {
-        let Some(session) = &mut state.session else { return };
+        let deadline = self.pass_events(state);
+        if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
+            state.timer_at = deadline;
+            self.timer.notify_one();
+        }
+    }
+
+    /// Makes signals of events; returns when the session wants to be looked at.
+    fn pass_events(&self, state: &mut State) -> Option<Instant> {
+        let session = state.session.as_mut()?;
         while let Some(event) = session.poll_event() {
             match event {
                 Event::Established => {
-                    self.phase.send_if_modified(|phase| *phase == Phase::Greeting && { *phase = Phase::Established; true });
+                    self.phase.send_if_modified(|phase| {
+                        *phase == Phase::Greeting && {
+                            *phase = Phase::Established;
+                            true
+                        }
+                    });
                 }
-                Event::Transmit(lane) => self.lanes[lane].transmit.notify_one(),
+                Event::Transmit(lane) => state.lanes[lane].transmit.notify_one(),
                 Event::Drop(lane) => {
-                    self.lanes[lane].close.notify_one();
-                    self.lanes[lane].transmit.notify_one();
+                    state.lanes[lane].close.notify_one();
+                    state.lanes[lane].transmit.notify_one();
                 }
                 Event::Opened(flow, target) => {
                     state.flows.insert(flow, Arc::default());
@@ -179,7 +191,12 @@ impl Driver {
                     }
                 }
                 Event::GoingAway => {
-                    self.phase.send_if_modified(|phase| !matches!(phase, Phase::Over(_)) && { *phase = Phase::GoingAway; true });
+                    self.phase.send_if_modified(|phase| {
+                        !matches!(phase, Phase::Over(_)) && {
+                            *phase = Phase::GoingAway;
+                            true
+                        }
+                    });
                 }
                 Event::Report(counters) => state.report = Some((counters, Instant::now())),
                 Event::Ended(why) => {
@@ -191,11 +208,7 @@ impl Driver {
                 }
             }
         }
-        let deadline = session.deadline();
-        if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
-            state.timer_at = deadline;
-            self.timer.notify_one();
-        }
+        session.deadline()
     }
 
     async fn keep_time(driver: Arc<Driver>) {
@@ -208,8 +221,7 @@ impl Driver {
                 if session.deadline().is_some_and(|deadline| deadline <= now) {
                     session.on_timeout(now);
                 }
-                state.timer_at = None;
-                driver.settle(&mut state);
+                state.timer_at = driver.pass_events(&mut state);
                 state.timer_at
             };
             // A deadline that is already past is looked at again after a breath, whatever goes wrong.
@@ -245,9 +257,9 @@ impl Driver {
     }
 
     /// Opens a flow and registers who waits for it.
-    pub(crate) fn open(&self, target: &[u8]) -> Result<(FlowId, Arc<FlowSignals>), oncewire_session::OpenError> {
+    pub(crate) fn open(&self, target: &[u8]) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
         let mut state = self.lock();
-        let session = state.session.as_mut().ok_or(oncewire_session::OpenError::NotEstablished)?;
+        let session = state.session.as_mut().ok_or(OpenError::NotEstablished)?;
         let flow = session.open(target, Instant::now())?;
         let signals = Arc::<FlowSignals>::default();
         state.flows.insert(flow, signals.clone());
@@ -279,83 +291,77 @@ impl Driver {
 
     /// The end that connects gives a lane a transport.
     pub(crate) fn attach(self: &Arc<Driver>, lane: usize, transport: Transport) {
-        let generation = {
+        let signals = Arc::<LaneSignals>::default();
+        {
             let mut state = self.lock();
-            state.generations[lane] += 1;
-            let generation = state.generations[lane];
+            state.lanes[lane] = signals.clone();
             if let Some(session) = &mut state.session {
                 session.attach(lane, Instant::now());
             }
             self.settle(&mut state);
-            generation
-        };
-        self.run_lane(lane, generation, transport, Vec::new());
+        }
+        self.run_lane(lane, signals, transport, Vec::new());
     }
 
-    /// The answering end has a transport whose hello was for this session. `rest` is what was read behind the hello.
+    /// The answering end has a transport whose hello was for this session. `rest` is what was read behind the hello. A transport that
+    /// is refused comes back with the answer to send on it.
     pub(crate) fn accept_lane(
         self: &Arc<Driver>,
-        hello: &oncewire_session::Hello,
+        hello: &Hello,
         transport: Transport,
         rest: Vec<u8>,
-    ) -> Result<(), (oncewire_session::Refused, Transport)> {
+    ) -> Result<(), (Box<Hello>, Transport)> {
+        let signals = Arc::<LaneSignals>::default();
         let accepted = {
             let mut state = self.lock();
             let Some(session) = &mut state.session else {
-                let refused = hello.refuse(oncewire_session::Answer::Unknown, &oncewire_session::Config::default());
-                return Err((oncewire_session::Refused(refused.into()), transport));
+                return Err((hello.refuse(Answer::Unknown, &Config::default()).into(), transport));
             };
             let accepted = session.accept_lane(hello, Instant::now());
             if let Ok(lane) = accepted {
-                state.generations[lane] += 1;
+                // Tasks of the lane's earlier transport find that it is not theirs any more.
+                let earlier = std::mem::replace(&mut state.lanes[lane], signals.clone());
+                earlier.close.notify_one();
+                earlier.transmit.notify_one();
             }
             self.settle(&mut state);
-            accepted.map(|lane| (lane, state.generations[lane]))
+            accepted
         };
         match accepted {
-            Ok((lane, generation)) => {
-                self.run_lane(lane, generation, transport, rest);
+            Ok(lane) => {
+                self.run_lane(lane, signals, transport, rest);
                 Ok(())
             }
-            Err(refused) => Err((refused, transport)),
+            Err(Refused(answer)) => Err((answer, transport)),
         }
     }
 
-    /// The transport that a new session was accepted on.
+    /// The transport on which a new session was accepted.
     pub(crate) fn adopt(self: &Arc<Driver>, lane: usize, transport: Transport, rest: Vec<u8>) {
-        let generation = {
-            let mut state = self.lock();
-            state.generations[lane] += 1;
-            state.generations[lane]
-        };
-        self.run_lane(lane, generation, transport, rest);
+        let signals = self.lock().lanes[lane].clone();
+        self.run_lane(lane, signals, transport, rest);
     }
 
-    fn run_lane(self: &Arc<Driver>, lane: usize, generation: u64, transport: Transport, rest: Vec<u8>) {
-        // What was left over from an earlier transport's time.
+    fn run_lane(self: &Arc<Driver>, lane: usize, signals: Arc<LaneSignals>, transport: Transport, rest: Vec<u8>) {
         let driver = self.clone();
         tokio::spawn(async move {
-            let why = driver.carry(lane, generation, transport, rest).await;
-            info!(lane, why = %why, "transport closed");
-            let current = {
-                let mut state = driver.lock();
-                let current = state.generations[lane] == generation;
-                if current && let Some(session) = &mut state.session {
+            let why = driver.carry(lane, &signals, transport, rest).await;
+            debug!(lane, why = %why, "transport closed");
+            let mut state = driver.lock();
+            if Arc::ptr_eq(&state.lanes[lane], &signals) {
+                if let Some(session) = &mut state.session {
                     session.detach(lane, Instant::now());
                 }
                 driver.settle(&mut state);
-                current
-            };
-            if current {
                 let _ = driver.lane_down.send(lane);
             }
         });
     }
 
     /// Carries bytes both ways until the transport fails or is to be closed; returns why.
-    async fn carry(self: &Arc<Driver>, lane: usize, generation: u64, transport: Transport, rest: Vec<u8>) -> String {
+    async fn carry(&self, lane: usize, signals: &Arc<LaneSignals>, transport: Transport, rest: Vec<u8>) -> String {
         let (mut reader, mut writer) = tokio::io::split(transport);
-        let is_current = |state: &State| state.generations[lane] == generation;
+        let is_current = |state: &State| Arc::ptr_eq(&state.lanes[lane], signals);
         // True if the lane still has this transport.
         let receive = |bytes: &[u8]| {
             let mut state = self.lock();
@@ -387,7 +393,6 @@ impl Driver {
         };
         let write = async {
             let mut buffer = Vec::with_capacity(2 * BATCH);
-            let signals = &self.lanes[lane];
             loop {
                 buffer.clear();
                 {
@@ -416,7 +421,7 @@ impl Driver {
         };
         let close = async {
             // Waits for a wish to close, then gives what is left some time to go.
-            self.lanes[lane].close.notified().await;
+            signals.close.notified().await;
             tokio::time::sleep(LAST_WORDS).await;
             "closed here".to_string()
         };

@@ -142,6 +142,7 @@ impl FromStr for PublicKey {
 /// Our Ed25519 key pair. It is kept as PKCS#8 version 2 (RFC 5958), which holds both halves, so that damage is noticed.
 ///
 /// In a file it is one line: `ow1secret-`, then the PKCS#8 encoding in URL-safe base64 without padding.
+#[derive(Clone)]
 pub struct SecretKey {
     pkcs8: Vec<u8>,
     public: PublicKey,

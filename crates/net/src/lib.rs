@@ -6,11 +6,15 @@
 
 pub mod allow;
 mod client;
+mod counted;
+#[cfg(unix)]
+pub mod daemon;
 mod driver;
+mod endpoint;
 pub mod keys;
 pub mod listen;
+pub mod loopback;
 mod pump;
-pub mod relay;
 mod server;
 pub mod status;
 pub mod target;
@@ -21,5 +25,7 @@ mod way_out;
 pub mod ways_in;
 
 pub use client::{ConnectConfig, Connection, connect};
+pub use endpoint::{DEFAULT_MEMORY, Endpoint, NetError};
 pub use server::{ServeConfig, Server, serve};
 pub use transport::TransportKind;
+pub use way_out::WayOut;

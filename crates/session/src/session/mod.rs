@@ -153,6 +153,11 @@ impl Logs {
         self.outgoing.memory() + self.incoming.memory()
     }
 
+    /// Size of the log that is sent, in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.outgoing.capacity()
+    }
+
     /// Whether the peer's decoder holds this end's sending log, going by its hello.
     pub fn fit(&self, hello: &Hello) -> bool {
         self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log

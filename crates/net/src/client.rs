@@ -1,0 +1,448 @@
+//! The connecting end: applications connect to it, and their flows go to the peer.
+
+use crate::counted::{Counted, WireBytes};
+use crate::driver::{Driver, FlowSignals, Notices, Phase};
+use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
+use crate::keys::PublicKey;
+use crate::listen::{Bind, Forward};
+use crate::pump::{pump, write_all};
+use crate::server::drain_all;
+use crate::status::Status;
+use crate::target::Target;
+use crate::tls;
+use crate::transport::{Transport, dial, reset_on_drop, tune_lane};
+use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
+use crate::ways_in::{self, Refusal};
+use oncewire_session::{Config, Ended, FlowId, Logs, Read, Session};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsConnector;
+use tracing::{debug, info, warn};
+
+/// Parameters of a connecting end.
+#[derive(Clone, Debug)]
+pub struct ConnectConfig {
+    /// What both ends have.
+    pub endpoint: Endpoint,
+    /// Where the peer listens.
+    pub server: Target,
+    /// Fixed forwards: applications connect here and reach a target over there.
+    pub forwards: Vec<Forward>,
+    /// Reverse forwards: applications connect over there and reach a target here.
+    pub reverse: Vec<Forward>,
+    /// Where SOCKS5 and HTTP proxies are.
+    pub proxies: Vec<Bind>,
+}
+
+/// Time that an application's connection waits for a session before it is turned away.
+const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
+/// Pauses between attempts to reach the peer grow from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Proxy clients that may be saying what they want at once.
+const MAX_NEGOTIATING: usize = 1024;
+/// Pause before a reverse forward that was refused is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// A connecting end at work.
+#[derive(Clone)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    server: Target,
+    reverse: Vec<Forward>,
+    config: Config,
+    connector: TlsConnector,
+    bound: Vec<SocketAddr>,
+    /// The session that flows are opened in, while there is one.
+    current: watch::Sender<Option<Arc<Driver>>>,
+    peer: Mutex<Option<PublicKey>>,
+    last_failure: Mutex<Option<String>>,
+    stop: watch::Sender<bool>,
+    refused_connections: AtomicU64,
+    wire: Arc<WireBytes>,
+    started: Instant,
+}
+
+/// Starts a connecting end. It looks for its peer until it is told to stop.
+///
+/// # Errors
+/// [`NetError`] if it cannot listen, or its parameters cannot work.
+pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
+    config.endpoint.way_out.reverse.clone_from(&config.reverse);
+    let connector = TlsConnector::from(tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let session = config.endpoint.session_config()?;
+    let mut listeners = Vec::new();
+    let forwards = config.forwards.iter().map(|forward| (&forward.bind, Some(&forward.target)));
+    for (bind, target) in forwards.chain(config.proxies.iter().map(|bind| (bind, None))) {
+        let failed = |source| NetError::Listen { bind: bind.to_string(), source };
+        let listener = listen(bind).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        listeners.push((listener, address, target.cloned()));
+    }
+    let shared = Arc::new(Shared {
+        server: config.server,
+        reverse: config.reverse,
+        config: session,
+        connector,
+        bound: listeners.iter().map(|(_, address, _)| *address).collect(),
+        current: watch::Sender::new(None),
+        peer: Mutex::default(),
+        last_failure: Mutex::default(),
+        stop: watch::Sender::new(false),
+        refused_connections: AtomicU64::new(0),
+        wire: Arc::default(),
+        started: Instant::now(),
+        endpoint: config.endpoint,
+    });
+    for (listener, _, target) in listeners {
+        tokio::spawn(Shared::accept_all(shared.clone(), listener, target));
+    }
+    tokio::spawn(Shared::keep_session(shared.clone()));
+    Ok(Connection { shared })
+}
+
+impl Connection {
+    /// Where applications connect: the forwards, then the proxies.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.bound
+    }
+
+    /// Waits until flows can be opened, `limit` at most; if they cannot, why the last attempt failed.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub async fn established(&self, limit: Duration) -> Result<(), String> {
+        match self.shared.session(limit).await {
+            Some(_) => Ok(()),
+            None => {
+                let failure = self.shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Err(failure.unwrap_or_else(|| format!("no answer within {} s", limit.as_secs())))
+            }
+        }
+    }
+
+    /// Takes no more connections, and waits until those open have ended, `limit` at most. Returns whether all have.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        self.shared.stop.send_replace(true);
+        let driver = self.shared.current.borrow().clone();
+        let Some(driver) = driver else { return true };
+        driver.with(Session::go_away);
+        let all = drain_all(std::slice::from_ref(&driver), limit).await;
+        driver.with(Session::close);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        all
+    }
+
+    /// Ends the session at once.
+    pub fn stop(&self) {
+        self.shared.stop.send_replace(true);
+        if let Some(driver) = self.shared.current.borrow().as_ref() {
+            driver.with(Session::close);
+        }
+    }
+
+    /// What it says of itself. Asks the peer for its view, which the next call has.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let driver = shared.current.borrow().clone();
+        let peer = *shared.peer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions: Vec<_> = driver
+            .iter()
+            .zip(peer)
+            .filter_map(|(driver, peer)| {
+                driver.with(Session::ask_report);
+                session_status(driver, &peer, &shared.endpoint.peers)
+            })
+            .collect();
+        Status {
+            role: "connect",
+            version: env!("CARGO_PKG_VERSION").into(),
+            key: shared.endpoint.secret.public().to_string(),
+            uptime: shared.started.elapsed(),
+            listening: shared.bound.iter().map(ToString::to_string).collect(),
+            memory_limit: shared.endpoint.memory,
+            memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
+            transport_received: shared.wire.received.load(Ordering::Relaxed),
+            refused_connections: shared.refused_connections.load(Ordering::Relaxed),
+            draining: *shared.stop.borrow(),
+            sessions,
+            ..Status::default()
+        }
+    }
+}
+
+impl Shared {
+    /// The session to open flows in, once there is one.
+    async fn session(&self, limit: Duration) -> Option<Arc<Driver>> {
+        let mut current = self.current.subscribe();
+        let found = tokio::time::timeout(limit, current.wait_for(Option::is_some)).await;
+        found.ok()?.ok()?.clone()
+    }
+
+    // ---- applications ------------------------------------------------------------------------------------------------------------
+
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, target: Option<Target>) {
+        let negotiating = Arc::new(Semaphore::new(MAX_NEGOTIATING));
+        let mut stop = shared.stop.subscribe();
+        loop {
+            let stream = tokio::select! {
+                stream = accept(&listener) => stream,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let (shared, target, negotiating) = (shared.clone(), target.clone(), negotiating.clone());
+            tokio::spawn(async move {
+                match target {
+                    Some(target) => shared.forward(stream, &target).await,
+                    None => shared.proxy(stream, &negotiating).await,
+                }
+            });
+        }
+    }
+
+    /// Opens a flow, or says why not.
+    async fn open(&self, target: &Target) -> Result<(Arc<Driver>, FlowId, Arc<FlowSignals>), Refusal> {
+        let opened = match self.session(WAIT_FOR_SESSION).await {
+            Some(driver) => driver.open(&Wish::Tcp(target.clone()).target()).map(|(flow, signals)| (driver, flow, signals)),
+            None => Err(oncewire_session::OpenError::NotEstablished),
+        };
+        opened.map_err(|error| {
+            self.refused_connections.fetch_add(1, Ordering::Relaxed);
+            debug!(%target, %error, "connection turned away");
+            Refusal::Failed
+        })
+    }
+
+    async fn forward(&self, stream: TcpStream, target: &Target) {
+        match self.open(target).await {
+            // Whether the origin answers shows soon enough; what the application says meanwhile is on its way already.
+            Ok((driver, flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
+            Err(_) => reset_on_drop(&stream),
+        }
+    }
+
+    async fn proxy(&self, mut stream: TcpStream, negotiating: &Semaphore) {
+        let wanted = {
+            let Ok(_permit) = negotiating.acquire().await else { return };
+            match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
+                Ok(wanted) => wanted,
+                Err(error) => {
+                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    debug!(%error, "proxy client not understood");
+                    return;
+                }
+            }
+        };
+        let (driver, flow, signals) = match self.open(&wanted.target).await {
+            Ok(opened) => opened,
+            Err(refused) => {
+                let _ = ways_in::refuse(&mut stream, &wanted, refused).await;
+                return;
+            }
+        };
+        // The request travels with the wish to connect.
+        let first = write_all(&driver, flow, &signals, &wanted.first);
+        let answer = async {
+            loop {
+                if let Some(answer) = signals.answer() {
+                    return answer;
+                }
+                signals.answered.notified().await;
+            }
+        };
+        let (_, answer) = tokio::join!(first, answer);
+        match answer {
+            Ok(()) => {
+                if ways_in::accept(&mut stream, &wanted).await.is_ok() {
+                    pump(&driver, flow, &signals, stream, wanted.rest).await;
+                } else {
+                    driver.with(|session| session.reset(flow, oncewire_session::ResetCode::Reset));
+                    driver.forget(flow);
+                }
+            }
+            Err(code) => {
+                let _ = ways_in::refuse(&mut stream, &wanted, refusal(code)).await;
+                driver.forget(flow);
+            }
+        }
+    }
+
+    // ---- the session ---------------------------------------------------------------------------------------------------------------
+
+    /// Has a session with the peer, one after the other, until told to stop.
+    async fn keep_session(shared: Arc<Shared>) {
+        let mut logs = None;
+        let mut stop = shared.stop.subscribe();
+        let mut pause = RETRY.0;
+        while !*stop.borrow() {
+            let Ok(random) = random() else {
+                shared.fail("the system gives no random numbers");
+                tokio::time::sleep(RETRY.1).await;
+                continue;
+            };
+            let session = Session::connect(Config { random, ..shared.config.clone() }, logs.take(), Instant::now());
+            let (driver, notices) = Driver::start(session);
+            let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
+            shared.current.send_replace(None);
+            logs = Shared::keep(&driver, &why);
+            info!(%why, "session over");
+            if was_established {
+                pause = RETRY.0;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// The logs of a session that is over, unless they are of no use.
+    fn keep(driver: &Driver, why: &Ended) -> Option<Logs> {
+        let logs = driver.take_logs()?;
+        (!matches!(why, Ended::Violation(_) | Ended::TooManyFailures(_) | Ended::Encoder(_))).then_some(logs)
+    }
+
+    /// Runs a session until it is over; returns why, and whether the peer ever answered.
+    async fn run(
+        self: Arc<Shared>,
+        driver: Arc<Driver>,
+        mut notices: Notices,
+        stop: &mut watch::Receiver<bool>,
+    ) -> (Ended, bool) {
+        let mut phase = driver.phase();
+        let mut was_established = false;
+        let way_out = Arc::new(self.endpoint.way_out.clone());
+        let mut changes = self.endpoint.peers.subscribe();
+        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, RETRY.0));
+        loop {
+            tokio::select! {
+                changed = phase.changed() => {
+                    if changed.is_err() {
+                        return (Ended::Closed, was_established);
+                    }
+                    let now = phase.borrow_and_update().clone();
+                    match now {
+                        Phase::Greeting => {}
+                        Phase::Established => {
+                            was_established = true;
+                            let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
+                            info!(server = %self.server, lanes, "session established");
+                            for lane in 1..lanes {
+                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                            }
+                            for forward in &self.reverse {
+                                tokio::spawn(ask_to_listen(driver.clone(), forward.bind.clone()));
+                            }
+                            self.current.send_replace(Some(driver.clone()));
+                        }
+                        Phase::GoingAway => {
+                            info!("the peer is draining");
+                            self.current.send_replace(None);
+                        }
+                        Phase::Over(why) => return (why, was_established),
+                    }
+                }
+                Some(lane) = notices.lane_down.recv() => {
+                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                }
+                Some((flow, target)) = notices.opened.recv() => {
+                    tokio::spawn(fulfil(driver.clone(), flow, target, way_out.clone()));
+                }
+                Ok(()) = changes.changed() => {
+                    let peer = *self.peer.lock().unwrap_or_else(PoisonError::into_inner);
+                    if peer.is_some_and(|peer| !self.endpoint.peers.contains(&peer)) {
+                        warn!("the peer's key was revoked, session closed");
+                        driver.with(Session::close);
+                    }
+                }
+                _ = stop.wait_for(|stop| *stop), if !was_established => {
+                    driver.with(Session::close);
+                }
+            }
+        }
+    }
+
+    fn fail(&self, why: &str) {
+        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+    }
+
+    /// Gets a transport for a lane, however often that takes, as long as the session lasts.
+    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, mut pause: Duration) {
+        let mut phase = driver.phase();
+        let attempts = async {
+            loop {
+                match self.dial_once().await {
+                    Ok(transport) => return transport,
+                    Err(why) => {
+                        warn!(server = %self.server, lane, %why, "cannot reach the peer; trying again");
+                        self.fail(&why);
+                    }
+                }
+                // Ends that lost the same path should not come back in step.
+                let spread = random().map_or(0, |[random, _]| random % 64) as u32;
+                tokio::time::sleep(pause * (64 + spread) / 96).await;
+                pause = (pause * 2).min(RETRY.1);
+            }
+        };
+        tokio::select! {
+            transport = attempts => driver.attach(lane, transport),
+            _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {}
+        }
+    }
+
+    async fn dial_once(&self) -> Result<Transport, String> {
+        let addresses =
+            lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
+        let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
+        tune_lane(&stream).map_err(|error| error.to_string())?;
+        let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
+        let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err("no TLS handshake in time".into()),
+        };
+        let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+        Ok(Box::new(stream))
+    }
+}
+
+/// Asks the peer to listen for this end, again and again if it cannot, as long as the session lasts.
+async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
+    let target = Wish::Listen(bind.clone()).target();
+    let mut phase = driver.phase();
+    let ask = async {
+        loop {
+            if let Ok((flow, signals)) = driver.open(&target) {
+                loop {
+                    match driver.with(|session| session.read(flow)) {
+                        Some(Read::Data(text)) => {
+                            info!(bound = %String::from_utf8_lossy(&text).trim_end(), "the peer listens");
+                            driver.with(|session| session.consumed(flow, text.len(), Instant::now()));
+                        }
+                        Some(Read::Nothing) => signals.readable.notified().await,
+                        Some(Read::Finished | Read::Gone) | None => break,
+                    }
+                }
+                if let Some(code) = signals.reset() {
+                    warn!(%bind, why = ?code, "the peer does not listen there; asking again later");
+                }
+                driver.with(|session| session.finish(flow));
+                driver.forget(flow);
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    };
+    tokio::select! {
+        () = ask => {}
+        _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {}
+    }
+}

@@ -1,0 +1,140 @@
+//! What both ends are made from, and how transports become peers.
+
+use crate::driver::{Driver, Phase};
+use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
+use crate::status::SessionStatus;
+use crate::tls::TlsError;
+use crate::transport::TransportKind;
+use crate::way_out::WayOut;
+use oncewire_codec::EncoderBuilder;
+use oncewire_session::{Config, TooLittleMemory};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::io;
+use std::time::Duration;
+
+/// Parameters that both ends have.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// This end's key.
+    pub secret: SecretKey,
+    /// Who may be the other end.
+    pub peers: AuthorizedPeers,
+    /// Bytes for everything that grows: logs, tables, credit, queues.
+    pub memory: u64,
+    /// Lanes wanted, 1..=8.
+    pub lanes: usize,
+    /// What carries them.
+    pub transport: TransportKind,
+    /// Sampler, period, window, entropy stage.
+    pub encoder: EncoderBuilder,
+    /// What the peer's flows may reach from here.
+    pub way_out: WayOut,
+    /// Silence after which the peer is asked for a sign of life.
+    pub keep_alive: Duration,
+    /// Silence after which a transport is given up.
+    pub dead_after: Duration,
+    /// How long flows survive a cut path.
+    pub grace: Duration,
+    /// Program and version, for the peer's status.
+    pub agent: String,
+}
+
+impl Endpoint {
+    /// Defaults for all but keys.
+    pub fn new(secret: SecretKey, peers: AuthorizedPeers) -> Endpoint {
+        let config = Config::default();
+        Endpoint {
+            secret,
+            peers,
+            memory: DEFAULT_MEMORY,
+            lanes: 1,
+            transport: TransportKind::default(),
+            encoder: EncoderBuilder::default(),
+            way_out: WayOut { connect_timeout: CONNECT_TIMEOUT, ..WayOut::default() },
+            keep_alive: config.keep_alive,
+            dead_after: config.dead_after,
+            grace: config.grace,
+            agent: config.agent,
+        }
+    }
+
+    /// What sessions are made from; each needs randomness of its own.
+    pub(crate) fn session_config(&self) -> Result<Config, NetError> {
+        let config = Config::for_memory(self.memory, self.lanes)?;
+        Ok(Config {
+            encoder: self.encoder.clone(),
+            keep_alive: self.keep_alive,
+            dead_after: self.dead_after,
+            grace: self.grace,
+            agent: self.agent.clone(),
+            ..config
+        })
+    }
+}
+
+/// Memory unless told otherwise: 512 MiB.
+pub const DEFAULT_MEMORY: u64 = 512 << 20;
+/// How long a connection to an origin may take, per address.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long TCP and TLS, and then the first message, may take.
+pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Fresh randomness for a session.
+pub(crate) fn random() -> Result<[u64; 2], NetError> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| NetError::Random)?;
+    let [high, low] = [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default()));
+    Ok([high, low])
+}
+
+/// Why an end cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// A place to listen cannot be had.
+    #[error("cannot listen on {bind}: {source}")]
+    Listen {
+        /// Where.
+        bind: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Too little memory.
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+    /// The system gives no randomness.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The asynchronous runtime cannot be had.
+    #[error("cannot set up threads, timers and signals: {0}")]
+    Runtime(io::Error),
+    /// QUIC cannot be set up.
+    #[error("cannot set up QUIC: {0}")]
+    Quic(String),
+}
+
+/// A session as its owner sees it.
+pub(crate) fn session_status(driver: &Driver, peer: &PublicKey, peers: &AuthorizedPeers) -> Option<SessionStatus> {
+    let phase = match &*driver.phase().borrow() {
+        Phase::Greeting => "greeting".to_string(),
+        Phase::Established => "established".to_string(),
+        Phase::GoingAway => "draining".to_string(),
+        Phase::Over(why) => format!("over: {why}"),
+    };
+    let there = driver.report().map(|(counters, at)| (counters, at.elapsed()));
+    driver.with(|session| SessionStatus {
+        peer: peer.to_string(),
+        name: peers.name_of(peer).map(|name| name.to_string()),
+        agent: session.peer_agent().to_string(),
+        phase,
+        age: driver.born.elapsed(),
+        idle: driver.idle_for(),
+        lanes: session.lanes(),
+        lanes_up: (0..session.lanes()).filter(|&lane| session.is_up(lane)).count(),
+        here: session.counters(),
+        there,
+    })
+}

@@ -1,0 +1,381 @@
+//! The answering end: peers connect to it, and their flows leave here.
+
+use crate::counted::{Counted, WireBytes};
+use crate::driver::{Driver, Notices, Phase};
+use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
+use crate::keys::PublicKey;
+use crate::listen::Bind;
+use crate::status::Status;
+use crate::tls;
+use crate::transport::{Transport, tune_lane};
+use crate::way_out::{WayOut, accept, fulfil, listen};
+use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, info, warn};
+
+/// Parameters of an answering end.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// What both ends have.
+    pub endpoint: Endpoint,
+    /// Where peers connect.
+    pub listen: Vec<Bind>,
+    /// Most sessions at once.
+    pub max_sessions: usize,
+}
+
+/// Transports that may be greeting at once; others wait in the system's queue.
+const MAX_GREETING: usize = 256;
+/// Sessions that one peer may have at once: one, and those it has not yet noticed to be lost.
+const MAX_PER_PEER: usize = 4;
+/// Longest first message, in bytes.
+const MAX_HELLO: usize = 8 << 10;
+/// How often memory is looked at.
+const GOVERN: Duration = Duration::from_millis(200);
+
+/// An answering end at work.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    way_out: RwLock<Arc<WayOut>>,
+    config: Config,
+    max_sessions: usize,
+    bound: Vec<SocketAddr>,
+    sessions: Mutex<HashMap<(PublicKey, SessionId), Arc<Driver>>>,
+    kept: Mutex<Vec<Kept>>,
+    draining: watch::Sender<bool>,
+    stopped: AtomicBool,
+    refused_transports: AtomicU64,
+    wire: Arc<WireBytes>,
+    shrunk: AtomicU64,
+    started: Instant,
+}
+
+/// Logs of a session that ended, for its peer to come back to.
+struct Kept {
+    peer: PublicKey,
+    since: Instant,
+    logs: Logs,
+}
+
+/// Starts an answering end. It runs until [`Server::drain`] or [`Server::stop`].
+///
+/// # Errors
+/// [`NetError`] if it cannot listen, or its parameters cannot work.
+pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
+    let acceptor = TlsAcceptor::from(tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let session = config.endpoint.session_config()?;
+    let mut listeners = Vec::new();
+    for bind in &config.listen {
+        let failed = |source| NetError::Listen { bind: bind.to_string(), source };
+        let listener = listen(bind).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        listeners.push((listener, address));
+    }
+    let shared = Arc::new(Shared {
+        way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
+        config: session,
+        max_sessions: config.max_sessions,
+        bound: listeners.iter().map(|(_, address)| *address).collect(),
+        sessions: Mutex::default(),
+        kept: Mutex::default(),
+        draining: watch::Sender::new(false),
+        stopped: AtomicBool::new(false),
+        refused_transports: AtomicU64::new(0),
+        wire: Arc::default(),
+        shrunk: AtomicU64::new(0),
+        started: Instant::now(),
+        endpoint: config.endpoint,
+    });
+    let greeting = Arc::new(Semaphore::new(MAX_GREETING));
+    for (listener, _) in listeners {
+        tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+    }
+    tokio::spawn(Shared::govern(shared.clone()));
+    tokio::spawn(Shared::watch_peers(shared.clone()));
+    Ok(Server { shared })
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.bound
+    }
+
+    /// Exchanges the rules for where flows may go. Flows that are open go on.
+    pub fn set_way_out(&self, way_out: WayOut) {
+        *self.shared.way_out.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way_out);
+    }
+
+    /// Takes no more sessions and flows, and waits until those open have ended, `limit` at most. Returns whether all have.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        let shared = &self.shared;
+        shared.draining.send_replace(true);
+        let drivers: Vec<_> = shared.lock_sessions().values().cloned().collect();
+        for driver in &drivers {
+            driver.with(Session::go_away);
+        }
+        let all = drain_all(&drivers, limit).await;
+        self.stop();
+        all
+    }
+
+    /// Ends all sessions at once.
+    pub fn stop(&self) {
+        let shared = &self.shared;
+        shared.draining.send_replace(true);
+        shared.stopped.store(true, Ordering::Relaxed);
+        for driver in shared.lock_sessions().values() {
+            driver.with(Session::close);
+        }
+    }
+
+    /// What it says of itself. Asks peers for their view, which the next call has.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let sessions = shared.lock_sessions();
+        for driver in sessions.values() {
+            driver.with(Session::ask_report);
+        }
+        let mut list: Vec<_> =
+            sessions.iter().filter_map(|((peer, _), driver)| session_status(driver, peer, &shared.endpoint.peers)).collect();
+        list.sort_by(|a, b| (&a.peer, b.age).cmp(&(&b.peer, a.age)));
+        let kept = shared.lock_kept();
+        let kept_memory: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
+        Status {
+            role: "serve",
+            version: env!("CARGO_PKG_VERSION").into(),
+            key: shared.endpoint.secret.public().to_string(),
+            uptime: shared.started.elapsed(),
+            listening: shared.bound.iter().map(ToString::to_string).collect(),
+            memory_limit: shared.endpoint.memory,
+            memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
+            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
+            transport_received: shared.wire.received.load(Ordering::Relaxed),
+            kept_logs: kept.len(),
+            shrunk: shared.shrunk.load(Ordering::Relaxed),
+            refused_transports: shared.refused_transports.load(Ordering::Relaxed),
+            refused_connections: 0,
+            draining: *shared.draining.borrow(),
+            sessions: list,
+        }
+    }
+}
+
+/// Waits until no session has a flow.
+pub(crate) async fn drain_all(drivers: &[Arc<Driver>], limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let open: usize = drivers.iter().filter_map(|driver| driver.with(|session| session.flow_count())).sum();
+        if open == 0 {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+impl Shared {
+    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<(PublicKey, SessionId), Arc<Driver>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Semaphore>) {
+        let mut draining = shared.draining.subscribe();
+        loop {
+            // Never closed, so this cannot fail.
+            let Ok(permit) = greeting.clone().acquire_owned().await else { return };
+            let stream = tokio::select! {
+                stream = accept(&listener) => stream,
+                _ = draining.wait_for(|draining| *draining) => return,
+            };
+            let (shared, acceptor) = (shared.clone(), acceptor.clone());
+            tokio::spawn(async move {
+                let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+                let _ = tune_lane(&stream);
+                let greet = async {
+                    let stream =
+                        acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
+                    let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
+                    shared.greet(peer, Box::new(stream)).await
+                };
+                let result = match tokio::time::timeout(GREETING_TIMEOUT, greet).await {
+                    Ok(result) => result,
+                    Err(_) => Err("no hello in time".into()),
+                };
+                if let Err(why) = result {
+                    shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+                    info!(%from, %why, "transport refused");
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    /// Reads the hello on an authenticated transport and gives it to the session it names.
+    pub(crate) async fn greet(self: &Arc<Shared>, peer: PublicKey, mut transport: Transport) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        let (hello, len) = loop {
+            if let Some(found) = Hello::read(&bytes).map_err(|error| error.to_string())? {
+                break found;
+            }
+            if bytes.len() > MAX_HELLO {
+                return Err("its first message is too long".into());
+            }
+            if transport.read_buf(&mut bytes).await.map_err(|error| error.to_string())? == 0 {
+                return Err("it closed before its hello".into());
+            }
+        };
+        let rest = bytes.split_off(len);
+        let known = self.lock_sessions().get(&(peer, hello.session)).cloned();
+        let refused = match known {
+            Some(driver) => driver.accept_lane(&hello, transport, rest).err(),
+            None => self.begin(peer, &hello, transport, rest),
+        };
+        let Some((answer, mut transport)) = refused else { return Ok(()) };
+        let mut out = Vec::new();
+        answer.write(&mut out);
+        let _ = transport.write_all(&out).await;
+        let _ = transport.shutdown().await;
+        Err(format!("answered {:?}", answer.answer))
+    }
+
+    /// Begins a session with a peer.
+    fn begin(
+        self: &Arc<Shared>,
+        peer: PublicKey,
+        hello: &Hello,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) -> Option<(Box<Hello>, Transport)> {
+        let mut sessions = self.lock_sessions();
+        let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
+        let busy = *self.draining.borrow() || sessions.len() >= self.max_sessions || of_peer >= MAX_PER_PEER;
+        let (Ok(random), false) = (random(), busy) else {
+            return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
+        };
+        let logs = {
+            let mut kept = self.lock_kept();
+            kept.iter().position(|kept| kept.peer == peer && kept.logs.fit(hello)).map(|at| kept.swap_remove(at).logs)
+        };
+        // Budgets are shared; logs begin smaller the more there are, and `govern` sees to the sum.
+        let log = (self.config.log / (sessions.len() as u64 + 1)).max(SMALLEST_LOG).max(logs.as_ref().map_or(0, Logs::capacity));
+        let config = Config { random, log, ..self.config.clone() };
+        let session = match Session::accept_new(config, logs, hello, Instant::now()) {
+            Ok(session) => session,
+            Err(Refused(answer)) => return Some((answer, transport)),
+        };
+        let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
+        let (driver, notices) = Driver::start(session);
+        sessions.insert((peer, hello.session), driver.clone());
+        info!(%peer, agent = %hello.agent, "session begun");
+        driver.adopt(lane, transport, rest);
+        tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
+        None
+    }
+
+    /// Serves a session until it is over, and keeps its logs.
+    async fn run(shared: Arc<Shared>, peer: PublicKey, id: SessionId, driver: Arc<Driver>, mut notices: Notices) {
+        let mut phase = driver.phase();
+        loop {
+            tokio::select! {
+                Some((flow, target)) = notices.opened.recv() => {
+                    let way_out = shared.way_out.read().unwrap_or_else(PoisonError::into_inner).clone();
+                    tokio::spawn(fulfil(driver.clone(), flow, target, way_out));
+                }
+                _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
+            }
+        }
+        info!(%peer, phase = ?*driver.phase().borrow(), "session over");
+        // What is left to say goes out with the lanes' last words.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        shared.lock_sessions().remove(&(peer, id));
+        if let Some(logs) = driver.take_logs()
+            && !shared.stopped.load(Ordering::Relaxed)
+            && shared.endpoint.peers.contains(&peer)
+            && logs.memory() > 0
+        {
+            shared.lock_kept().push(Kept { peer, since: Instant::now(), logs });
+        }
+    }
+
+    /// Ends sessions of peers whose key has been taken off the list.
+    async fn watch_peers(shared: Arc<Shared>) {
+        let mut changes = shared.endpoint.peers.subscribe();
+        loop {
+            for ((peer, _), driver) in shared.lock_sessions().iter() {
+                if !shared.endpoint.peers.contains(peer) {
+                    warn!(%peer, "key revoked, session closed");
+                    driver.with(Session::close);
+                }
+            }
+            shared.lock_kept().retain(|kept| shared.endpoint.peers.contains(&kept.peer));
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
+    /// ones, then the largest.
+    async fn govern(shared: Arc<Shared>) {
+        // Logs grow between two looks, and budgets are theirs already.
+        let limit = shared.endpoint.memory - shared.endpoint.memory / 16;
+        loop {
+            tokio::time::sleep(GOVERN).await;
+            if shared.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            shared.govern_once(limit);
+        }
+    }
+
+    fn govern_once(&self, limit: u64) {
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
+            .iter()
+            .filter_map(|driver| Some((driver.idle_for(), driver.with(|session| session.memory())?, driver)))
+            .collect();
+        let mut sum: u64 = sizes.iter().map(|(_, memory, _)| memory).sum();
+        {
+            let mut kept = self.lock_kept();
+            kept.sort_by_key(|kept| kept.since);
+            let mut kept_sum: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
+            while sum + kept_sum > limit && !kept.is_empty() {
+                kept_sum -= kept.remove(0).logs.memory();
+            }
+            sum += kept_sum;
+        }
+        // Idle ones first; among those at work the largest.
+        sizes.sort_by_key(|&(idle, memory, _)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
+        let fair = (self.config.log / sessions.len().max(1) as u64).max(SMALLEST_LOG);
+        for (idle, memory, driver) in sizes {
+            if sum <= limit {
+                break;
+            }
+            let size = if idle > Duration::from_secs(10) { SMALLEST_LOG } else { fair };
+            debug!(?idle, memory, size, "log shrunk for want of memory");
+            self.shrunk.fetch_add(1, Ordering::Relaxed);
+            driver.with(|session| session.shrink(size));
+            sum = sum.saturating_sub(memory);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a tunnel says of itself, as plain data.
+
+use oncewire_session::Counters;
+use std::time::Duration;
+
+/// One end of a tunnel.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// `serve` or `connect`.
+    pub role: &'static str,
+    /// Program and version.
+    pub version: String,
+    /// This end's public key.
+    pub key: String,
+    /// Time since it started.
+    pub uptime: Duration,
+    /// Addresses where peers, or applications, connect.
+    pub listening: Vec<String>,
+    /// Memory that may be used, in bytes.
+    pub memory_limit: u64,
+    /// Memory in use by sessions and by logs kept for peers that are away, in bytes.
+    pub memory: u64,
+    /// Bytes sent on all transports, TLS included, TCP and IP headers not.
+    pub transport_sent: u64,
+    /// Bytes received on all transports.
+    pub transport_received: u64,
+    /// Logs kept for peers that are away.
+    pub kept_logs: usize,
+    /// Times that a session was told to begin with smaller logs, for want of memory.
+    pub shrunk: u64,
+    /// Transports refused: not authorized, no hello, too many.
+    pub refused_transports: u64,
+    /// Connections of applications that found no way through: no session, a wish not understood.
+    pub refused_connections: u64,
+    /// No more flows are accepted.
+    pub draining: bool,
+    /// Sessions there are.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// One session.
+#[derive(Clone, Debug)]
+pub struct SessionStatus {
+    /// The peer's public key.
+    pub peer: String,
+    /// Its name, if the list of peers has one.
+    pub name: Option<String>,
+    /// Its program and version.
+    pub agent: String,
+    /// How far it has come.
+    pub phase: String,
+    /// Time since it began.
+    pub age: Duration,
+    /// Time since an application sent or received anything.
+    pub idle: Duration,
+    /// Lanes agreed on.
+    pub lanes: usize,
+    /// Of them, with a transport that works.
+    pub lanes_up: usize,
+    /// What this end counts.
+    pub here: Counters,
+    /// What the peer counts, and how old that is.
+    pub there: Option<(Counters, Duration)>,
+}

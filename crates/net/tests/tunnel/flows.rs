@@ -1,0 +1,187 @@
+//! A flow behaves as through a plain TCP proxy.
+
+use crate::pair::{LIMIT, Plan, echo, exchange, origin};
+use oncewire_testkit::servers::{incompressible, text_like};
+use std::io::ErrorKind;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_come_back_as_they_went() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    for (seed, len) in [(1, 0), (2, 1), (3, 100), (4, 65_536), (5, 3_000_000)] {
+        for bytes in [incompressible(seed, len), text_like(seed, len)] {
+            let back = exchange(pair.application().await, &bytes).await;
+            assert!(back == bytes, "{} of {len} bytes came back, seed {seed}", back.len());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_costs_next_to_nothing() {
+    let bytes = incompressible(7, 8_000_000);
+    let content = bytes.clone();
+    let pair = Plan::new()
+        .forward(
+            origin(move |mut stream| {
+                let content = content.clone();
+                async move {
+                    let _ = stream.write_all(&content).await;
+                }
+            })
+            .await,
+        )
+        .start()
+        .await;
+    let wire = |pair: &crate::pair::Pair| pair.client.status().sessions[0].here.wire_received_bytes;
+    let before = wire(&pair);
+    assert!(exchange(pair.application().await, b"").await == bytes);
+    let cold = wire(&pair) - before;
+    assert!(exchange(pair.application().await, b"").await == bytes);
+    let warm = wire(&pair) - before - cold;
+    assert!(cold < bytes.len() as u64 * 1001 / 1000 + 4096, "{cold} bytes for {}", bytes.len());
+    assert!(warm < cold / 20, "{warm} bytes for the repeat of {cold}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn either_side_may_finish_first() {
+    // The origin answers only when the client has finished, and the client hears all after it has.
+    let address = origin(|mut stream| async move {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        stream.write_all(format!("{} bytes", all.len()).as_bytes()).await.unwrap();
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    assert_eq!(exchange(pair.application().await, &[7; 100_000]).await, b"100000 bytes");
+
+    // The origin finishes at once, and still takes what comes.
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let address = origin(move |mut stream| {
+        let tell = tell.clone();
+        async move {
+            stream.shutdown().await.unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).await.unwrap();
+            tell.send(all.len()).unwrap();
+        }
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    let mut application = pair.application().await;
+    let mut nothing = [0; 1];
+    assert_eq!(timeout(LIMIT, application.read(&mut nothing)).await.unwrap().unwrap(), 0);
+    application.write_all(&[1; 50_000]).await.unwrap();
+    application.shutdown().await.unwrap();
+    assert_eq!(timeout(LIMIT, told.recv()).await.unwrap(), Some(50_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_connection_and_a_reset_are_resets_here() {
+    // A port that was free a moment ago.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let pair = Plan::new().forward(closed).start().await;
+    let mut application = pair.application().await;
+    let error = timeout(LIMIT, application.read(&mut [0; 1])).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+    let address = origin(|mut stream| async move {
+        let _ = stream.read(&mut [0; 10]).await;
+        #[expect(deprecated, reason = "a time of zero does not block")]
+        stream.set_linger(Some(Duration::ZERO)).unwrap();
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    let mut application = pair.application().await;
+    application.write_all(b"x").await.unwrap();
+    let error = timeout(LIMIT, application.read(&mut [0; 1])).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_of_the_application_reaches_the_origin() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let address = origin(move |mut stream| {
+        let tell = tell.clone();
+        async move {
+            stream.write_all(b"hello").await.unwrap();
+            let end = loop {
+                match stream.read(&mut [0; 100]).await {
+                    Ok(0) => break None,
+                    Ok(_) => {}
+                    Err(error) => break Some(error.kind()),
+                }
+            };
+            tell.send(end).unwrap();
+        }
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    let mut application = pair.application().await;
+    application.read_exact(&mut [0; 5]).await.unwrap();
+    application.write_all(b"some").await.unwrap();
+    #[expect(deprecated, reason = "a time of zero does not block")]
+    application.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(application);
+    assert_eq!(timeout(LIMIT, told.recv()).await.unwrap(), Some(Some(ErrorKind::ConnectionReset)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_byte_at_a_time_arrives_one_byte_at_a_time() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let mut application = pair.application().await;
+    for byte in 0..=255u8 {
+        application.write_all(&[byte]).await.unwrap();
+        let mut back = [0; 1];
+        timeout(LIMIT, application.read_exact(&mut back)).await.expect("nothing waits for more").unwrap();
+        assert_eq!(back, [byte]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_application_does_not_hold_up_others() {
+    let bytes = incompressible(3, 20_000_000);
+    let content = bytes.clone();
+    let address = origin(move |mut stream| {
+        let content = content.clone();
+        async move {
+            let _ = stream.write_all(&content).await;
+        }
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    // Several that never read.
+    let stalled = [pair.application().await, pair.application().await, pair.application().await];
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(exchange(pair.application().await, b"").await == bytes);
+    let memory = pair.client.status().memory;
+    assert!(memory < 128 << 20, "{memory}");
+    // When they read at last, they get everything.
+    for application in stalled {
+        assert!(exchange(application, b"").await == bytes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_flows_at_once() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for seed in 0..300u64 {
+        let application = pair.application().await;
+        tasks.spawn(async move {
+            let bytes = text_like(seed % 10, 20_000 + seed as usize * 100);
+            assert!(exchange(application, &bytes).await == bytes, "flow {seed}");
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+    timeout(LIMIT, async {
+        while pair.client.status().sessions[0].here.flows > 0 || pair.server.status().sessions[0].here.flows > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("flows that are over are forgotten at both ends");
+}

@@ -1,0 +1,4 @@
+//! The tunnel, both ends in this process, on real sockets.
+
+mod flows;
+mod pair;

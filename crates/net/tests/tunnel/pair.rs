@@ -1,0 +1,106 @@
+//! Two ends and an origin on loopback, all real sockets.
+
+use oncewire_net::allow::AllowList;
+use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
+use oncewire_net::{ConnectConfig, Connection, Endpoint, ServeConfig, Server, connect, serve};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Longest that anything in these tests may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);
+
+/// Both ends and what they have in common.
+pub(crate) struct Pair {
+    pub(crate) server: Server,
+    pub(crate) client: Connection,
+}
+
+/// Two ends' parameters, to be changed before they start.
+pub(crate) struct Plan {
+    pub(crate) serve: ServeConfig,
+    pub(crate) connect: ConnectConfig,
+}
+
+impl Plan {
+    /// Ends that trust each other; the serving one lets flows go anywhere on loopback.
+    pub(crate) fn new() -> Plan {
+        let (here, there) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let trust = |key: &SecretKey| AuthorizedPeers::new([Peer::from(key.public())]);
+        let mut server = Endpoint::new(there.clone(), trust(&here));
+        server.way_out.allow = AllowList::parse(&["127.0.0.0/8:*", "[::1]:*", "localhost:*"]).unwrap();
+        server.memory = 128 << 20;
+        let mut client = Endpoint::new(here, trust(&there));
+        client.memory = 128 << 20;
+        Plan {
+            serve: ServeConfig { endpoint: server, listen: vec!["127.0.0.1:0".parse().unwrap()], max_sessions: 64 },
+            connect: ConnectConfig {
+                endpoint: client,
+                server: "127.0.0.1:1".parse().unwrap(),
+                forwards: Vec::new(),
+                reverse: Vec::new(),
+                proxies: Vec::new(),
+            },
+        }
+    }
+
+    /// A forward to `origin`; its address is the next of [`Connection::addresses`].
+    pub(crate) fn forward(mut self, origin: SocketAddr) -> Plan {
+        self.connect.forwards.push(format!("127.0.0.1:0:{origin}").parse().unwrap());
+        self
+    }
+
+    pub(crate) async fn start(self) -> Pair {
+        let server = serve(self.serve).await.unwrap();
+        let mut config = self.connect;
+        config.server = server.addresses()[0].to_string().parse().unwrap();
+        let client = connect(config).await.unwrap();
+        client.established(LIMIT).await.unwrap();
+        Pair { server, client }
+    }
+}
+
+impl Pair {
+    /// A connection of an application to the first forward.
+    pub(crate) async fn application(&self) -> TcpStream {
+        TcpStream::connect(self.client.addresses()[0]).await.unwrap()
+    }
+}
+
+/// An origin that does the same with every connection.
+pub(crate) async fn origin<F, R>(act: F) -> SocketAddr
+where
+    F: Fn(TcpStream) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(act(stream));
+        }
+    });
+    address
+}
+
+/// Sends back what it gets, and finishes when the other side does.
+pub(crate) async fn echo(mut stream: TcpStream) {
+    let (mut reader, mut writer) = stream.split();
+    let _ = tokio::io::copy(&mut reader, &mut writer).await;
+    let _ = writer.shutdown().await;
+}
+
+/// Sends `bytes`, finishes, and returns all that comes back.
+pub(crate) async fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
+    let (mut reader, mut writer) = stream.split();
+    let send = async {
+        writer.write_all(bytes).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let mut back = Vec::new();
+    let receive = async { reader.read_to_end(&mut back).await.unwrap() };
+    tokio::time::timeout(LIMIT, async { tokio::join!(send, receive) }).await.expect("it took too long");
+    back
+}
