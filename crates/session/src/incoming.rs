@@ -49,7 +49,16 @@ pub(crate) enum IncomingError {
 
 impl Incoming {
     pub(crate) fn new(limit: u64) -> Incoming {
-        Incoming { limit, capacity: limit, epoch: Epoch::NONE, lost: 0, decoder: None, chain: 0, early: BTreeMap::new(), written: 0 }
+        Incoming {
+            limit,
+            capacity: limit,
+            epoch: Epoch::NONE,
+            lost: 0,
+            decoder: None,
+            chain: 0,
+            early: BTreeMap::new(),
+            written: 0,
+        }
     }
 
     /// Takes part in a session with another limit. What is held stays if it fits.

@@ -235,7 +235,8 @@ pub(crate) fn run(seed: u64, base: Instant) {
                         Hello { received: if rng.one_in(2) { 0 } else { hello.received }, ..hello }.write(&mut wire);
                         session.receive(lane, &wire, now);
                     } else {
-                        let hello = Hello { lane: lane as u64, answer: Answer::Resume, received: rng.next() % 4, ..hello.clone() };
+                        let hello =
+                            Hello { lane: lane as u64, answer: Answer::Resume, received: rng.next() % 4, ..hello.clone() };
                         let _ = session.accept_lane(&hello, now);
                     }
                 }
