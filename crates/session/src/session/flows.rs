@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Names of flows that are gone, of which a lane's queues may hold some.
+const STALE_NAMES: usize = 64;
+
 impl Session {
     /// Opens a flow to a target that the peer understands. Data may follow at once.
     ///
@@ -155,7 +158,18 @@ impl Session {
             let early = flow.receive.window.min(EARLY_CREDIT);
             self.config.early.give(early);
             self.config.delivery.give(flow.receive.window - early);
-            self.lanes[flow.lane].flows -= 1;
+            let lane = &mut self.lanes[flow.lane];
+            lane.flows -= 1;
+            // Names of flows that are gone are passed over when their turn comes; on a lane that stands still it never does.
+            let most = 2 * lane.flows + STALE_NAMES;
+            if lane.control.len() > most {
+                let flows = &self.flows;
+                lane.control.retain(|id| flows.contains_key(id));
+            }
+            if lane.round.len() > most {
+                let flows = &self.flows;
+                lane.round.retain(|id| flows.contains_key(&id));
+            }
         }
     }
 

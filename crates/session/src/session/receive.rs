@@ -281,7 +281,7 @@ impl Session {
                     }
                     receive.received = received;
                     if !content.is_empty() {
-                        receive.chunks.push_back(content.to_vec());
+                        receive.push(content);
                         if !std::mem::replace(&mut receive.told, true) {
                             self.events.push_back(Event::Readable(id));
                         }
@@ -331,8 +331,9 @@ impl Session {
             return self.violation(Violation::Unexpected("name of a new flow"));
         }
         let Some(agreed) = self.agreed else { return };
-        // Flows whose end the peer knows of may still be read here, so some more than agreed are no offence.
-        let limit = 2 * agreed.max_flows + 16;
+        // Flows that the peer is done with may still be read here, as many as this end takes; and on every lane openings can be ahead of
+        // the resets on another. All that is no offence.
+        let limit = self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;
         if self.flows.len() as u64 >= limit {
             return self.violation(Violation::Bounds { what: "open flows", value: limit + 1, limit });
         }
