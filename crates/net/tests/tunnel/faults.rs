@@ -178,6 +178,12 @@ async fn a_direction_that_stalls_is_noticed() {
     }
 }
 
+/// Waits until the client begins another session.
+async fn given_up(pair: &Pair) {
+    let greets = || pair.client.status().sessions.iter().any(|session| session.phase == "greeting");
+    until("the client gives its session up", greets).await;
+}
+
 /// A connection whose flow is under way, and stays so until it is cut.
 async fn under_way(pair: &Pair) -> tokio::net::TcpStream {
     let mut application = pair.application().await;
@@ -206,20 +212,37 @@ async fn when_the_grace_time_is_over_flows_end_and_the_log_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_a_direction_stays_though_the_other_has_none() {
+    let bytes = incompressible(11, 3_000_000);
+    let (address, mut told) = trader(Vec::new()).await;
+    let (pair, proxy) = Plan::new().impatient(Duration::from_millis(300)).forward(address).start_with_faults().await;
+    assert!(exchange(pair.application().await, &bytes).await.is_empty());
+    assert!(told.recv().await.unwrap() == bytes);
+    proxy.cut();
+    given_up(&pair).await;
+    until("the server keeps the logs", || pair.server.status().kept_logs == 1).await;
+    proxy.mend();
+    pair.client.established(LIMIT).await.unwrap();
+    assert!(exchange(pair.application().await, &bytes).await.is_empty());
+    assert!(told.recv().await.unwrap() == bytes);
+    let wire = counters(&pair).wire_sent_bytes;
+    assert!(wire < 100_000, "{wire} bytes for a repeat after a new session");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_stays_where_the_server_has_not_noticed_the_end_of_the_session() {
     let bytes = incompressible(10, 3_000_000);
     let mut plan = Plan::new().impatient(Duration::from_millis(300));
     plan.serve.endpoint.grace = LONG;
-    let (address, mut told) = trader(Vec::new()).await;
+    let (address, mut told) = trader(b"ok".to_vec()).await;
     let (pair, proxy) = plan.forward(address).start_with_faults().await;
-    // Only one direction has a log.
-    assert!(exchange(pair.application().await, &bytes).await.is_empty());
+    assert!(exchange(pair.application().await, &bytes).await == b"ok");
     assert!(told.recv().await.unwrap() == bytes);
     proxy.cut();
-    until("the client gives its session up", || pair.client.status().sessions.is_empty()).await;
+    given_up(&pair).await;
     proxy.mend();
     pair.client.established(LIMIT).await.unwrap();
-    assert!(exchange(pair.application().await, &bytes).await.is_empty());
+    assert!(exchange(pair.application().await, &bytes).await == b"ok");
     assert!(told.recv().await.unwrap() == bytes);
     let wire = counters(&pair).wire_sent_bytes;
     assert!(wire < 100_000, "{wire} bytes for a repeat after a new session");
