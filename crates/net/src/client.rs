@@ -1,7 +1,7 @@
 //! The connecting end: applications connect to it, and their flows go to the peer.
 
 use crate::counted::{Counted, WireBytes};
-use crate::driver::{Driver, FlowSignals, Notices, Phase};
+use crate::driver::{Driver, FlowSignals, LaneDown, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
@@ -14,7 +14,7 @@ use crate::tls;
 use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
 use crate::ways_in::{self, Refusal};
-use oncewire_session::{Config, Ended, FlowId, Logs, Read, Session};
+use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +68,8 @@ struct Shared {
     bound: Vec<SocketAddr>,
     /// The session that flows are opened in, while there is one.
     current: watch::Sender<Option<Arc<Driver>>>,
+    /// The session there is, whatever its phase.
+    latest: Mutex<Option<Arc<Driver>>>,
     peer: Mutex<Option<PublicKey>>,
     last_failure: Mutex<Option<String>>,
     stop: watch::Sender<bool>,
@@ -109,6 +111,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         tcp_until: Mutex::default(),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         current: watch::Sender::new(None),
+        latest: Mutex::default(),
         peer: Mutex::default(),
         last_failure: Mutex::default(),
         stop: watch::Sender::new(false),
@@ -147,8 +150,7 @@ impl Connection {
     /// Takes no more connections, and waits until those open have ended, `limit` at most. Returns whether all have.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.shared.stop.send_replace(true);
-        let driver = self.shared.current.borrow().clone();
-        let Some(driver) = driver else { return true };
+        let Some(driver) = self.shared.latest() else { return true };
         driver.with(Session::go_away);
         let all = drain_all(std::slice::from_ref(&driver), limit).await;
         driver.with(Session::close);
@@ -159,7 +161,7 @@ impl Connection {
     /// Ends the session at once.
     pub fn stop(&self) {
         self.shared.stop.send_replace(true);
-        if let Some(driver) = self.shared.current.borrow().as_ref() {
+        if let Some(driver) = self.shared.latest() {
             driver.with(Session::close);
         }
     }
@@ -167,7 +169,7 @@ impl Connection {
     /// What it says of itself. Asks the peer for its view, which the next call has.
     pub fn status(&self) -> Status {
         let shared = &self.shared;
-        let driver = shared.current.borrow().clone();
+        let driver = shared.latest();
         let peer = *shared.peer.lock().unwrap_or_else(PoisonError::into_inner);
         let sessions: Vec<_> = driver
             .iter()
@@ -196,6 +198,14 @@ impl Connection {
 }
 
 impl Shared {
+    fn latest(&self) -> Option<Arc<Driver>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_latest(&self, driver: Option<Arc<Driver>>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = driver;
+    }
+
     /// The session to open flows in, once there is one.
     async fn session(&self, limit: Duration) -> Option<Arc<Driver>> {
         let mut current = self.current.subscribe();
@@ -305,8 +315,10 @@ impl Shared {
             };
             let session = Session::connect(Config { random, ..shared.config.clone() }, logs.take(), Instant::now());
             let (driver, notices) = Driver::start(session);
+            shared.set_latest(Some(driver.clone()));
             let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
             shared.current.send_replace(None);
+            shared.set_latest(None);
             logs = Shared::keep(&driver, &why);
             info!(%why, "session over");
             if was_established {
@@ -337,7 +349,8 @@ impl Shared {
         let mut was_established = false;
         let way_out = Arc::new(self.endpoint.way_out.clone());
         let mut changes = self.endpoint.peers.subscribe();
-        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, RETRY.0));
+        let mut pauses = [RETRY.0; MAX_LANES];
+        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, Duration::ZERO));
         loop {
             tokio::select! {
                 changed = phase.changed() => {
@@ -352,7 +365,7 @@ impl Shared {
                             let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
                             info!(server = %self.server, lanes, "session established");
                             for lane in 1..lanes {
-                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, Duration::ZERO));
                             }
                             for forward in &self.reverse {
                                 tokio::spawn(ask_to_listen(driver.clone(), forward.bind.clone()));
@@ -366,8 +379,19 @@ impl Shared {
                         Phase::Over(why) => return (why, was_established),
                     }
                 }
-                Some(lane) = notices.lane_down.recv() => {
-                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                Some(LaneDown { lane, heard, lasted, why }) = notices.lane_down.recv() => {
+                    let pause = &mut pauses[lane];
+                    let wait = if heard {
+                        *pause = RETRY.0;
+                        RETRY.0.saturating_sub(lasted)
+                    } else {
+                        // A server that does not accept our key says so after the handshake.
+                        self.fail(&format!("the peer hung up without a word, as it does if it does not know our key: {why}"));
+                        let wait = *pause;
+                        *pause = (wait * 2).min(RETRY.1);
+                        wait
+                    };
+                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, wait));
                 }
                 Some((flow, target)) = notices.opened.recv() => {
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out.clone()));
@@ -390,10 +414,12 @@ impl Shared {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
     }
 
-    /// Gets a transport for a lane, however often that takes, as long as the session lasts.
-    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, mut pause: Duration) {
+    /// Gets a transport for a lane, after a time and however often it takes, as long as the session lasts.
+    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, wait: Duration) {
         let mut phase = driver.phase();
         let attempts = async {
+            tokio::time::sleep(wait).await;
+            let mut pause = RETRY.0;
             loop {
                 match self.dial_once().await {
                     Ok(transport) => return transport,

@@ -11,14 +11,15 @@ use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
 use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
@@ -33,7 +34,7 @@ pub struct ServeConfig {
     pub max_sessions: usize,
 }
 
-/// Transports that may be greeting at once; others wait in the system's queue.
+/// Transports that may be greeting at once. One more, and the oldest is given up: strangers who say nothing must not keep peers out.
 const MAX_GREETING: usize = 256;
 /// Sessions that one peer may have at once: one, and those it has not yet noticed to be lost.
 const MAX_PER_PEER: usize = 4;
@@ -106,7 +107,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    let greeting = Arc::new(Semaphore::new(MAX_GREETING));
+    let greeting = Arc::<Greeting>::default();
     for (listener, _, quic) in listeners {
         if shared.endpoint.transport != TransportKind::Quic {
             tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
@@ -186,6 +187,27 @@ impl Server {
     }
 }
 
+/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
+/// cannot keep peers out.
+#[derive(Default)]
+struct Greeting(Mutex<VecDeque<AbortHandle>>);
+
+impl Greeting {
+    /// Runs a greeting; whether another was given up for it.
+    fn begin(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_GREETING {
+            tasks.retain(|task| !task.is_finished());
+        }
+        let oldest = if tasks.len() >= MAX_GREETING { tasks.pop_front() } else { None };
+        if let Some(oldest) = &oldest {
+            oldest.abort();
+        }
+        tasks.push_back(tokio::spawn(task).abort_handle());
+        oldest.is_some()
+    }
+}
+
 async fn stopped(draining: &mut watch::Receiver<bool>) {
     // If nobody can say so any more, it has stopped, too.
     let _ = draining.wait_for(|draining| *draining).await;
@@ -215,42 +237,43 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Semaphore>) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Greeting>) {
         let mut draining = shared.draining.subscribe();
         loop {
-            // Never closed, so this cannot fail.
-            let Ok(permit) = greeting.clone().acquire_owned().await else { return };
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            let (shared, acceptor) = (shared.clone(), acceptor.clone());
-            tokio::spawn(async move {
-                let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-                let _ = tune_lane(&stream);
-                let greet = async {
-                    let stream =
-                        acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
-                    let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
-                    shared.greet(peer, Box::new(stream)).await
-                };
-                let result = match tokio::time::timeout(GREETING_TIMEOUT, greet).await {
-                    Ok(result) => result,
-                    Err(_) => Err("no hello in time".into()),
-                };
-                if let Err(why) = result {
-                    shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                    info!(%from, %why, "transport refused");
-                }
-                drop(permit);
-            });
+            shared.refuse_aborted(greeting.begin(Shared::receive(shared.clone(), acceptor.clone(), stream)));
         }
     }
 
-    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Semaphore>) {
+    /// Finds out who a transport is from, and what for.
+    async fn receive(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        let _ = tune_lane(&stream);
+        let greet = async {
+            let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
+            let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
+            shared.greet(peer, Box::new(stream)).await
+        };
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+    }
+
+    fn note_refusal(&self, from: &str, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+            self.refused_transports.fetch_add(1, Ordering::Relaxed);
+            info!(%from, %why, "transport refused");
+        }
+    }
+
+    fn refuse_aborted(&self, aborted: bool) {
+        self.refused_transports.fetch_add(aborted.into(), Ordering::Relaxed);
+    }
+
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
         let mut draining = shared.draining.subscribe();
         loop {
-            let Ok(permit) = greeting.clone().acquire_owned().await else { return };
             let incoming = tokio::select! {
                 incoming = endpoint.accept() => incoming,
                 () = stopped(&mut draining) => None,
@@ -261,38 +284,31 @@ impl Shared {
                 endpoint.wait_idle().await;
                 return;
             };
-            let shared = shared.clone();
+            shared.refuse_aborted(greeting.begin(Shared::receive_quic(shared.clone(), incoming)));
+        }
+    }
+
+    /// Finds out who a connection is from, and serves its streams.
+    async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
+        let from = incoming.remote_address().to_string();
+        let greet = async {
+            let connection = incoming.await.map_err(|error| error.to_string())?;
+            let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
+            shared.wire.watch(connection.clone());
+            // A task of its own: the greeting ends here.
+            tokio::spawn(Shared::serve_quic(shared.clone(), connection, peer, from.clone()));
+            Ok(())
+        };
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+    }
+
+    /// Every stream is a lane's transport. There are never more at once than a session has lanes.
+    async fn serve_quic(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: String) {
+        while let Ok((send, receive)) = connection.accept_bi().await {
+            let (shared, from) = (shared.clone(), from.clone());
             tokio::spawn(async move {
-                let from = incoming.remote_address();
-                let greet = async {
-                    let connection = incoming.await.map_err(|error| error.to_string())?;
-                    let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
-                    shared.wire.watch(connection.clone());
-                    Ok::<_, String>((connection, peer))
-                };
-                let greeted =
-                    tokio::time::timeout(GREETING_TIMEOUT, greet).await.unwrap_or_else(|_| Err("no handshake in time".into()));
-                drop(permit);
-                let (connection, peer) = match greeted {
-                    Ok(greeted) => greeted,
-                    Err(why) => {
-                        shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                        info!(%from, %why, "transport refused");
-                        return;
-                    }
-                };
-                // Every stream is a lane's transport. There are never more at once than a session has lanes.
-                while let Ok((send, receive)) = connection.accept_bi().await {
-                    let shared = shared.clone();
-                    tokio::spawn(async move {
-                        let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
-                        let greeted = tokio::time::timeout(GREETING_TIMEOUT, greet).await;
-                        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
-                            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                            info!(%from, %why, "transport refused");
-                        }
-                    });
-                }
+                let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
+                shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
             });
         }
     }
@@ -334,15 +350,25 @@ impl Shared {
         rest: Vec<u8>,
     ) -> Option<(Box<Hello>, Transport)> {
         let mut sessions = self.lock_sessions();
+        let mut logs = None;
+        if hello.answer == Answer::New {
+            logs = self.replace(&mut sessions, peer, hello);
+        }
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
         let busy = *self.draining.borrow() || sessions.len() >= self.max_sessions || of_peer >= MAX_PER_PEER;
-        let (Ok(random), false) = (random(), busy) else {
+        // The key may have been revoked since the handshake.
+        let refused = busy || !self.endpoint.peers.contains(&peer);
+        let (Ok(random), false) = (random(), refused) else {
             return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
         };
-        let logs = {
+        let logs = logs.or_else(|| {
             let mut kept = self.lock_kept();
-            kept.iter().position(|kept| kept.peer == peer && kept.logs.fit(hello)).map(|at| kept.swap_remove(at).logs)
-        };
+            let of_peer = |kept: &Kept| kept.peer == peer;
+            let fitting = kept.iter().position(|kept| of_peer(kept) && kept.logs.fit(hello));
+            // Where nothing was sent from here, the peer has nothing to name, and may still send what this end holds.
+            let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
+            Some(kept.remove(at).logs)
+        });
         // Budgets are shared; logs begin smaller the more there are, and `govern` sees to the sum.
         let log = (self.config.log / (sessions.len() as u64 + 1)).max(SMALLEST_LOG).max(logs.as_ref().map_or(0, Logs::capacity));
         let config = Config { random, log, ..self.config.clone() };
@@ -357,6 +383,27 @@ impl Shared {
         driver.adopt(lane, transport, rest);
         tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
         None
+    }
+
+    /// Ends sessions of a peer that a new one shows to be lost, though this end has not noticed: the one whose logs the peer brings, and where there
+    /// are too many, the oldest without a transport. Returns the logs, if they are wanted.
+    fn replace(
+        &self,
+        sessions: &mut HashMap<(PublicKey, SessionId), Arc<Driver>>,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Option<Logs> {
+        let of_peer = || sessions.iter().filter(|((key, _), _)| *key == peer);
+        let fits = |driver: &Arc<Driver>| driver.with(|session| session.fits(hello)).unwrap_or(false);
+        let is_lost =
+            |driver: &Arc<Driver>| driver.with(|session| !(0..session.lanes()).any(|lane| session.is_up(lane))).unwrap_or(true);
+        let fitting = of_peer().find(|(_, driver)| fits(driver)).map(|(&id, _)| id);
+        let too_many = of_peer().count() >= MAX_PER_PEER;
+        let oldest = || of_peer().filter(|(_, driver)| is_lost(driver)).min_by_key(|(_, driver)| driver.born).map(|(&id, _)| id);
+        let lost = fitting.or_else(|| too_many.then(oldest).flatten())?;
+        let driver = sessions.remove(&lost)?;
+        driver.with(Session::close);
+        fitting.and_then(|_| driver.take_logs())
     }
 
     /// Serves a session until it is over, and keeps its logs.
@@ -380,7 +427,14 @@ impl Shared {
             && shared.endpoint.peers.contains(&peer)
             && logs.memory() > 0
         {
-            shared.lock_kept().push(Kept { peer, since: Instant::now(), logs });
+            let mut kept = shared.lock_kept();
+            let of_peer = |kept: &Kept| kept.peer == peer;
+            if kept.iter().filter(|kept| of_peer(kept)).count() >= MAX_PER_PEER
+                && let Some(oldest) = kept.iter().position(of_peer)
+            {
+                kept.remove(oldest);
+            }
+            kept.push(Kept { peer, since: Instant::now(), logs });
         }
     }
 

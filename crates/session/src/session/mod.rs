@@ -298,6 +298,12 @@ impl Session {
         (z ^ (z >> 31)).max(1)
     }
 
+    /// Whether the peer's decoder holds this session's sending log, going by a hello: see [`Logs::fit`]. If it is the hello of another session, the peer
+    /// has given this one up.
+    pub fn fits(&self, hello: &Hello) -> bool {
+        self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
+    }
+
     /// The session's name.
     pub fn id(&self) -> SessionId {
         self.id
