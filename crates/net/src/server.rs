@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -208,6 +208,15 @@ impl Greeting {
     }
 }
 
+/// Says why not, and closes.
+async fn say(mut transport: Transport, answer: &Hello) {
+    let mut out = Vec::new();
+    answer.write(&mut out);
+    // One that is gone need not hear it.
+    let _ = transport.write_all(&out).await;
+    let _ = transport.shutdown().await;
+}
+
 async fn stopped(draining: &mut watch::Receiver<bool>) {
     // If nobody can say so any more, it has stopped, too.
     let _ = draining.wait_for(|draining| *draining).await;
@@ -317,8 +326,15 @@ impl Shared {
     pub(crate) async fn greet(self: &Arc<Shared>, peer: PublicKey, mut transport: Transport) -> Result<(), String> {
         let mut bytes = Vec::new();
         let (hello, len) = loop {
-            if let Some(found) = Hello::read(&bytes).map_err(|error| error.to_string())? {
-                break found;
+            match Hello::read(&bytes) {
+                Ok(Some(found)) => break found,
+                Ok(None) => {}
+                Err(error) => {
+                    if let HelloError::Version { .. } = error {
+                        say(transport, &Hello::no_version(&self.config)).await;
+                    }
+                    return Err(error.to_string());
+                }
             }
             if bytes.len() > MAX_HELLO {
                 return Err("its first message is too long".into());
@@ -333,11 +349,8 @@ impl Shared {
             Some(driver) => driver.accept_lane(&hello, transport, rest).err(),
             None => self.begin(peer, &hello, transport, rest),
         };
-        let Some((answer, mut transport)) = refused else { return Ok(()) };
-        let mut out = Vec::new();
-        answer.write(&mut out);
-        let _ = transport.write_all(&out).await;
-        let _ = transport.shutdown().await;
+        let Some((answer, transport)) = refused else { return Ok(()) };
+        say(transport, &answer).await;
         Err(format!("answered {:?}", answer.answer))
     }
 
@@ -415,6 +428,8 @@ impl Shared {
                     let way_out = shared.way_out.read().unwrap_or_else(PoisonError::into_inner).clone();
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out));
                 }
+                // The peer sees to another.
+                Some(_) = notices.lane_down.recv() => {}
                 _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
             }
         }
