@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_parts_do_not_exceed_the_whole() {
         for lanes in [1, 2, 8] {
-            for memory in [64u64 << 20, 512 << 20, 8 << 30] {
+            for memory in [96u64 << 20, 512 << 20, 8 << 30] {
                 let config = Config::for_memory(memory, lanes).unwrap();
                 let waiting = if lanes > 1 { config.log / 4 } else { 0 };
                 let slot = if config.log > 1 << 30 { 8 } else { 4 };
