@@ -17,8 +17,18 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send versioned data over a real TCP connection, once, again, and in its next version, and show what crossed the wire
+    /// Fetch versioned files through a tunnel on loopback, once, again, and in the next version, and show what crossed the wire
     Demo(DemoArgs),
+    /// Make a key pair, and print the public key for the other end's list of peers
+    Keygen(KeygenArgs),
+    /// The answering end of a tunnel, beside the servers
+    Serve(ServeArgs),
+    /// The connecting end of a tunnel, beside the clients
+    Connect(ConnectArgs),
+    /// What a running `serve` or `connect` is doing, as both ends see it
+    Status(StatusArgs),
+    /// Check a configuration file without starting anything
+    CheckConfig(CheckConfigArgs),
     /// Pack a file or a stream
     Pack(PackArgs),
     /// Unpack what `pack` made
@@ -74,14 +84,177 @@ Examples:
 pub(crate) struct DemoArgs {
     /// Files to send in this order, each a version of the one before; without any, three releases of the tz database
     pub(crate) files: Vec<PathBuf>,
-    /// Size of the content log at each end [default: twice what is sent, at least 64M, at most 4G]
+    /// Memory of each end [default: room for twice what is fetched, at least 256M, at most 8G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) cache: Option<u64>,
+    pub(crate) memory: Option<u64>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
     /// One JSON document instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire keygen site-a.key
+  oncewire keygen --show site-a.key
+
+The secret key goes into the file, readable by its owner only; the public key, one line, is printed. Give it to the other end:
+--peer KEY, or a line of its authorized peers file.")]
+pub(crate) struct KeygenArgs {
+    /// The file for the secret key
+    pub(crate) file: PathBuf,
+    /// Print the public key of an existing file instead
+    #[arg(long)]
+    pub(crate) show: bool,
+    /// One JSON document instead of the line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `serve` and `connect` share. All of it can be in the configuration file, too, under the same names with underscores.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct EndpointArgs {
+    /// A configuration file (TOML); what is given on the command line overrides it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The secret key, made by `oncewire keygen`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The other end's public key, and optionally a name for it; repeatable
+    #[arg(long, value_name = "KEY")]
+    pub(crate) peer: Vec<String>,
+    /// A file of public keys, one a line with an optional name; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authorized_peers: Option<PathBuf>,
+    /// Memory for everything that grows: logs, tables, queues [default: 512M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// Transports side by side, 1 to 8 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) lanes: Option<usize>,
+    /// tcp, quic or auto [default: tcp]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) transport: Option<String>,
+    /// Silence after which the peer is asked for a sign of life [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep_alive: Option<String>,
+    /// Silence after which a transport is given up [default: 25s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) dead_after: Option<String>,
+    /// How long flows survive a cut path [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) grace: Option<String>,
+    /// How long flows may take to end after SIGTERM [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) drain: Option<String>,
+    /// Unix socket for `oncewire status` [default: oncewire-serve.sock or oncewire-connect.sock in $XDG_RUNTIME_DIR, if that is set]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) status: Option<PathBuf>,
+    /// Bytes under one fingerprint, 12 to 64 [default: 32]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) window: Option<usize>,
+    /// Sampling period, 4 to 1024 bytes [default: 32]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) period: Option<usize>,
+    /// samplebyte or fixed [default: samplebyte]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sampler: Option<String>,
+    /// none, lz4, zstd-1, zstd-2 or zstd-3 [default: zstd-3]
+    #[arg(long, value_name = "STAGE")]
+    pub(crate) entropy: Option<String>,
+    /// What to log: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    /// Log one JSON object a line
+    #[arg(long)]
+    pub(crate) log_json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire serve --key b.key --peer ow1... --allow origin.example:80
+  oncewire serve --config /etc/oncewire/serve.toml
+
+Flows reach only what --allow admits: names or networks, a port, a range of ports or *, such as origin.example:80,
+*.example.com:443, 10.0.0.0/8:8000-8100, [2001:db8::]/32:*, localhost:5432. Without any, nothing. SIGHUP reads the
+configuration's rules and the authorized peers again; SIGTERM lets flows end first.")]
+pub(crate) struct ServeArgs {
+    /// Where peers connect, [bind:]port; repeatable [default: *:7077]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Vec<String>,
+    /// A destination that flows may reach; repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// A place where peers may have this end listen (their -R), [bind:]port; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) allow_listen: Vec<String>,
+    /// Sessions at once [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_sessions: Option<usize>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire connect site-b:7077 --key a.key --peer ow1... -L 8080:origin.example:80
+  oncewire connect site-b:7077 --key a.key --peer ow1... --proxy 1080
+  curl --proxy socks5h://localhost:1080 http://origin.example/
+
+-L and -R are written as for ssh: [bind:]port:host:hostport. --proxy serves SOCKS5, HTTP CONNECT and plain HTTP on one port.
+Names of targets are resolved at the other end.")]
+pub(crate) struct ConnectArgs {
+    /// Where the other end listens, host:port
+    pub(crate) server: Option<String>,
+    /// Connections here reach a target over there; repeatable
+    #[arg(short = 'L', long, value_name = "FORWARD")]
+    pub(crate) forward: Vec<String>,
+    /// Connections over there reach a target here; repeatable. The other end must allow it
+    #[arg(short = 'R', long, value_name = "FORWARD")]
+    pub(crate) reverse: Vec<String>,
+    /// Where a proxy listens, [bind:]port; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) proxy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire status
+  oncewire status --socket /run/oncewire/serve.sock --json | jq '.sessions[].here.flows'")]
+pub(crate) struct StatusArgs {
+    /// The process's --status socket [default: those in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The whole state as one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire check-config serve /etc/oncewire/serve.toml")]
+pub(crate) struct CheckConfigArgs {
+    /// Which end the file is for
+    #[arg(value_enum)]
+    pub(crate) role: RoleName,
+    /// The configuration file
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleName {
+    /// The answering end
+    Serve,
+    /// The connecting end
+    Connect,
 }
 
 #[derive(Debug, Args)]
@@ -197,7 +370,7 @@ pub(crate) struct BenchArgs {
     pub(crate) csv: bool,
 }
 
-fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {
+pub(crate) fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {
     use oncewire_codec::Entropy;
     match text {
         "none" => Ok(Entropy::None),

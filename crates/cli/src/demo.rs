@@ -1,4 +1,4 @@
-//! `oncewire demo`: versioned data over a real TCP connection on loopback, and what crossed it.
+//! `oncewire demo`: versioned files fetched over HTTP through a tunnel on loopback, and what crossed it.
 
 use crate::args::DemoArgs;
 use crate::bench::rivals::{Gzip, Zstd};
@@ -7,13 +7,14 @@ use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{progress, report, setup};
 use comfy_table::{CellAlignment, Table, presets};
-use oncewire_codec::{Decoded, Decoder, Encoder, MAX_BLOCK};
+use oncewire_net::loopback::Loopback;
 use serde::Serialize;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{Cursor, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tiny_http::{Header, Response, Server};
 
 /// Three releases of the tz database (public domain), so that the program shows something wherever it runs.
 const RELEASES: [(&str, &[u8]); 3] = [
@@ -22,9 +23,9 @@ const RELEASES: [(&str, &[u8]); 3] = [
     ("tzdata-2026.5.tar", include_bytes!("../../../testdata/tz/tzdata-2026.5.tar")),
 ];
 
-/// Sizes of the cache that are chosen unasked.
-const SMALLEST_CACHE: u64 = 64 << 20;
-const LARGEST_CACHE: u64 = 4 << 30;
+/// Memory of each end that is chosen unasked.
+const LEAST_MEMORY: u64 = 256 << 20;
+const MOST_MEMORY: u64 = 8 << 30;
 
 /// One of the things to send.
 enum Version {
@@ -48,6 +49,20 @@ impl Version {
         }
     }
 
+    /// What the origin answers with.
+    fn respond(&self) -> std::io::Result<Response<Box<dyn Read + Send>>> {
+        let (reader, len): (Box<dyn Read + Send>, usize) = match self {
+            Version::Built(_, content) => (Box::new(Cursor::new(*content)), content.len()),
+            Version::File(path) => {
+                let file = std::fs::File::open(path)?;
+                let len = file.metadata()?.len();
+                (Box::new(file), usize::try_from(len).unwrap_or(usize::MAX))
+            }
+        };
+        let headers = Header::from_bytes("Content-Type", "application/octet-stream").into_iter().collect();
+        Ok(Response::new(200.into(), headers, reader, Some(len), None))
+    }
+
     /// Its length, if it can be known beforehand.
     fn len(&self) -> Outcome<u64> {
         let input = self.open()?;
@@ -61,6 +76,7 @@ struct Transfer {
     name: String,
     what: String,
     bytes: u64,
+    /// Both ways, TLS included.
     wire_bytes: u64,
     savings: f64,
     seconds: f64,
@@ -73,9 +89,9 @@ struct Transfer {
 #[derive(Serialize)]
 struct Document {
     transfers: Vec<Transfer>,
-    /// The receiver had the same content every time, by its BLAKE3 digest.
+    /// The client had the same content every time, by its BLAKE3 digest.
     verified: bool,
-    cache_bytes: u64,
+    log_bytes: u64,
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Outcome {
@@ -85,48 +101,46 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     };
     let lens = versions.iter().map(Version::len).collect::<Outcome<Vec<u64>>>()?;
     let total: u64 = lens.iter().sum::<u64>() + lens[0];
-    let cache = args.cache.unwrap_or_else(|| (2 * total).clamp(SMALLEST_CACHE, LARGEST_CACHE));
+    // The log is about a third of it.
+    let memory = args.memory.unwrap_or_else(|| (6 * total).clamp(LEAST_MEMORY, MOST_MEMORY));
     // The first one twice, then each next version.
     let plan = [(0, "first time"), (0, "again")].into_iter().chain((1..versions.len()).map(|i| (i, "next version")));
 
-    let mut encoder = args.codec.encoder()?.cache(cache).build().map_err(setup::config_failure)?;
-    let mut decoder = Decoder::builder().cache(cache).build().map_err(setup::config_failure)?;
-    // A link that has been up for a while has its memory; the first bytes should not be charged for getting it.
-    encoder.prefault();
-    decoder.prefault();
-    let mut link = Link::open(encoder, decoder)?;
+    let versions = Arc::new(versions);
+    let mut site = Site::open(versions.clone(), memory, args)?;
     let mut rivals = Rivals::new(total)?;
     let bar = progress::bar(Some(2 * total));
     let mut transfers = Vec::new();
     for (index, what) in plan {
         let version = &versions[index];
-        let sent = link.send(version)?;
-        bar.inc(sent.bytes);
+        let fetched = site.fetch(index, version)?;
+        bar.inc(fetched.bytes);
         let other = rivals.send(version)?;
-        bar.inc(sent.bytes);
+        bar.inc(fetched.bytes);
         transfers.push(Transfer {
             name: version.name(),
             what: what.to_string(),
-            bytes: sent.bytes,
-            wire_bytes: sent.wire_bytes,
-            savings: report::savings(sent.wire_bytes, sent.bytes),
-            seconds: sent.time.as_secs_f64(),
+            bytes: fetched.bytes,
+            wire_bytes: fetched.wire_bytes,
+            savings: report::savings(fetched.wire_bytes, fetched.bytes),
+            seconds: fetched.time.as_secs_f64(),
             gzip_bytes: other.gzip,
             zstd_bytes: other.zstd,
             zstd_long_bytes: other.zstd_long,
         });
     }
     bar.finish_and_clear();
+    let log = site.log();
     if args.json {
-        return report::json(&Document { transfers, verified: true, cache_bytes: cache });
+        return report::json(&Document { transfers, verified: true, log_bytes: log });
     }
-    report::text(&table(&transfers, cache))
+    report::text(&table(&transfers, log))
 }
 
-fn table(transfers: &[Transfer], cache: u64) -> String {
+fn table(transfers: &[Transfer], log: u64) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["sent", "", "bytes", "on the wire", "saved", "speed", "gzip -6", "zstd -3", "zstd -3 --long"]);
+    table.set_header(["fetched", "", "bytes", "on the wire", "saved", "speed", "gzip -6", "zstd -3", "zstd -3 --long"]);
     for transfer in transfers {
         table.add_row([
             transfer.name.clone(),
@@ -159,132 +173,103 @@ fn table(transfers: &[Transfer], cache: u64) -> String {
         }
     }
     format!(
-        "{table}\nEvery byte was compared at the receiving end (BLAKE3). Sent over TCP on loopback in one process, content log {} \
-         at each end;\nbytes on the wire are all that the connection carried, without TCP/IP headers. gzip and zstd begin anew with \
-         each file;\nzstd --long is one stream over all of them, so it, too, remembers.\n",
-        binary(cache)
+        "{table}\nFetched from an HTTP server through a tunnel on loopback, all in this process; every byte was compared (BLAKE3). Content \
+         log {} a\ndirection; bytes on the wire are all that the tunnel's connection carried both ways, TLS and requests included, without \
+         TCP/IP\nheaders. gzip and zstd begin anew with each file; zstd --long is one stream over all of them, so it, too, remembers.\n",
+        binary(log)
     )
 }
 
-/// What the sender knows of a transfer.
-struct Sent {
+/// What is known of a transfer.
+struct Fetched {
     bytes: u64,
     wire_bytes: u64,
     time: Duration,
 }
 
-/// What the receiver knows of it.
-struct Received {
-    digest: blake3::Hash,
-    wire_bytes: u64,
+/// An HTTP server, a tunnel to it, and a client.
+struct Site {
+    tunnel: Loopback,
+    agent: ureq::Agent,
 }
 
-/// An encoder here, and a decoder behind a TCP port. Each transfer is a connection; the logs live on.
-struct Link {
-    encoder: Encoder,
-    address: SocketAddr,
-    results: Receiver<Outcome<Received>>,
-}
-
-impl Link {
-    fn open(encoder: Encoder, decoder: Decoder) -> Outcome<Link> {
-        let fail = |error: io::Error| Failure::io("listen on", "127.0.0.1", &error);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(fail)?;
-        let address = listener.local_addr().map_err(fail)?;
-        let (tell, results) = channel();
-        // Ends with the process, or when nobody listens to its results any more.
-        std::thread::spawn(move || serve(&listener, decoder, &tell));
-        Ok(Link { encoder, address, results })
+impl Site {
+    fn open(versions: Arc<Vec<Version>>, memory: u64, args: &DemoArgs) -> Outcome<Site> {
+        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("cannot start the HTTP server: {error}"));
+        let server = Server::http(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).map_err(|error| fail(&error))?;
+        let address = server.server_addr().to_ip().ok_or_else(|| fail(&"it has no address"))?;
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for request in server.incoming_requests() {
+                let version = request.url().strip_prefix('/').and_then(|index| versions.get(index.parse::<usize>().ok()?));
+                // Whoever asked notices that an answer is missing or short.
+                let _ = match version.map(Version::respond) {
+                    Some(Ok(response)) => request.respond(response),
+                    _ => request.respond(Response::empty(404)),
+                };
+            }
+        });
+        let encoder = args.codec.encoder()?;
+        encoder.clone().cache(1 << 20).build().map_err(setup::config_failure)?;
+        let adapt = |endpoint: &mut oncewire_net::Endpoint| {
+            endpoint.memory = memory;
+            endpoint.encoder = encoder.clone();
+        };
+        let tunnel = Loopback::start(address, adapt).map_err(|error| Failure::failed(error.to_string()))?;
+        let agent = ureq::Agent::config_builder().timeout_connect(Some(Duration::from_secs(10))).build().into();
+        Ok(Site { tunnel, agent })
     }
 
-    fn send(&mut self, version: &Version) -> Outcome<Sent> {
-        let mut input = version.open()?;
-        let mut hasher = blake3::Hasher::new();
-        let mut block = vec![0; MAX_BLOCK];
-        let mut total = 0;
+    /// Size of the content log of a direction, as agreed.
+    fn log(&self) -> u64 {
+        self.tunnel.status().1.sessions.first().map_or(0, |session| session.here.log_capacity)
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        let (client, _) = self.tunnel.status();
+        client.transport_sent + client.transport_received
+    }
+
+    fn fetch(&mut self, index: usize, version: &Version) -> Outcome<Fetched> {
+        let name = version.name();
+        let expected = digest(version.open()?)?;
+        let wire_before = self.wire_bytes();
         let begun = Instant::now();
-        let mut digest_time = Duration::ZERO;
-        let fail = |error: io::Error| Failure::io("send to", self.address, &error);
-        let mut socket = TcpStream::connect(self.address).map_err(fail)?;
+        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("cannot fetch {name} through the tunnel: {error}"));
+        let response =
+            self.agent.get(format!("http://{}/{index}", self.tunnel.address())).call().map_err(|error| fail(&error))?;
+        let mut body = response.into_body().into_reader();
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 256 << 10];
+        let (mut bytes, mut digest_time) = (0, Duration::ZERO);
         loop {
-            let len = input.fill(&mut block)?;
+            let len = body.read(&mut buffer).map_err(|error| fail(&error))?;
             if len == 0 {
                 break;
             }
-            let frame = self
-                .encoder
-                .encode_frame(&block[..len], 0)
-                .map_err(|error| Failure::failed(format!("cannot encode {}: {error}", input.name)))?;
-            write_parts(&mut socket, frame.parts()).map_err(fail)?;
-            total += len as u64;
-            // The check is the demo's, not the codec's.
+            bytes += len as u64;
+            // The check is the demo's, not the tunnel's.
             let check = Instant::now();
-            hasher.update(&block[..len]);
+            hasher.update(&buffer[..len]);
             digest_time += check.elapsed();
         }
-        drop(socket);
-        let received = self.results.recv().map_err(|_| Failure::failed("the receiver ended early: please report this"))??;
         let time = begun.elapsed().saturating_sub(digest_time);
-        if received.digest != hasher.finalize() {
-            return Err(Failure::failed(format!("{} arrived changed: please report this", input.name)));
+        if hasher.finalize() != expected {
+            return Err(Failure::failed(format!("{name} arrived changed: please report this")));
         }
-        Ok(Sent { bytes: total, wire_bytes: received.wire_bytes, time })
+        Ok(Fetched { bytes, wire_bytes: self.wire_bytes() - wire_before, time })
     }
 }
 
-/// Writes all parts, in one system call where the socket takes them.
-fn write_parts(socket: &mut TcpStream, parts: [&[u8]; 3]) -> io::Result<()> {
-    let mut slices = parts.map(IoSlice::new);
-    let mut left = &mut slices[..];
-    while left.iter().any(|slice| !slice.is_empty()) {
-        match socket.write_vectored(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => IoSlice::advance_slices(&mut left, n),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The receiving end: decodes one connection after the other.
-fn serve(listener: &TcpListener, mut decoder: Decoder, tell: &Sender<Outcome<Received>>) {
-    loop {
-        let received = match listener.accept() {
-            Ok((socket, _)) => receive(socket, &mut decoder),
-            Err(error) => Err(Failure::io("accept on", "loopback", &error)),
-        };
-        if tell.send(received).is_err() {
-            return;
-        }
-    }
-}
-
-fn receive(mut socket: TcpStream, decoder: &mut Decoder) -> Outcome<Received> {
+/// What a version is when it has not been through anything.
+fn digest(mut input: Input) -> Outcome<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 4 * MAX_BLOCK];
-    let (mut start, mut end, mut wire_bytes) = (0, 0, 0);
+    let mut buffer = vec![0; 256 << 10];
     loop {
-        match decoder.decode(&buffer[start..end]) {
-            Ok(Decoded::Block { content, consumed, .. }) => {
-                hasher.update(content);
-                start += consumed;
-            }
-            Ok(Decoded::NeedMore(_)) => {
-                buffer.copy_within(start..end, 0);
-                (start, end) = (0, end - start);
-                let n = socket.read(&mut buffer[end..]).map_err(|error| Failure::io("read from", "loopback", &error))?;
-                if n == 0 && end > 0 {
-                    return Err(Failure::failed("the connection ended inside a frame: please report this"));
-                }
-                if n == 0 {
-                    return Ok(Received { digest: hasher.finalize(), wire_bytes });
-                }
-                end += n;
-                wire_bytes += n as u64;
-            }
-            other => return Err(Failure::failed(format!("cannot decode what was sent: {other:?}; please report this"))),
-        }
+        match input.fill(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            len => hasher.update(&buffer[..len]),
+        };
     }
 }
 

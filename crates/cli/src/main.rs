@@ -1,4 +1,4 @@
-//! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the codec.
+//! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the crates below.
 
 mod args;
 mod base;
@@ -11,6 +11,7 @@ mod progress;
 mod quantity;
 mod report;
 mod setup;
+mod tunnel;
 mod unpack;
 
 use args::{Cli, Command};
@@ -19,9 +20,17 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    endpoint::clean_up_on_signal();
+    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_)) {
+        // Those two end in their own time.
+        endpoint::clean_up_on_signal();
+    }
     let outcome = match &cli.command {
         Command::Demo(args) => demo::run(args),
+        Command::Keygen(args) => tunnel::keygen(args),
+        Command::Serve(args) => tunnel::serve(args),
+        Command::Connect(args) => tunnel::connect(args),
+        Command::Status(args) => tunnel::status(args),
+        Command::CheckConfig(args) => tunnel::check_config(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),

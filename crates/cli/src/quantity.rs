@@ -18,6 +18,21 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large for a size".to_string())
 }
 
+/// Reads `10ms`, `30s`, `5m`, `2h`.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| "not a time: write a number and a unit such as 10ms, 30s or 5m".to_string())?;
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("not a time: its unit is ms, s, m or h, such as 10ms, 30s or 5m".into()),
+    };
+    number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "too long for a time".to_string())
+}
+
 /// Bytes with three significant digits and a decimal unit: `15.7 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, "B")
@@ -81,6 +96,16 @@ mod tests {
         assert_eq!(parse_size("2GB"), Ok(2 << 30));
         for bad in ["", "K", "-1", "1.5G", "12Q", "99999999999T", "1 G"] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_as_people_write_them() {
+        assert_eq!(parse_time("10ms"), Ok(Duration::from_millis(10)));
+        assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+        for bad in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999999h"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
         }
     }
 

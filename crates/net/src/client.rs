@@ -1,15 +1,17 @@
 //! The connecting end: applications connect to it, and their flows go to the peer.
 
+use crate::counted::{Counted, WireBytes};
 use crate::driver::{Driver, FlowSignals, LaneDown, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
 use crate::pump::{pump, write_all};
+use crate::quic;
 use crate::server::drain_all;
 use crate::status::Status;
 use crate::target::Target;
 use crate::tls;
-use crate::transport::{Transport, dial, reset_on_drop, tune_lane};
+use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
 use crate::ways_in::{self, Refusal};
 use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
@@ -43,6 +45,8 @@ const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// Proxy clients that may be saying what they want at once.
 const MAX_NEGOTIATING: usize = 1024;
+/// How long TCP is used after QUIC did not get through, before QUIC is tried again.
+const TCP_FOR: Duration = Duration::from_secs(600);
 /// Pause before a reverse forward that was refused is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -58,6 +62,9 @@ struct Shared {
     reverse: Vec<Forward>,
     config: Config,
     connector: TlsConnector,
+    quic: Option<quic::Client>,
+    /// With [`TransportKind::Auto`]: QUIC did not get through, so TCP is used until then.
+    tcp_until: Mutex<Option<Instant>>,
     bound: Vec<SocketAddr>,
     /// The session that flows are opened in, while there is one.
     current: watch::Sender<Option<Arc<Driver>>>,
@@ -67,6 +74,7 @@ struct Shared {
     last_failure: Mutex<Option<String>>,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
+    wire: Arc<WireBytes>,
     started: Instant,
 }
 
@@ -76,7 +84,15 @@ struct Shared {
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
     config.endpoint.way_out.reverse.clone_from(&config.reverse);
-    let connector = TlsConnector::from(tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let tls = tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let wire = Arc::<WireBytes>::default();
+    let quic = match config.endpoint.transport {
+        TransportKind::Tcp => None,
+        TransportKind::Quic | TransportKind::Auto => {
+            Some(quic::Client::new(tls.clone(), config.endpoint.dead_after, wire.clone())?)
+        }
+    };
+    let connector = TlsConnector::from(tls);
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     let forwards = config.forwards.iter().map(|forward| (&forward.bind, Some(&forward.target)));
@@ -91,6 +107,8 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         reverse: config.reverse,
         config: session,
         connector,
+        quic,
+        tcp_until: Mutex::default(),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         current: watch::Sender::new(None),
         latest: Mutex::default(),
@@ -98,6 +116,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         last_failure: Mutex::default(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
+        wire,
         started: Instant::now(),
         endpoint: config.endpoint,
     });
@@ -135,7 +154,7 @@ impl Connection {
         driver.with(Session::go_away);
         let all = drain_all(std::slice::from_ref(&driver), limit).await;
         driver.with(Session::close);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         all
     }
 
@@ -168,6 +187,8 @@ impl Connection {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             sessions,
@@ -298,6 +319,7 @@ impl Shared {
             let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
             shared.current.send_replace(None);
             shared.set_latest(None);
+            driver.last_words().await;
             logs = Shared::keep(&driver, &why);
             info!(%why, "session over");
             if was_established {
@@ -419,15 +441,32 @@ impl Shared {
         }
     }
 
+    fn prefers_tcp(&self) -> bool {
+        self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+    }
+
     async fn dial_once(&self) -> Result<Transport, String> {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
+        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
+            match quic.dial(&addresses).await {
+                Ok((peer, transport)) => {
+                    *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+                    return Ok(transport);
+                }
+                Err(why) if self.endpoint.transport == TransportKind::Quic => return Err(why),
+                Err(why) => {
+                    info!(%why, "no QUIC to the peer, using TCP");
+                    *self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + TCP_FOR);
+                }
+            }
+        }
         let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
-        let handshake = self.connector.connect(tls::server_name(), stream);
+        let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(error.to_string()),
+            Ok(Err(error)) => return Err(tls::reason(&error)),
             Err(_) => return Err("no TLS handshake in time".into()),
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;

@@ -35,7 +35,7 @@ pub struct Endpoint {
     pub dead_after: Duration,
     /// How long flows survive a cut path.
     pub grace: Duration,
-    /// Where Unix sockets answer questions about the state is the caller's business; this is said of it.
+    /// Program and version, for the peer's status.
     pub agent: String,
 }
 
@@ -108,6 +108,9 @@ pub enum NetError {
     /// The system gives no randomness.
     #[error("the system gives no random numbers")]
     Random,
+    /// The asynchronous runtime cannot be had.
+    #[error("cannot set up threads, timers and signals: {0}")]
+    Runtime(io::Error),
     /// QUIC cannot be set up.
     #[error("cannot set up QUIC: {0}")]
     Quic(String),

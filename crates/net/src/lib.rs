@@ -6,11 +6,16 @@
 
 pub mod allow;
 mod client;
+mod counted;
+#[cfg(unix)]
+pub mod daemon;
 mod driver;
 mod endpoint;
 pub mod keys;
 pub mod listen;
+pub mod loopback;
 mod pump;
+mod quic;
 mod server;
 pub mod status;
 pub mod target;

@@ -1,12 +1,14 @@
 //! The answering end: peers connect to it, and their flows leave here.
 
+use crate::counted::{Counted, WireBytes};
 use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::Bind;
+use crate::quic;
 use crate::status::Status;
 use crate::tls;
-use crate::transport::{Transport, tune_lane};
+use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
 use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::{HashMap, VecDeque};
@@ -38,8 +40,8 @@ const MAX_GREETING: usize = 256;
 const MAX_PER_PEER: usize = 4;
 /// Longest first message, in bytes.
 const MAX_HELLO: usize = 8 << 10;
-/// How often memory is looked at.
-const GOVERN: Duration = Duration::from_millis(200);
+/// How often memory is looked at: while less than half is in use, and then. Between two looks it grows by what the links bring.
+const GOVERN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(10));
 
 /// An answering end at work.
 #[derive(Clone)]
@@ -58,8 +60,30 @@ struct Shared {
     draining: watch::Sender<bool>,
     stopped: AtomicBool,
     refused_transports: AtomicU64,
+    wire: Arc<WireBytes>,
     shrunk: AtomicU64,
     started: Instant,
+}
+
+/// Transports whose peers are not known yet.
+#[derive(Default)]
+struct Greeting(Mutex<VecDeque<AbortHandle>>);
+
+impl Greeting {
+    /// Lets a transport greet; if there are too many, the oldest is given up.
+    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_GREETING {
+            tasks.retain(|task| !task.is_finished());
+        }
+        if tasks.len() >= MAX_GREETING
+            && let Some(oldest) = tasks.pop_front()
+        {
+            oldest.abort();
+            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+        }
+        tasks.push_back(tokio::spawn(greet).abort_handle());
+    }
 }
 
 /// Logs of a session that ended, for its peer to come back to.
@@ -74,32 +98,44 @@ struct Kept {
 /// # Errors
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
-    let acceptor = TlsAcceptor::from(tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let tls = tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let acceptor = TlsAcceptor::from(tls.clone());
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     for bind in &config.listen {
         let failed = |source| NetError::Listen { bind: bind.to_string(), source };
         let listener = listen(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        listeners.push((listener, address));
+        // The same port number for QUIC.
+        let quic = match config.endpoint.transport {
+            TransportKind::Tcp => None,
+            TransportKind::Quic | TransportKind::Auto => Some(quic::server(tls.clone(), address, config.endpoint.dead_after)?),
+        };
+        listeners.push((listener, address, quic));
     }
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
         config: session,
         max_sessions: config.max_sessions,
-        bound: listeners.iter().map(|(_, address)| *address).collect(),
+        bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
         draining: watch::Sender::new(false),
         stopped: AtomicBool::new(false),
         refused_transports: AtomicU64::new(0),
+        wire: Arc::default(),
         shrunk: AtomicU64::new(0),
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    let greeting = Arc::<Mutex<VecDeque<AbortHandle>>>::default();
-    for (listener, _) in listeners {
-        tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+    let greeting = Arc::<Greeting>::default();
+    for (listener, _, quic) in listeners {
+        if shared.endpoint.transport != TransportKind::Quic {
+            tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+        }
+        if let Some(endpoint) = quic {
+            tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
+        }
     }
     tokio::spawn(Shared::govern(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
@@ -127,6 +163,9 @@ impl Server {
         }
         let all = drain_all(&drivers, limit).await;
         self.stop();
+        for driver in &drivers {
+            driver.last_words().await;
+        }
         all
     }
 
@@ -160,6 +199,8 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
@@ -168,6 +209,11 @@ impl Server {
             sessions: list,
         }
     }
+}
+
+async fn stopped(draining: &mut watch::Receiver<bool>) {
+    // If nobody can say so any more, it has stopped, too.
+    let _ = draining.wait_for(|draining| *draining).await;
 }
 
 /// Waits until no session has a flow.
@@ -194,30 +240,14 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(
-        shared: Arc<Shared>,
-        listener: TcpListener,
-        acceptor: TlsAcceptor,
-        greeting: Arc<Mutex<VecDeque<AbortHandle>>>,
-    ) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Greeting>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            let task = Shared::receive(shared.clone(), acceptor.clone(), stream);
-            let mut greeting = greeting.lock().unwrap_or_else(PoisonError::into_inner);
-            if greeting.len() >= MAX_GREETING {
-                greeting.retain(|task| !task.is_finished());
-            }
-            if greeting.len() >= MAX_GREETING
-                && let Some(oldest) = greeting.pop_front()
-            {
-                oldest.abort();
-                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-            }
-            greeting.push_back(tokio::spawn(task).abort_handle());
+            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
         }
     }
 
@@ -226,7 +256,8 @@ impl Shared {
         let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let _ = tune_lane(&stream);
         let greet = async {
-            let stream = acceptor.accept(stream).await.map_err(|error| error.to_string())?;
+            let stream = Counted::new(stream, shared.wire.clone());
+            let stream = acceptor.accept(stream).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
             shared.greet(peer, Box::new(stream)).await
         };
@@ -237,6 +268,58 @@ impl Shared {
         if let Err(why) = result {
             shared.refused_transports.fetch_add(1, Ordering::Relaxed);
             info!(%from, %why, "transport refused");
+        }
+    }
+
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
+        let mut draining = shared.draining.subscribe();
+        loop {
+            let incoming = tokio::select! {
+                incoming = endpoint.accept() => incoming,
+                () = stopped(&mut draining) => None,
+            };
+            // Connections there are go on; no more come.
+            let Some(incoming) = incoming else {
+                endpoint.set_server_config(None);
+                endpoint.wait_idle().await;
+                return;
+            };
+            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
+        }
+    }
+
+    /// Finds out who a QUIC connection is from.
+    async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
+        let from = incoming.remote_address();
+        let greet = async {
+            let connection = incoming.await.map_err(|error| error.to_string())?;
+            let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
+            shared.wire.watch(connection.clone());
+            Ok::<_, String>((connection, peer))
+        };
+        match tokio::time::timeout(GREETING_TIMEOUT, greet).await.unwrap_or_else(|_| Err("no handshake in time".into())) {
+            Ok((connection, peer)) => {
+                tokio::spawn(Shared::accept_streams(shared, connection, peer, from));
+            }
+            Err(why) => {
+                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+                info!(%from, %why, "transport refused");
+            }
+        }
+    }
+
+    /// Every stream is a lane's transport. There are never more at once than a session has lanes.
+    async fn accept_streams(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: SocketAddr) {
+        while let Ok((send, receive)) = connection.accept_bi().await {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
+                let greeted = tokio::time::timeout(GREETING_TIMEOUT, greet).await;
+                if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+                    shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+                    info!(%from, %why, "transport refused");
+                }
+            });
         }
     }
 
@@ -346,8 +429,7 @@ impl Shared {
             }
         }
         info!(%peer, phase = ?*driver.phase().borrow(), "session over");
-        // What is left to say goes out with the lanes' last words.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         shared.lock_sessions().remove(&(peer, id));
         if let Some(logs) = driver.take_logs()
             && !shared.stopped.load(Ordering::Relaxed)
@@ -385,18 +467,19 @@ impl Shared {
     /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
     /// ones, then the largest.
     async fn govern(shared: Arc<Shared>) {
-        // Logs grow between two looks, and budgets are theirs already.
-        let limit = shared.endpoint.memory - shared.endpoint.memory / 16;
+        // Logs grow between two looks, and until a peer that was told to begin anew has done so.
+        let limit = shared.endpoint.memory - shared.endpoint.memory / 8;
+        let mut pause = GOVERN.0;
         loop {
-            tokio::time::sleep(GOVERN).await;
+            tokio::time::sleep(pause).await;
             if shared.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            shared.govern_once(limit);
+            pause = if shared.govern_once(limit) > limit / 2 { GOVERN.1 } else { GOVERN.0 };
         }
     }
 
-    fn govern_once(&self, limit: u64) {
+    fn govern_once(&self, limit: u64) -> u64 {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
             .iter()
@@ -412,6 +495,7 @@ impl Shared {
             }
             sum += kept_sum;
         }
+        let used = sum;
         // Idle ones first; among those at work the largest.
         sizes.sort_by_key(|&(idle, memory, _)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
         let fair = (self.config.log / sessions.len().max(1) as u64).max(SMALLEST_LOG);
@@ -425,5 +509,6 @@ impl Shared {
             driver.with(|session| session.shrink(size));
             sum = sum.saturating_sub(memory);
         }
+        used
     }
 }

@@ -20,6 +20,10 @@ pub struct Status {
     pub memory_limit: u64,
     /// Memory in use by sessions and by logs kept for peers that are away, in bytes.
     pub memory: u64,
+    /// Bytes sent on all transports, TLS included, TCP and IP headers not.
+    pub transport_sent: u64,
+    /// Bytes received on all transports.
+    pub transport_received: u64,
     /// Logs kept for peers that are away.
     pub kept_logs: usize,
     /// Times that a session was told to begin with smaller logs, for want of memory.

@@ -19,8 +19,11 @@ pub struct Config {
     /// Content log of each direction, in bytes, if the peer agrees; the smaller of both ends' wishes is taken. Repeats are found
     /// as far back as it reaches, and a quarter of it may be on its way at once: a quarter of the log divided by the round-trip time bounds throughput.
     pub log: u64,
-    /// Bytes that may wait for this end's applications: the sum of all credit. Every flow takes [`EARLY_CREDIT`] of it, and more as it
-    /// uses that. A flow for which nothing is left is refused.
+    /// Bytes that may wait for this end's applications: every flow takes [`EARLY_CREDIT`] of it. A flow for which nothing is left is
+    /// refused.
+    pub early: Budget,
+    /// Bytes that may wait for this end's applications beyond that: flows take of it as they need more. With `early` it is the sum of
+    /// all credit.
     pub delivery: Budget,
     /// Bytes of applications that may wait for the lanes; a flow may always queue a little.
     pub sending: Budget,
@@ -74,7 +77,8 @@ impl Config {
         }
         Ok(Config {
             log: log.min(LARGEST_LOG),
-            delivery: Budget::new(delivery),
+            early: Budget::new(delivery / 2),
+            delivery: Budget::new(delivery / 2),
             sending: Budget::new(sending),
             max_flows: (delivery / 2 / EARLY_CREDIT).clamp(1, 65_536),
             lanes,
@@ -92,7 +96,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             log: 128 << 20,
-            delivery: Budget::new(64 << 20),
+            early: Budget::new(32 << 20),
+            delivery: Budget::new(32 << 20),
             sending: Budget::new(32 << 20),
             max_flows: 2048,
             lanes: 1,
@@ -126,6 +131,7 @@ mod tests {
                 let sum = 2 * config.log
                     + config.log * slot / 19
                     + waiting
+                    + config.early.left()
                     + config.delivery.left()
                     + config.sending.left()
                     + fixed_memory(lanes);

@@ -77,6 +77,8 @@ pub(crate) struct Flow {
     pub(crate) lane: usize,
     /// Where it goes, until OPEN has been sent.
     pub(crate) open: Option<Vec<u8>>,
+    /// This end opened it, and the peer has not accepted it yet.
+    pub(crate) unanswered: bool,
     pub(crate) due: Due,
     pub(crate) sending: Sending,
     pub(crate) send: SendQueue,
@@ -100,6 +102,7 @@ impl Flow {
     pub(crate) fn new(lane: usize, open: Option<Vec<u8>>, allowed: u64, now: Instant) -> Flow {
         Flow {
             lane,
+            unanswered: open.is_some(),
             open,
             due: Due::default(),
             sending: Sending::Open,
@@ -206,6 +209,9 @@ pub(crate) struct ReceiveQueue {
 /// Most bytes of one flow that may be on their way or waiting, in bytes: 200 ms at 2.5 Gbit/s.
 const LARGEST_WINDOW: u64 = 64 << 20;
 
+/// Chunks that small blocks share are at most so long, in bytes.
+const SHARED_CHUNK: usize = 4 << 10;
+
 impl ReceiveQueue {
     fn new(now: Instant) -> ReceiveQueue {
         ReceiveQueue {
@@ -218,6 +224,14 @@ impl ReceiveQueue {
             finished: false,
             end_read: false,
             told: false,
+        }
+    }
+
+    /// Decoded bytes. Small blocks share a chunk: credit counts their bytes, not what a chunk of one byte takes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        match self.chunks.back_mut() {
+            Some(chunk) if chunk.len() + bytes.len() <= SHARED_CHUNK => chunk.extend_from_slice(bytes),
+            _ => self.chunks.push_back(bytes.to_vec()),
         }
     }
 

@@ -14,6 +14,9 @@ pub(crate) struct Incoming {
     limit: u64,
     capacity: u64,
     epoch: Epoch,
+    /// The log that was lost last. What of it was acknowledged is gone, so it cannot begin again, though its beginning may arrive on
+    /// another lane.
+    lost: u64,
     decoder: Option<Decoder>,
     chain: u64,
     /// Checksums of blocks above the contiguous part, by offset.
@@ -46,7 +49,16 @@ pub(crate) enum IncomingError {
 
 impl Incoming {
     pub(crate) fn new(limit: u64) -> Incoming {
-        Incoming { limit, capacity: limit, epoch: Epoch::NONE, decoder: None, chain: 0, early: BTreeMap::new(), written: 0 }
+        Incoming {
+            limit,
+            capacity: limit,
+            epoch: Epoch::NONE,
+            lost: 0,
+            decoder: None,
+            chain: 0,
+            early: BTreeMap::new(),
+            written: 0,
+        }
     }
 
     /// Takes part in a session with another limit. What is held stays if it fits.
@@ -76,6 +88,10 @@ impl Incoming {
         let begin = |why: String| IncomingError::Begin(why);
         if epoch.log == 0 || capacity < crate::config::SMALLEST_LOG || capacity > self.limit {
             return Err(begin(format!("{capacity} bytes, where {} to {} are agreed", crate::config::SMALLEST_LOG, self.limit)));
+        }
+        if epoch.log == self.lost {
+            // The frames that follow say that there is no log, and the peer begins another.
+            return Ok(());
         }
         match keep {
             None => {
@@ -108,6 +124,9 @@ impl Incoming {
 
     /// Drops the log; the peer is to begin another.
     pub(crate) fn lose(&mut self) {
+        if self.epoch != Epoch::NONE {
+            self.lost = self.epoch.log;
+        }
         (self.decoder, self.epoch, self.chain, self.written) = (None, Epoch::NONE, 0, 0);
         self.early.clear();
     }

@@ -3,7 +3,7 @@
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// What the next block's chain value is, given the one before: the hash over everything up to it. XXH3-64 of both numbers.
 pub(crate) fn chain(before: u64, checksum: u64) -> u64 {
@@ -21,16 +21,10 @@ impl Epoch {
 }
 
 /// Names an encoded block: which log, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockId {
     log: u64,
     number: u64,
-}
-
-impl BlockId {
-    pub(crate) fn is_of(self, log: u64) -> bool {
-        self.log == log
-    }
 }
 
 /// A block that is not known to be decoded, or behind one that is not.
@@ -73,8 +67,9 @@ pub(crate) struct Outgoing {
     template: EncoderBuilder,
     geometry: Geometry,
     content: Option<Content>,
-    /// The log before this epoch, while blocks of it are to be sent again.
-    previous: Option<Content>,
+    /// Blocks of earlier logs that are to be sent again. A lane holds at most a span of them, whichever logs they are from: no block is
+    /// encoded for it before they are.
+    rescued: HashMap<BlockId, Box<[u8]>>,
     /// Of encoders that are gone.
     past: EncoderStats,
 }
@@ -82,7 +77,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// `log` has been checked: not smaller than [`crate::config::SMALLEST_LOG`].
     pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
-        Outgoing { template, geometry: geometry(log), content: None, previous: None, past: EncoderStats::default() }
+        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past: EncoderStats::default() }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -93,8 +88,9 @@ impl Outgoing {
         self.content.as_ref().map_or(Epoch::NONE, |content| content.epoch)
     }
 
-    /// Begins an empty log of the given size. `key` keeps fingerprints secret from those who would collide them. Unacknowledged blocks stay readable until [`Outgoing::drop_previous`].
-    pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64, keep_previous: bool) -> Result<(), EncoderFailed> {
+    /// Begins an empty log of the given size. `key` keeps fingerprints secret from those who would collide them. What is not acknowledged
+    /// of the log before is kept, to be encoded anew.
+    pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64) -> Result<(), EncoderFailed> {
         let epoch = Epoch { log, number: 0 };
         self.geometry = geometry(size);
         let encoder = self
@@ -111,8 +107,10 @@ impl Outgoing {
         let new = Content { epoch, keep: None, encoder, blocks: VecDeque::new(), first: 0, low: 0, low_chain: 0, chain: 0 };
         if let Some(old) = self.content.replace(new) {
             add(&mut self.past, old.encoder.stats());
-            if keep_previous {
-                self.previous = Some(old);
+            for (number, block) in (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acked) {
+                if let Some(bytes) = old.encoder.content(block.offset..block.offset + u64::from(block.len)) {
+                    self.rescued.insert(BlockId { log: old.epoch.log, number }, bytes.into());
+                }
             }
         }
         Ok(())
@@ -120,6 +118,7 @@ impl Outgoing {
 
     /// Gives all memory back; the next block begins a new log.
     pub(crate) fn forget(&mut self) {
+        self.rescued.clear();
         if let Some(old) = self.content.take() {
             add(&mut self.past, old.encoder.stats());
         }
@@ -127,6 +126,8 @@ impl Outgoing {
 
     /// Goes on where a peer's decoder stands, in a new epoch, with all that both have. `false` if that is not possible.
     pub(crate) fn resume_at(&mut self, peer: LogState) -> bool {
+        // What an earlier session did not get across is over with its flows.
+        self.rescued.clear();
         let Some(content) = &mut self.content else { return false };
         if peer.epoch != content.epoch {
             return false;
@@ -218,12 +219,9 @@ impl Outgoing {
             content.encoder.repair(offset, len as usize, out).map_err(|error| EncoderFailed(error.to_string()))?;
             return Ok((id, len.into()));
         }
-        let previous = self.previous.take().ok_or_else(lost)?;
-        let Sent { offset, len, .. } = previous.block(id).ok_or_else(lost)?;
-        let bytes = previous.encoder.content(offset..offset + u64::from(len)).ok_or_else(lost)?;
-        let encoded = self.encode(bytes, lane, explicit, out);
-        self.previous = Some(previous);
-        encoded.map(|id| (id, len.into()))
+        let bytes = self.rescued.remove(&id).ok_or_else(lost)?;
+        let new = self.encode(&bytes, lane, explicit, out)?;
+        Ok((new, bytes.len() as u64))
     }
 
     /// Whether a block can be sent again now, as far as the span is concerned.
@@ -231,13 +229,16 @@ impl Outgoing {
         if id.log == self.epoch().log {
             return true;
         }
-        let len = self.previous.as_ref().and_then(|previous| previous.block(id)).map_or(0, |block| block.len as usize);
+        let len = self.rescued.get(&id).map_or(0, |bytes| bytes.len());
         self.room(len) == len
     }
 
     /// The peer has decoded a block.
     pub(crate) fn acknowledge(&mut self, id: BlockId) {
-        let Some(content) = self.content.as_mut().filter(|content| content.epoch.log == id.log) else { return };
+        let Some(content) = self.content.as_mut().filter(|content| content.epoch.log == id.log) else {
+            self.rescued.remove(&id);
+            return;
+        };
         let Some(index) = id.number.checked_sub(content.first).and_then(|index| usize::try_from(index).ok()) else { return };
         if let Some(block) = content.blocks.get_mut(index) {
             block.acked = true;
@@ -248,15 +249,6 @@ impl Outgoing {
             content.blocks.pop_front();
             content.first += 1;
         }
-    }
-
-    /// No block of the log before this epoch is needed any more.
-    pub(crate) fn drop_previous(&mut self) {
-        self.previous = None;
-    }
-
-    pub(crate) fn has_previous(&self) -> bool {
-        self.previous.is_some()
     }
 
     /// A lane's transport is new: its entropy context begins anew.
@@ -278,7 +270,7 @@ impl Outgoing {
             let slot = if self.geometry.capacity() > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
             log + log / 19 * slot + (content.blocks.len() * size_of::<Sent>()) as u64
         };
-        self.content.iter().chain(&self.previous).map(of).sum()
+        self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
 
     pub(crate) fn stats(&self) -> EncoderStats {

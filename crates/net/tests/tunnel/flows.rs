@@ -1,6 +1,7 @@
 //! A flow behaves as through a plain TCP proxy.
 
 use crate::pair::{LIMIT, Plan, echo, exchange, origin};
+use oncewire_net::TransportKind;
 use oncewire_testkit::servers::{incompressible, text_like};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,6 +17,34 @@ async fn bytes_come_back_as_they_went() {
             assert!(back == bytes, "{} of {len} bytes came back, seed {seed}", back.len());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quic_carries_lanes_as_tcp_does() {
+    for lanes in [1, 3] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+            endpoint.transport = TransportKind::Quic;
+            endpoint.lanes = lanes;
+        }
+        let pair = plan.start().await;
+        for seed in 0..6 {
+            let bytes = incompressible(seed, 2_000_000);
+            assert!(exchange(pair.application().await, &bytes).await == bytes);
+        }
+        let status = pair.client.status();
+        assert_eq!(status.sessions[0].lanes, lanes);
+        assert!(status.transport_sent > 12_000_000, "{}", status.transport_sent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_quic_at_the_other_end_auto_takes_tcp() {
+    let mut plan = Plan::new().forward(origin(echo).await);
+    plan.connect.endpoint.transport = TransportKind::Auto;
+    plan.serve.endpoint.transport = TransportKind::Tcp;
+    let pair = plan.start().await;
+    assert_eq!(exchange(pair.application().await, b"hello").await, b"hello");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Names of flows that are gone, of which a lane's queues may hold some.
+const STALE_NAMES: usize = 64;
+
 impl Session {
     /// Opens a flow to a target that the peer understands. Data may follow at once.
     ///
@@ -19,7 +22,7 @@ impl Session {
             self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
-        if !self.config.delivery.take_all(EARLY_CREDIT) {
+        if !self.config.early.take_all(EARLY_CREDIT) {
             self.counters.flows_refused += 1;
             return Err(OpenError::NoCredit);
         }
@@ -152,8 +155,21 @@ impl Session {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
             self.config.sending.give(flow.send.clear());
-            self.config.delivery.give(flow.receive.window);
-            self.lanes[flow.lane].flows -= 1;
+            let early = flow.receive.window.min(EARLY_CREDIT);
+            self.config.early.give(early);
+            self.config.delivery.give(flow.receive.window - early);
+            let lane = &mut self.lanes[flow.lane];
+            lane.flows -= 1;
+            // Names of flows that are gone are passed over when their turn comes; on a lane that stands still it never does.
+            let most = 2 * lane.flows + STALE_NAMES;
+            if lane.control.len() > most {
+                let flows = &self.flows;
+                lane.control.retain(|id| flows.contains_key(id));
+            }
+            if lane.round.len() > most {
+                let flows = &self.flows;
+                lane.round.retain(|id| flows.contains_key(&id));
+            }
         }
     }
 

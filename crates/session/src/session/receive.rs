@@ -105,13 +105,16 @@ impl Session {
                 true
             }
             Message::Opened(flow) => {
-                if self.flows.get(&flow).is_some_and(|flow| flow.open.is_none()) {
+                if let Some(state) = self.flows.get_mut(&flow).filter(|flow| flow.due.reset.is_none())
+                    && std::mem::take(&mut state.unanswered)
+                {
                     self.events.push_back(Event::Accepted(flow));
                 }
                 true
             }
             Message::Fin(id) => {
-                if let Some(flow) = self.flows.get_mut(&id) {
+                // Nothing more comes from a flow that was reset here.
+                if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) {
                     flow.receive.finished = true;
                     if !std::mem::replace(&mut flow.receive.told, true) {
                         self.events.push_back(Event::Readable(id));
@@ -121,10 +124,13 @@ impl Session {
                 true
             }
             Message::Reset(flow, code) => {
-                if self.flows.contains_key(&flow) {
-                    self.counters.flows_reset += 1;
+                if let Some(state) = self.flows.get(&flow) {
+                    // Both ends may reset it at once; then neither hears of the other's.
+                    if state.due.reset.is_none() {
+                        self.counters.flows_reset += 1;
+                        self.events.push_back(Event::Reset(flow, ResetCode::from_code(code)));
+                    }
                     self.remove(flow);
-                    self.events.push_back(Event::Reset(flow, ResetCode::from_code(code)));
                 }
                 true
             }
@@ -136,7 +142,7 @@ impl Session {
                 true
             }
             Message::Epoch(epoch, keep, capacity) => {
-                if epoch != self.incoming.epoch()
+                if (epoch != self.incoming.epoch() || epoch == Epoch::NONE)
                     && let Err(error) = self.incoming.begin(epoch, keep, capacity)
                 {
                     self.violation(Violation::Epoch(error.to_string()));
@@ -275,7 +281,7 @@ impl Session {
                     }
                     receive.received = received;
                     if !content.is_empty() {
-                        receive.chunks.push_back(content.to_vec());
+                        receive.push(content);
                         if !std::mem::replace(&mut receive.told, true) {
                             self.events.push_back(Event::Readable(id));
                         }
@@ -325,14 +331,15 @@ impl Session {
             return self.violation(Violation::Unexpected("name of a new flow"));
         }
         let Some(agreed) = self.agreed else { return };
-        // Flows whose end the peer knows of may still be read here, so some more than agreed are no offence.
-        let limit = 2 * agreed.max_flows + 16;
+        // Flows that the peer is done with may still be read here, as many as this end takes; and on every lane openings can be ahead of
+        // the resets on another. All that is no offence.
+        let limit = self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;
         if self.flows.len() as u64 >= limit {
             return self.violation(Violation::Bounds { what: "open flows", value: limit + 1, limit });
         }
         let mut flow = Flow::new(lane, None, agreed.early_credit, now);
         let busy =
-            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.delivery.take_all(EARLY_CREDIT);
+            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.early.take_all(EARLY_CREDIT);
         if busy {
             flow.receive.window = 0;
             flow.due.reset = Some(ResetCode::Busy);
@@ -354,7 +361,6 @@ impl Session {
                 self.outgoing.acknowledge(id);
             }
         }
-        self.check_previous();
         // The span has moved: any lane may go on.
         for lane in 0..self.lanes.len() {
             let state = &self.lanes[lane];

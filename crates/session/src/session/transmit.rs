@@ -49,7 +49,7 @@ impl Session {
         if let Some(size) = self.ask_to_forget.take() {
             self.push_control(lane, Message::Forget(size));
         }
-        if self.shrink_to.is_some() && !self.outgoing.has_unacknowledged() && !self.outgoing.has_previous() {
+        if self.shrink_to.is_some() && !self.outgoing.has_unacknowledged() && !self.has_epoch_under_way() {
             self.begin_log();
         }
         while out.len() < limit && self.send_items(lane, limit, out) && self.ended.is_none() {
@@ -63,6 +63,12 @@ impl Session {
             self.ping(lane, now);
             out.append(&mut self.lanes[lane].urgent);
         }
+    }
+
+    /// Whether the beginning of a log is under way on any lane. Another may not begin then: the messages of two lanes can overtake each
+    /// other, and the peer would go back to the log before.
+    fn has_epoch_under_way(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.items.iter().any(|item| matches!(item, Item::Epoch)))
     }
 
     pub(super) fn ping(&mut self, lane: usize, now: Instant) {
@@ -112,7 +118,6 @@ impl Session {
             }
             self.lanes[lane].wrote_one();
         }
-        self.check_previous();
         !self.lanes[lane].is_full()
     }
 

@@ -22,7 +22,8 @@ impl Session {
         let refuse = |answer| Err(Refused(hello.refuse(answer, &self.config).into()));
         let lane = usize::try_from(hello.lane).unwrap_or(usize::MAX);
         let known = match hello.answer {
-            Answer::New => self.agreed.is_none(),
+            // Once more if the answer was lost: then the peer has processed nothing, and the session is as new to it as before.
+            Answer::New => self.lanes.iter().all(|lane| lane.acked == 0 && lane.received == 0),
             Answer::Resume => self.agreed.is_some(),
             _ => false,
         };
@@ -148,7 +149,7 @@ impl Session {
 
     /// Begins an empty log for what is sent; nothing is on its way.
     pub(super) fn begin_log(&mut self) {
-        if let Some(log) = self.new_log(false) {
+        if let Some(log) = self.new_log() {
             for lane in 0..self.lanes.len() {
                 self.lanes[lane].begin_log(log, false);
                 self.wake(lane);
@@ -159,34 +160,20 @@ impl Session {
     /// Begins an empty log after the peer has lost the one before, and encodes what it had not acknowledged anew: on this lane, whose
     /// state is known, now, and on the others when they have been greeted.
     pub(super) fn begin_again(&mut self, lane: usize) {
-        if let Some(log) = self.new_log(true) {
+        if let Some(log) = self.new_log() {
             self.lanes[lane].begin_log(log, true);
-            self.check_previous();
         }
     }
 
-    pub(super) fn new_log(&mut self, again: bool) -> Option<u64> {
+    pub(super) fn new_log(&mut self) -> Option<u64> {
         let agreed = self.agreed?;
         let size = self.shrink_to.take().map_or(agreed.send_log, |size| size.clamp(SMALLEST_LOG, agreed.send_log));
         let (log, key) = (self.random(), self.random());
-        if let Err(error) = self.outgoing.begin(log, key, size, again) {
+        if let Err(error) = self.outgoing.begin(log, key, size) {
             self.end(error.into());
             return None;
         }
         self.counters.epochs += 1;
         Some(log)
-    }
-
-    /// Gives the log before this epoch back once no block of it is to be sent again.
-    pub(super) fn check_previous(&mut self) {
-        if !self.outgoing.has_previous() {
-            return;
-        }
-        let log = self.outgoing.epoch().log;
-        let needed =
-            self.lanes.iter().any(|lane| lane.items.iter().any(|item| matches!(item, Item::Block(_, id) if !id.is_of(log))));
-        if !needed {
-            self.outgoing.drop_previous();
-        }
     }
 }

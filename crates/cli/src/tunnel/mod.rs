@@ -1,0 +1,135 @@
+//! `oncewire keygen`, `serve`, `connect`, `status` and `check-config`.
+
+mod config;
+mod document;
+
+use crate::args::{CheckConfigArgs, ConnectArgs, EndpointArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs};
+use crate::failure::{Failure, Outcome};
+use crate::report;
+use config::{File, Process};
+use oncewire_net::NetError;
+use oncewire_net::daemon::{self, Daemon, Role};
+use oncewire_net::keys::SecretKey;
+use oncewire_net::status::Status;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where sockets of this user's processes are, if the system says so.
+fn runtime_dir() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
+}
+
+pub(crate) fn keygen(args: &KeygenArgs) -> Outcome {
+    let failed = |error: oncewire_net::keys::SecretKeyError| Failure::failed(error.to_string());
+    let secret = if args.show {
+        SecretKey::load(&args.file).map_err(failed)?
+    } else {
+        let secret = SecretKey::generate().map_err(failed)?;
+        secret.save(&args.file).map_err(failed)?;
+        secret
+    };
+    let public = secret.public().to_string();
+    if args.json {
+        return report::json(&serde_json::json!({ "public_key": public, "file": args.file }));
+    }
+    report::text(&format!("{public}\n"))
+}
+
+pub(crate) fn serve(args: &ServeArgs) -> Outcome {
+    let (config, process) = config::serve(args)?;
+    let base = config.endpoint.way_out.clone();
+    let again = ServeArgs {
+        listen: Vec::new(),
+        allow: args.allow.clone(),
+        allow_listen: args.allow_listen.clone(),
+        max_sessions: None,
+        endpoint: EndpointArgs { config: args.endpoint.config.clone(), ..EndpointArgs::default() },
+    };
+    let reload = move || {
+        let file = File::read(again.endpoint.config.as_deref(), RoleName::Serve).map_err(|failure| failure.message)?;
+        config::way_out(&again, &file, &base).map(Some).map_err(|failure| failure.message)
+    };
+    run(Role::Serve(config), process, Box::new(reload))
+}
+
+pub(crate) fn connect(args: &ConnectArgs) -> Outcome {
+    let (config, process) = config::connect(args)?;
+    run(Role::Connect(config), process, Box::new(|| Ok(None)))
+}
+
+type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::WayOut>, String> + Send + Sync>;
+
+fn run(role: Role, process: Process, reload: Reload) -> Outcome {
+    let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(process.log).with_ansi(false);
+    // There is no other in this process.
+    let _ = if process.log_json { subscriber.json().try_init() } else { subscriber.with_target(false).try_init() };
+    let ready = |status: &Status| {
+        for address in &status.listening {
+            tracing::info!(role = status.role, %address, key = %status.key, "listening");
+        }
+    };
+    let daemon =
+        Daemon { status: process.status, drain: process.drain, render: document::render, reload, ready: Box::new(ready) };
+    daemon::run(role, daemon).map_err(|error| match error {
+        NetError::Memory(_) => Failure::usage(format!("{error}; choose a larger --memory")),
+        NetError::Listen { .. } => Failure::failed(format!("{error}; choose another address or end the process that has it")),
+        _ => Failure::failed(error.to_string()),
+    })
+}
+
+pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
+    let endpoint = EndpointArgs { config: Some(args.file.clone()), ..EndpointArgs::default() };
+    match args.role {
+        RoleName::Serve => {
+            let args = ServeArgs { listen: vec![], allow: vec![], allow_listen: vec![], max_sessions: None, endpoint };
+            config::serve(&args).map(drop)?;
+        }
+        RoleName::Connect => {
+            let args = ConnectArgs { server: None, forward: vec![], reverse: vec![], proxy: vec![], endpoint };
+            config::connect(&args).map(drop)?;
+        }
+    }
+    report::text(&format!("{}: good\n", args.file.display()))
+}
+
+/// How long a running process may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn status(args: &StatusArgs) -> Outcome {
+    let sockets = match &args.socket {
+        Some(path) => vec![path.clone()],
+        None => {
+            let dir = runtime_dir().ok_or_else(|| {
+                Failure::usage("which process? name its socket with --socket PATH ($XDG_RUNTIME_DIR is not set)")
+            })?;
+            let names = ["oncewire-serve.sock", "oncewire-connect.sock"];
+            names.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
+        }
+    };
+    if sockets.is_empty() {
+        return Err(Failure::failed("nothing is running; `oncewire serve` and `oncewire connect` make a status socket"));
+    }
+    let mut documents = Vec::new();
+    for path in &sockets {
+        let ask = || {
+            let mut stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            std::io::Result::Ok(text)
+        };
+        let text = ask().map_err(|error| Failure::io("ask", path.display(), &error))?;
+        let document: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|error| Failure::failed(format!("{} does not answer as a tunnel would: {error}", path.display())))?;
+        documents.push(document);
+    }
+    if !args.json {
+        return report::text(&documents.iter().map(document::text).collect::<Vec<_>>().join("\n"));
+    }
+    match &documents[..] {
+        [one] => report::json(one),
+        several => report::json(&several),
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages as bytes, independently of the crate: what the simulation harms on the way, and what a hostile peer sends.
+
+use oncewire_codec::{FrameView, MAX_BLOCK, Scan, varint};
+use std::ops::Range;
+
+pub(crate) const DATA: u8 = 0x01;
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    varint::take(rest).ok()
+}
+
+/// Where frames lie in `wire`, which begins with a message and holds whole messages: of each, from its message's first byte, and from its own.
+pub(crate) fn frames(wire: &[u8]) -> Vec<(usize, Range<usize>)> {
+    let mut found = Vec::new();
+    let mut rest = wire;
+    while let Some(next) = message(rest) {
+        let start = wire.len() - rest.len();
+        if let Some(frame) = next.1 {
+            found.push((start, start + frame..start + next.0));
+        }
+        rest = &rest[next.0..];
+    }
+    found
+}
+
+/// Length of the message at the front, and where its frame begins if it has one.
+fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
+    let (&kind, mut rest) = wire.split_first()?;
+    let mut frame = None;
+    match kind {
+        DATA => {
+            number(&mut rest)?;
+            frame = Some(wire.len() - rest.len());
+            let Ok(Scan::Frame(view)) = FrameView::scan(rest, MAX_BLOCK) else { return None };
+            rest = &rest[view.len()..];
+        }
+        0x02 | 0x44 => {
+            number(&mut rest)?;
+            let len = number(&mut rest)? as usize;
+            rest = rest.get(len..)?;
+        }
+        0x05 | 0x06 => {
+            number(&mut rest)?;
+            number(&mut rest)?;
+        }
+        0x07 => {
+            rest = rest.get(8..)?;
+            for _ in 0..3 {
+                number(&mut rest)?;
+            }
+        }
+        0x40 | 0x46 => {
+            let len = number(&mut rest)? as usize;
+            rest = rest.get(len..)?;
+        }
+        0x09 | 0x45 => {}
+        _ => {
+            number(&mut rest)?;
+        }
+    }
+    Some((wire.len() - rest.len(), frame))
+}
