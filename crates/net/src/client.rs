@@ -154,7 +154,7 @@ impl Connection {
         driver.with(Session::go_away);
         let all = drain_all(std::slice::from_ref(&driver), limit).await;
         driver.with(Session::close);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         all
     }
 
@@ -319,6 +319,7 @@ impl Shared {
             let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
             shared.current.send_replace(None);
             shared.set_latest(None);
+            driver.last_words().await;
             logs = Shared::keep(&driver, &why);
             info!(%why, "session over");
             if was_established {
@@ -465,7 +466,7 @@ impl Shared {
         let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(error.to_string()),
+            Ok(Err(error)) => return Err(tls::reason(&error)),
             Err(_) => return Err("no TLS handshake in time".into()),
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;

@@ -83,6 +83,8 @@ pub(crate) struct Driver {
     /// When something was last carried for an application, in milliseconds since `born`.
     active: AtomicU64,
     pub(crate) born: Instant,
+    /// Transports that are not closed yet.
+    transports: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +132,7 @@ impl Driver {
             lane_down,
             active: AtomicU64::new(0),
             born: Instant::now(),
+            transports: watch::Sender::new(0),
         });
         driver.with(|_| ());
         tokio::spawn(Driver::keep_time(driver.clone()));
@@ -258,6 +261,12 @@ impl Driver {
         self.phase.subscribe()
     }
 
+    /// Waits until the transports of a session that is over have said so to the peer and are closed, or have had the time to.
+    pub(crate) async fn last_words(&self) {
+        let mut transports = self.transports.subscribe();
+        let _ = tokio::time::timeout(LAST_WORDS + LAST_WORDS / 4, transports.wait_for(|count| *count == 0)).await;
+    }
+
     /// Takes the logs out of a session that is over.
     pub(crate) fn take_logs(&self) -> Option<Logs> {
         self.lock().session.take().map(Session::into_logs)
@@ -355,9 +364,11 @@ impl Driver {
 
     fn run_lane(self: &Arc<Driver>, lane: usize, signals: Arc<LaneSignals>, transport: Transport, rest: Vec<u8>) {
         let driver = self.clone();
+        self.transports.send_modify(|count| *count += 1);
         tokio::spawn(async move {
             let since = Instant::now();
             let why = driver.carry(lane, &signals, transport, rest).await;
+            driver.transports.send_modify(|count| *count -= 1);
             debug!(lane, why = %why, "transport closed");
             let mut state = driver.lock();
             if Arc::ptr_eq(&state.lanes[lane], &signals) {

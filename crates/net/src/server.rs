@@ -40,8 +40,8 @@ const MAX_GREETING: usize = 256;
 const MAX_PER_PEER: usize = 4;
 /// Longest first message, in bytes.
 const MAX_HELLO: usize = 8 << 10;
-/// How often memory is looked at.
-const GOVERN: Duration = Duration::from_millis(200);
+/// How often memory is looked at: while less than half is in use, and then. Between two looks it grows by what the links bring.
+const GOVERN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(10));
 
 /// An answering end at work.
 #[derive(Clone)]
@@ -63,6 +63,27 @@ struct Shared {
     wire: Arc<WireBytes>,
     shrunk: AtomicU64,
     started: Instant,
+}
+
+/// Transports whose peers are not known yet.
+#[derive(Default)]
+struct Greeting(Mutex<VecDeque<AbortHandle>>);
+
+impl Greeting {
+    /// Lets a transport greet; if there are too many, the oldest is given up.
+    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_GREETING {
+            tasks.retain(|task| !task.is_finished());
+        }
+        if tasks.len() >= MAX_GREETING
+            && let Some(oldest) = tasks.pop_front()
+        {
+            oldest.abort();
+            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+        }
+        tasks.push_back(tokio::spawn(greet).abort_handle());
+    }
 }
 
 /// Logs of a session that ended, for its peer to come back to.
@@ -142,6 +163,9 @@ impl Server {
         }
         let all = drain_all(&drivers, limit).await;
         self.stop();
+        for driver in &drivers {
+            driver.last_words().await;
+        }
         all
     }
 
@@ -184,27 +208,6 @@ impl Server {
             draining: *shared.draining.borrow(),
             sessions: list,
         }
-    }
-}
-
-/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
-/// cannot keep peers out.
-#[derive(Default)]
-struct Greeting(Mutex<VecDeque<AbortHandle>>);
-
-impl Greeting {
-    /// Runs a greeting; whether another was given up for it.
-    fn begin(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_GREETING {
-            tasks.retain(|task| !task.is_finished());
-        }
-        let oldest = if tasks.len() >= MAX_GREETING { tasks.pop_front() } else { None };
-        if let Some(oldest) = &oldest {
-            oldest.abort();
-        }
-        tasks.push_back(tokio::spawn(task).abort_handle());
-        oldest.is_some()
     }
 }
 
@@ -253,7 +256,7 @@ impl Shared {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            shared.refuse_aborted(greeting.begin(Shared::receive(shared.clone(), acceptor.clone(), stream)));
+            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
         }
     }
 
@@ -262,7 +265,7 @@ impl Shared {
         let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let _ = tune_lane(&stream);
         let greet = async {
-            let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
+            let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
             shared.greet(peer, Box::new(stream)).await
         };
@@ -274,10 +277,6 @@ impl Shared {
             self.refused_transports.fetch_add(1, Ordering::Relaxed);
             info!(%from, %why, "transport refused");
         }
-    }
-
-    fn refuse_aborted(&self, aborted: bool) {
-        self.refused_transports.fetch_add(aborted.into(), Ordering::Relaxed);
     }
 
     async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
@@ -293,7 +292,7 @@ impl Shared {
                 endpoint.wait_idle().await;
                 return;
             };
-            shared.refuse_aborted(greeting.begin(Shared::receive_quic(shared.clone(), incoming)));
+            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
         }
     }
 
@@ -434,8 +433,7 @@ impl Shared {
             }
         }
         info!(%peer, phase = ?*driver.phase().borrow(), "session over");
-        // What is left to say goes out with the lanes' last words.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         shared.lock_sessions().remove(&(peer, id));
         if let Some(logs) = driver.take_logs()
             && !shared.stopped.load(Ordering::Relaxed)
@@ -473,18 +471,19 @@ impl Shared {
     /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
     /// ones, then the largest.
     async fn govern(shared: Arc<Shared>) {
-        // Logs grow between two looks, and budgets are theirs already.
-        let limit = shared.endpoint.memory - shared.endpoint.memory / 16;
+        // Logs grow between two looks, and until a peer that was told to begin anew has done so.
+        let limit = shared.endpoint.memory - shared.endpoint.memory / 8;
+        let mut pause = GOVERN.0;
         loop {
-            tokio::time::sleep(GOVERN).await;
+            tokio::time::sleep(pause).await;
             if shared.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            shared.govern_once(limit);
+            pause = if shared.govern_once(limit) > limit / 2 { GOVERN.1 } else { GOVERN.0 };
         }
     }
 
-    fn govern_once(&self, limit: u64) {
+    fn govern_once(&self, limit: u64) -> u64 {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
             .iter()
@@ -500,6 +499,7 @@ impl Shared {
             }
             sum += kept_sum;
         }
+        let used = sum;
         // Idle ones first; among those at work the largest.
         sizes.sort_by_key(|&(idle, memory, _)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
         let fair = (self.config.log / sessions.len().max(1) as u64).max(SMALLEST_LOG);
@@ -513,5 +513,6 @@ impl Shared {
             driver.with(|session| session.shrink(size));
             sum = sum.saturating_sub(memory);
         }
+        used
     }
 }

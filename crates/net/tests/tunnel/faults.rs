@@ -318,3 +318,42 @@ async fn a_client_that_is_gone_is_forgotten() {
         until("the session is forgotten", || pair.server.status().sessions.is_empty()).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transports_that_break_while_they_greet_are_no_matter() {
+    for lanes in [1, 4] {
+        // Within the first bytes of TLS, of the hellos, and of the first messages.
+        let plan = Plan::new().lanes(lanes).impatient(LONG).forward(origin(echo).await);
+        let server = serve(plan.serve.clone()).await.unwrap();
+        let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
+        let client = client(plan.connect, proxy.addr()).await;
+        let pair = Pair { server, client };
+        let bytes = text_like(4, 300_000);
+        let transfer = tokio::spawn(exchange(pair.application().await, &[]));
+        for round in 0..24 {
+            proxy.truncate_after(BOTH[round % 2], 40 * round as u64 * (round as u64 % 5));
+            sleep(Duration::from_millis(25)).await;
+        }
+        assert!(transfer.await.unwrap().is_empty());
+        assert!(exchange(pair.application().await, &bytes).await == bytes);
+        // A hello whose answer was lost leaves no session behind but the one there is.
+        assert!(pair.server.status().sessions.len() <= 2, "{:?}", pair.server.status().sessions);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_that_want_different_numbers_of_lanes_take_the_smaller() {
+    for (here, there) in [(4, 2), (1, 8), (8, 3)] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        plan.connect.endpoint.lanes = here;
+        plan.serve.endpoint.lanes = there;
+        let (pair, proxy) = plan.impatient(LONG).start_with_faults().await;
+        let lanes = here.min(there);
+        until("all lanes are up", || pair.client.status().sessions[0].lanes_up == lanes).await;
+        let bytes = text_like(4, 400_000);
+        proxy.reset_all();
+        assert!(exchange(pair.application().await, &bytes).await == bytes);
+        until("all lanes are up again", || pair.server.status().sessions[0].lanes_up == lanes).await;
+        assert_eq!(pair.server.status().sessions[0].lanes, lanes);
+    }
+}

@@ -150,7 +150,7 @@ impl Session {
                 true
             }
             Message::Epoch(epoch, keep, capacity) => {
-                if epoch != self.incoming.epoch()
+                if (epoch != self.incoming.epoch() || epoch == Epoch::NONE)
                     && let Err(error) = self.incoming.begin(epoch, keep, capacity)
                 {
                     self.violation(Violation::Epoch(error.to_string()));
