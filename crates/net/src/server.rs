@@ -10,7 +10,9 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use oncewire_session::{
+    Answer, Config, Hello, HelloError, LEAST_SESSION, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId,
+};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +32,7 @@ pub struct ServeConfig {
     pub endpoint: Endpoint,
     /// Where peers connect.
     pub listen: Vec<Bind>,
-    /// Most sessions at once.
+    /// Most sessions at once; fewer if the memory is too small for so many to be at work.
     pub max_sessions: usize,
 }
 
@@ -116,7 +118,11 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
         config: session,
-        max_sessions: config.max_sessions,
+        // However idle most are now, all may be at work at once.
+        max_sessions: config
+            .max_sessions
+            .min(usize::try_from(config.endpoint.memory * 13 / 16 / LEAST_SESSION).unwrap_or(usize::MAX))
+            .max(1),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
@@ -371,6 +377,7 @@ impl Shared {
         // The key may have been revoked since the handshake.
         let refused = busy || !self.endpoint.peers.contains(&peer);
         let (Ok(random), false) = (random(), refused) else {
+            warn!(%peer, sessions = sessions.len(), most = self.max_sessions, "session refused");
             return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
         };
         let logs = logs.or_else(|| {
