@@ -430,7 +430,7 @@ impl Shared {
                     }
                 }
                 // Ends that lost the same path should not come back in step.
-                let spread = random().map_or(0, |[random, _]| random % 64) as u32;
+                let spread = random().map_or(0, |[random, ..]| random % 64) as u32;
                 tokio::time::sleep(pause * (64 + spread) / 96).await;
                 pause = (pause * 2).min(RETRY.1);
             }

@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,27 +63,6 @@ struct Shared {
     wire: Arc<WireBytes>,
     shrunk: AtomicU64,
     started: Instant,
-}
-
-/// Transports whose peers are not known yet.
-#[derive(Default)]
-struct Greeting(Mutex<VecDeque<AbortHandle>>);
-
-impl Greeting {
-    /// Lets a transport greet; if there are too many, the oldest is given up.
-    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_GREETING {
-            tasks.retain(|task| !task.is_finished());
-        }
-        if tasks.len() >= MAX_GREETING
-            && let Some(oldest) = tasks.pop_front()
-        {
-            oldest.abort();
-            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-        }
-        tasks.push_back(tokio::spawn(greet).abort_handle());
-    }
 }
 
 /// Logs of a session that ended, for its peer to come back to.
@@ -211,6 +190,36 @@ impl Server {
     }
 }
 
+/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
+/// cannot keep peers out.
+#[derive(Default)]
+struct Greeting(Mutex<VecDeque<AbortHandle>>);
+
+impl Greeting {
+    /// Runs a greeting; whether another was given up for it.
+    fn begin(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_GREETING {
+            tasks.retain(|task| !task.is_finished());
+        }
+        let oldest = if tasks.len() >= MAX_GREETING { tasks.pop_front() } else { None };
+        if let Some(oldest) = &oldest {
+            oldest.abort();
+        }
+        tasks.push_back(tokio::spawn(task).abort_handle());
+        oldest.is_some()
+    }
+}
+
+/// Says why not, and closes.
+async fn say(mut transport: Transport, answer: &Hello) {
+    let mut out = Vec::new();
+    answer.write(&mut out);
+    // One that is gone need not hear it.
+    let _ = transport.write_all(&out).await;
+    let _ = transport.shutdown().await;
+}
+
 async fn stopped(draining: &mut watch::Receiver<bool>) {
     // If nobody can say so any more, it has stopped, too.
     let _ = draining.wait_for(|draining| *draining).await;
@@ -247,7 +256,7 @@ impl Shared {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
+            shared.refuse_aborted(greeting.begin(Shared::receive(shared.clone(), acceptor.clone(), stream)));
         }
     }
 
@@ -256,19 +265,22 @@ impl Shared {
         let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let _ = tune_lane(&stream);
         let greet = async {
-            let stream = Counted::new(stream, shared.wire.clone());
-            let stream = acceptor.accept(stream).await.map_err(|error| tls::reason(&error))?;
+            let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
             shared.greet(peer, Box::new(stream)).await
         };
-        let result = match tokio::time::timeout(GREETING_TIMEOUT, greet).await {
-            Ok(result) => result,
-            Err(_) => Err("no hello in time".into()),
-        };
-        if let Err(why) = result {
-            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+    }
+
+    fn note_refusal(&self, from: &str, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+            self.refused_transports.fetch_add(1, Ordering::Relaxed);
             info!(%from, %why, "transport refused");
         }
+    }
+
+    fn refuse_aborted(&self, aborted: bool) {
+        self.refused_transports.fetch_add(aborted.into(), Ordering::Relaxed);
     }
 
     async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
@@ -284,41 +296,31 @@ impl Shared {
                 endpoint.wait_idle().await;
                 return;
             };
-            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
+            shared.refuse_aborted(greeting.begin(Shared::receive_quic(shared.clone(), incoming)));
         }
     }
 
-    /// Finds out who a QUIC connection is from.
+    /// Finds out who a connection is from, and serves its streams.
     async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
-        let from = incoming.remote_address();
+        let from = incoming.remote_address().to_string();
         let greet = async {
             let connection = incoming.await.map_err(|error| error.to_string())?;
             let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
             shared.wire.watch(connection.clone());
-            Ok::<_, String>((connection, peer))
+            // A task of its own: the greeting ends here.
+            tokio::spawn(Shared::serve_quic(shared.clone(), connection, peer, from.clone()));
+            Ok(())
         };
-        match tokio::time::timeout(GREETING_TIMEOUT, greet).await.unwrap_or_else(|_| Err("no handshake in time".into())) {
-            Ok((connection, peer)) => {
-                tokio::spawn(Shared::accept_streams(shared, connection, peer, from));
-            }
-            Err(why) => {
-                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                info!(%from, %why, "transport refused");
-            }
-        }
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
     }
 
     /// Every stream is a lane's transport. There are never more at once than a session has lanes.
-    async fn accept_streams(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: SocketAddr) {
+    async fn serve_quic(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: String) {
         while let Ok((send, receive)) = connection.accept_bi().await {
-            let shared = shared.clone();
+            let (shared, from) = (shared.clone(), from.clone());
             tokio::spawn(async move {
                 let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
-                let greeted = tokio::time::timeout(GREETING_TIMEOUT, greet).await;
-                if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
-                    shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                    info!(%from, %why, "transport refused");
-                }
+                shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
             });
         }
     }
@@ -327,8 +329,15 @@ impl Shared {
     pub(crate) async fn greet(self: &Arc<Shared>, peer: PublicKey, mut transport: Transport) -> Result<(), String> {
         let mut bytes = Vec::new();
         let (hello, len) = loop {
-            if let Some(found) = Hello::read(&bytes).map_err(|error| error.to_string())? {
-                break found;
+            match Hello::read(&bytes) {
+                Ok(Some(found)) => break found,
+                Ok(None) => {}
+                Err(error) => {
+                    if let HelloError::Version { .. } = error {
+                        say(transport, &Hello::no_version(&self.config)).await;
+                    }
+                    return Err(error.to_string());
+                }
             }
             if bytes.len() > MAX_HELLO {
                 return Err("its first message is too long".into());
@@ -343,11 +352,8 @@ impl Shared {
             Some(driver) => driver.accept_lane(&hello, transport, rest).err(),
             None => self.begin(peer, &hello, transport, rest),
         };
-        let Some((answer, mut transport)) = refused else { return Ok(()) };
-        let mut out = Vec::new();
-        answer.write(&mut out);
-        let _ = transport.write_all(&out).await;
-        let _ = transport.shutdown().await;
+        let Some((answer, transport)) = refused else { return Ok(()) };
+        say(transport, &answer).await;
         Err(format!("answered {:?}", answer.answer))
     }
 
@@ -425,6 +431,8 @@ impl Shared {
                     let way_out = shared.way_out.read().unwrap_or_else(PoisonError::into_inner).clone();
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out));
                 }
+                // The peer sees to another.
+                Some(_) = notices.lane_down.recv() => {}
                 _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
             }
         }

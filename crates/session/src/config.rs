@@ -42,7 +42,7 @@ pub struct Config {
     /// How long an acknowledgement may wait for company. Default 20 ms.
     pub ack_delay: Duration,
     /// Unpredictable, and another for every session: makes names, epochs and fingerprints unpredictable to outsiders.
-    pub random: [u64; 2],
+    pub random: [u64; 3],
     /// Program and version, for the peer's status.
     pub agent: String,
 }
@@ -89,7 +89,7 @@ impl Config {
 
 /// Bytes that a session takes besides logs, tables and queues: entropy contexts of both directions, buffers, notes about messages.
 pub(crate) fn fixed_memory(lanes: usize) -> u64 {
-    (lanes as u64 * 5 + 2) << 20
+    (lanes as u64 * 6 + 2) << 20
 }
 
 impl Default for Config {
@@ -106,7 +106,7 @@ impl Default for Config {
             dead_after: Duration::from_secs(25),
             grace: Duration::from_secs(60),
             ack_delay: Duration::from_millis(20),
-            random: [0; 2],
+            random: [0; 3],
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
         }
     }

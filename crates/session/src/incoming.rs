@@ -41,6 +41,8 @@ pub(crate) enum IncomingError {
     Frame(#[from] FrameError),
     #[error("a frame came before any log was begun")]
     NoLog,
+    #[error("every lane waits for content that comes on none")]
+    NeverComes,
     #[error("more than {MAX_EARLY} blocks above the contiguous part of the log")]
     TooManyEarly,
     #[error("the log cannot be begun: {0}")]
@@ -77,6 +79,15 @@ impl Incoming {
 
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// How far ahead of the contiguous part frames may be, in bytes.
+    pub(crate) fn span(&self) -> u64 {
+        self.capacity / 4
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     pub(crate) fn low(&self) -> u64 {

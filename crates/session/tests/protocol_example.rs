@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 const DOC: &str = include_str!("../../../docs/PROTOCOL.md");
 const REQUEST: &[u8] = b"GET /once HTTP/1.1\r\nHost: origin.example\r\n\r\n";
 
-fn config(random: [u64; 2]) -> Config {
+fn config([high, low]: [u64; 2]) -> Config {
     Config {
         log: SMALLEST_LOG,
         delivery: Budget::new(SMALLEST_LOG),
         max_flows: 16,
         // Stored literals and plain descriptors: bytes that no version of a compressor changes.
         encoder: EncoderBuilder::default().entropy(Entropy::None),
-        random,
+        random: [high, low, 5],
         agent: "example".into(),
         ..Config::default()
     }

@@ -68,8 +68,7 @@ impl Session {
         let taken = self.config.sending.take(|left| (want as u64).min(left));
         // Beyond the budget a flow may queue a little, or the last that get none would stand still.
         let len = (taken as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
-        flow.send.borrow(taken);
-        flow.send.push(&bytes[..len]);
+        flow.send.push(&bytes[..len], taken);
         self.queued += len;
         flow.wants_to_write |= len < bytes.len();
         self.ready(id);
@@ -105,7 +104,6 @@ impl Session {
         self.counters.flows_reset += 1;
         self.queued -= flow.send.len();
         self.config.sending.give(flow.send.clear());
-        flow.send.shrink();
         flow.receive.chunks.clear();
         flow.due.reset = Some(code);
         if flow.open.is_some() {

@@ -15,24 +15,31 @@ impl Session {
         }
         state.heard = now;
         state.needs = state.needs.saturating_sub(bytes.len());
-        let limit = self.config.log / 4 + INPUT_SLACK;
-        if state.input.len() as u64 + bytes.len() as u64 > limit {
-            let value = state.input.len() as u64 + bytes.len() as u64;
-            return self.violation(Violation::Bounds { what: "undecoded bytes on a lane", value, limit });
+        // Frames within a span, and on every lane what is not a frame. Encoded content is a little larger than it is at the worst.
+        let span = self.incoming.span();
+        let limit = span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;
+        let value = self.lanes.iter().map(|lane| lane.input.len() as u64).sum::<u64>() + bytes.len() as u64;
+        if value > limit {
+            return self.violation(Violation::Bounds { what: "undecoded bytes", value, limit });
         }
+        let state = &mut self.lanes[lane];
         if state.input.is_empty() {
             // Most often there is nothing to wait for, and nothing to keep.
             let used = self.digest(lane, bytes, now);
             if let Some(state) = self.lanes.get_mut(lane) {
-                state.input.extend_from_slice(&bytes[used.min(bytes.len())..]);
+                state.input.push(&bytes[used.min(bytes.len())..]);
             }
         } else {
-            state.input.extend_from_slice(bytes);
+            state.input.push(bytes);
             if state.needs == 0 && !state.waiting {
                 self.digest_input(lane, now);
             }
         }
         self.digest_waiting(now);
+        // Every lane has a transport and waits for another: what they wait for can come on none.
+        if self.ended.is_none() && self.lanes.iter().all(|lane| lane.waiting) {
+            self.frame_failed(lane, &IncomingError::NeverComes);
+        }
     }
 
     /// Other lanes may have waited for what has just come.
@@ -41,7 +48,8 @@ impl Session {
         while progress {
             progress = false;
             for lane in 0..self.lanes.len() {
-                if self.lanes[lane].waiting {
+                // Without news since it was looked at last it still waits.
+                if self.lanes[lane].waiting && self.lanes[lane].waited_at != self.counters.received_blocks {
                     let before = self.lanes[lane].received;
                     self.digest_input(lane, now);
                     // What it brings may unblock one that was looked at before.
@@ -52,13 +60,13 @@ impl Session {
     }
 
     pub(super) fn digest_input(&mut self, lane: usize, now: Instant) {
-        let input = std::mem::take(&mut self.lanes[lane].input);
-        let used = self.digest(lane, &input, now);
+        let mut input = std::mem::take(&mut self.lanes[lane].input);
+        let used = self.digest(lane, input.bytes(), now);
         let state = &mut self.lanes[lane];
         // The transport may have been given up meanwhile.
         if matches!(state.state, LaneState::Up | LaneState::Greeting(_)) {
+            input.pop(used);
             state.input = input;
-            state.input.drain(..used);
         }
     }
 
@@ -148,11 +156,15 @@ impl Session {
                     self.violation(Violation::Epoch(error.to_string()));
                     return None;
                 }
+                self.asked_to_forget = false;
                 true
             }
             Message::Forget(size) => {
-                self.shrink_to = Some(size.max(SMALLEST_LOG));
-                self.wake(lane);
+                // Only what makes the log smaller, and there is something to forget: asking again and again gives nobody work.
+                if size < self.outgoing.capacity() && self.outgoing.end() > 0 {
+                    self.shrink_to = Some(size.max(SMALLEST_LOG));
+                    self.wake(lane);
+                }
                 true
             }
             Message::GoAway => {
@@ -225,7 +237,7 @@ impl Session {
 
     /// A counted message was processed: it is to be acknowledged, soon or at once.
     pub(super) fn count(&mut self, lane: usize, now: Instant) {
-        let span = self.config.log / 4;
+        let span = self.incoming.span();
         let lane_state = &mut self.lanes[lane];
         lane_state.received += 1;
         lane_state.failed_at = None;
@@ -264,6 +276,7 @@ impl Session {
             }
             Ok(Taken::Waiting) => {
                 self.lanes[lane].waiting = true;
+                self.lanes[lane].waited_at = self.counters.received_blocks;
                 self.counters.lane_waits += 1;
                 None
             }
@@ -299,8 +312,12 @@ impl Session {
     /// A frame failed. The lane's transport is given up; the next one brings the block literally. If that fails, too, the log is lost.
     pub(super) fn frame_failed(&mut self, lane: usize, error: &IncomingError) {
         self.counters.failures += 1;
-        if self.counters.failures > MAX_FAILURES {
-            return self.end(Ended::TooManyFailures(self.counters.failures));
+        if self.counters.received_blocks > self.failures.1 + FORGIVEN {
+            self.failures.0 = 0;
+        }
+        self.failures = (self.failures.0 + 1, self.counters.received_blocks);
+        if self.failures.0 > MAX_FAILURES {
+            return self.end(Ended::TooManyFailures(self.failures.0));
         }
         let at = self.lanes[lane].received;
         let again = self.lanes[lane].failed_at.replace(at) == Some(at);

@@ -1,6 +1,7 @@
 //! A hostile peer: well-formed messages of wild values, valid frames among them, against one end that keeps the rules.
 
 use crate::rng::Rng;
+use crate::wire;
 use oncewire_codec::{ChecksumSeed, Encoder, varint};
 use oncewire_session::{Answer, Budget, Config, EARLY_CREDIT, Event, Hello, LogState, Read, ResetCode, Session, SessionId};
 use std::time::{Duration, Instant};
@@ -13,8 +14,12 @@ struct Peer {
     encoder: Encoder,
     /// Flows that exist, or might.
     flows: u64,
-    /// Counted messages of the other end that may have come, or not.
-    heard: u64,
+    /// Counted messages of the other end, by lane: those that came, and those that it was told of.
+    heard: [u64; 8],
+    told: [u64; 8],
+    lane: usize,
+    /// One value in so many is wild.
+    tame: usize,
     ours: u64,
 }
 
@@ -31,8 +36,8 @@ impl Peer {
 
     fn flow(&mut self) -> u64 {
         match self.rng.below(10) {
-            0 => self.wild(),
-            1..=3 => self.rng.next() % 8,
+            0 if self.rng.one_in(self.tame) => self.wild(),
+            0..=3 => self.rng.next() % 8,
             _ => self.flows.saturating_sub(self.rng.next() % 16 * 2),
         }
     }
@@ -52,11 +57,11 @@ impl Peer {
     fn message(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         let put = |out: &mut Vec<u8>, value: u64| varint::put(out, value);
-        match self.rng.below(24) {
+        match if self.ours == 0 { 12 } else { self.rng.below(24) } {
             0..=7 => {
                 out.push(1);
                 put(out, self.flow());
-                let len = self.rng.size(3000);
+                let len = if self.rng.one_in(self.tame) { self.rng.size(65_536) } else { self.rng.size(100) };
                 let block = if self.rng.one_in(2) { vec![b'x'; len] } else { self.rng.bytes(len) };
                 if let Ok(frame) = self.encoder.encode_frame(&block, self.rng.below(8)) {
                     frame.append_to(out);
@@ -65,34 +70,35 @@ impl Peer {
             8..=11 => {
                 out.push(2);
                 self.flows += 2;
-                put(out, if self.rng.one_in(20) { self.wild() } else { self.flows });
+                put(out, if self.rng.one_in(self.tame) { self.wild() } else { self.flows });
                 let len = self.rng.size(1030);
                 put(out, len as u64);
                 out.extend_from_slice(&vec![b't'; len]);
             }
-            12 => {
+            12 if self.ours == 0 || self.rng.one_in(8) => {
                 out.push(7);
                 let (log, number) = (self.rng.next() | 1, self.rng.next() % 3);
                 out.extend_from_slice(&log.to_le_bytes());
                 put(out, number);
-                put(out, if self.rng.one_in(4) { self.wild() } else { 0 });
-                put(out, if self.rng.one_in(8) { self.wild() } else { LOG });
+                put(out, if self.rng.one_in(self.tame) { self.wild() } else { 0 });
+                put(out, if self.rng.one_in(self.tame) { self.wild() } else { LOG });
                 self.encoder = Peer::encoder(log, number, self.rng.one_in(2));
             }
-            13 => {
+            13 if self.rng.one_in(8) => {
                 out.push(8);
                 put(out, self.wild());
             }
             14 => {
                 out.push(0x41);
-                self.heard += self.rng.next() % 3;
-                put(out, if self.rng.one_in(10) { self.wild() } else { self.heard });
+                let (told, heard) = (self.told[self.lane], self.heard[self.lane]);
+                self.told[self.lane] = told + self.rng.next() % (heard - told + 1);
+                put(out, if self.rng.one_in(self.tame) { self.wild() } else { self.told[self.lane] });
             }
             15 => {
                 out.push([0x42, 0x43][self.rng.below(2)]);
                 put(out, self.wild());
             }
-            16 => out.push([9, 0x45][self.rng.below(2)]),
+            16 => out.push(if self.rng.one_in(self.tame) { 9 } else { 0x45 }),
             17 | 18 => {
                 out.push([5, 6][self.rng.below(2)]);
                 put(out, self.flow());
@@ -110,7 +116,7 @@ impl Peer {
                 out.extend_from_slice(&body);
             }
             _ => {
-                if self.rng.one_in(20) {
+                if self.rng.one_in(10 * self.tame) {
                     out.push(0x44);
                     put(out, self.rng.next() % 6);
                     put(out, 3);
@@ -119,7 +125,7 @@ impl Peer {
             }
         }
         self.ours += 1;
-        if self.rng.one_in(60) && out.len() > start {
+        if self.rng.one_in(20 * self.tame) && out.len() > start {
             let at = start + self.rng.below(out.len() - start);
             match self.rng.below(3) {
                 0 => out.truncate(at),
@@ -147,7 +153,7 @@ pub(crate) fn run(seed: u64, base: Instant) {
         delivery: Budget::new(delivery),
         sending: Budget::new(sending),
         max_flows: 60,
-        random: [rng.next(), rng.next()],
+        random: [rng.next(), rng.next(), rng.next()],
         ..Config::default()
     };
     let most = bound(&config, delivery, sending);
@@ -155,7 +161,16 @@ pub(crate) fn run(seed: u64, base: Instant) {
     let mut now = base;
     let connects = rng.one_in(2);
     let wild = rng.one_in(10);
-    let mut peer = Peer { encoder: Peer::encoder(1, 0, false), flows: u64::from(connects), heard: 0, ours: 0, rng: rng.clone() };
+    let mut peer = Peer {
+        encoder: Peer::encoder(1, 0, false),
+        flows: u64::from(connects),
+        heard: [0; 8],
+        told: [0; 8],
+        lane: 0,
+        tame: [3, 30, 1000, 100_000][rng.below(4)],
+        ours: 0,
+        rng: rng.clone(),
+    };
     let mut hello = Hello {
         oldest: 1,
         newest: 1 + rng.next() % 3,
@@ -195,11 +210,12 @@ pub(crate) fn run(seed: u64, base: Instant) {
     let mut out = Vec::new();
     for _ in 0..1 + rng.below(60) {
         let mut wire = Vec::new();
+        let lanes = session.lanes().max(1);
+        peer.lane = if rng.one_in(8) { rng.below(lanes) } else { 0 };
+        let lane = peer.lane;
         for _ in 0..1 + rng.below(120) {
             peer.message(&mut wire);
         }
-        let lanes = session.lanes().max(1);
-        let lane = if rng.one_in(3) { rng.below(lanes) } else { 0 };
         let mut rest = &wire[..];
         while !rest.is_empty() {
             let (chunk, more) = rest.split_at(1 + rng.below(rest.len()));
@@ -227,16 +243,18 @@ pub(crate) fn run(seed: u64, base: Instant) {
                 }
                 Event::Drop(lane) => {
                     session.detach(lane, now);
-                    peer.heard = 0;
+                    // What it was told of stays; the rest may have been lost with the transport.
+                    let told = peer.told[lane];
+                    peer.heard[lane] = told;
+                    let received = if rng.one_in(peer.tame) { peer.wild() } else { told };
+                    let answer = if connects { Answer::Welcome } else { Answer::Resume };
+                    let hello = Hello { lane: lane as u64, received, answer, ..hello.clone() };
                     if connects {
                         session.attach(lane, now);
-                        let hello = Hello { lane: lane as u64, received: peer.wild(), ..hello.clone() };
                         let mut wire = Vec::new();
-                        Hello { received: if rng.one_in(2) { 0 } else { hello.received }, ..hello }.write(&mut wire);
+                        hello.write(&mut wire);
                         session.receive(lane, &wire, now);
                     } else {
-                        let hello =
-                            Hello { lane: lane as u64, answer: Answer::Resume, received: rng.next() % 4, ..hello.clone() };
                         let _ = session.accept_lane(&hello, now);
                     }
                 }
@@ -255,6 +273,7 @@ pub(crate) fn run(seed: u64, base: Instant) {
                     if out.is_empty() {
                         break;
                     }
+                    peer.heard[lane] += wire::counted(&out);
                 }
             }
         }

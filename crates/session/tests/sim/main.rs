@@ -106,7 +106,7 @@ profiles! {
 
 #[test]
 fn byzantine_peer() {
-    let seeds = env("ONCEWIRE_SIM_SEEDS").and_then(|seeds| seeds.parse().ok()).unwrap_or(150);
+    let seeds = env("ONCEWIRE_SIM_SEEDS").and_then(|seeds| seeds.parse().ok()).unwrap_or(800);
     for seed in 0..seeds {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| byzantine::run(seed, base()))) {
             eprintln!("byzantine seed {seed} breaks a promise");
