@@ -475,20 +475,23 @@ impl Shared {
     /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
     /// ones, then the largest.
     async fn govern(shared: Arc<Shared>) {
-        // Logs grow between two looks, and until a peer that was told to begin anew has done so.
-        let limit = shared.endpoint.memory - shared.endpoint.memory / 8;
         let mut pause = GOVERN.0;
         loop {
             tokio::time::sleep(pause).await;
             if shared.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            pause = if shared.govern_once(limit) > limit / 2 { GOVERN.1 } else { GOVERN.0 };
+            pause = if shared.govern_once() > shared.endpoint.memory / 2 { GOVERN.1 } else { GOVERN.0 };
         }
     }
 
-    fn govern_once(&self, limit: u64) -> u64 {
+    /// Returns how much is in use.
+    fn govern_once(&self) -> u64 {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        // One session's logs fit. Those of several were promised more than there is, and grow between two looks, and until the peer that was
+        // told to begin anew has done so.
+        let sixteenths = if sessions.len() > 1 { 11 } else { 14 };
+        let limit = self.endpoint.memory / 16 * sixteenths;
         let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
             .iter()
             .filter_map(|driver| Some((driver.idle_for(), driver.with(|session| session.memory())?, driver)))
