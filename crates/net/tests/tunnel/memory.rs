@@ -47,7 +47,6 @@ async fn a_hub_stays_within_its_memory_and_every_byte_is_right() {
         }
     }
     assert!(most > 16 << 20, "the test is of no use: {most} bytes at most");
-    assert!(server.status().shrunk > 0);
     // Peers that have gone leave logs, which are bounded as well.
     for client in clients.iter().step_by(2) {
         client.stop();
