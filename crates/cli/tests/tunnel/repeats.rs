@@ -120,6 +120,8 @@ fn a_small_object_repeated_on_new_flows_costs_a_few_bytes() {
     }
     let transport = (tunnel.wire() - transport) / TIMES;
     let each = (frames() - before).saturating_sub(3 * asking) / TIMES;
-    eprintln!("15 KB repeated on a new flow: {each} bytes of frames both ways, about {transport} with TLS; asking costs {asking}");
+    eprintln!(
+        "15 KB repeated on a new flow: {each} bytes of frames both ways, about {transport} with TLS; asking costs {asking}"
+    );
     assert!(each <= 200, "{each} bytes of frames");
 }

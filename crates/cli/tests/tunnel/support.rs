@@ -80,7 +80,7 @@ pub(crate) struct End {
 
 impl End {
     /// Starts `oncewire` with these arguments, and waits until it answers. Its log goes to a file of that name.
-    fn start(dir: &Path, name: &str, args: &[String], descriptors: Option<u32>) -> End {
+    pub(crate) fn start(dir: &Path, name: &str, args: &[String], descriptors: Option<u32>) -> End {
         let (socket, log) = (dir.join(format!("{name}.sock")), dir.join(format!("{name}.log")));
         let file = File::options().append(true).create(true).open(&log).expect("a log");
         let mut command = match descriptors {
@@ -135,7 +135,9 @@ impl End {
     /// Whether it has a session that works.
     pub(crate) fn is_established(&self) -> bool {
         let status = self.status();
-        status["sessions"].as_array().is_some_and(|all| all.iter().any(|one| one["phase"] == "established" && one["lanes_up"] != 0))
+        status["sessions"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["phase"] == "established" && one["lanes_up"] != 0))
     }
 
     /// Its log so far.
