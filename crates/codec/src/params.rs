@@ -2,7 +2,7 @@
 
 use crate::decoder::{Assembler, Decoder, FrameReader};
 use crate::encoder::{Encoder, Finder, FrameWriter};
-use crate::entropy::Entropy;
+use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
@@ -203,6 +203,11 @@ impl EncoderBuilder {
         self
     }
 
+    /// Memory in bytes of one entropy context, once it is used.
+    pub fn context_memory(&self) -> usize {
+        WriteContext::memory(self.entropy)
+    }
+
     /// Builds the encoder.
     ///
     /// # Errors
@@ -258,6 +263,11 @@ pub struct DecoderBuilder {
 
 impl DecoderBuilder {
     common_parameters!();
+
+    /// Memory in bytes of one entropy context, once it is used.
+    pub fn context_memory() -> usize {
+        ReadContext::memory()
+    }
 
     /// Builds the decoder.
     ///

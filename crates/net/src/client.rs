@@ -1,19 +1,20 @@
 //! The connecting end: applications connect to it, and their flows go to the peer.
 
 use crate::counted::{Counted, WireBytes};
-use crate::driver::{Driver, FlowSignals, Notices, Phase};
+use crate::driver::{Driver, FlowSignals, LaneDown, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
 use crate::pump::{pump, write_all};
+use crate::quic;
 use crate::server::drain_all;
 use crate::status::Status;
 use crate::target::Target;
 use crate::tls;
-use crate::transport::{Transport, dial, reset_on_drop, tune_lane};
+use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
 use crate::ways_in::{self, Refusal};
-use oncewire_session::{Config, Ended, FlowId, Logs, Read, Session};
+use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +45,8 @@ const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// Proxy clients that may be saying what they want at once.
 const MAX_NEGOTIATING: usize = 1024;
+/// How long TCP is used after QUIC did not get through, before QUIC is tried again.
+const TCP_FOR: Duration = Duration::from_secs(600);
 /// Pause before a reverse forward that was refused is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -59,9 +62,14 @@ struct Shared {
     reverse: Vec<Forward>,
     config: Config,
     connector: TlsConnector,
+    quic: Option<quic::Client>,
+    /// With [`TransportKind::Auto`]: QUIC did not get through, so TCP is used until then.
+    tcp_until: Mutex<Option<Instant>>,
     bound: Vec<SocketAddr>,
     /// The session that flows are opened in, while there is one.
     current: watch::Sender<Option<Arc<Driver>>>,
+    /// The session there is, whatever its phase.
+    latest: Mutex<Option<Arc<Driver>>>,
     peer: Mutex<Option<PublicKey>>,
     last_failure: Mutex<Option<String>>,
     stop: watch::Sender<bool>,
@@ -76,7 +84,15 @@ struct Shared {
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
     config.endpoint.way_out.reverse.clone_from(&config.reverse);
-    let connector = TlsConnector::from(tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let tls = tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let wire = Arc::<WireBytes>::default();
+    let quic = match config.endpoint.transport {
+        TransportKind::Tcp => None,
+        TransportKind::Quic | TransportKind::Auto => {
+            Some(quic::Client::new(tls.clone(), config.endpoint.dead_after, wire.clone())?)
+        }
+    };
+    let connector = TlsConnector::from(tls);
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     let forwards = config.forwards.iter().map(|forward| (&forward.bind, Some(&forward.target)));
@@ -91,13 +107,16 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         reverse: config.reverse,
         config: session,
         connector,
+        quic,
+        tcp_until: Mutex::default(),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         current: watch::Sender::new(None),
+        latest: Mutex::default(),
         peer: Mutex::default(),
         last_failure: Mutex::default(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
-        wire: Arc::default(),
+        wire,
         started: Instant::now(),
         endpoint: config.endpoint,
     });
@@ -131,19 +150,18 @@ impl Connection {
     /// Takes no more connections, and waits until those open have ended, `limit` at most. Returns whether all have.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.shared.stop.send_replace(true);
-        let driver = self.shared.current.borrow().clone();
-        let Some(driver) = driver else { return true };
+        let Some(driver) = self.shared.latest() else { return true };
         driver.with(Session::go_away);
         let all = drain_all(std::slice::from_ref(&driver), limit).await;
         driver.with(Session::close);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         all
     }
 
     /// Ends the session at once.
     pub fn stop(&self) {
         self.shared.stop.send_replace(true);
-        if let Some(driver) = self.shared.current.borrow().as_ref() {
+        if let Some(driver) = self.shared.latest() {
             driver.with(Session::close);
         }
     }
@@ -151,7 +169,7 @@ impl Connection {
     /// What it says of itself. Asks the peer for its view, which the next call has.
     pub fn status(&self) -> Status {
         let shared = &self.shared;
-        let driver = shared.current.borrow().clone();
+        let driver = shared.latest();
         let peer = *shared.peer.lock().unwrap_or_else(PoisonError::into_inner);
         let sessions: Vec<_> = driver
             .iter()
@@ -169,8 +187,8 @@ impl Connection {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
-            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
-            transport_received: shared.wire.received.load(Ordering::Relaxed),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             sessions,
@@ -180,6 +198,14 @@ impl Connection {
 }
 
 impl Shared {
+    fn latest(&self) -> Option<Arc<Driver>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_latest(&self, driver: Option<Arc<Driver>>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = driver;
+    }
+
     /// The session to open flows in, once there is one.
     async fn session(&self, limit: Duration) -> Option<Arc<Driver>> {
         let mut current = self.current.subscribe();
@@ -289,8 +315,11 @@ impl Shared {
             };
             let session = Session::connect(Config { random, ..shared.config.clone() }, logs.take(), Instant::now());
             let (driver, notices) = Driver::start(session);
+            shared.set_latest(Some(driver.clone()));
             let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
             shared.current.send_replace(None);
+            shared.set_latest(None);
+            driver.last_words().await;
             logs = Shared::keep(&driver, &why);
             info!(%why, "session over");
             if was_established {
@@ -321,7 +350,8 @@ impl Shared {
         let mut was_established = false;
         let way_out = Arc::new(self.endpoint.way_out.clone());
         let mut changes = self.endpoint.peers.subscribe();
-        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, RETRY.0));
+        let mut pauses = [RETRY.0; MAX_LANES];
+        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, Duration::ZERO));
         loop {
             tokio::select! {
                 changed = phase.changed() => {
@@ -336,7 +366,7 @@ impl Shared {
                             let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
                             info!(server = %self.server, lanes, "session established");
                             for lane in 1..lanes {
-                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, Duration::ZERO));
                             }
                             for forward in &self.reverse {
                                 tokio::spawn(ask_to_listen(driver.clone(), forward.bind.clone()));
@@ -350,8 +380,19 @@ impl Shared {
                         Phase::Over(why) => return (why, was_established),
                     }
                 }
-                Some(lane) = notices.lane_down.recv() => {
-                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, RETRY.0));
+                Some(LaneDown { lane, heard, lasted, why }) = notices.lane_down.recv() => {
+                    let pause = &mut pauses[lane];
+                    let wait = if heard {
+                        *pause = RETRY.0;
+                        RETRY.0.saturating_sub(lasted)
+                    } else {
+                        // A server that does not accept our key says so after the handshake.
+                        self.fail(&format!("the peer hung up without a word, as it does if it does not know our key: {why}"));
+                        let wait = *pause;
+                        *pause = (wait * 2).min(RETRY.1);
+                        wait
+                    };
+                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, wait));
                 }
                 Some((flow, target)) = notices.opened.recv() => {
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out.clone()));
@@ -374,10 +415,12 @@ impl Shared {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
     }
 
-    /// Gets a transport for a lane, however often that takes, as long as the session lasts.
-    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, mut pause: Duration) {
+    /// Gets a transport for a lane, after a time and however often it takes, as long as the session lasts.
+    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, wait: Duration) {
         let mut phase = driver.phase();
         let attempts = async {
+            tokio::time::sleep(wait).await;
+            let mut pause = RETRY.0;
             loop {
                 match self.dial_once().await {
                     Ok(transport) => return transport,
@@ -387,7 +430,7 @@ impl Shared {
                     }
                 }
                 // Ends that lost the same path should not come back in step.
-                let spread = random().map_or(0, |[random, _]| random % 64) as u32;
+                let spread = random().map_or(0, |[random, ..]| random % 64) as u32;
                 tokio::time::sleep(pause * (64 + spread) / 96).await;
                 pause = (pause * 2).min(RETRY.1);
             }
@@ -398,15 +441,32 @@ impl Shared {
         }
     }
 
+    fn prefers_tcp(&self) -> bool {
+        self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+    }
+
     async fn dial_once(&self) -> Result<Transport, String> {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
+        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
+            match quic.dial(&addresses).await {
+                Ok((peer, transport)) => {
+                    *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+                    return Ok(transport);
+                }
+                Err(why) if self.endpoint.transport == TransportKind::Quic => return Err(why),
+                Err(why) => {
+                    info!(%why, "no QUIC to the peer, using TCP");
+                    *self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + TCP_FOR);
+                }
+            }
+        }
         let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
         let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(error.to_string()),
+            Ok(Err(error)) => return Err(tls::reason(&error)),
             Err(_) => return Err("no TLS handshake in time".into()),
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;

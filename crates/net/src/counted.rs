@@ -1,5 +1,6 @@
 //! Counts what crosses a transport, encryption included.
 
+use crate::quic::Watched;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,11 +8,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of all transports of one end, TLS and handshakes included, TCP and IP headers not.
+/// Bytes of all transports of one end: encryption, handshakes and QUIC's packets included, headers of TCP, UDP and IP not.
 #[derive(Debug, Default)]
 pub(crate) struct WireBytes {
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    quic: Watched,
+}
+
+impl WireBytes {
+    /// Counts a QUIC connection's bytes, too.
+    pub(crate) fn watch(&self, connection: quinn::Connection) {
+        self.quic.add(connection);
+    }
+
+    /// Bytes sent and received so far.
+    pub(crate) fn total(&self) -> (u64, u64) {
+        let (sent, received) = self.quic.bytes();
+        (sent + self.sent.load(Ordering::Relaxed), received + self.received.load(Ordering::Relaxed))
+    }
 }
 
 /// A stream whose bytes are counted.

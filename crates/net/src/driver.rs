@@ -6,7 +6,7 @@
 use crate::transport::Transport;
 use oncewire_session::{Answer, Config, Counters, Ended, Event, FlowId, Hello, Logs, OpenError, Refused, ResetCode, Session};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -79,10 +79,12 @@ pub(crate) struct Driver {
     phase: watch::Sender<Phase>,
     opened: mpsc::UnboundedSender<(FlowId, Vec<u8>)>,
     /// A transport is gone: the lane needs another. Only the end that connects listens.
-    lane_down: mpsc::UnboundedSender<usize>,
+    lane_down: mpsc::UnboundedSender<LaneDown>,
     /// When something was last carried for an application, in milliseconds since `born`.
     active: AtomicU64,
     pub(crate) born: Instant,
+    /// Transports that are not closed yet.
+    transports: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -90,13 +92,24 @@ struct LaneSignals {
     transmit: Notify,
     /// The transport is to be closed after what is left to send.
     close: Notify,
+    heard: AtomicBool,
 }
 
 /// What the owner of a driver listens to.
 pub(crate) struct Notices {
     /// Flows that the peer opens; bounded by the number of flows that a session allows.
     pub(crate) opened: mpsc::UnboundedReceiver<(FlowId, Vec<u8>)>,
-    pub(crate) lane_down: mpsc::UnboundedReceiver<usize>,
+    pub(crate) lane_down: mpsc::UnboundedReceiver<LaneDown>,
+}
+
+/// A transport that is gone.
+pub(crate) struct LaneDown {
+    pub(crate) lane: usize,
+    /// Whether the peer ever said anything on it.
+    pub(crate) heard: bool,
+    /// How long it was there.
+    pub(crate) lasted: Duration,
+    pub(crate) why: String,
 }
 
 impl Driver {
@@ -119,6 +132,7 @@ impl Driver {
             lane_down,
             active: AtomicU64::new(0),
             born: Instant::now(),
+            transports: watch::Sender::new(0),
         });
         driver.with(|_| ());
         tokio::spawn(Driver::keep_time(driver.clone()));
@@ -247,6 +261,12 @@ impl Driver {
         self.phase.subscribe()
     }
 
+    /// Waits until the transports of a session that is over have said so to the peer and are closed, or have had the time to.
+    pub(crate) async fn last_words(&self) {
+        let mut transports = self.transports.subscribe();
+        let _ = tokio::time::timeout(LAST_WORDS + LAST_WORDS / 4, transports.wait_for(|count| *count == 0)).await;
+    }
+
     /// Takes the logs out of a session that is over.
     pub(crate) fn take_logs(&self) -> Option<Logs> {
         self.lock().session.take().map(Session::into_logs)
@@ -344,8 +364,11 @@ impl Driver {
 
     fn run_lane(self: &Arc<Driver>, lane: usize, signals: Arc<LaneSignals>, transport: Transport, rest: Vec<u8>) {
         let driver = self.clone();
+        self.transports.send_modify(|count| *count += 1);
         tokio::spawn(async move {
+            let since = Instant::now();
             let why = driver.carry(lane, &signals, transport, rest).await;
+            driver.transports.send_modify(|count| *count -= 1);
             debug!(lane, why = %why, "transport closed");
             let mut state = driver.lock();
             if Arc::ptr_eq(&state.lanes[lane], &signals) {
@@ -353,7 +376,8 @@ impl Driver {
                     session.detach(lane, Instant::now());
                 }
                 driver.settle(&mut state);
-                let _ = driver.lane_down.send(lane);
+                let heard = signals.heard.load(Ordering::Relaxed);
+                let _ = driver.lane_down.send(LaneDown { lane, heard, lasted: since.elapsed(), why });
             }
         });
     }
@@ -383,6 +407,7 @@ impl Driver {
                 match reader.read(&mut buffer).await {
                     Ok(0) => return "the peer closed it".to_string(),
                     Ok(len) => {
+                        signals.heard.store(true, Ordering::Relaxed);
                         if !receive(&buffer[..len]) {
                             return "replaced".to_string();
                         }

@@ -15,6 +15,7 @@ pub mod keys;
 pub mod listen;
 pub mod loopback;
 mod pump;
+mod quic;
 mod server;
 pub mod status;
 pub mod target;

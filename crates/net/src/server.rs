@@ -5,19 +5,21 @@ use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::Bind;
+use crate::quic;
 use crate::status::Status;
 use crate::tls;
-use crate::transport::{Transport, tune_lane};
+use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{Answer, Config, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
-use std::collections::HashMap;
+use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
@@ -32,14 +34,14 @@ pub struct ServeConfig {
     pub max_sessions: usize,
 }
 
-/// Transports that may be greeting at once; others wait in the system's queue.
+/// Transports that may be greeting at once. One more, and the oldest is given up: strangers who say nothing must not keep peers out.
 const MAX_GREETING: usize = 256;
 /// Sessions that one peer may have at once: one, and those it has not yet noticed to be lost.
 const MAX_PER_PEER: usize = 4;
 /// Longest first message, in bytes.
 const MAX_HELLO: usize = 8 << 10;
-/// How often memory is looked at.
-const GOVERN: Duration = Duration::from_millis(200);
+/// How often memory is looked at: while less than half is in use, and then. Between two looks it grows by what the links bring.
+const GOVERN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(10));
 
 /// An answering end at work.
 #[derive(Clone)]
@@ -63,6 +65,27 @@ struct Shared {
     started: Instant,
 }
 
+/// Transports whose peers are not known yet.
+#[derive(Default)]
+struct Greeting(Mutex<VecDeque<AbortHandle>>);
+
+impl Greeting {
+    /// Lets a transport greet; if there are too many, the oldest is given up.
+    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_GREETING {
+            tasks.retain(|task| !task.is_finished());
+        }
+        if tasks.len() >= MAX_GREETING
+            && let Some(oldest) = tasks.pop_front()
+        {
+            oldest.abort();
+            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+        }
+        tasks.push_back(tokio::spawn(greet).abort_handle());
+    }
+}
+
 /// Logs of a session that ended, for its peer to come back to.
 struct Kept {
     peer: PublicKey,
@@ -75,20 +98,26 @@ struct Kept {
 /// # Errors
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
-    let acceptor = TlsAcceptor::from(tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?);
+    let tls = tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let acceptor = TlsAcceptor::from(tls.clone());
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     for bind in &config.listen {
         let failed = |source| NetError::Listen { bind: bind.to_string(), source };
         let listener = listen(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        listeners.push((listener, address));
+        // The same port number for QUIC.
+        let quic = match config.endpoint.transport {
+            TransportKind::Tcp => None,
+            TransportKind::Quic | TransportKind::Auto => Some(quic::server(tls.clone(), address, config.endpoint.dead_after)?),
+        };
+        listeners.push((listener, address, quic));
     }
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
         config: session,
         max_sessions: config.max_sessions,
-        bound: listeners.iter().map(|(_, address)| *address).collect(),
+        bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
         draining: watch::Sender::new(false),
@@ -99,9 +128,14 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    let greeting = Arc::new(Semaphore::new(MAX_GREETING));
-    for (listener, _) in listeners {
-        tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+    let greeting = Arc::<Greeting>::default();
+    for (listener, _, quic) in listeners {
+        if shared.endpoint.transport != TransportKind::Quic {
+            tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+        }
+        if let Some(endpoint) = quic {
+            tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
+        }
     }
     tokio::spawn(Shared::govern(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
@@ -129,6 +163,9 @@ impl Server {
         }
         let all = drain_all(&drivers, limit).await;
         self.stop();
+        for driver in &drivers {
+            driver.last_words().await;
+        }
         all
     }
 
@@ -162,8 +199,8 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
-            transport_sent: shared.wire.sent.load(Ordering::Relaxed),
-            transport_received: shared.wire.received.load(Ordering::Relaxed),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
@@ -172,6 +209,20 @@ impl Server {
             sessions: list,
         }
     }
+}
+
+/// Says why not, and closes.
+async fn say(mut transport: Transport, answer: &Hello) {
+    let mut out = Vec::new();
+    answer.write(&mut out);
+    // One that is gone need not hear it.
+    let _ = transport.write_all(&out).await;
+    let _ = transport.shutdown().await;
+}
+
+async fn stopped(draining: &mut watch::Receiver<bool>) {
+    // If nobody can say so any more, it has stopped, too.
+    let _ = draining.wait_for(|draining| *draining).await;
 }
 
 /// Waits until no session has a flow.
@@ -198,34 +249,74 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Semaphore>) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Greeting>) {
         let mut draining = shared.draining.subscribe();
         loop {
-            // Never closed, so this cannot fail.
-            let Ok(permit) = greeting.clone().acquire_owned().await else { return };
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            let (shared, acceptor) = (shared.clone(), acceptor.clone());
+            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
+        }
+    }
+
+    /// Finds out who a transport is from, and what for.
+    async fn receive(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        let _ = tune_lane(&stream);
+        let greet = async {
+            let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
+            let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
+            shared.greet(peer, Box::new(stream)).await
+        };
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+    }
+
+    fn note_refusal(&self, from: &str, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+            self.refused_transports.fetch_add(1, Ordering::Relaxed);
+            info!(%from, %why, "transport refused");
+        }
+    }
+
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
+        let mut draining = shared.draining.subscribe();
+        loop {
+            let incoming = tokio::select! {
+                incoming = endpoint.accept() => incoming,
+                () = stopped(&mut draining) => None,
+            };
+            // Connections there are go on; no more come.
+            let Some(incoming) = incoming else {
+                endpoint.set_server_config(None);
+                endpoint.wait_idle().await;
+                return;
+            };
+            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
+        }
+    }
+
+    /// Finds out who a connection is from, and serves its streams.
+    async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
+        let from = incoming.remote_address().to_string();
+        let greet = async {
+            let connection = incoming.await.map_err(|error| error.to_string())?;
+            let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
+            shared.wire.watch(connection.clone());
+            // A task of its own: the greeting ends here.
+            tokio::spawn(Shared::serve_quic(shared.clone(), connection, peer, from.clone()));
+            Ok(())
+        };
+        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+    }
+
+    /// Every stream is a lane's transport. There are never more at once than a session has lanes.
+    async fn serve_quic(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: String) {
+        while let Ok((send, receive)) = connection.accept_bi().await {
+            let (shared, from) = (shared.clone(), from.clone());
             tokio::spawn(async move {
-                let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-                let _ = tune_lane(&stream);
-                let greet = async {
-                    let stream =
-                        acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| error.to_string())?;
-                    let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
-                    shared.greet(peer, Box::new(stream)).await
-                };
-                let result = match tokio::time::timeout(GREETING_TIMEOUT, greet).await {
-                    Ok(result) => result,
-                    Err(_) => Err("no hello in time".into()),
-                };
-                if let Err(why) = result {
-                    shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-                    info!(%from, %why, "transport refused");
-                }
-                drop(permit);
+                let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
+                shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
             });
         }
     }
@@ -234,8 +325,15 @@ impl Shared {
     pub(crate) async fn greet(self: &Arc<Shared>, peer: PublicKey, mut transport: Transport) -> Result<(), String> {
         let mut bytes = Vec::new();
         let (hello, len) = loop {
-            if let Some(found) = Hello::read(&bytes).map_err(|error| error.to_string())? {
-                break found;
+            match Hello::read(&bytes) {
+                Ok(Some(found)) => break found,
+                Ok(None) => {}
+                Err(error) => {
+                    if let HelloError::Version { .. } = error {
+                        say(transport, &Hello::no_version(&self.config)).await;
+                    }
+                    return Err(error.to_string());
+                }
             }
             if bytes.len() > MAX_HELLO {
                 return Err("its first message is too long".into());
@@ -250,11 +348,8 @@ impl Shared {
             Some(driver) => driver.accept_lane(&hello, transport, rest).err(),
             None => self.begin(peer, &hello, transport, rest),
         };
-        let Some((answer, mut transport)) = refused else { return Ok(()) };
-        let mut out = Vec::new();
-        answer.write(&mut out);
-        let _ = transport.write_all(&out).await;
-        let _ = transport.shutdown().await;
+        let Some((answer, transport)) = refused else { return Ok(()) };
+        say(transport, &answer).await;
         Err(format!("answered {:?}", answer.answer))
     }
 
@@ -267,15 +362,25 @@ impl Shared {
         rest: Vec<u8>,
     ) -> Option<(Box<Hello>, Transport)> {
         let mut sessions = self.lock_sessions();
+        let mut logs = None;
+        if hello.answer == Answer::New {
+            logs = self.replace(&mut sessions, peer, hello);
+        }
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
         let busy = *self.draining.borrow() || sessions.len() >= self.max_sessions || of_peer >= MAX_PER_PEER;
-        let (Ok(random), false) = (random(), busy) else {
+        // The key may have been revoked since the handshake.
+        let refused = busy || !self.endpoint.peers.contains(&peer);
+        let (Ok(random), false) = (random(), refused) else {
             return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
         };
-        let logs = {
+        let logs = logs.or_else(|| {
             let mut kept = self.lock_kept();
-            kept.iter().position(|kept| kept.peer == peer && kept.logs.fit(hello)).map(|at| kept.swap_remove(at).logs)
-        };
+            let of_peer = |kept: &Kept| kept.peer == peer;
+            let fitting = kept.iter().position(|kept| of_peer(kept) && kept.logs.fit(hello));
+            // Where nothing was sent from here, the peer has nothing to name, and may still send what this end holds.
+            let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
+            Some(kept.remove(at).logs)
+        });
         // Budgets are shared; logs begin smaller the more there are, and `govern` sees to the sum.
         let log = (self.config.log / (sessions.len() as u64 + 1)).max(SMALLEST_LOG).max(logs.as_ref().map_or(0, Logs::capacity));
         let config = Config { random, log, ..self.config.clone() };
@@ -292,6 +397,27 @@ impl Shared {
         None
     }
 
+    /// Ends sessions of a peer that a new one shows to be lost, though this end has not noticed: the one whose logs the peer brings, and where there
+    /// are too many, the oldest without a transport. Returns the logs, if they are wanted.
+    fn replace(
+        &self,
+        sessions: &mut HashMap<(PublicKey, SessionId), Arc<Driver>>,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Option<Logs> {
+        let of_peer = || sessions.iter().filter(|((key, _), _)| *key == peer);
+        let fits = |driver: &Arc<Driver>| driver.with(|session| session.fits(hello)).unwrap_or(false);
+        let is_lost =
+            |driver: &Arc<Driver>| driver.with(|session| !(0..session.lanes()).any(|lane| session.is_up(lane))).unwrap_or(true);
+        let fitting = of_peer().find(|(_, driver)| fits(driver)).map(|(&id, _)| id);
+        let too_many = of_peer().count() >= MAX_PER_PEER;
+        let oldest = || of_peer().filter(|(_, driver)| is_lost(driver)).min_by_key(|(_, driver)| driver.born).map(|(&id, _)| id);
+        let lost = fitting.or_else(|| too_many.then(oldest).flatten())?;
+        let driver = sessions.remove(&lost)?;
+        driver.with(Session::close);
+        fitting.and_then(|_| driver.take_logs())
+    }
+
     /// Serves a session until it is over, and keeps its logs.
     async fn run(shared: Arc<Shared>, peer: PublicKey, id: SessionId, driver: Arc<Driver>, mut notices: Notices) {
         let mut phase = driver.phase();
@@ -301,19 +427,27 @@ impl Shared {
                     let way_out = shared.way_out.read().unwrap_or_else(PoisonError::into_inner).clone();
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out));
                 }
+                // The peer sees to another.
+                Some(_) = notices.lane_down.recv() => {}
                 _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
             }
         }
         info!(%peer, phase = ?*driver.phase().borrow(), "session over");
-        // What is left to say goes out with the lanes' last words.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        driver.last_words().await;
         shared.lock_sessions().remove(&(peer, id));
         if let Some(logs) = driver.take_logs()
             && !shared.stopped.load(Ordering::Relaxed)
             && shared.endpoint.peers.contains(&peer)
             && logs.memory() > 0
         {
-            shared.lock_kept().push(Kept { peer, since: Instant::now(), logs });
+            let mut kept = shared.lock_kept();
+            let of_peer = |kept: &Kept| kept.peer == peer;
+            if kept.iter().filter(|kept| of_peer(kept)).count() >= MAX_PER_PEER
+                && let Some(oldest) = kept.iter().position(of_peer)
+            {
+                kept.remove(oldest);
+            }
+            kept.push(Kept { peer, since: Instant::now(), logs });
         }
     }
 
@@ -337,18 +471,19 @@ impl Shared {
     /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
     /// ones, then the largest.
     async fn govern(shared: Arc<Shared>) {
-        // Logs grow between two looks, and budgets are theirs already.
-        let limit = shared.endpoint.memory - shared.endpoint.memory / 16;
+        // Logs grow between two looks, and until a peer that was told to begin anew has done so.
+        let limit = shared.endpoint.memory - shared.endpoint.memory / 8;
+        let mut pause = GOVERN.0;
         loop {
-            tokio::time::sleep(GOVERN).await;
+            tokio::time::sleep(pause).await;
             if shared.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            shared.govern_once(limit);
+            pause = if shared.govern_once(limit) > limit / 2 { GOVERN.1 } else { GOVERN.0 };
         }
     }
 
-    fn govern_once(&self, limit: u64) {
+    fn govern_once(&self, limit: u64) -> u64 {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
             .iter()
@@ -364,6 +499,7 @@ impl Shared {
             }
             sum += kept_sum;
         }
+        let used = sum;
         // Idle ones first; among those at work the largest.
         sizes.sort_by_key(|&(idle, memory, _)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
         let fair = (self.config.log / sessions.len().max(1) as u64).max(SMALLEST_LOG);
@@ -377,5 +513,6 @@ impl Shared {
             driver.with(|session| session.shrink(size));
             sum = sum.saturating_sub(memory);
         }
+        used
     }
 }

@@ -23,6 +23,7 @@ use rustls::{
     CertificateError, ClientConfig, CommonState, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerIncompatible,
     ServerConfig, SignatureScheme,
 };
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -108,6 +109,17 @@ pub fn peer_key(connection: &CommonState) -> Result<PublicKey, TlsError> {
         return Err(TlsError::Protocol);
     }
     Ok(key)
+}
+
+/// Why a handshake failed, in words for people.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    if let Some(Error::InvalidCertificate(CertificateError::Other(OtherError(other)))) = inner
+        && let Some(unknown) = other.downcast_ref::<UnknownPeer>()
+    {
+        return unknown.to_string();
+    }
+    error.to_string()
 }
 
 /// Our key pair as the TLS stack wants it, "certificate" being the raw public key.

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 /// What a flow's target says.
@@ -114,7 +115,11 @@ async fn reach(
     target: &[u8],
     way_out: &WayOut,
 ) -> Result<Option<TcpStream>, Refusal> {
-    let addresses = match Wish::parse(target).ok_or(Refusal::NotAllowed)? {
+    let wish = Wish::parse(target).ok_or(Refusal::NotAllowed)?;
+    // A look-up goes on though nobody wants its answer any more, so flows opened and reset in turn must wait for each other.
+    let place = async { REACHING.acquire().await.map_err(|_| Refusal::Failed) };
+    let _place = if matches!(wish, Wish::Listen(_)) { None } else { Some(place.await?) };
+    let addresses = match wish {
         Wish::Tcp(target) => way_out.allow.resolve(&target).await?,
         Wish::From(bind) => {
             let forward = way_out.reverse.iter().find(|forward| forward.bind == bind).ok_or(Refusal::NotAllowed)?;
@@ -136,6 +141,9 @@ async fn reach(
     tune_application(&stream).map_err(|_| Refusal::Failed)?;
     Ok(Some(stream))
 }
+
+/// Look-ups of names and attempts to connect that may be under way at once, all peers together.
+static REACHING: Semaphore = Semaphore::const_new(256);
 
 /// Accepts connections for the peer until it ends the flow that asked for it.
 async fn serve_listener(driver: &Arc<Driver>, signals: &FlowSignals, flow: FlowId, bind: &Bind, listener: TcpListener) {

@@ -19,8 +19,11 @@ pub struct Config {
     /// Content log of each direction, in bytes, if the peer agrees; the smaller of both ends' wishes is taken. Repeats are found
     /// as far back as it reaches, and a quarter of it may be on its way at once: a quarter of the log divided by the round-trip time bounds throughput.
     pub log: u64,
-    /// Bytes that may wait for this end's applications: the sum of all credit. Every flow takes [`EARLY_CREDIT`] of it, and more as it
-    /// uses that. A flow for which nothing is left is refused.
+    /// Bytes that may wait for this end's applications: every flow takes [`EARLY_CREDIT`] of it. A flow for which nothing is left is
+    /// refused.
+    pub early: Budget,
+    /// Bytes that may wait for this end's applications beyond that: flows take of it as they need more. With `early` it is the sum of
+    /// all credit.
     pub delivery: Budget,
     /// Bytes of applications that may wait for the lanes; a flow may always queue a little.
     pub sending: Budget,
@@ -39,7 +42,7 @@ pub struct Config {
     /// How long an acknowledgement may wait for company. Default 20 ms.
     pub ack_delay: Duration,
     /// Unpredictable, and another for every session: makes names, epochs and fingerprints unpredictable to outsiders.
-    pub random: [u64; 2],
+    pub random: [u64; 3],
     /// Program and version, for the peer's status.
     pub agent: String,
 }
@@ -74,7 +77,8 @@ impl Config {
         }
         Ok(Config {
             log: log.min(LARGEST_LOG),
-            delivery: Budget::new(delivery),
+            early: Budget::new(delivery / 2),
+            delivery: Budget::new(delivery / 2),
             sending: Budget::new(sending),
             max_flows: (delivery / 2 / EARLY_CREDIT).clamp(1, 65_536),
             lanes,
@@ -85,14 +89,15 @@ impl Config {
 
 /// Bytes that a session takes besides logs, tables and queues: entropy contexts of both directions, buffers, notes about messages.
 pub(crate) fn fixed_memory(lanes: usize) -> u64 {
-    (lanes as u64 * 5 + 2) << 20
+    (lanes as u64 * 6 + 2) << 20
 }
 
 impl Default for Config {
     fn default() -> Config {
         Config {
             log: 128 << 20,
-            delivery: Budget::new(64 << 20),
+            early: Budget::new(32 << 20),
+            delivery: Budget::new(32 << 20),
             sending: Budget::new(32 << 20),
             max_flows: 2048,
             lanes: 1,
@@ -101,7 +106,7 @@ impl Default for Config {
             dead_after: Duration::from_secs(25),
             grace: Duration::from_secs(60),
             ack_delay: Duration::from_millis(20),
-            random: [0; 2],
+            random: [0; 3],
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
         }
     }
@@ -119,13 +124,14 @@ mod tests {
     #[test]
     fn the_parts_do_not_exceed_the_whole() {
         for lanes in [1, 2, 8] {
-            for memory in [64u64 << 20, 512 << 20, 8 << 30] {
+            for memory in [96u64 << 20, 512 << 20, 8 << 30] {
                 let config = Config::for_memory(memory, lanes).unwrap();
                 let waiting = if lanes > 1 { config.log / 4 } else { 0 };
                 let slot = if config.log > 1 << 30 { 8 } else { 4 };
                 let sum = 2 * config.log
                     + config.log * slot / 19
                     + waiting
+                    + config.early.left()
                     + config.delivery.left()
                     + config.sending.left()
                     + fixed_memory(lanes);

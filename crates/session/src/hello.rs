@@ -230,6 +230,25 @@ impl Hello {
         Message::Hello(&body).write(out);
     }
 
+    /// The answer to a hello of which nothing but its versions is understood.
+    pub fn no_version(config: &Config) -> Hello {
+        Hello {
+            oldest: *VERSIONS.start(),
+            newest: *VERSIONS.end(),
+            session: SessionId([0; 16]),
+            answer: Answer::Version,
+            lane: 0,
+            lanes: 0,
+            send_log: 0,
+            receive_log: 0,
+            early_credit: 0,
+            max_flows: 0,
+            received: 0,
+            log: LogState::default(),
+            agent: config.agent.clone(),
+        }
+    }
+
     /// A refusal of `self`.
     pub fn refuse(&self, answer: Answer, config: &Config) -> Hello {
         Hello {

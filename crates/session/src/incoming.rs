@@ -3,7 +3,7 @@
 use crate::hello::LogState;
 use crate::message::Epoch;
 use crate::outgoing::chain;
-use oncewire_codec::{Decoded, Decoder, FrameError, MAX_BLOCK};
+use oncewire_codec::{Decoded, Decoder, DecoderBuilder, FrameError, MAX_BLOCK};
 use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the contiguous part of the log. A peer that follows the rules has fewer: its lanes' unacknowledged messages.
@@ -21,6 +21,8 @@ pub(crate) struct Incoming {
     chain: u64,
     /// Checksums of blocks above the contiguous part, by offset.
     early: BTreeMap<u64, u64>,
+    /// A bit for every lane that has an entropy context.
+    contexts: u8,
     /// Bytes of content below which the log is known to be written.
     written: u64,
 }
@@ -41,6 +43,8 @@ pub(crate) enum IncomingError {
     Frame(#[from] FrameError),
     #[error("a frame came before any log was begun")]
     NoLog,
+    #[error("every lane waits for content that comes on none")]
+    NeverComes,
     #[error("more than {MAX_EARLY} blocks above the contiguous part of the log")]
     TooManyEarly,
     #[error("the log cannot be begun: {0}")]
@@ -49,7 +53,17 @@ pub(crate) enum IncomingError {
 
 impl Incoming {
     pub(crate) fn new(limit: u64) -> Incoming {
-        Incoming { limit, capacity: limit, epoch: Epoch::NONE, lost: 0, decoder: None, chain: 0, early: BTreeMap::new(), written: 0 }
+        Incoming {
+            limit,
+            capacity: limit,
+            epoch: Epoch::NONE,
+            lost: 0,
+            decoder: None,
+            chain: 0,
+            early: BTreeMap::new(),
+            contexts: 0,
+            written: 0,
+        }
     }
 
     /// Takes part in a session with another limit. What is held stays if it fits.
@@ -68,6 +82,15 @@ impl Incoming {
 
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// How far ahead of the contiguous part frames may be, in bytes.
+    pub(crate) fn span(&self) -> u64 {
+        self.capacity / 4
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     pub(crate) fn low(&self) -> u64 {
@@ -118,12 +141,13 @@ impl Incoming {
         if self.epoch != Epoch::NONE {
             self.lost = self.epoch.log;
         }
-        (self.decoder, self.epoch, self.chain, self.written) = (None, Epoch::NONE, 0, 0);
+        (self.decoder, self.epoch, self.chain) = (None, Epoch::NONE, 0);
+        (self.written, self.contexts) = (0, 0);
         self.early.clear();
     }
 
     /// Decodes the frame at the front of `input`.
-    pub(crate) fn take(&mut self, input: &[u8]) -> Result<Taken<'_>, IncomingError> {
+    pub(crate) fn take(&mut self, lane: usize, input: &[u8]) -> Result<Taken<'_>, IncomingError> {
         let decoder = self.decoder.as_mut().ok_or(IncomingError::NoLog)?;
         // The decoder's answer borrows it whole; what is needed besides is read again after.
         let (offset, len, consumed) = match decoder.decode(input)? {
@@ -131,6 +155,7 @@ impl Incoming {
             Decoded::Missing(_) => return Ok(Taken::Waiting),
             Decoded::Block { offset, content, consumed } => (offset, content.len(), consumed),
         };
+        self.contexts |= 1 << lane;
         self.written = self.written.max(offset + len as u64);
         self.early.insert(offset, decoder.last_checksum());
         while let Some(first) = self.early.first_entry().filter(|first| *first.key() < decoder.low()) {
@@ -146,6 +171,7 @@ impl Incoming {
     pub(crate) fn memory(&self) -> u64 {
         self.written.min(self.capacity)
             + (self.early.len() * 32) as u64
+            + u64::from(self.contexts.count_ones()) * DecoderBuilder::context_memory() as u64
             + if self.decoder.is_some() { 2 * MAX_BLOCK as u64 } else { 0 }
     }
 }

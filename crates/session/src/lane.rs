@@ -2,12 +2,15 @@
 
 use crate::flow::FlowId;
 use crate::outgoing::BlockId;
+use crate::queue::ByteQueue;
 use crate::schedule::Round;
 use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Messages that may be on their way and unacknowledged on a lane.
 pub(crate) const MAX_UNACKNOWLEDGED: usize = 16_384;
+/// Bytes of messages other than blocks that may be unacknowledged on a lane; the last one may exceed it.
+pub(crate) const MAX_CONTROL: usize = 1 << 20;
 /// A receiver acknowledges at the latest after so many messages.
 pub(crate) const ACK_MESSAGES: u64 = 1024;
 
@@ -38,6 +41,8 @@ pub(crate) struct Lane {
     pub(crate) urgent: Vec<u8>,
     /// Counted messages from `acked` on; the first `sent` of them were written to this transport.
     pub(crate) items: VecDeque<Item>,
+    /// Bytes of those that are no blocks.
+    pub(crate) control_bytes: usize,
     pub(crate) sent: usize,
     pub(crate) acked: u64,
     /// Messages ever written to any transport.
@@ -58,11 +63,13 @@ pub(crate) struct Lane {
     pub(crate) decoded: u64,
     pub(crate) ack_at: Option<Instant>,
     /// What was received and not yet understood.
-    pub(crate) input: Vec<u8>,
+    pub(crate) input: ByteQueue,
     /// More bytes that the message at the front of `input` needs.
     pub(crate) needs: usize,
     /// The frame at the front refers to content that comes on another lane.
     pub(crate) waiting: bool,
+    /// How many blocks had come when that was found.
+    pub(crate) waited_at: u64,
     /// When the transport last brought something, and the ping that is under way.
     pub(crate) heard: Instant,
     pub(crate) ping: Option<(u64, Instant)>,
@@ -79,6 +86,7 @@ impl Lane {
             state: LaneState::Down,
             urgent: Vec::new(),
             items: VecDeque::new(),
+            control_bytes: 0,
             sent: 0,
             acked: 0,
             written: 0,
@@ -91,9 +99,10 @@ impl Lane {
             told: 0,
             decoded: 0,
             ack_at: None,
-            input: Vec::new(),
+            input: ByteQueue::default(),
             needs: 0,
             waiting: false,
+            waited_at: 0,
             heard: now,
             ping: None,
             pinged: now,
@@ -110,7 +119,7 @@ impl Lane {
         self.told = self.received;
         self.ack_at = None;
         self.decoded = 0;
-        self.input = Vec::new();
+        self.input = ByteQueue::default();
         self.needs = 0;
         self.waiting = false;
         self.heard = now;
@@ -132,7 +141,13 @@ impl Lane {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.items.len() >= MAX_UNACKNOWLEDGED
+        self.items.len() >= MAX_UNACKNOWLEDGED || self.control_bytes >= MAX_CONTROL
+    }
+
+    /// Queues a message.
+    pub(crate) fn push_control(&mut self, bytes: Box<[u8]>) {
+        self.control_bytes += bytes.len();
+        self.items.push_back(Item::Control(bytes));
     }
 
     /// Takes the peer's count of processed messages: those that are done with, or `None` if it cannot be true.
@@ -143,7 +158,10 @@ impl Lane {
         }
         self.acked = count;
         self.sent = self.sent.saturating_sub(done);
-        Some(self.items.drain(..done).collect())
+        let done: Vec<Item> = self.items.drain(..done).collect();
+        let len = |item: &Item| if let Item::Control(bytes) = item { bytes.len() } else { 0 };
+        self.control_bytes -= done.iter().map(len).sum::<usize>();
+        Some(done)
     }
 
     /// Whether it carried anything before the transport at hand.

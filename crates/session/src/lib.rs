@@ -24,6 +24,7 @@ mod incoming;
 mod lane;
 mod message;
 mod outgoing;
+mod queue;
 mod report;
 mod schedule;
 mod session;

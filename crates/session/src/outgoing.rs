@@ -42,6 +42,8 @@ struct Content {
     /// Where the epoch began, if not with an empty log.
     keep: Option<u64>,
     encoder: Encoder,
+    /// A bit for every lane that has an entropy context.
+    contexts: u8,
     blocks: VecDeque<Sent>,
     /// Number of the first of `blocks`.
     first: u64,
@@ -72,12 +74,16 @@ pub(crate) struct Outgoing {
     rescued: HashMap<BlockId, Box<[u8]>>,
     /// Of encoders that are gone.
     past: EncoderStats,
+    /// Bytes of an entropy context.
+    context_memory: u64,
 }
 
 impl Outgoing {
     /// `log` has been checked: not smaller than [`crate::config::SMALLEST_LOG`].
     pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
-        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past: EncoderStats::default() }
+        let context_memory = template.context_memory() as u64;
+        let past = EncoderStats::default();
+        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, context_memory }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -104,7 +110,17 @@ impl Outgoing {
             .checksum_seed(epoch.seed())
             .build()
             .map_err(|error| EncoderFailed(error.to_string()))?;
-        let new = Content { epoch, keep: None, encoder, blocks: VecDeque::new(), first: 0, low: 0, low_chain: 0, chain: 0 };
+        let new = Content {
+            epoch,
+            keep: None,
+            encoder,
+            contexts: 0,
+            blocks: VecDeque::new(),
+            first: 0,
+            low: 0,
+            low_chain: 0,
+            chain: 0,
+        };
         if let Some(old) = self.content.replace(new) {
             add(&mut self.past, old.encoder.stats());
             for (number, block) in (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acked) {
@@ -196,6 +212,7 @@ impl Outgoing {
         content.encoder.set_explicit_offsets(explicit);
         let frame = content.encoder.encode_frame(block, lane).map_err(|error| EncoderFailed(error.to_string()))?;
         frame.append_to(out);
+        content.contexts |= 1 << lane;
         content.chain = chain(content.chain, content.encoder.last_checksum());
         let len = block.len() as u32;
         let offset = content.encoder.end() - u64::from(len);
@@ -268,7 +285,8 @@ impl Outgoing {
         let of = |content: &Content| {
             let log = content.encoder.end().min(self.geometry.capacity());
             let slot = if self.geometry.capacity() > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
-            log + log / 19 * slot + (content.blocks.len() * size_of::<Sent>()) as u64
+            let contexts = u64::from(content.contexts.count_ones()) * self.context_memory;
+            log + log / 19 * slot + contexts + (content.blocks.len() * size_of::<Sent>()) as u64
         };
         self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }

@@ -33,6 +33,17 @@ impl Round {
         self.new.len() + self.old.len() <= 1
     }
 
+    /// Places that are taken.
+    pub(crate) fn len(&self) -> usize {
+        self.new.len() + self.old.len()
+    }
+
+    /// Gives up the places of some flows.
+    pub(crate) fn retain(&mut self, stays: impl Fn(FlowId) -> bool) {
+        self.new.retain(|&flow| stays(flow));
+        self.old.retain(|&flow| stays(flow));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.new.is_empty() && self.old.is_empty()
     }

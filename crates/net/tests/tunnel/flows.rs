@@ -1,10 +1,12 @@
 //! A flow behaves as through a plain TCP proxy.
 
 use crate::pair::{LIMIT, Plan, echo, exchange, origin};
+use oncewire_net::TransportKind;
 use oncewire_testkit::servers::{incompressible, text_like};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,6 +18,34 @@ async fn bytes_come_back_as_they_went() {
             assert!(back == bytes, "{} of {len} bytes came back, seed {seed}", back.len());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quic_carries_lanes_as_tcp_does() {
+    for lanes in [1, 3] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+            endpoint.transport = TransportKind::Quic;
+            endpoint.lanes = lanes;
+        }
+        let pair = plan.start().await;
+        for seed in 0..6 {
+            let bytes = incompressible(seed, 2_000_000);
+            assert!(exchange(pair.application().await, &bytes).await == bytes);
+        }
+        let status = pair.client.status();
+        assert_eq!(status.sessions[0].lanes, lanes);
+        assert!(status.transport_sent > 12_000_000, "{}", status.transport_sent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_quic_at_the_other_end_auto_takes_tcp() {
+    let mut plan = Plan::new().forward(origin(echo).await);
+    plan.connect.endpoint.transport = TransportKind::Auto;
+    plan.serve.endpoint.transport = TransportKind::Tcp;
+    let pair = plan.start().await;
+    assert_eq!(exchange(pair.application().await, b"hello").await, b"hello");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,8 +112,11 @@ async fn a_refused_connection_and_a_reset_are_resets_here() {
     // A port that was free a moment ago.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let pair = Plan::new().forward(closed).start().await;
-    let mut application = pair.application().await;
-    let error = timeout(LIMIT, application.read(&mut [0; 1])).await.unwrap().unwrap_err();
+    // It may be there before the connection is.
+    let error = match TcpStream::connect(pair.client.addresses()[0]).await {
+        Ok(mut application) => timeout(LIMIT, application.read(&mut [0; 1])).await.unwrap().unwrap_err(),
+        Err(error) => error,
+    };
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 
     let address = origin(|mut stream| async move {

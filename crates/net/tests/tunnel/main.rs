@@ -1,4 +1,10 @@
 //! The tunnel, both ends in this process, on real sockets.
 
+mod ends;
+mod faults;
 mod flows;
+mod hostile;
+mod memory;
 mod pair;
+mod peers;
+mod ways;

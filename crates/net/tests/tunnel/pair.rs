@@ -3,11 +3,13 @@
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{ConnectConfig, Connection, Endpoint, ServeConfig, Server, connect, serve};
+use oncewire_testkit::faults::FaultProxy;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Longest that anything in these tests may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
@@ -52,13 +54,51 @@ impl Plan {
         self
     }
 
+    /// Ends that notice in a moment that nothing comes any more, and that wait `grace` for it to come back.
+    pub(crate) fn impatient(mut self, grace: Duration) -> Plan {
+        for endpoint in [&mut self.serve.endpoint, &mut self.connect.endpoint] {
+            endpoint.keep_alive = Duration::from_millis(250);
+            endpoint.dead_after = Duration::from_millis(700);
+            endpoint.grace = grace;
+        }
+        self
+    }
+
+    pub(crate) fn lanes(mut self, lanes: usize) -> Plan {
+        self.serve.endpoint.lanes = lanes;
+        self.connect.endpoint.lanes = lanes;
+        self
+    }
+
     pub(crate) async fn start(self) -> Pair {
         let server = serve(self.serve).await.unwrap();
-        let mut config = self.connect;
-        config.server = server.addresses()[0].to_string().parse().unwrap();
-        let client = connect(config).await.unwrap();
+        let client = client(self.connect, server.addresses()[0]).await;
         client.established(LIMIT).await.unwrap();
         Pair { server, client }
+    }
+
+    /// With a proxy between the ends that can do harm.
+    pub(crate) async fn start_with_faults(self) -> (Pair, FaultProxy) {
+        let server = serve(self.serve).await.unwrap();
+        let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
+        let client = client(self.connect, proxy.addr()).await;
+        client.established(LIMIT).await.unwrap();
+        (Pair { server, client }, proxy)
+    }
+}
+
+/// A connecting end of a server at `address`.
+pub(crate) async fn client(mut config: ConnectConfig, address: SocketAddr) -> Connection {
+    config.server = address.to_string().parse().unwrap();
+    connect(config).await.unwrap()
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let started = tokio::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -83,6 +123,28 @@ where
         }
     });
     address
+}
+
+/// An origin that sends `content` while it takes whatever comes, and tells what came once the other side has finished.
+pub(crate) async fn trader(content: Vec<u8>) -> (SocketAddr, UnboundedReceiver<Vec<u8>>) {
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let content: std::sync::Arc<[u8]> = content.into();
+    let address = origin(move |mut stream| {
+        let (tell, content) = (tell.clone(), content.clone());
+        async move {
+            let (mut reader, mut writer) = stream.split();
+            let send = async {
+                writer.write_all(&content).await?;
+                writer.shutdown().await
+            };
+            let mut got = Vec::new();
+            if tokio::try_join!(send, reader.read_to_end(&mut got)).is_ok() {
+                let _ = tell.send(got);
+            }
+        }
+    })
+    .await;
+    (address, told)
 }
 
 /// Sends back what it gets, and finishes when the other side does.

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Names of flows that are gone, of which a lane's queues may hold some.
+const STALE_NAMES: usize = 64;
+
 impl Session {
     /// Opens a flow to a target that the peer understands. Data may follow at once.
     ///
@@ -19,7 +22,7 @@ impl Session {
             self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
-        if !self.config.delivery.take_all(EARLY_CREDIT) {
+        if !self.config.early.take_all(EARLY_CREDIT) {
             self.counters.flows_refused += 1;
             return Err(OpenError::NoCredit);
         }
@@ -65,8 +68,7 @@ impl Session {
         let taken = self.config.sending.take(|left| (want as u64).min(left));
         // Beyond the budget a flow may queue a little, or the last that get none would stand still.
         let len = (taken as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
-        flow.send.borrow(taken);
-        flow.send.push(&bytes[..len]);
+        flow.send.push(&bytes[..len], taken);
         self.queued += len;
         flow.wants_to_write |= len < bytes.len();
         self.ready(id);
@@ -102,7 +104,6 @@ impl Session {
         self.counters.flows_reset += 1;
         self.queued -= flow.send.len();
         self.config.sending.give(flow.send.clear());
-        flow.send.shrink();
         flow.receive.chunks.clear();
         flow.due.reset = Some(code);
         if flow.open.is_some() {
@@ -152,8 +153,21 @@ impl Session {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
             self.config.sending.give(flow.send.clear());
-            self.config.delivery.give(flow.receive.window);
-            self.lanes[flow.lane].flows -= 1;
+            let early = flow.receive.window.min(EARLY_CREDIT);
+            self.config.early.give(early);
+            self.config.delivery.give(flow.receive.window - early);
+            let lane = &mut self.lanes[flow.lane];
+            lane.flows -= 1;
+            // Names of flows that are gone are passed over when their turn comes; on a lane that stands still it never does.
+            let most = 2 * lane.flows + STALE_NAMES;
+            if lane.control.len() > most {
+                let flows = &self.flows;
+                lane.control.retain(|id| flows.contains_key(id));
+            }
+            if lane.round.len() > most {
+                let flows = &self.flows;
+                lane.round.retain(|id| flows.contains_key(&id));
+            }
         }
     }
 

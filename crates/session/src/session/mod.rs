@@ -10,7 +10,7 @@ use crate::config::{Config, EARLY_CREDIT, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN,
 use crate::flow::{Flow, FlowId, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError, Taken};
-use crate::lane::{ACK_MESSAGES, Item, Lane, LaneState};
+use crate::lane::{ACK_MESSAGES, Item, Lane, LaneState, MAX_CONTROL};
 use crate::message::{Epoch, MAX_TARGET, MAX_TEXT, Message, MessageError};
 use crate::outgoing::{EncoderFailed, Outgoing};
 use crate::report::Counters;
@@ -177,10 +177,13 @@ mod close {
     pub(super) const LOG_LOST: u64 = 3;
 }
 
-/// Frames that may fail in a session before it ends.
+/// Frames that may fail before the session ends,
 const MAX_FAILURES: u64 = 64;
-/// Bytes that may be in a lane's input beyond the span: control messages, framing.
-const INPUT_SLACK: u64 = 4 << 20;
+/// and blocks that have to come in order for that to be forgotten.
+const FORGIVEN: u64 = 10_000;
+/// Bytes that may be in a lane's input beyond the span: what a lane may have unacknowledged that is no frame, and a frame that is not
+/// complete.
+const INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;
 /// Decoded bytes after which an acknowledgement is due at once.
 const ACK_BYTES: u64 = 256 << 10;
 /// A round-trip time is measured at most so often while there is traffic.
@@ -224,8 +227,11 @@ pub struct Session {
     shrink_to: Option<u64>,
     /// The peer is to be asked for the same.
     ask_to_forget: Option<u64>,
+    asked_to_forget: bool,
     ask_report: bool,
     report_due: bool,
+    /// Frames that failed not long ago, and how many blocks had come by the last.
+    failures: (u64, u64),
     counters: Counters,
     random: u64,
 }
@@ -278,6 +284,8 @@ impl Session {
             rtt: None,
             shrink_to: None,
             ask_to_forget: None,
+            asked_to_forget: false,
+            failures: (0, 0),
             ask_report: false,
             report_due: false,
             counters: Counters::default(),
@@ -296,6 +304,12 @@ impl Session {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)).max(1)
+    }
+
+    /// Whether the peer's decoder holds this session's sending log, going by a hello: see [`Logs::fit`]. If it is the hello of another session, the peer
+    /// has given this one up.
+    pub fn fits(&self, hello: &Hello) -> bool {
+        self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
     }
 
     /// The session's name.

@@ -15,24 +15,31 @@ impl Session {
         }
         state.heard = now;
         state.needs = state.needs.saturating_sub(bytes.len());
-        let limit = self.config.log / 4 + INPUT_SLACK;
-        if state.input.len() as u64 + bytes.len() as u64 > limit {
-            let value = state.input.len() as u64 + bytes.len() as u64;
-            return self.violation(Violation::Bounds { what: "undecoded bytes on a lane", value, limit });
+        // Frames within a span, and on every lane what is not a frame. Encoded content is a little larger than it is at the worst.
+        let span = self.incoming.span();
+        let limit = span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;
+        let value = self.lanes.iter().map(|lane| lane.input.len() as u64).sum::<u64>() + bytes.len() as u64;
+        if value > limit {
+            return self.violation(Violation::Bounds { what: "undecoded bytes", value, limit });
         }
+        let state = &mut self.lanes[lane];
         if state.input.is_empty() {
             // Most often there is nothing to wait for, and nothing to keep.
             let used = self.digest(lane, bytes, now);
             if let Some(state) = self.lanes.get_mut(lane) {
-                state.input.extend_from_slice(&bytes[used.min(bytes.len())..]);
+                state.input.push(&bytes[used.min(bytes.len())..]);
             }
         } else {
-            state.input.extend_from_slice(bytes);
+            state.input.push(bytes);
             if state.needs == 0 && !state.waiting {
                 self.digest_input(lane, now);
             }
         }
         self.digest_waiting(now);
+        // Every lane has a transport and waits for another: what they wait for can come on none.
+        if self.ended.is_none() && self.lanes.iter().all(|lane| lane.waiting) {
+            self.frame_failed(lane, &IncomingError::NeverComes);
+        }
     }
 
     /// Other lanes may have waited for what has just come.
@@ -41,7 +48,8 @@ impl Session {
         while progress {
             progress = false;
             for lane in 0..self.lanes.len() {
-                if self.lanes[lane].waiting {
+                // Without news since it was looked at last it still waits.
+                if self.lanes[lane].waiting && self.lanes[lane].waited_at != self.counters.received_blocks {
                     let before = self.lanes[lane].received;
                     self.digest_input(lane, now);
                     // What it brings may unblock one that was looked at before.
@@ -52,13 +60,13 @@ impl Session {
     }
 
     pub(super) fn digest_input(&mut self, lane: usize, now: Instant) {
-        let input = std::mem::take(&mut self.lanes[lane].input);
-        let used = self.digest(lane, &input, now);
+        let mut input = std::mem::take(&mut self.lanes[lane].input);
+        let used = self.digest(lane, input.bytes(), now);
         let state = &mut self.lanes[lane];
         // The transport may have been given up meanwhile.
         if matches!(state.state, LaneState::Up | LaneState::Greeting(_)) {
+            input.pop(used);
             state.input = input;
-            state.input.drain(..used);
         }
     }
 
@@ -142,17 +150,21 @@ impl Session {
                 true
             }
             Message::Epoch(epoch, keep, capacity) => {
-                if epoch != self.incoming.epoch()
+                if (epoch != self.incoming.epoch() || epoch == Epoch::NONE)
                     && let Err(error) = self.incoming.begin(epoch, keep, capacity)
                 {
                     self.violation(Violation::Epoch(error.to_string()));
                     return None;
                 }
+                self.asked_to_forget = false;
                 true
             }
             Message::Forget(size) => {
-                self.shrink_to = Some(size.max(SMALLEST_LOG));
-                self.wake(lane);
+                // Only what makes the log smaller, and there is something to forget: asking again and again gives nobody work.
+                if size < self.outgoing.capacity() && self.outgoing.end() > 0 {
+                    self.shrink_to = Some(size.max(SMALLEST_LOG));
+                    self.wake(lane);
+                }
                 true
             }
             Message::GoAway => {
@@ -225,7 +237,7 @@ impl Session {
 
     /// A counted message was processed: it is to be acknowledged, soon or at once.
     pub(super) fn count(&mut self, lane: usize, now: Instant) {
-        let span = self.config.log / 4;
+        let span = self.incoming.span();
         let lane_state = &mut self.lanes[lane];
         lane_state.received += 1;
         lane_state.failed_at = None;
@@ -257,13 +269,14 @@ impl Session {
     }
 
     pub(super) fn handle_data(&mut self, lane: usize, id: FlowId, input: &[u8]) -> Option<usize> {
-        match self.incoming.take(input) {
+        match self.incoming.take(lane, input) {
             Ok(Taken::NeedMore(more)) => {
                 self.lanes[lane].needs = more;
                 None
             }
             Ok(Taken::Waiting) => {
                 self.lanes[lane].waiting = true;
+                self.lanes[lane].waited_at = self.counters.received_blocks;
                 self.counters.lane_waits += 1;
                 None
             }
@@ -281,7 +294,7 @@ impl Session {
                     }
                     receive.received = received;
                     if !content.is_empty() {
-                        receive.chunks.push_back(content.to_vec());
+                        receive.push(content);
                         if !std::mem::replace(&mut receive.told, true) {
                             self.events.push_back(Event::Readable(id));
                         }
@@ -299,8 +312,12 @@ impl Session {
     /// A frame failed. The lane's transport is given up; the next one brings the block literally. If that fails, too, the log is lost.
     pub(super) fn frame_failed(&mut self, lane: usize, error: &IncomingError) {
         self.counters.failures += 1;
-        if self.counters.failures > MAX_FAILURES {
-            return self.end(Ended::TooManyFailures(self.counters.failures));
+        if self.counters.received_blocks > self.failures.1 + FORGIVEN {
+            self.failures.0 = 0;
+        }
+        self.failures = (self.failures.0 + 1, self.counters.received_blocks);
+        if self.failures.0 > MAX_FAILURES {
+            return self.end(Ended::TooManyFailures(self.failures.0));
         }
         let at = self.lanes[lane].received;
         let again = self.lanes[lane].failed_at.replace(at) == Some(at);
@@ -331,14 +348,15 @@ impl Session {
             return self.violation(Violation::Unexpected("name of a new flow"));
         }
         let Some(agreed) = self.agreed else { return };
-        // Flows whose end the peer knows of may still be read here, so some more than agreed are no offence.
-        let limit = 2 * agreed.max_flows + 16;
+        // Flows that the peer is done with may still be read here, as many as this end takes; and on every lane openings can be ahead of
+        // the resets on another. All that is no offence.
+        let limit = self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;
         if self.flows.len() as u64 >= limit {
             return self.violation(Violation::Bounds { what: "open flows", value: limit + 1, limit });
         }
         let mut flow = Flow::new(lane, None, agreed.early_credit, now);
         let busy =
-            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.delivery.take_all(EARLY_CREDIT);
+            self.going_away || self.flows.len() as u64 >= self.config.max_flows || !self.config.early.take_all(EARLY_CREDIT);
         if busy {
             flow.receive.window = 0;
             flow.due.reset = Some(ResetCode::Busy);

@@ -13,11 +13,18 @@ impl Session {
             LaneState::Greeting(until) => Some(until),
             LaneState::Closing => None,
             LaneState::Up => {
-                let quiet = (lane.heard.max(lane.pinged) + self.config.keep_alive).min(lane.heard + self.config.dead_after);
+                let quiet = self.ping_at(lane).min(lane.heard + self.config.dead_after);
                 Some(lane.ack_at.map_or(quiet, |at| at.min(quiet)))
             }
         };
         self.lanes.iter().filter_map(of_lane).min()
+    }
+
+    /// When a lane is to be pinged. One that waits for another cannot read what the peer asks, and must speak unasked, or it would pass for
+    /// dead.
+    fn ping_at(&self, lane: &Lane) -> Instant {
+        let since = if lane.waiting { lane.pinged } else { lane.heard.max(lane.pinged) };
+        since + self.config.keep_alive
     }
 
     /// Time has passed.
@@ -40,7 +47,7 @@ impl Session {
                         self.lanes[lane].state = LaneState::Closing;
                         self.events.push_back(Event::Drop(lane));
                     } else {
-                        if now >= state.heard.max(state.pinged) + self.config.keep_alive {
+                        if now >= self.ping_at(state) {
                             // An earlier one may have been lost with nothing else; this one counts.
                             self.lanes[lane].ping = None;
                             self.ping(lane, now);
@@ -78,11 +85,12 @@ impl Session {
     /// Both directions' logs are to begin anew, at most `log` bytes large, as soon as nothing of them is on its way.
     pub fn shrink(&mut self, log: u64) {
         if self.is_established() {
-            if self.outgoing.end() > 0 {
-                self.shrink_to = Some(log.max(SMALLEST_LOG));
+            let log = log.max(SMALLEST_LOG);
+            if self.outgoing.end() > 0 && self.outgoing.capacity() > log {
+                self.shrink_to = Some(log);
             }
-            if self.incoming.memory() > 0 {
-                self.ask_to_forget = Some(log.max(SMALLEST_LOG));
+            if self.incoming.low() > 0 && self.incoming.capacity() > log && !std::mem::replace(&mut self.asked_to_forget, true) {
+                self.ask_to_forget = Some(log);
             }
             (0..self.lanes.len()).for_each(|lane| self.wake(lane));
         }
@@ -111,7 +119,10 @@ impl Session {
     pub(super) fn end(&mut self, why: Ended) {
         if self.ended.is_none() {
             for lane in 0..self.lanes.len() {
-                self.drop_lane(lane, close::DONE, "");
+                match &why {
+                    Ended::Closed | Ended::GraceOver(_) => self.drop_lane(lane, close::DONE, ""),
+                    why => self.drop_lane(lane, close::VIOLATION, &why.to_string()),
+                }
             }
             self.clear_flows();
             self.ended = Some(why.clone());

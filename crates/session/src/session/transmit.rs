@@ -84,7 +84,7 @@ impl Session {
     pub(super) fn push_control(&mut self, lane: usize, message: Message<'_>) {
         let mut bytes = Vec::new();
         message.write(&mut bytes);
-        self.lanes[lane].items.push_back(Item::Control(bytes.into()));
+        self.lanes[lane].push_control(bytes.into());
     }
 
     /// Sends counted messages that are not yet on this transport. `false` if some are left, or no more may follow.
@@ -202,7 +202,7 @@ impl Session {
                 self.events.push_back(Event::Writable(id));
             }
             if flow.send.len() == 0 {
-                flow.send.shrink();
+                flow.send.clear();
                 if flow.sending == Sending::Finishing {
                     flow.sending = Sending::Finished;
                     flow.due.fin = true;

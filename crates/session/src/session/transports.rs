@@ -135,7 +135,7 @@ impl Session {
         self.lanes.truncate(lanes);
         self.agreed = Some(Agreed {
             lanes,
-            max_flows: hello.max_flows.clamp(1, self.config.max_flows),
+            max_flows: hello.max_flows.clamp(1, self.config.max_flows.max(1)),
             early_credit: hello.early_credit.min(SEND_QUEUE as u64),
             send_log: self.config.log.min(hello.receive_log).max(SMALLEST_LOG),
         });
@@ -168,7 +168,9 @@ impl Session {
     pub(super) fn new_log(&mut self) -> Option<u64> {
         let agreed = self.agreed?;
         let size = self.shrink_to.take().map_or(agreed.send_log, |size| size.clamp(SMALLEST_LOG, agreed.send_log));
-        let (log, key) = (self.random(), self.random());
+        let log = self.random();
+        // Whoever knows the names that this end gives must not know what its fingerprints are.
+        let key = xxhash_rust::xxh3::xxh3_64_with_seed(&log.to_le_bytes(), self.config.random[2]);
         if let Err(error) = self.outgoing.begin(log, key, size) {
             self.end(error.into());
             return None;

@@ -23,6 +23,16 @@ pub(crate) fn frames(wire: &[u8]) -> Vec<(usize, Range<usize>)> {
     found
 }
 
+/// Counted messages in `wire`, which begins with a message and holds whole messages.
+pub(crate) fn counted(mut wire: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Some((len, _)) = message(wire) {
+        count += u64::from(wire[0] < 0x40);
+        wire = &wire[len..];
+    }
+    count
+}
+
 /// Length of the message at the front, and where its frame begins if it has one.
 fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
     let (&kind, mut rest) = wire.split_first()?;

@@ -1,0 +1,137 @@
+//! QUIC as a transport (RFC 9000): a lane is a bidirectional stream. Peers prove themselves as over TCP, by the same raw public keys.
+
+use crate::counted::WireBytes;
+use crate::endpoint::{GREETING_TIMEOUT, NetError};
+use crate::keys::PublicKey;
+use crate::tls::{self, TlsError};
+use crate::transport::Transport;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
+use rustls::pki_types::CertificateDer;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a lane that may be on their way, for the sender and for the receiver: 200 ms at 1 Gbit/s, and some. What QUIC holds can no
+/// longer be overtaken by small flows, and it knows no mark for what was not yet sent, as TCP does.
+const WINDOW: u32 = 32 << 20;
+/// Connections of peers that may be greeting at once are limited by the caller; each may have as many streams as a session lanes.
+const STREAMS: u32 = oncewire_session::MAX_LANES as u32;
+
+fn transport(idle: Duration) -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    config
+        .stream_receive_window(VarInt::from_u32(WINDOW))
+        // The session bounds what a lane brings; a lane must not wait because another one does.
+        .receive_window(VarInt::from_u32(WINDOW * STREAMS))
+        .send_window(WINDOW.into())
+        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(idle.try_into().ok());
+    Arc::new(config)
+}
+
+fn failed(error: impl std::fmt::Display) -> NetError {
+    NetError::Quic(error.to_string())
+}
+
+/// Listens for QUIC on a UDP port.
+pub(crate) fn server(tls: Arc<rustls::ServerConfig>, address: SocketAddr, idle: Duration) -> Result<Endpoint, NetError> {
+    let crypto = QuicServerConfig::try_from(tls).map_err(failed)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(transport(idle));
+    Endpoint::server(config, address).map_err(|source| NetError::Listen { bind: format!("{address} (UDP)"), source })
+}
+
+/// The connecting end's QUIC: one socket for each family, one connection for all lanes.
+pub(crate) struct Client {
+    v4: Endpoint,
+    v6: Option<Endpoint>,
+    config: ClientConfig,
+    connection: tokio::sync::Mutex<Option<(Connection, PublicKey)>>,
+    wire: Arc<WireBytes>,
+}
+
+impl Client {
+    pub(crate) fn new(tls: Arc<rustls::ClientConfig>, idle: Duration, wire: Arc<WireBytes>) -> Result<Client, NetError> {
+        let crypto = QuicClientConfig::try_from(tls).map_err(failed)?;
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(transport(idle));
+        let v4 = Endpoint::client(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).map_err(failed)?;
+        // A machine without IPv6 has none here, either.
+        let v6 = Endpoint::client(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).ok();
+        Ok(Client { v4, v6, config, connection: tokio::sync::Mutex::default(), wire })
+    }
+
+    /// A stream to the peer at one of `addresses`, on the connection there is, or on a new one.
+    pub(crate) async fn dial(&self, addresses: &[SocketAddr]) -> Result<(PublicKey, Transport), String> {
+        let mut held = self.connection.lock().await;
+        if let Some((connection, peer)) = &*held
+            && connection.close_reason().is_none()
+            && let Ok(Ok((send, receive))) = tokio::time::timeout(GREETING_TIMEOUT, connection.open_bi()).await
+        {
+            return Ok((*peer, Box::new(tokio::io::join(receive, send))));
+        }
+        *held = None;
+        let mut last = "the name has no address".to_string();
+        for &address in addresses {
+            let endpoint = if address.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
+            let Some(endpoint) = endpoint else { continue };
+            let attempt = async {
+                // The name is neither sent nor checked.
+                let connecting = endpoint.connect_with(self.config.clone(), address, &tls::server_name().to_str());
+                let connection = connecting.map_err(|error| error.to_string())?.await.map_err(|error| error.to_string())?;
+                let peer = peer_key(&connection).map_err(|error| error.to_string())?;
+                let (send, receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
+                Ok((connection, peer, send, receive))
+            };
+            match tokio::time::timeout(GREETING_TIMEOUT, attempt).await {
+                Ok(Ok((connection, peer, send, receive))) => {
+                    self.wire.watch(connection.clone());
+                    *held = Some((connection, peer));
+                    return Ok((peer, Box::new(tokio::io::join(receive, send))));
+                }
+                Ok(Err(why)) => last = why,
+                Err(_) => last = "no answer over QUIC in time".into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Who is at the other end of a connection.
+pub(crate) fn peer_key(connection: &Connection) -> Result<PublicKey, TlsError> {
+    let identity = connection.peer_identity().and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let Some([key]) = identity.as_deref().map(Vec::as_slice) else { return Err(TlsError::NoKey) };
+    // QUIC itself insists on a protocol both know (RFC 9001, section 8.1).
+    Ok(PublicKey::from_spki(key)?)
+}
+
+/// Connections whose bytes are counted: QUIC counts itself.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    live: Mutex<Vec<Connection>>,
+    past: Mutex<(u64, u64)>,
+}
+
+impl Watched {
+    pub(crate) fn add(&self, connection: Connection) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.bytes();
+    }
+
+    /// Bytes of all UDP payloads, sent and received.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = (0, 0);
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).retain(|connection| {
+            let stats = connection.stats();
+            let to = if connection.close_reason().is_some() { &mut *past } else { &mut now };
+            to.0 += stats.udp_tx.bytes;
+            to.1 += stats.udp_rx.bytes;
+            connection.close_reason().is_none()
+        });
+        (past.0 + now.0, past.1 + now.1)
+    }
+}

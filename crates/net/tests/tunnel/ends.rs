@@ -1,0 +1,138 @@
+//! How tunnels end, and how long flows may idle.
+
+use crate::pair::{LIMIT, Pair, Plan, echo, exchange, origin, until};
+use oncewire_testkit::servers::text_like;
+use oncewire_testkit::skip;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+async fn open_flow(pair: &Pair) -> TcpStream {
+    let mut application = pair.application().await;
+    speak(&mut application).await;
+    application
+}
+
+async fn speak(application: &mut TcpStream) {
+    application.write_all(b"ping").await.unwrap();
+    let mut back = [0; 4];
+    timeout(LIMIT, application.read_exact(&mut back)).await.expect("the flow is stuck").unwrap();
+    assert_eq!(&back, b"ping");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drains_lets_flows_finish_and_takes_no_more() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let open = open_flow(&pair).await;
+    let server = pair.server.clone();
+    let draining = tokio::spawn(async move { server.drain(LIMIT).await });
+    until("the client knows", || pair.client.status().sessions[0].phase == "draining").await;
+    assert!(pair.server.status().draining);
+    until("the server listens no more", || std::net::TcpStream::connect(pair.server.addresses()[0]).is_err()).await;
+    // An application that comes now waits for another session, or is turned away: it is not connected by this one.
+    let mut late = pair.application().await;
+    late.write_all(b"late").await.unwrap();
+    let nothing = timeout(Duration::from_millis(300), late.read(&mut [0; 4])).await;
+    assert!(!matches!(nothing, Ok(Ok(1..))), "{nothing:?}");
+    let bytes = text_like(5, 500_000);
+    assert!(exchange(open, &bytes).await == bytes);
+    assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
+    until("the session ends", || pair.server.status().sessions.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_does_not_wait_longer_than_it_may() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let mut open = open_flow(&pair).await;
+    assert!(!timeout(LIMIT, pair.server.drain(Duration::from_millis(200))).await.unwrap());
+    let error = timeout(LIMIT, open.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_drains_lets_flows_finish_and_takes_no_more() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let open = open_flow(&pair).await;
+    let client = pair.client.clone();
+    let draining = tokio::spawn(async move { client.drain(LIMIT).await });
+    until("it listens no more", || std::net::TcpStream::connect(pair.client.addresses()[0]).is_err()).await;
+    let bytes = text_like(6, 500_000);
+    assert!(exchange(open, &bytes).await == bytes);
+    assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
+    until("the server forgets it", || pair.server.status().sessions.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_stops_at_once_though_its_server_drains() {
+    let pair = Plan::new().forward(origin(echo).await).start().await;
+    let mut open = open_flow(&pair).await;
+    let server = pair.server.clone();
+    let draining = tokio::spawn(async move { server.drain(LIMIT).await });
+    until("the client knows", || pair.client.status().sessions[0].phase == "draining").await;
+    pair.client.stop();
+    let error = timeout(LIMIT, open.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(timeout(Duration::from_secs(5), draining).await.expect("nothing is left to wait for").unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_flows_outlive_many_keep_alive_times() {
+    let pair = Plan::new().impatient(Duration::from_secs(5)).forward(origin(echo).await).start().await;
+    let mut open = open_flow(&pair).await;
+    sleep(Duration::from_millis(2500)).await;
+    speak(&mut open).await;
+    let counters = pair.client.status().sessions[0].here;
+    assert_eq!((counters.transports, counters.resumes), (1, 0));
+}
+
+/// Descriptors this process may have, and has.
+fn descriptors() -> Option<(usize, usize)> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    let limit = line.split_whitespace().nth(3)?.parse().ok()?;
+    Some((limit, std::fs::read_dir("/proc/self/fd").ok()?.count()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifteen_hundred_idle_flows_do_not_hold_up_one_that_works() {
+    const FLOWS: usize = 1500;
+    // Every flow has four sockets in this process; other tests need some, too.
+    match descriptors() {
+        Some((limit, used)) if limit < used + 4 * FLOWS + 2000 => {
+            skip!("{limit} descriptors are too few for {FLOWS} flows in one process")
+        }
+        _ => {}
+    }
+    let mut plan = Plan::new().forward(origin(echo).await);
+    for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+        endpoint.memory = 512 << 20;
+    }
+    let pair = plan.start().await;
+    let mut open = Vec::new();
+    for _ in 0..FLOWS / 50 {
+        // As many at once as a listener's queue surely holds.
+        let mut batch = Vec::new();
+        for _ in 0..50 {
+            batch.push(pair.application().await);
+        }
+        for mut application in batch {
+            speak(&mut application).await;
+            open.push(application);
+        }
+    }
+    assert_eq!(pair.server.status().sessions[0].here.flows, FLOWS as u64);
+    let memory = pair.server.status().memory;
+    assert!(memory < 64 << 20, "{memory} bytes for {FLOWS} idle flows");
+    let started = Instant::now();
+    for _ in 0..20 {
+        speak(&mut open_flow(&pair).await).await;
+    }
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?} for 20 new flows", started.elapsed());
+    for application in open.iter_mut().step_by(100) {
+        speak(application).await;
+    }
+    drop(open);
+    until("all are forgotten", || pair.server.status().sessions[0].here.flows == 0).await;
+}

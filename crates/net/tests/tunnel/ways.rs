@@ -1,0 +1,199 @@
+//! Ways in and ways out: proxies, addresses, rules, reverse forwards.
+
+use crate::pair::{LIMIT, Pair, Plan, echo, exchange, origin, until};
+use oncewire_net::WayOut;
+use oncewire_net::allow::AllowList;
+use oncewire_testkit::need_tool;
+use oncewire_testkit::servers::free_port;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+const BODY: &str = "once over the wire\n";
+
+/// Answers one request of HTTP.
+async fn web(mut stream: TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{BODY}", BODY.len());
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    let _ = stream.read_to_end(&mut head).await;
+}
+
+/// As [`origin`], on the IPv6 loopback; `None` where there is none.
+async fn web6() -> Option<SocketAddr> {
+    let listener = TcpListener::bind("[::1]:0").await.ok()?;
+    let address = listener.local_addr().ok()?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(web(stream));
+        }
+    });
+    Some(address)
+}
+
+/// Nothing listens there: it was free a moment ago.
+fn closed() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()))
+}
+
+async fn with_proxy(rules: &[&str]) -> (Pair, SocketAddr) {
+    let mut plan = Plan::new();
+    plan.serve.endpoint.way_out.allow = AllowList::parse(rules).unwrap();
+    plan.connect.proxies.push("127.0.0.1:0".parse().unwrap());
+    let pair = plan.start().await;
+    let proxy = pair.client.addresses()[0];
+    (pair, proxy)
+}
+
+/// What curl prints of `url` by way of `options`, with the codes of the answer and of the proxy's answer to CONNECT.
+async fn fetch(curl: &Path, options: &[String], url: &str) -> (String, String) {
+    let mut command = tokio::process::Command::new(curl);
+    command.args(["--silent", "--max-time", "15", "--noproxy", "", "--write-out", "|%{http_code} %{http_connect}"]);
+    let output = timeout(LIMIT, command.args(options).arg(url).kill_on_drop(true).output()).await.unwrap().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, codes) = text.rsplit_once('|').unwrap();
+    (body.to_string(), codes.to_string())
+}
+
+fn ways(proxy: SocketAddr) -> [Vec<String>; 4] {
+    let socks = ["--socks5", "--socks5-hostname"].map(|option| vec![option.to_string(), proxy.to_string()]);
+    let http = vec!["--proxy".to_string(), format!("http://{proxy}")];
+    let connect = [http.clone(), vec!["--proxytunnel".to_string()]].concat();
+    let [by_address, by_name] = socks;
+    [by_address, by_name, http, connect]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_in_reaches_the_origin() {
+    let curl = need_tool!("curl");
+    let (_pair, proxy) = with_proxy(&["127.0.0.0/8:*", "[::1]:*", "localhost:*"]).await;
+    let web = origin(web).await;
+    let mut urls = vec![format!("http://{web}/"), format!("http://localhost:{}/", web.port())];
+    match web6().await {
+        Some(web) => urls.push(format!("http://{web}/")),
+        None => eprintln!("skipped: this machine has no IPv6"),
+    }
+    for options in ways(proxy) {
+        for url in &urls {
+            let (body, codes) = fetch(&curl, &options, url).await;
+            assert!(body == BODY && codes.starts_with("200 "), "{options:?} {url}: {body:?} {codes}");
+        }
+    }
+}
+
+/// The answer of SOCKS5 to a wish for a name or an address written as a name.
+async fn socks(proxy: SocketAddr, host: &str, port: u16) -> u8 {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    let mut wish = vec![5, 1, 0, 5, 1, 0, 3, host.len() as u8];
+    wish.extend_from_slice(host.as_bytes());
+    wish.extend_from_slice(&port.to_be_bytes());
+    stream.write_all(&wish).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(LIMIT, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+    answer[3]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_refusal_has_its_answer() {
+    let curl = need_tool!("curl");
+    let (refused, web) = (closed(), origin(web).await);
+    let (allowed, unknown) = (format!("127.0.0.1:{}", refused.port()), "nothing.invalid:80");
+    let (pair, proxy) = with_proxy(&[&allowed, unknown]).await;
+    // Listening, but not on the list; and what the list has cannot be reached under another name.
+    for (host, port, reply, code) in [
+        ("127.0.0.1", refused.port(), 5, "502"),
+        ("127.0.0.1", web.port(), 2, "403"),
+        ("localhost", web.port(), 2, "403"),
+        ("[::1]", web.port(), 2, "403"),
+        ("nothing.invalid", 80, 4, "502"),
+        ("nothing.invalid", 81, 2, "403"),
+    ] {
+        assert_eq!(socks(proxy, host.trim_matches(['[', ']']), port).await, reply, "{host}:{port}");
+        let [_, by_name, http, connect] = ways(proxy);
+        let url = format!("http://{host}:{port}/");
+        let (body, codes) = fetch(&curl, &http, &url).await;
+        assert!(codes.starts_with(code) && body.starts_with("oncewire: "), "{url}: {body:?} {codes}");
+        let (_, codes) = fetch(&curl, &connect, &url).await;
+        assert_eq!(codes, format!("000 {code}"), "{url}");
+        assert_eq!(fetch(&curl, &by_name, &url).await.1, "000 000", "{url}");
+    }
+    until("no flow is left", || pair.server.status().sessions[0].here.flows == 0).await;
+}
+
+async fn is_reset(mut application: TcpStream) -> bool {
+    let _ = application.write_all(b"x").await;
+    let end = timeout(LIMIT, application.read(&mut [0; 1])).await.expect("it is refused");
+    end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_reached_but_what_the_list_has() {
+    let (listed, other) = (origin(echo).await, origin(echo).await);
+    let mut plan = Plan::new().forward(listed).forward(other);
+    let way_out = |rules: &[String]| WayOut {
+        allow: AllowList::parse(rules).unwrap(),
+        connect_timeout: Duration::from_secs(5),
+        ..WayOut::default()
+    };
+    plan.serve.endpoint.way_out = way_out(&[listed.to_string()]);
+    let pair = plan.start().await;
+    let to_other = async || TcpStream::connect(pair.client.addresses()[1]).await.unwrap();
+    assert_eq!(exchange(pair.application().await, b"listed").await, b"listed");
+    assert!(is_reset(to_other().await).await);
+
+    // The rules change with no restart; flows that are open go on.
+    let mut open = pair.application().await;
+    open.write_all(b"a").await.unwrap();
+    timeout(LIMIT, open.read_exact(&mut [0])).await.unwrap().unwrap();
+    pair.server.set_way_out(way_out(&[]));
+    assert!(is_reset(pair.application().await).await && is_reset(to_other().await).await, "an empty list refuses all");
+    assert_eq!(exchange(open, b"goes on").await, b"goes on");
+    pair.server.set_way_out(way_out(&[other.to_string()]));
+    assert_eq!(exchange(to_other().await, b"other").await, b"other");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reverse_forward_listens_over_there_as_long_as_the_client_is_there() {
+    let port = free_port().unwrap();
+    let mut plan = Plan::new();
+    plan.connect.reverse.push(format!("127.0.0.1:{port}:{}", origin(echo).await).parse().unwrap());
+    plan.serve.endpoint.way_out.allow_listen.push(format!("127.0.0.1:{port}").parse().unwrap());
+    let pair = plan.start().await;
+    let started = tokio::time::Instant::now();
+    let application = loop {
+        match TcpStream::connect(("127.0.0.1", port)).await {
+            Ok(stream) => break stream,
+            Err(_) => sleep(Duration::from_millis(10)).await,
+        }
+        assert!(started.elapsed() < LIMIT, "the server does not listen");
+    };
+    let bytes = oncewire_testkit::servers::text_like(1, 300_000);
+    assert!(exchange(application, &bytes).await == bytes);
+    pair.client.stop();
+    until("the server listens no more", || std::net::TcpStream::connect(("127.0.0.1", port)).is_err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reverse_forward_that_is_not_allowed_does_not_listen() {
+    let port = free_port().unwrap();
+    let target = origin(echo).await;
+    let mut plan = Plan::new().forward(target);
+    plan.connect.reverse.push(format!("127.0.0.1:{port}:{target}").parse().unwrap());
+    plan.serve.endpoint.way_out.allow_listen.push(format!("127.0.0.2:{port}").parse().unwrap());
+    let pair = plan.start().await;
+    until("the wish is refused", || pair.server.status().sessions[0].here.flows_reset > 0).await;
+    for host in ["127.0.0.1", "127.0.0.2"] {
+        assert!(TcpStream::connect((host, port)).await.is_err(), "{host}");
+    }
+    assert_eq!(exchange(pair.application().await, b"and yet").await, b"and yet");
+}

@@ -1,0 +1,71 @@
+//! Bytes in a row: what is pushed at the end is read, as one slice, from the front.
+
+/// A queue of bytes. Every byte is moved once at most on its way through.
+#[derive(Debug, Default)]
+pub(crate) struct ByteQueue {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl ByteQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// All bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        // Moves what is left to the front only when that is no more than what is gone.
+        if self.start > 0 && self.len() <= self.start {
+            self.bytes.copy_within(self.start.., 0);
+            self.bytes.truncate(self.len());
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Removes `len` bytes at the front.
+    pub(crate) fn pop(&mut self, len: usize) {
+        self.start += len;
+        if self.start == self.bytes.len() {
+            self.clear();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.start = 0;
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_gives_back_what_it_was_given() {
+        let mut queue = ByteQueue::default();
+        let (mut pushed, mut popped) = (0u32, 0u32);
+        for step in 0..2000u32 {
+            let bytes: Vec<u8> = (0..step % 37).map(|i| (pushed + i) as u8).collect();
+            queue.push(&bytes);
+            pushed += bytes.len() as u32;
+            let take = (step as usize * 7 % 41).min(queue.len());
+            assert!(queue.bytes()[..take].iter().enumerate().all(|(i, &byte)| byte == (popped + i as u32) as u8));
+            queue.pop(take);
+            popped += take as u32;
+            assert_eq!(queue.len() as u32, pushed - popped);
+        }
+    }
+}

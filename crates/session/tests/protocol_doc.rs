@@ -1,0 +1,105 @@
+//! The tables of `docs/PROTOCOL.md` say what the code says.
+#![allow(missing_docs)]
+
+use oncewire_session::{Counters, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, MAX_TARGET, ResetCode, SMALLEST_LOG, VERSIONS};
+
+const DOC: &str = include_str!("../../../docs/PROTOCOL.md");
+const MESSAGE: &str = include_str!("../src/message.rs");
+const HELLO: &str = include_str!("../src/hello.rs");
+const FLOW: &str = include_str!("../src/flow.rs");
+const SESSION: &str = include_str!("../src/session/mod.rs");
+const LANE: &str = include_str!("../src/lane.rs");
+
+/// The number and the name in the first two columns of the table that is headed so.
+fn table(head: &str) -> Vec<(u64, String)> {
+    let (_, rows) = DOC.split_once(head).unwrap_or_else(|| panic!("no table headed {head}"));
+    let rows = rows.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cell = |row: &str, at: usize| row.split('|').nth(at).unwrap_or_default().trim().trim_matches('`').to_string();
+    let rows: Vec<_> = rows.map(|row| (number(&cell(row, 1)), cell(row, 2))).collect();
+    assert!(!rows.is_empty(), "nothing under {head}");
+    rows
+}
+
+fn number(text: &str) -> u64 {
+    let text = text.replace('_', "");
+    let value = text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    value.unwrap_or_else(|_| panic!("no number: {text}"))
+}
+
+/// The constants of a module of the source, in order.
+fn constants(source: &str, module: &str) -> Vec<(u64, String)> {
+    let (_, inside) = source.split_once(module).unwrap_or_else(|| panic!("no {module}"));
+    let (inside, _) = inside.split_once("\n}").expect("its end");
+    let lines = inside.lines().filter_map(|line| line.trim().split_once("const "));
+    let parts = lines.map(|(_, constant)| constant.split_once(": ").expect("a type"));
+    let value = |rest: &str| number(rest.split_once("= ").expect("a value").1.trim_end_matches(';'));
+    parts.map(|(name, rest)| (value(rest), name.to_string())).collect()
+}
+
+/// The variants of an enum in a list of the source, numbered from 0.
+fn listed(source: &str, from: &str, to: &str, path: &str) -> Vec<(u64, String)> {
+    let (_, list) = source.split_once(from).unwrap_or_else(|| panic!("no {from}"));
+    let (list, _) = list.split_once(to).expect("its end");
+    let names = list.split(',').filter_map(|item| item.trim().strip_prefix(path));
+    names.enumerate().map(|(code, name)| (code as u64, name.to_string())).collect()
+}
+
+#[test]
+fn messages() {
+    let documented = table("| code | message | fields | counted | sent by |");
+    assert_eq!(documented, constants(MESSAGE, "mod kind {"));
+    // Counted messages are those below 0x40.
+    for (code, name) in documented {
+        let row = DOC.lines().find(|line| line.starts_with(&format!("| {code:#04x} | {name} |"))).expect("the row");
+        assert_eq!(row.contains("| yes |"), code < 0x40, "{row}");
+    }
+}
+
+#[test]
+fn hello_fields_and_answers() {
+    assert_eq!(table("| id | field | value | meaning |"), constants(HELLO, "mod field {"));
+    let answers = listed(HELLO, "fn from_code(code: u64) -> Option<Answer> {\n        [", "]", "Answer::");
+    assert_eq!(table("| code | answer | sent by | meaning |"), answers);
+    assert_eq!(VERSIONS, 1..=1);
+    assert!(DOC.contains("\nVersion 1, stream mode.\n"));
+}
+
+#[test]
+fn codes_of_reset_and_close() {
+    let reset = listed(FLOW, "const ALL: [ResetCode; 8] = [", "]", "ResetCode::");
+    let documented = table("### Reset codes\n\n| code | name | meaning |");
+    assert_eq!(documented, reset);
+    assert_eq!(documented[6].1, format!("{:?}", ResetCode::Busy));
+    let (_, section) = DOC.split_once("\n### Close\n").unwrap();
+    let head = "| code | name | meaning |";
+    let close: Vec<_> = section.split_once(head).unwrap().1.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    let code = constants(SESSION, "mod close {");
+    assert_eq!(close.len(), code.len());
+    for (row, (code, name)) in close.iter().zip(code) {
+        assert!(row.starts_with(&format!("| {code} | {name} |")), "{row}");
+    }
+}
+
+#[test]
+fn counters() {
+    let list = Counters::default().list();
+    let names: Vec<_> = list.iter().zip(1..).map(|((name, _), at)| (at, name.to_string())).collect();
+    assert_eq!(table("| position | counter | meaning |"), names);
+}
+
+#[test]
+fn limits() {
+    assert_eq!((MAX_LANES, MAX_TARGET, EARLY_CREDIT, SMALLEST_LOG, LARGEST_LOG), (8, 1024, 16 << 10, 1 << 20, 1 << 36));
+    for (source, constant) in [
+        (MESSAGE, "MAX_BODY: usize = 4096;"),
+        (MESSAGE, "MAX_TEXT: usize = 256;"),
+        (HELLO, "MAX_AGENT: usize = 64;"),
+        (SESSION, "MAX_FAILURES: u64 = 64;"),
+        (SESSION, "INPUT_SLACK: u64 = 4 << 20;"),
+        (SESSION, "ACK_BYTES: u64 = 256 << 10;"),
+        (LANE, "MAX_UNACKNOWLEDGED: usize = 16_384;"),
+        (LANE, "ACK_MESSAGES: u64 = 1024;"),
+    ] {
+        assert!(source.contains(constant), "section 10 of docs/PROTOCOL.md is to follow: {constant}");
+    }
+}
