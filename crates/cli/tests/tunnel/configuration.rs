@@ -88,6 +88,7 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     for (lines, words) in cases {
         let config = files.config(lines);
         let checked = check("serve", &config);
+        assert!(!checked.status.success(), "{lines}");
         fails(&checked, 2, words);
         let started = oncewire(["serve".as_ref(), "--config".as_ref(), config.as_os_str()]);
         fails(&started, 2, words);
@@ -150,7 +151,7 @@ fn a_place_that_is_taken_is_told() {
     let key = files.path("a.key");
     let key = key.to_str().unwrap();
     let serve = oncewire(["serve", "--key", key, "--peer", &files.peer, "--listen", &at]);
-    fails(&serve, 1, &[&at, "in use", "another address"]);
+    fails(&serve, 1, &[&at, "in use", "another place"]);
     let forward = format!("{at}:origin:80");
     let connect = oncewire(["connect", "127.0.0.1:9", "--key", key, "--peer", &files.peer, "-L", &forward]);
     fails(&connect, 1, &[&at, "in use"]);

@@ -130,10 +130,11 @@ fn a_serve_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
     let mut stream = begun(&tunnel, &content);
     tunnel.serve.process.terminate().unwrap();
     wait_until("its port is closed", || TcpStream::connect(tunnel.serve.listening[0]).is_err());
-    let status = tunnel.serve.status();
-    assert_eq!((&status["draining"], &status["sessions"][0]["phase"]), (&true.into(), &"draining".into()), "{status:#}");
+    assert_eq!(tunnel.serve.status()["draining"], true);
+    wait_until("the other end knows", || tunnel.connect.status()["sessions"][0]["phase"] == "draining");
     assert!(tunnel.serve.process.is_running());
     assert_eq!(read_checked(&mut stream, SOME, &content), (content.len(), true));
+    drop(stream);
     assert_eq!(tunnel.serve.ends(Duration::from_secs(5)).code(), Some(0));
     assert!(!tunnel.serve.socket.exists());
     tunnel.restart_serve();
@@ -149,6 +150,7 @@ fn a_connect_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
     tunnel.connect.process.terminate().unwrap();
     wait_until("its port is closed", || TcpStream::connect(tunnel.way(0)).is_err());
     assert_eq!(read_checked(&mut stream, SOME, &content), (content.len(), true));
+    drop(stream);
     assert_eq!(tunnel.connect.ends(Duration::from_secs(5)).code(), Some(0));
     assert!(!tunnel.connect.socket.exists());
     assert!(tunnel.serve.process.is_running());

@@ -37,6 +37,25 @@ fn what_was_uploaded_comes_back_for_its_own_price_and_goes_up_again_for_little()
     assert!(second * 20 <= 2 * size, "{second}");
 }
 
+#[test]
+fn a_part_of_what_was_sent_is_found_wherever_it_begins() {
+    let content = incompressible(4, 3_000_000);
+    let part = content.clone();
+    let starts = std::sync::atomic::AtomicUsize::new(0);
+    let parts = origin(move |mut stream| {
+        let n = starts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let _ = std::io::Write::write_all(&mut stream, &part[300_007 * n..][..1_000_000]);
+    });
+    let tunnel = Plan::new().to(sender(content.clone())).to(parts).start();
+    assert_same(&fetch(tunnel.way(0)).unwrap(), &content, "the whole");
+    for n in 0..6 {
+        let (got, cost) = tunnel.cost(|| fetch(tunnel.way(1)).unwrap());
+        assert_same(&got, &content[300_007 * n..][..1_000_000], "a part");
+        eprintln!("1 MB from {}: {cost} bytes on the wire", 300_007 * n);
+        assert!(cost <= 15_000, "{cost}");
+    }
+}
+
 /// Text as gzip leaves it.
 fn gzipped(content: &[u8]) -> Vec<u8> {
     use std::io::Write;
