@@ -67,11 +67,20 @@ impl Failure {
     }
 }
 
+/// A message without the system's number in it.
+pub(crate) fn without_number(error: &impl Display) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.find(" (os error ")
+        && let Some(len) = text[at..].find(')')
+    {
+        text.replace_range(at..=at + len, "");
+    }
+    text
+}
+
 /// The system's message without its number.
 fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let end = text.find(" (os error").unwrap_or(text.len());
-    let mut text = text[..end].to_string();
+    let mut text = without_number(error);
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_lowercase();
     }

@@ -6,7 +6,7 @@ use crate::server::{ServeConfig, Server, serve};
 use crate::status::Status;
 use crate::way_out::WayOut;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -123,9 +123,9 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
 
 fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     let failed = |source| NetError::Listen { bind: path.display().to_string(), source };
-    // What an earlier process left behind; one that still answers keeps its place.
-    if path.exists() {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+    // What an earlier process left behind is removed; one that still answers keeps its place, and so does what is no socket.
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() || std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(failed(io::ErrorKind::AddrInUse.into()));
         }
         std::fs::remove_file(path).map_err(failed)?;

@@ -132,7 +132,7 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
     };
     let key = args.key.as_ref().or(file.key.as_ref());
     let key = key.ok_or_else(|| Failure::usage("no key; make one with `oncewire keygen FILE` and name it with --key FILE"))?;
-    let secret = SecretKey::load(key).map_err(|error| Failure::failed(error.to_string()))?;
+    let secret = SecretKey::load(key).map_err(|error| super::key_failure(&error))?;
     let listed: Vec<Peer> = parse_all("peer", &either(&args.peer, file.peer.clone()))?;
     let list = args.authorized_peers.as_ref().or(file.authorized_peers.as_ref());
     if listed.is_empty() && list.is_none() {
@@ -173,6 +173,7 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
     }
     endpoint.encoder = encoder(args, file)?;
     // A session of these parameters must be possible, with or without the other end.
+    oncewire_session::Config::for_memory(endpoint.memory, endpoint.lanes).map_err(|error| super::too_little(&error))?;
     endpoint.encoder.clone().cache(1 << 20).build().map_err(crate::setup::config_failure)?;
     let name = if role == RoleName::Serve { "oncewire-serve.sock" } else { "oncewire-connect.sock" };
     let status = args.status.clone().or_else(|| file.status.clone()).or_else(|| super::runtime_dir().map(|dir| dir.join(name)));

@@ -4,13 +4,14 @@ mod config;
 mod document;
 
 use crate::args::{CheckConfigArgs, ConnectArgs, EndpointArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, without_number};
 use crate::report;
 use config::{File, Process};
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
-use oncewire_net::keys::SecretKey;
+use oncewire_net::keys::{SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
+use oncewire_session::TooLittleMemory;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -21,8 +22,24 @@ fn runtime_dir() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
 }
 
+/// A secret key cannot be had.
+fn key_failure(error: &SecretKeyError) -> Failure {
+    let hint = match error {
+        SecretKeyError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            "; check the name, or make a key with `oncewire keygen FILE`"
+        }
+        _ => "",
+    };
+    Failure::failed(without_number(error) + hint)
+}
+
+/// Memory that cannot work.
+fn too_little(error: &TooLittleMemory) -> Failure {
+    Failure::usage(format!("{error}; choose a larger --memory"))
+}
+
 pub(crate) fn keygen(args: &KeygenArgs) -> Outcome {
-    let failed = |error: oncewire_net::keys::SecretKeyError| Failure::failed(error.to_string());
+    let failed = |error: SecretKeyError| key_failure(&error);
     let secret = if args.show {
         SecretKey::load(&args.file).map_err(failed)?
     } else {
@@ -73,9 +90,11 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let daemon =
         Daemon { status: process.status, drain: process.drain, render: document::render, reload, ready: Box::new(ready) };
     daemon::run(role, daemon).map_err(|error| match error {
-        NetError::Memory(_) => Failure::usage(format!("{error}; choose a larger --memory")),
-        NetError::Listen { .. } => Failure::failed(format!("{error}; choose another address or end the process that has it")),
-        _ => Failure::failed(error.to_string()),
+        NetError::Memory(error) => too_little(&error),
+        NetError::Listen { .. } => {
+            Failure::failed(without_number(&error) + "; choose another place, or end the process that has this one")
+        }
+        _ => Failure::failed(without_number(&error)),
     })
 }
 

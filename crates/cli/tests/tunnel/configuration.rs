@@ -1,0 +1,217 @@
+//! Wrong calls and wrong files: one line that helps, and the exit code that `--help` promises. What asks a running process.
+
+use crate::support::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+struct Files {
+    dir: TempDir,
+    peer: String,
+}
+
+impl Files {
+    fn new() -> Files {
+        let dir = TempDir::new().unwrap();
+        keygen(&dir.path().join("a.key"));
+        let peer = keygen(&dir.path().join("b.key"));
+        Files { dir, peer }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A configuration file that is good but for `lines`.
+    fn config(&self, lines: &str) -> PathBuf {
+        let path = self.path("config.toml");
+        let mut text = lines.to_string();
+        if !lines.contains("key =") {
+            text.push_str(&format!("\nkey = {:?}", self.path("a.key")));
+        }
+        if !lines.contains("peer") {
+            text.push_str(&format!("\npeer = [{:?}]", self.peer));
+        }
+        std::fs::write(&path, text + "\n").unwrap();
+        path
+    }
+}
+
+/// Failed with this code and one line that has these words.
+#[track_caller]
+fn fails(output: &Output, code: i32, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty(), "{}", text(output));
+    assert!(said.starts_with("oncewire: ") && said.ends_with('\n') && said.matches('\n').count() == 1, "one line: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+fn check(role: &str, config: &Path) -> Output {
+    oncewire(["check-config".as_ref(), role.as_ref(), config.as_os_str()])
+}
+
+#[test]
+fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
+    let files = Files::new();
+    // What serve is told, and what it answers.
+    let cases: [(&str, &[&str]); 25] = [
+        ("listn = [\"7077\"]", &["config.toml", "\"listn\"", "\"listen\""]),
+        ("memry = \"1G\"", &["\"memry\"", "\"memory\""]),
+        ("forward = []", &["\"forward\""]),
+        ("authorised_peers = \"x\"", &["\"authorised_peers\"", "\"authorized_peers\""]),
+        ("[serve]\nmemory = \"1G\"", &["\"serve\""]),
+        ("memory = \"lots\"", &["memory \"lots\""]),
+        ("memory = \"1K\"", &["too little", "--memory"]),
+        ("memory = 512", &["config.toml", "line 1"]),
+        ("lanes = 0", &["0 lanes", "1 to 8"]),
+        ("lanes = 9", &["9 lanes", "1 to 8"]),
+        ("lanes = -1", &["line 1"]),
+        ("transport = \"udp\"", &["transport \"udp\"", "tcp, quic or auto"]),
+        ("keep_alive = \"soon\"", &["keep-alive \"soon\""]),
+        ("dead_after = \"-1s\"", &["dead-after \"-1s\""]),
+        ("grace = \"1 parsec\"", &["grace \"1 parsec\""]),
+        ("drain = \"x\"", &["drain \"x\""]),
+        ("window = 5", &["window of 5", "12 to 64"]),
+        ("period = 2", &["period of 2", "4 to 1024"]),
+        ("sampler = \"modp\"", &["sampler \"modp\"", "samplebyte or fixed"]),
+        ("entropy = \"gzip\"", &["entropy \"gzip\""]),
+        ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
+        ("allow = [\"origin\"]", &["origin"]),
+        ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),
+        ("peer = [\"ow1nonsense\"]", &["peer \"ow1nonsense\""]),
+        ("memory = ", &["config.toml", "line 1"]),
+    ];
+    for (lines, words) in cases {
+        let config = files.config(lines);
+        let checked = check("serve", &config);
+        assert!(!checked.status.success(), "{lines}");
+        fails(&checked, 2, words);
+        let started = oncewire(["serve".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        fails(&started, 2, words);
+    }
+    let config = files.config("server = \"x:1\"\nproxy = [\"1080\"]\nallow = []");
+    fails(&check("connect", &config), 2, &["\"allow\""]);
+    fails(&check("connect", &files.config("server = \"x:1\"")), 2, &["no way in", "-L"]);
+    fails(&check("connect", &files.config("proxy = [\"1080\"]")), 2, &["other end", "host:port"]);
+    fails(&check("connect", &files.config("server = \"x\"\nproxy = [\"1080\"]")), 2, &["server \"x\""]);
+    fails(
+        &check("connect", &files.config("server = \"x:1\"\nforward = [\"8080\"]")),
+        2,
+        &["forward \"8080\"", "[bind:]port:host:hostport"],
+    );
+    let config = files.config("server = \"x:1\"\nforward = [\"8080:origin:80\"]\nmemory = \"1G\"");
+    let good = check("connect", &config);
+    assert!(good.status.success() && text(&good) == format!("{}: good\n", config.display()), "{}", text(&good));
+    let good = check("serve", &files.config("allow = [\"localhost:*\"]"));
+    assert!(good.status.success(), "{}", text(&good));
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_told() {
+    let files = Files::new();
+    fails(&check("serve", &files.path("none.toml")), 1, &["none.toml", "check the name"]);
+    let serve =
+        |key: &Path| oncewire(["serve".as_ref(), "--peer".as_ref(), files.peer.as_ref(), "--key".as_ref(), key.as_os_str()]);
+    fails(&serve(&files.path("none.key")), 1, &["none.key", "oncewire keygen"]);
+    let open = files.path("open.key");
+    std::fs::copy(files.path("a.key"), &open).unwrap();
+    succeed(Command::new("chmod").arg("644").arg(&open));
+    fails(&serve(&open), 1, &["open.key", "chmod"]);
+    let damaged = files.path("damaged.key");
+    std::fs::write(&damaged, "nonsense\n").unwrap();
+    succeed(Command::new("chmod").arg("600").arg(&damaged));
+    fails(&serve(&damaged), 1, &["damaged.key"]);
+    // A key is never written over.
+    let before = std::fs::read(files.path("a.key")).unwrap();
+    let again = oncewire(["keygen".as_ref(), files.path("a.key").as_os_str()]);
+    fails(&again, 1, &["a.key"]);
+    assert_eq!(std::fs::read(files.path("a.key")).unwrap(), before);
+    let shown = oncewire(["keygen".as_ref(), "--show".as_ref(), files.path("b.key").as_os_str()]);
+    assert_eq!(text(&shown).trim(), files.peer);
+    fails(&oncewire(["serve"]), 2, &["no key", "oncewire keygen"]);
+    let a = files.path("a.key");
+    fails(&oncewire(["serve".as_ref(), "--key".as_ref(), a.as_os_str()]), 2, &["--peer", "--authorized-peers"]);
+    let list = files.path("peers");
+    let with_list =
+        || oncewire(["serve".as_ref(), "--key".as_ref(), a.as_os_str(), "--authorized-peers".as_ref(), list.as_os_str()]);
+    fails(&with_list(), 2, &["peers"]);
+    std::fs::write(&list, format!("{} site-b\nrubbish\n", files.peer)).unwrap();
+    fails(&with_list(), 2, &["peers", "2"]);
+}
+
+#[test]
+fn a_place_that_is_taken_is_told() {
+    let files = Files::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let key = files.path("a.key");
+    let key = key.to_str().unwrap();
+    let serve = oncewire(["serve", "--key", key, "--peer", &files.peer, "--listen", &at]);
+    fails(&serve, 1, &[&at, "in use", "another place"]);
+    let forward = format!("{at}:origin:80");
+    let connect = oncewire(["connect", "127.0.0.1:9", "--key", key, "--peer", &files.peer, "-L", &forward]);
+    fails(&connect, 1, &[&at, "in use"]);
+}
+
+#[test]
+fn one_status_socket_is_for_one_process() {
+    let tunnel = Plan::new().to(echo()).start();
+    let mut args = tunnel.serve_args.clone();
+    let at = args.iter().position(|arg| arg == "--listen").unwrap() + 1;
+    args[at] = "127.0.0.1:0".into();
+    args.extend(["--status".into(), tunnel.serve.socket.to_str().unwrap().into()]);
+    fails(&oncewire(&args), 1, &["serve.sock", "in use"]);
+    assert!(tunnel.serve.is_established());
+    // Only its owner may ask.
+    let mode = std::os::unix::fs::PermissionsExt::mode(&tunnel.serve.socket.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // A file that is no socket is not removed.
+    let file = tunnel.dir.path().join("notes.txt");
+    std::fs::write(&file, "mine").unwrap();
+    *args.last_mut().unwrap() = file.to_str().unwrap().into();
+    fails(&oncewire(&args), 1, &["notes.txt"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
+fn status_tells_both_ends_views_as_text_and_as_json() {
+    let tunnel = Plan::new().to(echo()).start();
+    assert_same(&exchange(tunnel.way(0), b"hello").unwrap(), b"hello", "echo");
+    for (end, role) in [(&tunnel.serve, "serve"), (&tunnel.connect, "connect")] {
+        let status = end.status();
+        assert_eq!(status["role"], role);
+        let session = &status["sessions"][0];
+        assert_eq!((&session["phase"], &session["lanes_up"]), (&Value::from("established"), &Value::from(1)), "{status:#}");
+        for view in ["here", "there"] {
+            assert!(session[view]["sent_bytes"].as_u64() >= Some(5), "{view}: {status:#}");
+        }
+        for name in ["log_end", "log_unacknowledged", "resumes", "failures", "wire_sent_bytes"] {
+            assert!(session["there"][name].is_u64(), "{name}: {status:#}");
+        }
+        assert!(session["here"]["not_reduced"].is_object());
+        let socket = end.socket.to_str().unwrap();
+        let shown = oncewire(["status", "--socket", socket]);
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        for word in [role, "established", "sent", "received", "1 of 1", &end.listening[0].to_string()] {
+            assert!(shown.contains(word), "{word:?} is not in {shown}");
+        }
+    }
+}
+
+#[test]
+fn status_with_nothing_running_says_so() {
+    let dir = TempDir::new().unwrap();
+    let ask = |args: &[&str]| finish(Command::new(ONCEWIRE).arg("status").args(args).env("XDG_RUNTIME_DIR", dir.path()));
+    fails(&ask(&[]), 1, &["nothing is running", "oncewire serve"]);
+    fails(&ask(&["--json"]), 1, &["nothing is running"]);
+    fails(&oncewire(["status"]), 2, &["--socket"]);
+    let none = dir.path().join("none.sock");
+    fails(&ask(&["--socket", none.to_str().unwrap()]), 1, &["none.sock"]);
+    // What a killed process left behind.
+    drop(std::os::unix::net::UnixListener::bind(dir.path().join("oncewire-serve.sock")).unwrap());
+    fails(&ask(&[]), 1, &["oncewire-serve.sock"]);
+}

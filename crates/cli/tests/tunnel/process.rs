@@ -1,0 +1,267 @@
+//! Processes that die, are told to end, or run out of something: nothing wrong is delivered, nothing hangs.
+
+use crate::support::*;
+use oncewire_testkit::servers::incompressible;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Far less than a transfer of [`slow_sender`] takes.
+const SOME: usize = 1 << 20;
+
+/// Reads on until the end or an error, checks every byte, and returns how many came and whether the end was an orderly one.
+#[track_caller]
+fn read_checked(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> (usize, bool) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return (at, true),
+            Ok(len) => {
+                assert!(content[at..].starts_with(&buffer[..len]), "a wrong byte after {at}");
+                at += len;
+            }
+            Err(error) => {
+                let hangs = matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);
+                assert!(!hangs, "hangs after {at}");
+                return (at, false);
+            }
+        }
+    }
+}
+
+/// A transfer that has begun.
+#[track_caller]
+fn begun(tunnel: &Tunnel, content: &[u8]) -> TcpStream {
+    let mut stream = application(tunnel.way(0));
+    let mut some = vec![0; SOME];
+    stream.read_exact(&mut some).unwrap();
+    assert_same(&some, &content[..SOME], "the first part");
+    stream
+}
+
+#[test]
+fn a_killed_serve_ends_transfers_with_an_error_and_its_successor_serves_new_ones() {
+    let content = incompressible(40, 16 << 20);
+    let mut tunnel = Plan::new().to(slow_sender(content.clone())).to(echo()).start();
+    for round in 0..2 {
+        let mut stream = begun(&tunnel, &content);
+        tunnel.kill_serve();
+        let mut at = SOME;
+        if round == 0 {
+            // Nobody is there for a while: what is under way comes, and then nothing that the application could take for an end.
+            std::thread::sleep(Duration::from_millis(300));
+            at = read_what_is_there(&mut stream, at, &content);
+        }
+        tunnel.restart_serve();
+        let (at, orderly) = read_checked(&mut stream, at, &content);
+        assert!(at < content.len() && !orderly, "{at} bytes, orderly end: {orderly}");
+        tunnel.established();
+        let small = incompressible(41 + round, 300_000);
+        assert_same(&exchange(tunnel.way(1), &small).unwrap(), &small, "a new flow");
+    }
+}
+
+/// Reads and checks until nothing comes for a while; returns how much came.
+#[track_caller]
+fn read_what_is_there(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> usize {
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(len) = stream.read(&mut buffer) {
+        assert!(len > 0, "an orderly end after {at}");
+        assert!(content[at..].starts_with(&buffer[..len]), "a wrong byte after {at}");
+        at += len;
+    }
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    at
+}
+
+#[test]
+fn flows_of_a_serve_that_does_not_come_back_end_after_the_grace_time() {
+    let content = incompressible(42, 16 << 20);
+    let mut tunnel = Plan::new().connect(&["--grace", "1s"]).to(slow_sender(content.clone())).start();
+    let mut stream = begun(&tunnel, &content);
+    tunnel.kill_serve();
+    let (at, orderly) = read_checked(&mut stream, SOME, &content);
+    assert!(at < content.len() && !orderly, "{at} bytes, orderly end: {orderly}");
+}
+
+#[test]
+fn a_killed_connect_frees_its_origins_and_its_successor_serves_new_flows() {
+    let content = incompressible(43, 16 << 20);
+    let (ended, ends) = mpsc::channel();
+    let bytes = content.clone();
+    let slow = origin(move |mut stream| {
+        let sent = bytes.chunks(64 << 10).try_for_each(|piece| {
+            std::thread::sleep(Duration::from_millis(10));
+            stream.write_all(piece)
+        });
+        let mut rest = Vec::new();
+        let _ = ended.send(sent.is_ok() && stream.read_to_end(&mut rest).is_ok());
+    });
+    let mut tunnel = Plan::new().serve(&["--grace", "1s"]).to(slow).to(echo()).start();
+    let mut stream = begun(&tunnel, &content);
+    tunnel.restart_connect();
+    let (at, _) = read_checked(&mut stream, SOME, &content);
+    assert!(at < content.len());
+    tunnel.established();
+    let small = incompressible(44, 300_000);
+    assert_same(&exchange(tunnel.way(1), &small).unwrap(), &small, "a new flow");
+    let whole = ends.recv_timeout(PATIENCE).expect("the origin is told");
+    assert!(!whole, "the origin believes that all was well");
+}
+
+#[test]
+fn a_connect_that_crashes_again_and_again_gets_in_each_time() {
+    let mut tunnel = Plan::new().to(echo()).start();
+    for round in 0..7 {
+        tunnel.restart_connect();
+        let begun = Instant::now();
+        tunnel.established();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?} in round {round}", begun.elapsed());
+        assert_same(&exchange(tunnel.way(0), b"again").unwrap(), b"again", "a new flow");
+    }
+}
+
+#[test]
+fn a_serve_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
+    let content = incompressible(45, 8 << 20);
+    let mut tunnel = Plan::new().to(slow_sender(content.clone())).start();
+    let mut stream = begun(&tunnel, &content);
+    tunnel.serve.process.terminate().unwrap();
+    wait_until("its port is closed", || TcpStream::connect(tunnel.serve.listening[0]).is_err());
+    assert_eq!(tunnel.serve.status()["draining"], true);
+    wait_until("the other end knows", || tunnel.connect.status()["sessions"][0]["phase"] == "draining");
+    assert!(tunnel.serve.process.is_running());
+    assert_eq!(read_checked(&mut stream, SOME, &content), (content.len(), true));
+    drop(stream);
+    assert_eq!(tunnel.serve.ends(Duration::from_secs(5)).code(), Some(0));
+    assert!(!tunnel.serve.socket.exists());
+    tunnel.restart_serve();
+    tunnel.established();
+    assert_same(&fetch(tunnel.way(0)).unwrap(), &content, "afterwards");
+}
+
+#[test]
+fn a_connect_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
+    let content = incompressible(46, 8 << 20);
+    let mut tunnel = Plan::new().to(slow_sender(content.clone())).start();
+    let mut stream = begun(&tunnel, &content);
+    tunnel.connect.process.terminate().unwrap();
+    wait_until("its port is closed", || TcpStream::connect(tunnel.way(0)).is_err());
+    assert_eq!(read_checked(&mut stream, SOME, &content), (content.len(), true));
+    drop(stream);
+    assert_eq!(tunnel.connect.ends(Duration::from_secs(5)).code(), Some(0));
+    assert!(!tunnel.connect.socket.exists());
+    assert!(tunnel.serve.process.is_running());
+}
+
+#[test]
+fn an_idle_process_that_is_told_to_end_ends_at_once() {
+    let mut tunnel = Plan::new().to(echo()).start();
+    let begun = Instant::now();
+    tunnel.connect.process.terminate().unwrap();
+    assert_eq!(tunnel.connect.ends(Duration::from_secs(3)).code(), Some(0));
+    tunnel.serve.process.terminate().unwrap();
+    assert_eq!(tunnel.serve.ends(Duration::from_secs(3)).code(), Some(0), "after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_second_signal_does_not_wait_and_the_drain_time_is_kept() {
+    let content = incompressible(47, 32 << 20);
+    let mut tunnel = Plan::new().connect(&["--drain", "1s"]).to(slow_sender(content.clone())).start();
+    let mut stream = begun(&tunnel, &content);
+    tunnel.serve.process.terminate().unwrap();
+    wait_until("it drains", || tunnel.serve.said().contains("draining"));
+    assert_eq!(tunnel.serve.process.wait(Duration::from_millis(500)).unwrap(), None);
+    tunnel.serve.process.terminate().unwrap();
+    assert_eq!(tunnel.serve.ends(Duration::from_secs(2)).code(), Some(0));
+    tunnel.restart_serve();
+    let (at, orderly) = read_checked(&mut stream, SOME, &content);
+    assert!(at < content.len() && !orderly, "{at} bytes, orderly end: {orderly}");
+    tunnel.established();
+    let _stream = self::begun(&tunnel, &content);
+    tunnel.connect.process.terminate().unwrap();
+    assert_eq!(tunnel.connect.process.wait(Duration::from_millis(500)).unwrap(), None);
+    assert_eq!(tunnel.connect.ends(Duration::from_secs(3)).code(), Some(0));
+}
+
+#[test]
+fn peers_and_rules_are_read_again_when_asked() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let [first, second, there] = ["first", "second", "there"].map(|name| keygen(&dir.path().join(name)));
+    let (peers, config) = (dir.path().join("peers"), dir.path().join("serve.toml"));
+    let origin = echo();
+    let write = |who: &[&String], allow: &str| {
+        let lines: Vec<String> = who.iter().map(|key| format!("{key} site\n")).collect();
+        std::fs::write(&peers, lines.concat()).unwrap();
+        let text = format!("key = {:?}\nauthorized_peers = {peers:?}\nallow = [{allow:?}]\n", dir.path().join("there"));
+        std::fs::write(&config, text).unwrap();
+    };
+    write(&[&first], "127.0.0.1:1");
+    let serve = End::start(
+        dir.path(),
+        "serve",
+        &["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()].map(String::from),
+        None,
+    );
+    let at = serve.listening[0].to_string();
+    let start = |name: &str| {
+        let key = dir.path().join(name);
+        let forward = format!("127.0.0.1:0:{origin}");
+        let args = ["connect", &at, "--key", key.to_str().unwrap(), "--peer", &there, "-L", &forward].map(String::from);
+        End::start(dir.path(), &format!("connect-{name}"), &args, None)
+    };
+    let (one, two) = (start("first"), start("second"));
+    wait_until("the first is in", || one.is_established());
+    let passes = |end: &End| exchange(end.listening[0], b"hello").is_ok_and(|back| back == b"hello");
+    // The rules do not name the origin.
+    assert!(!passes(&one));
+    assert!(!two.is_established());
+    write(&[&first, &second], &origin.to_string());
+    signal(&serve.process, "HUP");
+    wait_until("the second is in", || two.is_established());
+    wait_until("the rules hold", || passes(&one));
+    assert!(passes(&two));
+    // A file that cannot be understood changes nothing.
+    std::fs::write(&peers, "rubbish\n").unwrap();
+    std::fs::write(&config, "memry = 1\n").unwrap();
+    signal(&serve.process, "HUP");
+    wait_until("it has complained", || serve.said().matches("not read again").count() == 2);
+    assert!(passes(&one) && passes(&two));
+    // A flow of a peer that is revoked ends, and it does not come back.
+    let mut open = application(one.listening[0]);
+    open.write_all(b"x").unwrap();
+    open.read_exact(&mut [0]).unwrap();
+    write(&[&second], &origin.to_string());
+    signal(&serve.process, "HUP");
+    assert!(open.read(&mut [0]).is_err(), "the flow of a revoked peer ends with an error");
+    wait_until("the first is out", || !one.is_established());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!one.is_established() && passes(&two));
+    assert_eq!(serve.status()["sessions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn processes_go_on_after_descriptors_ran_out() {
+    for (serve, connect) in [(None, Some(64)), (Some(64), None)] {
+        let mut tunnel = Plan::new().descriptors(serve, connect).to(echo()).start();
+        let connections: Vec<TcpStream> = (0..120).map(|_| application(tunnel.way(0))).collect();
+        for mut stream in &connections {
+            // Those beyond the limit may have been turned away.
+            let _ = stream.write_all(b"x");
+        }
+        let mut first = &connections[0];
+        let mut back = [0];
+        first.read_exact(&mut back).expect("those within the limit work");
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(tunnel.serve.process.is_running() && tunnel.connect.process.is_running());
+        first.write_all(b"y").unwrap();
+        first.read_exact(&mut back).expect("still");
+        assert_eq!(&back, b"y");
+        drop(connections);
+        let content = incompressible(48, 200_000);
+        wait_until("new flows pass again", || exchange(tunnel.way(0), &content).is_ok_and(|back| back == content));
+        wait_until("all is over", || tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0);
+    }
+}
