@@ -464,4 +464,4 @@ impl Driver {
 }
 
 /// How long a transport that is to be closed may take to send what is left.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_secs(3);

@@ -10,7 +10,9 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
+use oncewire_session::{
+    Answer, Config, Hello, HelloError, LEAST_SESSION, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId,
+};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +32,7 @@ pub struct ServeConfig {
     pub endpoint: Endpoint,
     /// Where peers connect.
     pub listen: Vec<Bind>,
-    /// Most sessions at once.
+    /// Most sessions at once; fewer if the memory is too small for so many to be at work.
     pub max_sessions: usize,
 }
 
@@ -40,8 +42,12 @@ const MAX_GREETING: usize = 256;
 const MAX_PER_PEER: usize = 4;
 /// Longest first message, in bytes.
 const MAX_HELLO: usize = 8 << 10;
-/// How often memory is looked at: while less than half is in use, and then. Between two looks it grows by what the links bring.
-const GOVERN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(10));
+/// How often memory is looked at.
+const GOVERN: Duration = Duration::from_millis(20);
+/// Peers for which memory is set apart.
+const SHARES: usize = 16;
+/// A session that nobody used for so long gives its logs up before others do.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// An answering end at work.
 #[derive(Clone)]
@@ -65,12 +71,13 @@ struct Shared {
     started: Instant,
 }
 
-/// Transports whose peers are not known yet.
+/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
+/// cannot keep peers out.
 #[derive(Default)]
 struct Greeting(Mutex<VecDeque<AbortHandle>>);
 
 impl Greeting {
-    /// Lets a transport greet; if there are too many, the oldest is given up.
+    /// Runs a greeting.
     fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.len() >= MAX_GREETING {
@@ -89,7 +96,6 @@ impl Greeting {
 /// Logs of a session that ended, for its peer to come back to.
 struct Kept {
     peer: PublicKey,
-    since: Instant,
     logs: Logs,
 }
 
@@ -116,7 +122,11 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
         config: session,
-        max_sessions: config.max_sessions,
+        // However idle most are now, all may be at work at once.
+        max_sessions: config
+            .max_sessions
+            .min(usize::try_from(config.endpoint.memory * 13 / 16 / LEAST_SESSION).unwrap_or(usize::MAX))
+            .max(1),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
@@ -371,6 +381,7 @@ impl Shared {
         // The key may have been revoked since the handshake.
         let refused = busy || !self.endpoint.peers.contains(&peer);
         let (Ok(random), false) = (random(), refused) else {
+            warn!(%peer, sessions = sessions.len(), most = self.max_sessions, "session refused");
             return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
         };
         let logs = logs.or_else(|| {
@@ -381,8 +392,7 @@ impl Shared {
             let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
             Some(kept.remove(at).logs)
         });
-        // Budgets are shared; logs begin smaller the more there are, and `govern` sees to the sum.
-        let log = (self.config.log / (sessions.len() as u64 + 1)).max(SMALLEST_LOG).max(logs.as_ref().map_or(0, Logs::capacity));
+        let log = self.share(&sessions).max(logs.as_ref().map_or(0, Logs::capacity)).min(self.config.log);
         let config = Config { random, log, ..self.config.clone() };
         let session = match Session::accept_new(config, logs, hello, Instant::now()) {
             Ok(session) => session,
@@ -395,6 +405,22 @@ impl Shared {
         driver.adopt(lane, transport, rest);
         tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
         None
+    }
+
+    /// Size of the logs that one more session may have. Up to [`SHARES`] peers each have a share of the memory for themselves, whoever comes
+    /// first. Where more are authorised, shares are no smaller, as most will be idle most of the time, until what sessions at work have taken
+    /// leaves less; then `govern` has the idle ones give theirs back.
+    fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
+        let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
+        let taken: u64 = sessions.values().filter_map(|driver| driver.with(|session| session.promised_memory())).sum();
+        let memory = (self.log_memory() / peers).min(self.log_memory().saturating_sub(taken));
+        // Two logs, the table of one, and entropy contexts.
+        (memory.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG)
+    }
+
+    /// Memory for logs, tables and entropy contexts: credit and queues have budgets of their own.
+    fn log_memory(&self) -> u64 {
+        self.endpoint.memory / 16 * 13
     }
 
     /// Ends sessions of a peer that a new one shows to be lost, though this end has not noticed: the one whose logs the peer brings, and where there
@@ -447,7 +473,7 @@ impl Shared {
             {
                 kept.remove(oldest);
             }
-            kept.push(Kept { peer, since: Instant::now(), logs });
+            kept.push(Kept { peer, logs });
         }
     }
 
@@ -468,51 +494,55 @@ impl Shared {
         }
     }
 
-    /// Keeps all sessions together within the memory: forgets logs that nobody uses, then has the idlest sessions begin anew with small
-    /// ones, then the largest.
+    /// Keeps all sessions together within the memory. What counts is not what logs hold but what they may come to hold: it is too late to
+    /// act when they do.
     async fn govern(shared: Arc<Shared>) {
-        // Logs grow between two looks, and until a peer that was told to begin anew has done so.
-        let limit = shared.endpoint.memory - shared.endpoint.memory / 8;
-        let mut pause = GOVERN.0;
-        loop {
-            tokio::time::sleep(pause).await;
-            if shared.stopped.load(Ordering::Relaxed) {
-                return;
-            }
-            pause = if shared.govern_once(limit) > limit / 2 { GOVERN.1 } else { GOVERN.0 };
+        while !shared.stopped.load(Ordering::Relaxed) {
+            // One session alone keeps to what it was given.
+            let alone = shared.lock_sessions().len() < 2;
+            tokio::time::sleep(if alone { GOVERN * 10 } else { GOVERN }).await;
+            shared.govern_once();
         }
     }
 
-    fn govern_once(&self, limit: u64) -> u64 {
+    fn govern_once(&self) {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
-        let mut sizes: Vec<(Duration, u64, &Arc<Driver>)> = sessions
+        let limit = self.log_memory();
+        // (how long nobody used it, what it may come to take, its larger log), of those that hold anything.
+        let promised = |driver: &Arc<Driver>| driver.with(|session| (session.promised_memory(), session.largest_log()));
+        let mut at_work: Vec<_> = sessions
             .iter()
-            .filter_map(|driver| Some((driver.idle_for(), driver.with(|session| session.memory())?, driver)))
+            .filter_map(|driver| promised(driver).map(|(memory, log)| (driver.idle_for(), memory, log, driver)))
+            .filter(|&(_, memory, ..)| memory > 0)
             .collect();
-        let mut sum: u64 = sizes.iter().map(|(_, memory, _)| memory).sum();
+        let mut sum: u64 = at_work.iter().map(|&(_, memory, ..)| memory).sum();
         {
+            // Logs of peers that are away go first, the oldest before the others.
             let mut kept = self.lock_kept();
-            kept.sort_by_key(|kept| kept.since);
             let mut kept_sum: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
             while sum + kept_sum > limit && !kept.is_empty() {
                 kept_sum -= kept.remove(0).logs.memory();
             }
             sum += kept_sum;
         }
-        let used = sum;
-        // Idle ones first; among those at work the largest.
-        sizes.sort_by_key(|&(idle, memory, _)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
-        let fair = (self.config.log / sessions.len().max(1) as u64).max(SMALLEST_LOG);
-        for (idle, memory, driver) in sizes {
+        if sum <= limit {
+            return;
+        }
+        // Shares are halved as peers become more, so that not every one that comes costs all others their logs.
+        let share = limit / at_work.len().next_power_of_two() as u64;
+        let share = (share.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG);
+        at_work.sort_by_key(|&(idle, memory, ..)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
+        for (idle, memory, log, driver) in at_work {
+            let size = if idle > IDLE { SMALLEST_LOG } else { share };
             if sum <= limit {
                 break;
             }
-            let size = if idle > Duration::from_secs(10) { SMALLEST_LOG } else { fair };
-            debug!(?idle, memory, size, "log shrunk for want of memory");
-            self.shrunk.fetch_add(1, Ordering::Relaxed);
-            driver.with(|session| session.shrink(size));
-            sum = sum.saturating_sub(memory);
+            if log > size {
+                debug!(?idle, memory, size, "logs begin anew, smaller, for want of memory");
+                self.shrunk.fetch_add(1, Ordering::Relaxed);
+                driver.with(|session| session.shrink(size));
+                sum = sum.saturating_sub(memory - memory * size / log);
+            }
         }
-        used
     }
 }

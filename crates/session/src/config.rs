@@ -87,6 +87,9 @@ impl Config {
     }
 }
 
+/// The least that a session which is at work takes, in bytes: the smallest logs, and entropy contexts of one lane.
+pub const LEAST_SESSION: u64 = 2 * SMALLEST_LOG + (4 << 20);
+
 /// Bytes that a session takes besides logs, tables and queues: entropy contexts of both directions, buffers, notes about messages.
 pub(crate) fn fixed_memory(lanes: usize) -> u64 {
     (lanes as u64 * 6 + 2) << 20

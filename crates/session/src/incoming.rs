@@ -167,6 +167,12 @@ impl Incoming {
         Ok(Taken::Block(decoder.last_block(), consumed))
     }
 
+    /// Memory that it may come to take in bytes; 0 while nothing was received since the log began.
+    pub(crate) fn promised_memory(&self) -> u64 {
+        let contexts = u64::from(self.contexts.count_ones()) * DecoderBuilder::context_memory() as u64;
+        if self.written > 0 { self.capacity + contexts } else { 0 }
+    }
+
     /// Memory in use in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.written.min(self.capacity)

@@ -291,6 +291,16 @@ impl Outgoing {
         self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
 
+    /// Memory that it may come to take in bytes; 0 while nothing was sent since the log began.
+    pub(crate) fn promised_memory(&self) -> u64 {
+        let of = |content: &Content| {
+            let capacity = self.geometry.capacity();
+            let slot = if capacity > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
+            capacity + capacity / 19 * slot + u64::from(content.contexts.count_ones()) * self.context_memory
+        };
+        self.content.as_ref().filter(|content| content.encoder.end() > 0).map_or(0, of)
+    }
+
     pub(crate) fn stats(&self) -> EncoderStats {
         let mut stats = self.past;
         if let Some(content) = &self.content {

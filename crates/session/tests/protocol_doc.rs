@@ -9,6 +9,9 @@ const HELLO: &str = include_str!("../src/hello.rs");
 const FLOW: &str = include_str!("../src/flow.rs");
 const SESSION: &str = include_str!("../src/session/mod.rs");
 const LANE: &str = include_str!("../src/lane.rs");
+const RECEIVE: &str = include_str!("../src/session/receive.rs");
+const INCOMING: &str = include_str!("../src/incoming.rs");
+const CONFIG: &str = include_str!("../src/config.rs");
 
 /// The number and the name in the first two columns of the table that is headed so.
 fn table(head: &str) -> Vec<(u64, String)> {
@@ -90,16 +93,57 @@ fn counters() {
 #[test]
 fn limits() {
     assert_eq!((MAX_LANES, MAX_TARGET, EARLY_CREDIT, SMALLEST_LOG, LARGEST_LOG), (8, 1024, 16 << 10, 1 << 20, 1 << 36));
-    for (source, constant) in [
-        (MESSAGE, "MAX_BODY: usize = 4096;"),
-        (MESSAGE, "MAX_TEXT: usize = 256;"),
-        (HELLO, "MAX_AGENT: usize = 64;"),
-        (SESSION, "MAX_FAILURES: u64 = 64;"),
-        (SESSION, "INPUT_SLACK: u64 = 4 << 20;"),
-        (SESSION, "ACK_BYTES: u64 = 256 << 10;"),
-        (LANE, "MAX_UNACKNOWLEDGED: usize = 16_384;"),
-        (LANE, "ACK_MESSAGES: u64 = 1024;"),
+    // Where the code says it, and how the document does.
+    for (source, constant, documented) in [
+        (MESSAGE, "MAX_BODY: usize = 4096;", "| body of HELLO, of REPORT | 4,096 bytes |"),
+        (MESSAGE, "MAX_TEXT: usize = 256;", "| text of CLOSE | 256 bytes |"),
+        (HELLO, "MAX_AGENT: usize = 64;", "| agent | 64 bytes |"),
+        (SESSION, "MAX_FAILURES: u64 = 64;", "10,000 good blocks between two | 64 |"),
+        (SESSION, "FORGIVEN: u64 = 10_000;", "when 10,000 blocks have been decoded since the last"),
+        (LANE, "MAX_UNACKNOWLEDGED: usize = 16_384;", "| unacknowledged counted messages of a lane | 16,384 |"),
+        (LANE, "MAX_CONTROL: usize = 1 << 20;", "without DATA and EPOCH | 1 MiB;"),
+        (SESSION, "INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;", "lanes x (1 MiB + 256 KiB)"),
+        (RECEIVE, "span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;", "| S + S/8 + lanes x"),
+        (LANE, "ACK_MESSAGES: u64 = 1024;", "| messages | 1,024 |"),
+        (SESSION, "ACK_BYTES: u64 = 256 << 10;", "| decoded bytes | the lesser of 256 KiB and C / 32 "),
+        (RECEIVE, "ACK_BYTES.min(span / 8)", "C / 32"),
+        (INCOMING, "self.capacity / 4", "S is C / 4"),
+        (
+            RECEIVE,
+            "self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;",
+            "own MAX_FLOWS + (lanes + 1) x agreed number",
+        ),
+        (CONFIG, "SEND_QUEUE: usize = 4 * MAX_BLOCK;", "used up to 256 KiB"),
+        (CONFIG, "keep_alive: Duration::from_secs(10)", "After 10 s without one an end sends PING"),
+        (CONFIG, "dead_after: Duration::from_secs(25)", "| silence | 25 s |"),
+        (CONFIG, "grace: Duration::from_secs(60)", "| lane without transport | 60 s |"),
+        (CONFIG, "ack_delay: Duration::from_millis(20)", "| time since the first | 20 ms |"),
+        (SESSION, "FIRST_WINDOW: u64 = 240 << 10;", "it gets up to 240 KiB at once"),
+        (FLOW, "LARGEST_WINDOW: u64 = 64 << 20;", "up to 64 MiB and a quarter of what is left"),
     ] {
         assert!(source.contains(constant), "section 10 of docs/PROTOCOL.md is to follow: {constant}");
+        assert!(DOC.contains(documented), "docs/PROTOCOL.md does not say: {documented}");
+    }
+}
+
+#[test]
+fn limits_of_transports() {
+    const QUIC: &str = include_str!("../../net/src/quic.rs");
+    const SERVER: &str = include_str!("../../net/src/server.rs");
+    const CLIENT: &str = include_str!("../../net/src/client.rs");
+    const ENDPOINT: &str = include_str!("../../net/src/endpoint.rs");
+    const TLS: &str = include_str!("../../net/src/tls.rs");
+    for (source, constant, documented) in [
+        (TLS, "ALPN: &[u8] = b\"oncewire/1\";", "is `oncewire/1`"),
+        (QUIC, "WINDOW: u32 = 32 << 20;", "are 32 MiB as sent today, a connection's window 8 times"),
+        (QUIC, "receive_window(VarInt::from_u32(WINDOW * STREAMS))", "8 times"),
+        (QUIC, "max_concurrent_uni_streams(VarInt::from_u32(0))", "There are no unidirectional streams"),
+        (CLIENT, "TCP_FOR: Duration = Duration::from_secs(600);", "with TCP for 10 minutes"),
+        (ENDPOINT, "GREETING_TIMEOUT: Duration = Duration::from_secs(10);", "with QUIC for each of both | 10 s |"),
+        (SERVER, "MAX_HELLO: usize = 8 << 10;", "| first message of a transport | 8 KiB |"),
+        (SERVER, "MAX_PER_PEER: usize = 4;", "| sessions of one peer at an answering end | 4 |"),
+    ] {
+        assert!(source.contains(constant), "docs/PROTOCOL.md is to follow: {constant}");
+        assert!(DOC.contains(documented), "docs/PROTOCOL.md does not say: {documented}");
     }
 }

@@ -12,6 +12,7 @@ const REQUEST: &[u8] = b"GET /once HTTP/1.1\r\nHost: origin.example\r\n\r\n";
 fn config([high, low]: [u64; 2]) -> Config {
     Config {
         log: SMALLEST_LOG,
+        early: Budget::new(SMALLEST_LOG),
         delivery: Budget::new(SMALLEST_LOG),
         max_flows: 16,
         // Stored literals and plain descriptors: bytes that no version of a compressor changes.

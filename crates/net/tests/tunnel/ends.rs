@@ -32,9 +32,12 @@ async fn a_server_that_drains_lets_flows_finish_and_takes_no_more() {
     assert!(pair.server.status().draining);
     until("the server listens no more", || std::net::TcpStream::connect(pair.server.addresses()[0]).is_err()).await;
     // An application that comes now waits for another session, or is turned away: it is not connected by this one.
-    let mut late = pair.application().await;
-    late.write_all(b"late").await.unwrap();
-    let nothing = timeout(Duration::from_millis(300), late.read(&mut [0; 4])).await;
+    let late = async {
+        let mut late = TcpStream::connect(pair.client.addresses()[0]).await?;
+        late.write_all(b"late").await?;
+        late.read(&mut [0; 4]).await
+    };
+    let nothing = timeout(Duration::from_millis(300), late).await;
     assert!(!matches!(nothing, Ok(Ok(1..))), "{nothing:?}");
     let bytes = text_like(5, 500_000);
     assert!(exchange(open, &bytes).await == bytes);

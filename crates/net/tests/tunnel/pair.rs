@@ -5,6 +5,7 @@ use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{ConnectConfig, Connection, Endpoint, ServeConfig, Server, connect, serve};
 use oncewire_testkit::faults::FaultProxy;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -107,6 +108,17 @@ impl Pair {
     pub(crate) async fn application(&self) -> TcpStream {
         TcpStream::connect(self.client.addresses()[0]).await.unwrap()
     }
+}
+
+/// Whether a connection to `address` is reset before anything comes: perhaps so early that connecting itself fails.
+pub(crate) async fn is_reset(address: SocketAddr) -> bool {
+    let attempt = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let _ = stream.write_all(b"x").await;
+        stream.read(&mut [0; 1]).await
+    };
+    let end = tokio::time::timeout(LIMIT, attempt).await.expect("it is neither served nor refused");
+    end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 /// An origin that does the same with every connection.

@@ -70,6 +70,7 @@ async fn a_key_that_is_revoked_ends_its_session_and_one_that_is_added_is_served(
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     until("the session is closed", || pair.server.status().sessions.is_empty()).await;
     assert_eq!(pair.server.status().kept_logs, 0, "nothing is kept for a peer that is none");
+    until("the client tries again", || pair.client.status().sessions.iter().any(|session| session.phase == "greeting")).await;
     assert!(pair.client.established(Duration::from_millis(500)).await.is_err());
 
     authorized.replace([Peer::from(key)]).unwrap();
@@ -84,6 +85,7 @@ async fn a_client_hangs_up_when_the_key_of_its_server_is_revoked() {
     let pair = plan.start().await;
     trusted.replace([]).unwrap();
     until("the session is closed", || pair.server.status().sessions.is_empty()).await;
+    until("the client tries again", || pair.client.status().sessions.iter().any(|session| session.phase == "greeting")).await;
     let why = pair.client.established(Duration::from_millis(500)).await.unwrap_err();
     assert!(why.contains("not an authorised one"), "{why}");
 }

@@ -369,6 +369,19 @@ impl Session {
         self.outgoing.memory() + self.incoming.memory() + self.queued as u64 + waiting + lanes as u64
     }
 
+    /// Memory that the logs and tables of both directions may come to take, in bytes, with the entropy contexts that they have; 0 while
+    /// nothing was carried.
+    pub fn promised_memory(&self) -> u64 {
+        self.outgoing.promised_memory() + self.incoming.promised_memory()
+    }
+
+    /// Size in bytes of the larger of the logs that are in use.
+    pub fn largest_log(&self) -> u64 {
+        let outgoing = if self.outgoing.promised_memory() > 0 { self.outgoing.capacity() } else { 0 };
+        let incoming = if self.incoming.promised_memory() > 0 { self.incoming.capacity() } else { 0 };
+        outgoing.max(incoming)
+    }
+
     /// Counters of this end.
     pub fn counters(&self) -> Counters {
         let stats = self.outgoing.stats();

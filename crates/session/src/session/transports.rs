@@ -168,6 +168,8 @@ impl Session {
     pub(super) fn new_log(&mut self) -> Option<u64> {
         let agreed = self.agreed?;
         let size = self.shrink_to.take().map_or(agreed.send_log, |size| size.clamp(SMALLEST_LOG, agreed.send_log));
+        // Whoever had reason to make it smaller still has when the log is lost and begun again.
+        self.agreed = Some(Agreed { send_log: size, ..agreed });
         let log = self.random();
         // Whoever knows the names that this end gives must not know what its fingerprints are.
         let key = xxhash_rust::xxh3::xxh3_64_with_seed(&log.to_le_bytes(), self.config.random[2]);
