@@ -229,7 +229,7 @@ fn demo_with_files_of_ones_own() {
     let dir = Dir::new();
     let (one, two) = (dir.write("one", &versions(300_000)), dir.write("two", &versions(310_001)));
     let empty = dir.write("empty", b"");
-    for settings in [&[][..], &["--entropy", "none"], &["--cache", "300000"], &["--window", "12", "--period", "4"]] {
+    for settings in [&[][..], &["--entropy", "none"], &["--memory", "64M"], &["--window", "12", "--period", "4"]] {
         let mut args = args!["demo", one, two, empty, "--json"];
         args.extend(settings.iter().map(Into::into));
         let report = document(args, b"");

@@ -62,6 +62,45 @@ fn a_killed_serve_ends_transfers_with_an_error_and_its_successor_serves_new_ones
     }
 }
 
+#[test]
+fn an_upload_that_is_cut_by_a_killed_serve_fails_and_its_origin_saw_only_right_bytes() {
+    let content = incompressible(49, 64 << 20);
+    let (arrived, arrives) = mpsc::channel();
+    let wanted = content.clone();
+    let sink = origin(move |mut stream| {
+        let mut buffer = vec![0; 64 << 10];
+        let mut at = 0;
+        let orderly = loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break true,
+                Ok(len) if wanted[at..].starts_with(&buffer[..len]) => at += len,
+                Ok(_) => panic!("a wrong byte after {at}"),
+                Err(_) => break false,
+            }
+            let _ = arrived.send((at, None));
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let _ = arrived.send((at, Some(orderly)));
+    });
+    let mut tunnel = Plan::new().to(sink).to(echo()).start();
+    let stream = application(tunnel.way(0));
+    let outcome = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            (&stream).write_all(&content)?;
+            (&stream).read(&mut [0])
+        });
+        wait_until("it has begun", || arrives.try_recv().is_ok_and(|(at, _)| at > SOME));
+        tunnel.kill_serve();
+        tunnel.restart_serve();
+        sender.join().expect("no panic")
+    });
+    let error = outcome.expect_err("the application is told");
+    assert!(!matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "hangs: {error}");
+    let (at, _) = arrives.iter().find(|(_, end)| end.is_some()).expect("the origin is told, and had no wrong byte");
+    assert!(at < content.len());
+    assert_same(&exchange(tunnel.way(1), b"again").unwrap(), b"again", "a new flow");
+}
+
 /// Reads and checks until nothing comes for a while; returns how much came.
 #[track_caller]
 fn read_what_is_there(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> usize {
@@ -246,12 +285,13 @@ fn peers_and_rules_are_read_again_when_asked() {
 fn processes_go_on_after_descriptors_ran_out() {
     for (serve, connect) in [(None, Some(64)), (Some(64), None)] {
         let mut tunnel = Plan::new().descriptors(serve, connect).to(echo()).start();
-        let connections: Vec<TcpStream> = (0..120).map(|_| application(tunnel.way(0))).collect();
+        let mut first = application(tunnel.way(0));
+        first.write_all(b"x").unwrap();
+        // Those beyond the limit may be turned away.
+        let connections: Vec<TcpStream> = (0..120).filter_map(|_| TcpStream::connect(tunnel.way(0)).ok()).collect();
         for mut stream in &connections {
-            // Those beyond the limit may have been turned away.
             let _ = stream.write_all(b"x");
         }
-        let mut first = &connections[0];
         let mut back = [0];
         first.read_exact(&mut back).expect("those within the limit work");
         std::thread::sleep(Duration::from_millis(500));
@@ -259,7 +299,7 @@ fn processes_go_on_after_descriptors_ran_out() {
         first.write_all(b"y").unwrap();
         first.read_exact(&mut back).expect("still");
         assert_eq!(&back, b"y");
-        drop(connections);
+        drop((first, connections));
         let content = incompressible(48, 200_000);
         wait_until("new flows pass again", || exchange(tunnel.way(0), &content).is_ok_and(|back| back == content));
         wait_until("all is over", || tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0);

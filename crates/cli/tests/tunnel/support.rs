@@ -45,7 +45,7 @@ pub(crate) fn finish_with(command: &mut Command, stdin: &[u8]) -> Output {
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> Vec<u8> {
     let output = finish(command);
-    assert!(output.status.success(), "{command:?}: {} {}", output.status, text(&output));
+    assert!(output.status.success(), "{command:?}: {} {}", output.status, String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
