@@ -4,7 +4,7 @@
 # Prints a line for each path and way: seconds for fresh random bytes, and for the same again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mb=${1:-64} congestion=${2:-cubic}
+mb=${1:-16} congestion=${2:-cubic}
 target=${CARGO_TARGET_DIR:-target}/release
 cargo build --release --locked -q -p oncewire -p oncewire-testkit
 work=$(mktemp -d)

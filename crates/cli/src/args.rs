@@ -247,6 +247,9 @@ pub(crate) struct CheckConfigArgs {
     pub(crate) role: RoleName,
     /// The configuration file
     pub(crate) file: PathBuf,
+    /// One JSON document instead of the line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

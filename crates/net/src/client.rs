@@ -304,7 +304,7 @@ impl Shared {
 
     /// Has a session with the peer, one after the other, until told to stop.
     async fn keep_session(shared: Arc<Shared>) {
-        let mut logs = None;
+        let mut logs: Option<(PublicKey, Logs)> = None;
         let mut stop = shared.stop.subscribe();
         let mut pause = RETRY.0;
         while !*stop.borrow() {
@@ -313,10 +313,12 @@ impl Shared {
                 tokio::time::sleep(RETRY.1).await;
                 continue;
             };
-            let session = Session::connect(Config { random, ..shared.config.clone() }, logs.take(), Instant::now());
+            // A key that was taken off the list takes its logs along.
+            let (logs_of, of_peer) = logs.take().filter(|(peer, _)| shared.endpoint.peers.contains(peer)).unzip();
+            let session = Session::connect(Config { random, ..shared.config.clone() }, of_peer, Instant::now());
             let (driver, notices) = Driver::start(session);
             shared.set_latest(Some(driver.clone()));
-            let (why, was_established) = shared.clone().run(driver.clone(), notices, &mut stop).await;
+            let (why, was_established) = shared.clone().run(driver.clone(), logs_of, notices, &mut stop).await;
             shared.current.send_replace(None);
             shared.set_latest(None);
             driver.last_words().await;
@@ -334,8 +336,8 @@ impl Shared {
     }
 
     /// The logs of a session that is over, unless they are of no use.
-    fn keep(driver: &Driver, why: &Ended) -> Option<Logs> {
-        let logs = driver.take_logs()?;
+    fn keep(driver: &Driver, why: &Ended) -> Option<(PublicKey, Logs)> {
+        let logs = (*driver.peer.get()?, driver.take_logs()?);
         (!matches!(why, Ended::Violation(_) | Ended::TooManyFailures(_) | Ended::Encoder(_))).then_some(logs)
     }
 
@@ -343,6 +345,7 @@ impl Shared {
     async fn run(
         self: Arc<Shared>,
         driver: Arc<Driver>,
+        logs_of: Option<PublicKey>,
         mut notices: Notices,
         stop: &mut watch::Receiver<bool>,
     ) -> (Ended, bool) {
@@ -351,7 +354,7 @@ impl Shared {
         let way_out = Arc::new(self.endpoint.way_out.clone());
         let mut changes = self.endpoint.peers.subscribe();
         let mut pauses = [RETRY.0; MAX_LANES];
-        tokio::spawn(self.clone().dial_lane(driver.clone(), 0, Duration::ZERO));
+        tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, 0, Duration::ZERO));
         loop {
             tokio::select! {
                 changed = phase.changed() => {
@@ -366,7 +369,7 @@ impl Shared {
                             let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
                             info!(server = %self.server, lanes, "session established");
                             for lane in 1..lanes {
-                                tokio::spawn(self.clone().dial_lane(driver.clone(), lane, Duration::ZERO));
+                                tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, lane, Duration::ZERO));
                             }
                             for forward in &self.reverse {
                                 tokio::spawn(ask_to_listen(driver.clone(), forward.bind.clone()));
@@ -392,7 +395,7 @@ impl Shared {
                         *pause = (wait * 2).min(RETRY.1);
                         wait
                     };
-                    tokio::spawn(self.clone().dial_lane(driver.clone(), lane, wait));
+                    tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, lane, wait));
                 }
                 Some((flow, target)) = notices.opened.recv() => {
                     tokio::spawn(fulfil(driver.clone(), flow, target, way_out.clone()));
@@ -416,14 +419,14 @@ impl Shared {
     }
 
     /// Gets a transport for a lane, after a time and however often it takes, as long as the session lasts.
-    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, lane: usize, wait: Duration) {
+    async fn dial_lane(self: Arc<Shared>, driver: Arc<Driver>, logs_of: Option<PublicKey>, lane: usize, wait: Duration) {
         let mut phase = driver.phase();
         let attempts = async {
             tokio::time::sleep(wait).await;
             let mut pause = RETRY.0;
             loop {
                 match self.dial_once().await {
-                    Ok(transport) => return transport,
+                    Ok(dialled) => return dialled,
                     Err(why) => {
                         warn!(server = %self.server, lane, %why, "cannot reach the peer; trying again");
                         self.fail(&why);
@@ -436,7 +439,17 @@ impl Shared {
             }
         };
         tokio::select! {
-            transport = attempts => driver.attach(lane, transport),
+            (peer, transport) = attempts => {
+                if *driver.peer.get_or_init(|| peer) != peer {
+                    // Another end has the address now. It knows nothing of the session, and is not to learn anything of its logs.
+                    driver.with(Session::close);
+                    return;
+                }
+                if logs_of.is_some_and(|logs_of| logs_of != peer) {
+                    driver.with(Session::forget_logs);
+                }
+                driver.attach(lane, transport);
+            }
             _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {}
         }
     }
@@ -445,14 +458,14 @@ impl Shared {
         self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
     }
 
-    async fn dial_once(&self) -> Result<Transport, String> {
+    async fn dial_once(&self) -> Result<(PublicKey, Transport), String> {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
         if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
             match quic.dial(&addresses).await {
                 Ok((peer, transport)) => {
                     *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-                    return Ok(transport);
+                    return Ok((peer, transport));
                 }
                 Err(why) if self.endpoint.transport == TransportKind::Quic => return Err(why),
                 Err(why) => {
@@ -471,7 +484,7 @@ impl Shared {
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-        Ok(Box::new(stream))
+        Ok((peer, Box::new(stream)))
     }
 }
 
@@ -482,6 +495,7 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
     let ask = async {
         loop {
             if let Ok((flow, signals)) = driver.open(&target) {
+                let _listening = driver.listening();
                 loop {
                     match driver.with(|session| session.read(flow)) {
                         Some(Read::Data(text)) => {

@@ -3,10 +3,11 @@
 //! The session itself is behind one lock, held for the time of an encode or decode at most, never across an await. Whoever has
 //! changed something settles it before letting go ([`Driver::with`]): events become signals to tasks.
 
+use crate::keys::PublicKey;
 use crate::transport::Transport;
 use oncewire_session::{Answer, Config, Counters, Ended, Event, FlowId, Hello, Logs, OpenError, Refused, ResetCode, Session};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -82,9 +83,22 @@ pub(crate) struct Driver {
     lane_down: mpsc::UnboundedSender<LaneDown>,
     /// When something was last carried for an application, in milliseconds since `born`.
     active: AtomicU64,
+    /// Flows that stand for listeners: they end only when told to, and nobody waits for that.
+    listening: AtomicUsize,
+    /// Who the other end is, once a transport has shown it.
+    pub(crate) peer: OnceLock<PublicKey>,
     pub(crate) born: Instant,
     /// Transports that are not closed yet.
     transports: watch::Sender<usize>,
+}
+
+/// Counts a flow as a listener as long as it lives.
+pub(crate) struct Listening(Arc<Driver>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +145,8 @@ impl Driver {
             opened,
             lane_down,
             active: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
+            peer: OnceLock::new(),
             born: Instant::now(),
             transports: watch::Sender::new(0),
         });
@@ -295,6 +311,18 @@ impl Driver {
 
     pub(crate) fn note_activity(&self) {
         self.active.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// A flow stands for a listener from now on, until the result is dropped.
+    pub(crate) fn listening(self: &Arc<Driver>) -> Listening {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        Listening(self.clone())
+    }
+
+    /// Flows that applications have open.
+    pub(crate) fn open_flows(&self) -> usize {
+        let flows = self.with(|session| session.flow_count()).unwrap_or(0);
+        flows.saturating_sub(self.listening.load(Ordering::Relaxed))
     }
 
     /// How long no application has sent or received anything.

@@ -239,7 +239,7 @@ async fn stopped(draining: &mut watch::Receiver<bool>) {
 pub(crate) async fn drain_all(drivers: &[Arc<Driver>], limit: Duration) -> bool {
     let until = Instant::now() + limit;
     loop {
-        let open: usize = drivers.iter().filter_map(|driver| driver.with(|session| session.flow_count())).sum();
+        let open: usize = drivers.iter().map(|driver| driver.open_flows()).sum();
         if open == 0 {
             return true;
         }

@@ -147,6 +147,7 @@ static REACHING: Semaphore = Semaphore::const_new(256);
 
 /// Accepts connections for the peer until it ends the flow that asked for it.
 async fn serve_listener(driver: &Arc<Driver>, signals: &FlowSignals, flow: FlowId, bind: &Bind, listener: TcpListener) {
+    let _listening = driver.listening();
     driver.with(|session| session.accept(flow, Instant::now()));
     let bound = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
     info!(%bound, "listening for the peer");

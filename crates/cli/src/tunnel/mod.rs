@@ -110,6 +110,9 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
             config::connect(&args).map(drop)?;
         }
     }
+    if args.json {
+        return report::json(&serde_json::json!({ "file": args.file, "good": true }));
+    }
     report::text(&format!("{}: good\n", args.file.display()))
 }
 

@@ -3,7 +3,7 @@
 use crate::support::*;
 use std::ffi::OsString;
 
-const VERBS: [&str; 4] = ["demo", "pack", "unpack", "bench"];
+const VERBS: [&str; 9] = ["demo", "keygen", "serve", "connect", "status", "check-config", "pack", "unpack", "bench"];
 
 #[test]
 fn every_verb_has_help_with_an_example() {
@@ -12,7 +12,9 @@ fn every_verb_has_help_with_an_example() {
             let help = String::from_utf8(run(args![verb, flag], b"").fine()).expect("text");
             assert!(help.contains(&format!("Usage: oncewire {verb}")), "{help}");
             assert!(help.contains("Example") && help.contains(&format!("\n  oncewire {verb}")), "{help}");
-            assert!(help.contains("--json"), "{help}");
+            // The two that run until they are told to stop log to standard error, and are asked by `status`.
+            let json = if matches!(verb, "serve" | "connect") { "--log-json" } else { "--json" };
+            assert!(help.contains(json), "{help}");
         }
     }
     let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");

@@ -191,7 +191,7 @@ const RTT_INTERVAL: Duration = Duration::from_secs(1);
 /// Round-trip time before the first measurement.
 const RTT_GUESS: Duration = Duration::from_millis(100);
 /// Window of a flow beyond [`EARLY_CREDIT`] from the beginning, if the budget has it.
-const FIRST_WINDOW: u64 = 240 << 10;
+const FIRST_WINDOW: u64 = 1 << 20;
 
 /// What both ends have agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -410,6 +410,14 @@ impl Session {
     /// The next thing that happened, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Drops the logs of an earlier session: the peer is another. To be called before the first hello.
+    pub fn forget_logs(&mut self) {
+        if self.agreed.is_none() {
+            self.outgoing.forget();
+            self.incoming.lose();
+        }
     }
 
     /// Ends the session without telling anybody, and returns its logs.
