@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use oncewire_net::loopback::Loopback;
 use serde::Serialize;
 use std::io::{Cursor, Read};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,7 +196,10 @@ struct Site {
 impl Site {
     fn open(versions: Arc<Vec<Version>>, memory: u64, args: &DemoArgs) -> Outcome<Site> {
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("cannot start the HTTP server: {error}"));
-        let server = Server::http(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).map_err(|error| fail(&error))?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| fail(&error))?;
+        // Its connections inherit this. Without it the last segment of an answer waits for an acknowledgement that is in no hurry.
+        socket2::SockRef::from(&listener).set_tcp_nodelay(true).map_err(|error| fail(&error))?;
+        let server = Server::from_listener(listener, None).map_err(|error| fail(&error))?;
         let address = server.server_addr().to_ip().ok_or_else(|| fail(&"it has no address"))?;
         // Ends with the process.
         std::thread::spawn(move || {
