@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -163,8 +163,15 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(word).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
+/// With room for all that connect at once: a connection that finds none tries again after a second.
+fn listen() -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    socket.listen(4096)
+}
+
 async fn origin(content: Arc<Content>) -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let listener = listen()?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -254,7 +261,7 @@ const BUFFER: usize = 64 << 10;
 impl Relay {
     async fn start(here: &SecretKey, there: &SecretKey, origin: SocketAddr) -> Result<Relay> {
         let acceptor = TlsAcceptor::from(tls::server_config(there, &trust(here))?);
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = listen()?;
         let far = listener.local_addr()?;
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -266,7 +273,7 @@ impl Relay {
                 });
             }
         });
-        let near = TcpListener::bind("127.0.0.1:0").await?;
+        let near = listen()?;
         let address = near.local_addr()?;
         let (pool, taken) = mpsc::unbounded_channel();
         let taken = Arc::new(Mutex::new(taken));

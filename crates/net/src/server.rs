@@ -458,7 +458,10 @@ impl Shared {
                 _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
             }
         }
-        info!(%peer, phase = ?*driver.phase().borrow(), "session over");
+        let over = driver.phase().borrow().clone();
+        if let Phase::Over(why) = over {
+            info!(%peer, %why, "session over");
+        }
         driver.last_words().await;
         shared.lock_sessions().remove(&(peer, id));
         if let Some(logs) = driver.take_logs()

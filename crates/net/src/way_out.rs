@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
@@ -216,12 +216,23 @@ pub(crate) async fn lookup(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>
 pub(crate) async fn listen(bind: &Bind) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup(&bind.host, bind.port).await? {
-        match TcpListener::bind(address).await {
+        match listen_at(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Connections that the system may hold until they are accepted, if it lets us: a thousand at once must not be told to try again in a second.
+const BACKLOG: u32 = 4096;
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restart takes the port over while connections of the process before linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 #[cfg(test)]
