@@ -460,7 +460,13 @@ impl Shared {
         }
         info!(%peer, phase = ?*driver.phase().borrow(), "session over");
         driver.last_words().await;
-        shared.lock_sessions().remove(&(peer, id));
+        {
+            // The peer may have begun another of this name since `replace` took this one away.
+            let mut sessions = shared.lock_sessions();
+            if sessions.get(&(peer, id)).is_some_and(|found| Arc::ptr_eq(found, &driver)) {
+                sessions.remove(&(peer, id));
+            }
+        }
         if let Some(logs) = driver.take_logs()
             && !shared.stopped.load(Ordering::Relaxed)
             && shared.endpoint.peers.contains(&peer)
