@@ -547,7 +547,9 @@ impl Shared {
                 debug!(?idle, memory, size, "logs begin anew, smaller, for want of memory");
                 self.shrunk.fetch_add(1, Ordering::Relaxed);
                 driver.with(|session| session.shrink(size));
-                sum = sum.saturating_sub(memory - memory * size / log);
+                // In 128 bits: logs of several GiB are no rarity on a hub.
+                let left = u128::from(memory) * u128::from(size) / u128::from(log);
+                sum = sum.saturating_sub(memory.saturating_sub(u64::try_from(left).unwrap_or(memory)));
             }
         }
     }
