@@ -462,7 +462,7 @@ impl Shared {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
         if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
-            match quic.dial(&addresses).await {
+            match quic.dial(&addresses, |peer| self.endpoint.peers.contains(peer)).await {
                 Ok((peer, transport)) => {
                     *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
                     return Ok((peer, transport));

@@ -137,7 +137,8 @@ impl Driver {
                 session: Some(session),
                 flows: HashMap::new(),
                 timer_at: None,
-                lanes: vec![Arc::default(); lanes],
+                // One for each: `vec!` would make clones of a single one.
+                lanes: (0..lanes).map(|_| Arc::default()).collect(),
                 report: None,
             }),
             timer: Notify::new(),

@@ -64,9 +64,17 @@ impl Client {
         Ok(Client { v4, v6, config, connection: tokio::sync::Mutex::default(), wire })
     }
 
-    /// A stream to the peer at one of `addresses`, on the connection there is, or on a new one.
-    pub(crate) async fn dial(&self, addresses: &[SocketAddr]) -> Result<(PublicKey, Transport), String> {
+    /// A stream to the peer at one of `addresses`, on the connection there is, or on a new one. The connection there is may be older than
+    /// what `trusted` says: its handshake has shown who the peer is, not that it still may be.
+    pub(crate) async fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        trusted: impl Fn(&PublicKey) -> bool,
+    ) -> Result<(PublicKey, Transport), String> {
         let mut held = self.connection.lock().await;
+        if let Some((connection, _)) = held.take_if(|(_, peer)| !trusted(peer)) {
+            connection.close(VarInt::from_u32(0), b"");
+        }
         if let Some((connection, peer)) = &*held
             && connection.close_reason().is_none()
             && let Ok(Ok((send, receive))) = tokio::time::timeout(GREETING_TIMEOUT, connection.open_bi()).await

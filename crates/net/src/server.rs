@@ -463,7 +463,13 @@ impl Shared {
             info!(%peer, %why, "session over");
         }
         driver.last_words().await;
-        shared.lock_sessions().remove(&(peer, id));
+        {
+            // The peer may have begun another of this name since `replace` took this one away.
+            let mut sessions = shared.lock_sessions();
+            if sessions.get(&(peer, id)).is_some_and(|found| Arc::ptr_eq(found, &driver)) {
+                sessions.remove(&(peer, id));
+            }
+        }
         if let Some(logs) = driver.take_logs()
             && !shared.stopped.load(Ordering::Relaxed)
             && shared.endpoint.peers.contains(&peer)
@@ -544,7 +550,9 @@ impl Shared {
                 debug!(?idle, memory, size, "logs begin anew, smaller, for want of memory");
                 self.shrunk.fetch_add(1, Ordering::Relaxed);
                 driver.with(|session| session.shrink(size));
-                sum = sum.saturating_sub(memory - memory * size / log);
+                // In 128 bits: logs of several GiB are no rarity on a hub.
+                let left = u128::from(memory) * u128::from(size) / u128::from(log);
+                sum = sum.saturating_sub(memory.saturating_sub(u64::try_from(left).unwrap_or(memory)));
             }
         }
     }

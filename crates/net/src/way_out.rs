@@ -89,7 +89,7 @@ pub(crate) fn refusal(code: ResetCode) -> Refusal {
 pub(crate) async fn fulfil(driver: Arc<Driver>, flow: FlowId, target: Vec<u8>, way_out: Arc<WayOut>) {
     let Some(signals) = driver.signals(flow) else { return };
     let result = tokio::select! {
-        result = reach(&driver, &signals, flow, &target, &way_out) => result,
+        result = reach(&driver, &signals, flow, &target, way_out.clone()) => result,
         // The peer does not want it any more.
         () = signals.gone.notified() => Ok(None),
     };
@@ -113,33 +113,41 @@ async fn reach(
     signals: &FlowSignals,
     flow: FlowId,
     target: &[u8],
-    way_out: &WayOut,
+    way_out: Arc<WayOut>,
 ) -> Result<Option<TcpStream>, Refusal> {
     let wish = Wish::parse(target).ok_or(Refusal::NotAllowed)?;
-    // A look-up goes on though nobody wants its answer any more, so flows opened and reset in turn must wait for each other.
-    let place = async { REACHING.acquire().await.map_err(|_| Refusal::Failed) };
-    let _place = if matches!(wish, Wish::Listen(_)) { None } else { Some(place.await?) };
-    let addresses = match wish {
-        Wish::Tcp(target) => way_out.allow.resolve(&target).await?,
-        Wish::From(bind) => {
-            let forward = way_out.reverse.iter().find(|forward| forward.bind == bind).ok_or(Refusal::NotAllowed)?;
-            lookup(forward.target.host(), forward.target.port()).await.map_err(|_| Refusal::NoSuchName)?
+    if let Wish::Listen(bind) = wish {
+        if !way_out.allow_listen.contains(&bind) {
+            return Err(Refusal::NotAllowed);
         }
-        Wish::Listen(bind) => {
-            if !way_out.allow_listen.contains(&bind) {
-                return Err(Refusal::NotAllowed);
-            }
-            let listener = listen(&bind).await.map_err(|error| {
-                warn!(%bind, %error, "cannot listen for the peer");
-                Refusal::Failed
-            })?;
-            serve_listener(driver, signals, flow, &bind, listener).await;
-            return Ok(None);
-        }
-    };
-    let stream = dial(&addresses, way_out.connect_timeout).await.map_err(|error| Refusal::of_connect(&error))?;
+        let listener = listen(&bind).await.map_err(|error| {
+            warn!(%bind, %error, "cannot listen for the peer");
+            Refusal::Failed
+        })?;
+        serve_listener(driver, signals, flow, &bind, listener).await;
+        return Ok(None);
+    }
+    let place = REACHING.acquire().await.map_err(|_| Refusal::Failed)?;
+    let connect_timeout = way_out.connect_timeout;
+    // A look-up goes on though nobody wants its answer any more, so flows opened and reset in turn must wait for each other: a task of
+    // its own keeps the place until the look-up is over, whatever becomes of the flow.
+    let found = tokio::spawn(async move { find(wish, &way_out).await.map(|addresses| (addresses, place)) });
+    let (addresses, _place) = found.await.map_err(|_| Refusal::Failed)??;
+    let stream = dial(&addresses, connect_timeout).await.map_err(|error| Refusal::of_connect(&error))?;
     tune_application(&stream).map_err(|_| Refusal::Failed)?;
     Ok(Some(stream))
+}
+
+/// Where a wish leads, if the rules admit it.
+async fn find(wish: Wish, way_out: &WayOut) -> Result<Vec<SocketAddr>, Refusal> {
+    match wish {
+        Wish::Tcp(target) => way_out.allow.resolve(&target).await,
+        Wish::From(bind) => {
+            let forward = way_out.reverse.iter().find(|forward| forward.bind == bind).ok_or(Refusal::NotAllowed)?;
+            lookup(forward.target.host(), forward.target.port()).await.map_err(|_| Refusal::NoSuchName)
+        }
+        Wish::Listen(_) => Err(Refusal::Failed),
+    }
 }
 
 /// Look-ups of names and attempts to connect that may be under way at once, all peers together.

@@ -82,6 +82,10 @@ impl Session {
         if first && !self.agree(hello) {
             return;
         }
+        if first {
+            // Lanes begin to wait for transports now: nobody dialled for the others before it was known how many there are.
+            self.lanes.iter_mut().for_each(|lane| lane.down_since = Some(now));
+        }
         let Some(done) = self.lanes[lane].acknowledged(hello.received) else {
             return self.end(Ended::StateMismatch);
         };
