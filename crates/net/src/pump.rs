@@ -6,7 +6,7 @@ use oncewire_session::{FlowId, Read, ResetCode};
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -43,7 +43,12 @@ pub(crate) async fn pump(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSigna
         // The first failure ends both; a direction that has finished in order leaves the other alone.
         tokio::select! {
             end = &mut up => match end { End::Finished => down.await, end => end },
-            end = &mut down => match end { End::Finished => up.await, end => end },
+            end = &mut down => match end {
+                End::Finished => up.await,
+                // It reads no more, but may have said why.
+                End::Failed => hear_out(driver, flow, signals, up).await,
+                End::Gone => End::Gone,
+            },
         }
     };
     let end = tokio::select! {
@@ -62,6 +67,39 @@ pub(crate) async fn pump(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSigna
     drop(reader);
     // Dropping the half would shut down in order what is to be reset.
     writer.forget();
+}
+
+/// An application that has stopped reading in the middle may have answered before: what it says still goes to the peer, and what comes from there
+/// goes nowhere.
+async fn hear_out(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, up: impl Future<Output = End>) -> End {
+    let rest = discard(driver, flow, signals);
+    tokio::pin!(rest, up);
+    let said = tokio::select! {
+        end = &mut up => end,
+        () = &mut rest => return up.await,
+    };
+    match said {
+        // A reset would overtake its answer at the peer's application.
+        End::Finished if tokio::time::timeout(ANSWER_TIME, rest).await.is_ok() => End::Finished,
+        End::Finished | End::Failed => End::Failed,
+        End::Gone => End::Gone,
+    }
+}
+
+/// Time that an application has to read an answer to what it is still sending.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Takes what comes from the peer until it has finished.
+async fn discard(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals) {
+    loop {
+        match driver.with(|session| session.read(flow)) {
+            Some(Read::Data(chunk)) => {
+                driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
+            }
+            Some(Read::Nothing) => signals.readable.notified().await,
+            Some(Read::Finished | Read::Gone) | None => return,
+        }
+    }
 }
 
 /// Application to flow.

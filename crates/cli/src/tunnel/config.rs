@@ -16,6 +16,7 @@ use std::time::Duration;
 /// Where peers connect unless told otherwise.
 const LISTEN: &str = "*:7077";
 const MAX_SESSIONS: usize = 1024;
+const MOST_MEMORY: u64 = 4 << 40;
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// A configuration file. The names are those of the flags.
@@ -147,6 +148,9 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
     let mut endpoint = Endpoint::new(secret, peers);
     if let Some(memory) = text(&args.memory, &file.memory) {
         endpoint.memory = parse_size(&memory).map_err(|error| Failure::usage(format!("memory \"{memory}\": {error}")))?;
+        if endpoint.memory > MOST_MEMORY {
+            return Err(Failure::usage(format!("memory \"{memory}\": at most 4T")));
+        }
     }
     if let Some(lanes) = args.lanes.or(file.lanes) {
         if !(1..=oncewire_session::MAX_LANES).contains(&lanes) {
@@ -170,6 +174,12 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
         if let Some(time) = time(name, flag, file)? {
             *to = time;
         }
+    }
+    if endpoint.keep_alive < Duration::from_millis(100) || endpoint.dead_after < 2 * endpoint.keep_alive {
+        return Err(Failure::usage(format!(
+            "keep-alive {:?} and dead-after {:?}: the first must be at least 100ms, the second twice the first or more",
+            endpoint.keep_alive, endpoint.dead_after
+        )));
     }
     endpoint.encoder = encoder(args, file)?;
     // A session of these parameters must be possible, with or without the other end.

@@ -155,6 +155,25 @@ async fn a_reset_of_the_application_reaches_the_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_before_the_end_of_the_question_is_heard() {
+    // As a web server that refuses an upload: it answers, and closes with most of it unread.
+    let address = origin(|mut stream| async move {
+        stream.read_exact(&mut [0; 1000]).await.unwrap();
+        stream.write_all(b"413 too large").await.unwrap();
+        stream.shutdown().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    })
+    .await;
+    let pair = Plan::new().forward(address).start().await;
+    let (mut reader, mut writer) = pair.application().await.into_split();
+    let upload = tokio::spawn(async move { while writer.write_all(&[1; 10_000]).await.is_ok() {} });
+    let mut answer = Vec::new();
+    let _ = timeout(LIMIT, reader.read_to_end(&mut answer)).await.expect("the answer ends");
+    assert_eq!(answer, b"413 too large");
+    timeout(LIMIT, upload).await.expect("the upload is not taken for ever").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_byte_at_a_time_arrives_one_byte_at_a_time() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     let mut application = pair.application().await;
