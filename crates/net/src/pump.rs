@@ -162,11 +162,13 @@ async fn downward(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, wri
     loop {
         match driver.with(|session| session.read(flow)) {
             Some(Read::Data(chunk)) => {
-                if writer.write_all(&chunk).await.is_err() {
+                let written = writer.write_all(&chunk).await;
+                driver.note_activity();
+                // Even if not all of it arrived: nothing of it is held any more.
+                driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
+                if written.is_err() {
                     return End::Failed;
                 }
-                driver.note_activity();
-                driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
             }
             Some(Read::Finished) => {
                 return if writer.shutdown().await.is_ok() { End::Finished } else { End::Failed };
