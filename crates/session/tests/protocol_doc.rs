@@ -118,7 +118,7 @@ fn limits() {
         (CONFIG, "dead_after: Duration::from_secs(25)", "| silence | 25 s |"),
         (CONFIG, "grace: Duration::from_secs(60)", "| lane without transport | 60 s |"),
         (CONFIG, "ack_delay: Duration::from_millis(20)", "| time since the first | 20 ms |"),
-        (SESSION, "FIRST_WINDOW: u64 = 240 << 10;", "it gets up to 240 KiB at once"),
+        (SESSION, "FIRST_WINDOW: u64 = 1 << 20;", "it gets up to 1 MiB at once"),
         (FLOW, "LARGEST_WINDOW: u64 = 64 << 20;", "up to 64 MiB and a quarter of what is left"),
     ] {
         assert!(source.contains(constant), "section 10 of docs/PROTOCOL.md is to follow: {constant}");
