@@ -1,4 +1,6 @@
 //! The command line: what was asked for, as it was written. Nothing is opened or resolved here.
+// What is documentation here is help there, where [bind:]port is no link.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use crate::quantity::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
