@@ -371,11 +371,12 @@ impl Shared {
         transport: Transport,
         rest: Vec<u8>,
     ) -> Option<(Box<Hello>, Transport)> {
-        let mut sessions = self.lock_sessions();
-        let mut logs = None;
-        if hello.answer == Answer::New {
-            logs = self.replace(&mut sessions, peer, hello);
+        if hello.answer != Answer::New {
+            // It asks for a session that is over here. The logs stay where they are: the next hello is for them.
+            return Some((hello.refuse(Answer::Unknown, &self.config).into(), transport));
         }
+        let mut sessions = self.lock_sessions();
+        let logs = self.replace(&mut sessions, peer, hello);
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
         let busy = *self.draining.borrow() || sessions.len() >= self.max_sessions || of_peer >= MAX_PER_PEER;
         // The key may have been revoked since the handshake.

@@ -193,6 +193,24 @@ async fn under_way(pair: &Pair) -> tokio::net::TcpStream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_back_after_the_servers_grace_time_finds_its_logs() {
+    // It believes in the session longer than the server does, and asks for it first.
+    let bytes = incompressible(10, 3_000_000);
+    let mut plan = Plan::new().impatient(Duration::from_millis(500)).forward(origin(echo).await);
+    plan.connect.endpoint.grace = 4 * LIMIT;
+    let (pair, proxy) = plan.start_with_faults().await;
+    assert!(exchange(pair.application().await, &bytes).await == bytes);
+    proxy.cut();
+    until("the server keeps the logs of the session", || pair.server.status().kept_logs == 1).await;
+    proxy.mend();
+    until("there is another session", || pair.server.status().sessions.iter().any(|session| session.lanes_up == 1)).await;
+    pair.client.established(LIMIT).await.unwrap();
+    assert!(exchange(pair.application().await, &bytes).await == bytes);
+    let (here, there) = (counters(&pair), pair.server.status().sessions[0].here);
+    assert_eq!((here.warm_starts, there.warm_starts), (1, 1), "{here:?} {there:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_grace_time_is_over_flows_end_and_the_log_stays() {
     let bytes = incompressible(9, 3_000_000);
     let (pair, proxy) = Plan::new().impatient(Duration::from_millis(500)).forward(origin(echo).await).start_with_faults().await;
