@@ -221,6 +221,11 @@ impl Server {
     }
 }
 
+/// Size of each direction's log in a session that may take so much memory: two logs, the table of one, and entropy contexts.
+fn log_within(memory: u64) -> u64 {
+    (memory.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG)
+}
+
 /// Says why not, and closes.
 async fn say(mut transport: Transport, answer: &Hello) {
     let mut out = Vec::new();
@@ -414,9 +419,7 @@ impl Shared {
     fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
         let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
         let taken: u64 = sessions.values().filter_map(|driver| driver.with(|session| session.promised_memory())).sum();
-        let memory = (self.log_memory() / peers).min(self.log_memory().saturating_sub(taken));
-        // Two logs, the table of one, and entropy contexts.
-        (memory.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG)
+        log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
     }
 
     /// Memory for logs, tables and entropy contexts: credit and queues have budgets of their own.
@@ -539,8 +542,7 @@ impl Shared {
             return;
         }
         // Shares are halved as peers become more, so that not every one that comes costs all others their logs.
-        let share = limit / at_work.len().next_power_of_two() as u64;
-        let share = (share.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG);
+        let share = log_within(limit / at_work.len().next_power_of_two() as u64);
         at_work.sort_by_key(|&(idle, memory, ..)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
         for (idle, memory, log, driver) in at_work {
             let size = if idle > IDLE { SMALLEST_LOG } else { share };
