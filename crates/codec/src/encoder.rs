@@ -7,6 +7,7 @@ use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::log::Log;
 use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
+use crate::policy::{CachePolicy, literal_runs};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::ops::Range;
 
@@ -124,12 +125,12 @@ impl Encoder {
     /// Writes the `len` bytes at `offset` of the log, once encoded as one block, literally, to replace a frame that failed.
     ///
     /// # Errors
-    /// [`EncodeError::NotHeld`] if the log has moved on.
+    /// [`EncodeError::NotHeld`] if the log has moved on, or keeps new content only ([`CachePolicy`]).
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.finder.repair(offset, len, out)
     }
 
-    /// The bytes of `range` of the log, once encoded as one block; `None` if the log has moved on.
+    /// The bytes of `range` of the log, once encoded as one block; `None` if the log has moved on, or keeps new content only.
     pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         self.finder.content(range)
     }
@@ -229,6 +230,13 @@ pub struct Finder {
     max_block: usize,
     seed: ChecksumSeed,
     explicit_offsets: bool,
+    pub(crate) policy: CachePolicy,
+    /// Most matches of a block.
+    pub(crate) max_matches: Option<usize>,
+    /// Whether incompressible blocks are sampled sparsely.
+    pub(crate) sparse: bool,
+    /// What a block leaves in the log, if not all of it.
+    kept: Vec<u8>,
     stats: EncoderStats,
 }
 
@@ -241,7 +249,19 @@ impl Finder {
         seed: ChecksumSeed,
         explicit_offsets: bool,
     ) -> Finder {
-        Finder { log, matcher, period, max_block, seed, explicit_offsets, stats: EncoderStats::default() }
+        Finder {
+            log,
+            matcher,
+            period,
+            max_block,
+            seed,
+            explicit_offsets,
+            policy: CachePolicy::All,
+            max_matches: None,
+            sparse: true,
+            kept: Vec::new(),
+            stats: EncoderStats::default(),
+        }
     }
 
     /// Finds the matches of `block`, appends it to the log, and describes it in `tokens`.
@@ -260,14 +280,21 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense { Density::Period(self.period) } else { Density::Sparse };
+        let density = if dense || !self.sparse { Density::Period(self.period) } else { Density::Sparse };
         tokens.matches.clear();
-        self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
+        if self.policy == CachePolicy::All {
+            self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
+            keep_longest(self.max_matches, &mut tokens.matches);
+            self.log.write(offset, block);
+        } else {
+            self.matcher.look(&self.log, block, offset, density, &mut tokens.matches);
+            keep_longest(self.max_matches, &mut tokens.matches);
+            self.keep_new(block, offset, density, &tokens.matches);
+        }
         tokens.offset = offset;
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
-        self.log.write(offset, block);
 
         self.stats.blocks += 1;
         self.stats.block_bytes += block.len() as u64;
@@ -275,6 +302,24 @@ impl Finder {
         self.stats.matched_bytes += tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
         self.stats.incompressible_blocks += u64::from(!dense);
         Ok(())
+    }
+
+    /// Appends to the log what the policy keeps of a block whose matches are known, and takes note of it.
+    fn keep_new(&mut self, block: &[u8], offset: u64, density: Density, matches: &[Match]) {
+        self.kept.clear();
+        self.policy.keep(block, matches, &mut self.kept);
+        // Also if nothing is kept: the block may have begun a lap.
+        self.log.write(offset, &self.kept);
+        if !self.policy.notes_runs_apart() {
+            self.matcher.note(&self.kept, offset, density);
+            return;
+        }
+        let mut done = 0;
+        for run in literal_runs(block.len(), matches) {
+            let at = done;
+            done += run.len();
+            self.matcher.note(&self.kept[at..done], offset + at as u64, density);
+        }
     }
 
     /// See [`Encoder::prime`]. Does not count in the statistics of blocks and matches.
@@ -292,6 +337,10 @@ impl Finder {
     }
 
     fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        if self.policy != CachePolicy::All {
+            // The log holds parts of blocks.
+            return None;
+        }
         let extent = self.log.extent(range.start, self.log.geometry().floor(self.log.end(), 0))?;
         (range.start <= range.end && range.end <= extent.end).then(|| self.log.read(range))
     }
@@ -346,6 +395,16 @@ impl Finder {
     pub fn stats(&self) -> EncoderStats {
         EncoderStats { matcher: self.matcher.stats(), ..self.stats }
     }
+}
+
+/// Keeps the `max` longest matches, the leftmost of equal ones, in their order.
+fn keep_longest(max: Option<usize>, matches: &mut Vec<Match>) {
+    let Some(max) = max.filter(|&max| matches.len() > max) else { return };
+    if max > 0 {
+        matches.select_nth_unstable_by_key(max - 1, |found| (std::cmp::Reverse(found.len), found.at));
+    }
+    matches.truncate(max);
+    matches.sort_unstable_by_key(|found| found.at);
 }
 
 /// Bytes looked at to judge a block, in runs of [`PROBE_RUN`].

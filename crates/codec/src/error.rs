@@ -54,6 +54,21 @@ pub enum ConfigError {
         /// Largest allowed.
         max: u64,
     },
+    /// The shape of a bucketed fingerprint table is out of range.
+    #[error(
+        "a table of {factor} buckets a fingerprint, {slots} slots each, by {hashes} hash functions is out of range: use 0.25 to 16, 1 to 8, 1 to 4"
+    )]
+    BucketShape {
+        /// Slots a bucket, asked for.
+        slots: usize,
+        /// Hash functions, asked for.
+        hashes: usize,
+        /// Buckets a fingerprint, asked for.
+        factor: f64,
+    },
+    /// Two parameters exclude each other.
+    #[error("{0}")]
+    Conflict(&'static str),
     /// The number of entropy contexts is out of range.
     #[error("{contexts} entropy contexts are out of range: use 1 to {max}", max = crate::MAX_CONTEXTS)]
     Contexts {

@@ -23,6 +23,7 @@ mod format;
 mod log;
 pub mod matcher;
 mod params;
+mod policy;
 mod ranges;
 pub mod sampler;
 pub mod table;
@@ -34,7 +35,10 @@ pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, pack, varint};
 pub use log::{Geometry, Log};
 pub use oncewire_kernels::{ByteSet, Kernels, Level};
-pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, SamplerKind};
+pub use params::{
+    DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, MatcherKind, SamplerKind, TableKind,
+};
+pub use policy::CachePolicy;
 pub use sampler::ENDRE_MARKER_BYTES;
 
 /// Largest block in bytes. Descriptors, buffers and limits are sized for it.

@@ -6,9 +6,10 @@ use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
-use crate::matcher::{Matcher, MaxMatch};
+use crate::matcher::{Matcher, MaxMatch, PublishedMaxMatch};
+use crate::policy::CachePolicy;
 use crate::sampler::{Fixed, SampleByte, Sampler};
-use crate::table::{COMPACT_LIMIT, CompactTable};
+use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels};
 
@@ -35,12 +36,43 @@ impl SamplerKind {
         }
     }
 
+    /// The sampler itself.
+    pub fn boxed(&self) -> Box<dyn Sampler> {
+        match self {
+            SamplerKind::SampleByte(set) => Box::new(SampleByte::new(*set)),
+            SamplerKind::Fixed => Box::new(Fixed),
+        }
+    }
+
     fn expected_rate(&self, period: usize) -> f64 {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
         }
     }
+}
+
+/// How an encoder finds matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatcherKind {
+    /// [`MaxMatch`]: ours.
+    #[default]
+    MaxMatch,
+    /// [`PublishedMaxMatch`]: the papers', to compare with.
+    Published {
+        /// Most fingerprints used per block (thesis, Table 3.2); all if `None`.
+        max_fingerprints: Option<usize>,
+    },
+}
+
+/// How an encoder stores fingerprints.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum TableKind {
+    /// [`CompactTable`]: EndRE's.
+    #[default]
+    Compact,
+    /// [`BucketTable`]: SmartRE's, in the given shape.
+    Buckets(BucketShape),
 }
 
 /// Default size of the content log: 256 MiB, a few minutes of a 10 Mbit/s link, a few seconds of a fast one.
@@ -58,11 +90,19 @@ struct Common {
     max_block: usize,
     seed: ChecksumSeed,
     contexts: usize,
+    policy: CachePolicy,
 }
 
 impl Default for Common {
     fn default() -> Common {
-        Common { cache: DEFAULT_CACHE, span: 0, max_block: MAX_BLOCK, seed: ChecksumSeed::default(), contexts: 1 }
+        Common {
+            cache: DEFAULT_CACHE,
+            span: 0,
+            max_block: MAX_BLOCK,
+            seed: ChecksumSeed::default(),
+            contexts: 1,
+            policy: CachePolicy::All,
+        }
     }
 }
 
@@ -79,6 +119,10 @@ impl Common {
         if self.contexts == 0 || self.contexts > MAX_CONTEXTS {
             return Err(ConfigError::Contexts { contexts: self.contexts });
         }
+        if self.policy != CachePolicy::All && self.span > 0 {
+            return Err(ConfigError::Conflict("the cache policy `new` needs frames in order: use a span of 0 with it"));
+        }
+        self.policy.check()?;
         Ok(geometry)
     }
 }
@@ -105,6 +149,12 @@ macro_rules! common_parameters {
             self
         }
 
+        /// Which content enters the log. Default all of it. The same at both ends.
+        pub fn policy(mut self, policy: CachePolicy) -> Self {
+            self.common.policy = policy;
+            self
+        }
+
         /// Seed of the checksums. Default 0, 0. The same at both ends.
         pub fn checksum_seed(mut self, seed: ChecksumSeed) -> Self {
             self.common.seed = seed;
@@ -127,6 +177,9 @@ pub struct EncoderBuilder {
     period: usize,
     sampler: SamplerKind,
     entropy: Entropy,
+    matcher: MatcherKind,
+    table: TableKind,
+    max_matches: Option<usize>,
     table_entries: Option<u64>,
     explicit_offsets: bool,
     fingerprint_key: u64,
@@ -141,6 +194,9 @@ impl Default for EncoderBuilder {
             period: DEFAULT_PERIOD,
             sampler: SamplerKind::sample_byte(),
             entropy: Entropy::DEFAULT,
+            matcher: MatcherKind::default(),
+            table: TableKind::default(),
+            max_matches: None,
             table_entries: None,
             explicit_offsets: false,
             fingerprint_key: 0,
@@ -172,6 +228,25 @@ impl EncoderBuilder {
         self
     }
 
+    /// How matches are found. Default max-match, in our form.
+    pub fn matcher(mut self, matcher: MatcherKind) -> Self {
+        self.matcher = matcher;
+        self
+    }
+
+    /// How fingerprints are stored. Default EndRE's compact table.
+    pub fn table(mut self, table: TableKind) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// Most matches per block: the longest are kept (thesis, Table 3.3: "match specs" per packet). Default no limit. For decoders
+    /// that can do only so many copies a packet.
+    pub fn max_matches(mut self, matches: usize) -> Self {
+        self.max_matches = Some(matches);
+        self
+    }
+
     /// What is done to literals and descriptors. Default zstd level 3.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
@@ -179,7 +254,8 @@ impl EncoderBuilder {
     }
 
     /// Entries of the fingerprint table. Default: the cache divided by the bytes per fingerprint that the sampler is expected to
-    /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond.
+    /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond; of a bucketed table 8 bytes a slot, of which it has several for
+    /// each entry.
     pub fn table_entries(mut self, entries: u64) -> Self {
         self.table_entries = Some(entries);
         self
@@ -230,13 +306,31 @@ impl EncoderBuilder {
         self.entropy.check()?;
         let rate = self.sampler.expected_rate(self.period);
         let entries = self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1);
-        let matcher: Box<dyn Matcher> = match self.sampler.clone() {
-            SamplerKind::SampleByte(set) => self.max_match(SampleByte::new(set), geometry, entries)?,
-            SamplerKind::Fixed => self.max_match(Fixed, geometry, entries)?,
+        let matcher: Box<dyn Matcher> = match (self.matcher, self.table) {
+            (MatcherKind::MaxMatch, TableKind::Compact) => match self.sampler.clone() {
+                SamplerKind::SampleByte(set) => self.max_match(SampleByte::new(set), geometry, entries)?,
+                SamplerKind::Fixed => self.max_match(Fixed, geometry, entries)?,
+            },
+            (MatcherKind::MaxMatch, TableKind::Buckets(shape)) => {
+                let table = BucketTable::new(geometry, entries, shape)?;
+                Box::new(MaxMatch::new(self.sampler.boxed(), table, self.kernels, self.window, self.fingerprint_key))
+            }
+            (MatcherKind::Published { max_fingerprints }, TableKind::Compact) if geometry.capacity() <= COMPACT_LIMIT => {
+                self.published(CompactTable::<u32>::new(geometry, entries)?, max_fingerprints)
+            }
+            (MatcherKind::Published { max_fingerprints }, TableKind::Compact) => {
+                self.published(CompactTable::<u64>::new(geometry, entries)?, max_fingerprints)
+            }
+            (MatcherKind::Published { max_fingerprints }, TableKind::Buckets(shape)) => {
+                self.published(BucketTable::new(geometry, entries, shape)?, max_fingerprints)
+            }
         };
         let log = Log::new(geometry)?;
         let writer = FrameWriter::new(self.entropy, self.common.contexts);
-        let finder = Finder::new(log, matcher, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        let mut finder = Finder::new(log, matcher, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        finder.policy = self.common.policy;
+        finder.max_matches = self.max_matches;
+        finder.sparse = self.matcher == MatcherKind::MaxMatch;
         Ok((finder, writer))
     }
 
@@ -247,6 +341,12 @@ impl EncoderBuilder {
         } else {
             Box::new(MaxMatch::new(sampler, CompactTable::<u64>::new(geometry, entries)?, kernels, window, key))
         })
+    }
+
+    fn published(&self, table: impl FingerprintTable, max_fingerprints: Option<usize>) -> Box<dyn Matcher> {
+        let sampler = self.sampler.boxed();
+        let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
+        Box::new(PublishedMaxMatch::new(sampler, table, kernels, window, key, max_fingerprints))
     }
 }
 
@@ -275,7 +375,8 @@ impl DecoderBuilder {
     /// [`ConfigError`] for the first parameter that cannot work.
     pub fn build(self) -> Result<Decoder, ConfigError> {
         let log = Log::new(self.common.geometry()?)?;
-        let assembler = Assembler::new(log, self.common.max_block, self.common.seed);
+        let mut assembler = Assembler::new(log, self.common.max_block, self.common.seed);
+        assembler.policy = self.common.policy;
         Ok(Decoder::new(FrameReader::new(self.common.contexts), assembler, self.common.max_block))
     }
 }

@@ -18,6 +18,16 @@ pub trait Sampler: Send + 'static {
     fn expected_rate(&self, period: usize) -> f64;
 }
 
+impl Sampler for Box<dyn Sampler> {
+    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        (**self).sample(kernels, block, window, period, from, markers)
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        (**self).expected_rate(period)
+    }
+}
+
 /// SAMPLEBYTE (EndRE section 5.1.4, Figure 3): a byte of a given set is a marker; then `p/2` bytes are skipped.
 ///
 /// The published loop increments once more after the skip, so the next byte examined after a marker at `i` is
