@@ -6,11 +6,13 @@ mod bench;
 mod demo;
 mod endpoint;
 mod failure;
+mod family;
 mod pack;
 mod progress;
 mod quantity;
 mod report;
 mod setup;
+mod train;
 mod tunnel;
 mod unpack;
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Train(args) => train::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,9 +1,10 @@
 //! From a configuration file and flags to the parameters of an end.
 
 use crate::args::{ConnectArgs, EndpointArgs, RoleName, ServeArgs, parse_entropy};
+use crate::family::SamplerName;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{parse_size, parse_time};
-use oncewire_codec::{EncoderBuilder, SamplerKind};
+use oncewire_codec::EncoderBuilder;
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{ConnectConfig, Endpoint, ServeConfig, TransportKind, WayOut};
@@ -206,11 +207,9 @@ fn encoder(args: &EndpointArgs, file: &File) -> Outcome<EncoderBuilder> {
         builder = builder.period(period);
     }
     if let Some(sampler) = args.sampler.as_ref().or(file.sampler.as_ref()) {
-        builder = builder.sampler(match &sampler[..] {
-            "samplebyte" => SamplerKind::sample_byte(),
-            "fixed" => SamplerKind::Fixed,
-            _ => return Err(Failure::usage(format!("sampler \"{sampler}\": use samplebyte or fixed"))),
-        });
+        let name: SamplerName =
+            sampler.parse().map_err(|error| Failure::usage(format!("sampler \"{sampler}\": {error}")))?;
+        builder = builder.sampler(name.kind()?);
     }
     if let Some(entropy) = args.entropy.as_ref().or(file.entropy.as_ref()) {
         builder =
