@@ -15,6 +15,7 @@
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 
+pub mod chunk;
 mod decoder;
 mod encoder;
 mod entropy;
@@ -34,7 +35,7 @@ pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, pack, varint};
 pub use log::{Geometry, Log};
 pub use oncewire_kernels::{ByteSet, Kernels, Level};
-pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, SamplerKind};
+pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, MatcherKind, SamplerKind};
 pub use sampler::ENDRE_MARKER_BYTES;
 
 /// Largest block in bytes. Descriptors, buffers and limits are sized for it.

@@ -1,7 +1,8 @@
 //! What an encoder or decoder is built from. Every builder checks its parameters.
 
+use crate::chunk::{self, ChunkForm, ChunkMatch, ChunkParams};
 use crate::decoder::{Assembler, Decoder, FrameReader};
-use crate::encoder::{Encoder, Finder, FrameWriter};
+use crate::encoder::{Encoder, Finder, FrameWriter, Store};
 use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
@@ -10,7 +11,7 @@ use crate::matcher::{Matcher, MaxMatch};
 use crate::sampler::{Fixed, SampleByte, Sampler};
 use crate::table::{COMPACT_LIMIT, CompactTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
-use oncewire_kernels::{ByteSet, Kernels};
+use oncewire_kernels::{ByteSet, Kernels, NameKey};
 
 /// Which sampler an encoder uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +36,34 @@ impl SamplerKind {
         }
     }
 
+    /// For code that is not compiled for each sampler.
+    fn boxed(&self) -> Box<dyn Sampler> {
+        match self {
+            SamplerKind::SampleByte(set) => Box::new(SampleByte::new(*set)),
+            SamplerKind::Fixed => Box::new(Fixed),
+        }
+    }
+
     fn expected_rate(&self, period: usize) -> f64 {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
         }
     }
+}
+
+/// How an encoder finds what repeats. The decoder need not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatcherKind {
+    /// [`crate::matcher::MaxMatch`]: grows every hit to the longest equal region. Keeps all content at the encoder, too.
+    #[default]
+    MaxMatch,
+    /// [`crate::chunk`]: finds whole chunks by their names. Keeps no content at the encoder but what is not acknowledged, and refers
+    /// to nothing else but what is: see [`Encoder::acknowledge`].
+    ChunkMatch {
+        /// Where chunks begin and end.
+        form: ChunkForm,
+    },
 }
 
 /// Default size of the content log: 256 MiB, a few minutes of a 10 Mbit/s link, a few seconds of a fast one.
@@ -126,6 +149,9 @@ pub struct EncoderBuilder {
     window: usize,
     period: usize,
     sampler: SamplerKind,
+    matcher: MatcherKind,
+    chunk_key: NameKey,
+    backlog: Option<u64>,
     entropy: Entropy,
     table_entries: Option<u64>,
     explicit_offsets: bool,
@@ -140,6 +166,9 @@ impl Default for EncoderBuilder {
             window: DEFAULT_WINDOW,
             period: DEFAULT_PERIOD,
             sampler: SamplerKind::sample_byte(),
+            matcher: MatcherKind::MaxMatch,
+            chunk_key: NameKey::new([0; 16]),
+            backlog: None,
             entropy: Entropy::DEFAULT,
             table_entries: None,
             explicit_offsets: false,
@@ -172,6 +201,28 @@ impl EncoderBuilder {
         self
     }
 
+    /// How repeats are found. Default max-match.
+    pub fn matcher(mut self, matcher: MatcherKind) -> Self {
+        self.matcher = matcher;
+        self
+    }
+
+    /// Secret key of chunk names, for [`MatcherKind::ChunkMatch`]. Default zeros, which is for measurements only: wherever content
+    /// comes from others, a key that none of them can know, drawn anew for each session, is what keeps them from preparing chunks of
+    /// equal names.
+    pub fn chunk_key(mut self, key: [u8; 16]) -> Self {
+        self.chunk_key = NameKey::new(key);
+        self
+    }
+
+    /// How many bytes of unacknowledged content a chunk matcher keeps for repairs, from one block to the whole cache. Default one
+    /// span and one block, at least 4 MiB. Beyond it the oldest is dropped: it can still be acknowledged and referred to, but no
+    /// longer be repaired ([`crate::EncodeError::NotHeld`]). Memory: this much.
+    pub fn backlog(mut self, bytes: u64) -> Self {
+        self.backlog = Some(bytes);
+        self
+    }
+
     /// What is done to literals and descriptors. Default zstd level 3.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
@@ -180,6 +231,9 @@ impl EncoderBuilder {
 
     /// Entries of the fingerprint table. Default: the cache divided by the bytes per fingerprint that the sampler is expected to
     /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond.
+    ///
+    /// With [`MatcherKind::ChunkMatch`], entries of the chunk table, rounded up to a multiple of three. Default EndRE's: as many as
+    /// fit 24 bytes for each sampling period of the cache, 37.5 % of it at a period of 64. Memory: 64 bytes for three.
     pub fn table_entries(mut self, entries: u64) -> Self {
         self.table_entries = Some(entries);
         self
@@ -228,19 +282,41 @@ impl EncoderBuilder {
         }
         check_period(self.period)?;
         self.entropy.check()?;
-        let rate = self.sampler.expected_rate(self.period);
-        let entries = self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1);
-        let matcher: Box<dyn Matcher> = match self.sampler.clone() {
-            SamplerKind::SampleByte(set) => self.max_match(SampleByte::new(set), geometry, entries)?,
-            SamplerKind::Fixed => self.max_match(Fixed, geometry, entries)?,
+        let store = match self.matcher {
+            MatcherKind::MaxMatch => self.max_match(geometry)?,
+            MatcherKind::ChunkMatch { form } => Store::Chunks(self.chunk_match(geometry, form)?),
         };
-        let log = Log::new(geometry)?;
         let writer = FrameWriter::new(self.entropy, self.common.contexts);
-        let finder = Finder::new(log, matcher, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        let finder = Finder::new(store, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
         Ok((finder, writer))
     }
 
-    fn max_match<S: Sampler>(&self, sampler: S, geometry: Geometry, entries: u64) -> Result<Box<dyn Matcher>, ConfigError> {
+    fn chunk_match(&self, geometry: Geometry, form: ChunkForm) -> Result<ChunkMatch, ConfigError> {
+        let max_block = self.common.max_block;
+        let backlog = self.backlog.unwrap_or_else(|| chunk::default_limit(geometry, max_block));
+        if !(max_block as u64..=geometry.capacity()).contains(&backlog) {
+            return Err(ConfigError::Backlog { backlog, max: geometry.capacity() });
+        }
+        let entries = self.table_entries.unwrap_or_else(|| chunk::default_entries(geometry.capacity(), self.period));
+        let (key, window, kernels) = (self.chunk_key, self.window, self.kernels);
+        ChunkMatch::new(
+            self.sampler.boxed(),
+            geometry,
+            ChunkParams { form, key, entries, backlog: backlog as usize, window, kernels },
+        )
+    }
+
+    fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
+        let rate = self.sampler.expected_rate(self.period);
+        let entries = self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1);
+        let matcher: Box<dyn Matcher> = match self.sampler.clone() {
+            SamplerKind::SampleByte(set) => self.max_match_with(SampleByte::new(set), geometry, entries)?,
+            SamplerKind::Fixed => self.max_match_with(Fixed, geometry, entries)?,
+        };
+        Ok(Store::Log { log: Log::new(geometry)?, matcher })
+    }
+
+    fn max_match_with<S: Sampler>(&self, sampler: S, geometry: Geometry, entries: u64) -> Result<Box<dyn Matcher>, ConfigError> {
         let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
         Ok(if geometry.capacity() <= COMPACT_LIMIT {
             Box::new(MaxMatch::new(sampler, CompactTable::<u32>::new(geometry, entries)?, kernels, window, key))
