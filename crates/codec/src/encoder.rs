@@ -1,10 +1,11 @@
 //! Blocks to frames.
 
 use crate::MAX_BLOCK;
+use crate::chunk::ChunkMatch;
 use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
-use crate::log::Log;
+use crate::log::{Geometry, Log};
 use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
 use crate::policy::{CachePolicy, literal_runs};
@@ -125,19 +126,30 @@ impl Encoder {
     /// Writes the `len` bytes at `offset` of the log, once encoded as one block, literally, to replace a frame that failed.
     ///
     /// # Errors
-    /// [`EncodeError::NotHeld`] if the log has moved on, or keeps new content only ([`CachePolicy`]).
+    /// [`EncodeError::NotHeld`] if the log has moved on, or keeps new content only ([`CachePolicy`]); with
+    /// [`crate::MatcherKind::ChunkMatch`], if the block was acknowledged or has left the backlog.
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.finder.repair(offset, len, out)
     }
 
-    /// The bytes of `range` of the log, once encoded as one block; `None` if the log has moved on, or keeps new content only.
+    /// The bytes of `range` of the log, once encoded as one block; `None` if the log has moved on, or where [`Encoder::repair`] would
+    /// fail.
     pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         self.finder.content(range)
     }
 
     /// End of the newest block in the log: where the next goes, padding aside.
     pub fn end(&self) -> u64 {
-        self.finder.log.end()
+        self.finder.store.end()
+    }
+
+    /// The decoder has verified all content below `low` (its [`crate::Decoder::low`], which has come back by whatever means).
+    /// Offsets beyond the end count as the end; ones below an earlier `low` change nothing.
+    ///
+    /// With [`crate::MatcherKind::ChunkMatch`] this must be called: matches refer only to acknowledged content and to their own
+    /// block, and what is not acknowledged takes room in the backlog. With other matchers it does nothing.
+    pub fn acknowledge(&mut self, low: u64) {
+        self.finder.acknowledge(low);
     }
 
     /// Checksum of the last block encoded, as its frame carries it.
@@ -147,6 +159,8 @@ impl Encoder {
 
     /// Begins a new epoch with what the log holds below `offset`, where the next block goes. What was encoded at `offset` and
     /// above is forgotten, and every entropy context begins anew. The decoder does the same with [`crate::Decoder::rewind`].
+    ///
+    /// With [`crate::MatcherKind::ChunkMatch`] all below `offset` counts as acknowledged, and the whole table is looked at.
     ///
     /// # Errors
     /// [`EncodeError::NotHeld`] unless `offset` lies in the newest lap of the log and within one span of its end; nothing was
@@ -187,8 +201,8 @@ impl Encoder {
     pub fn memory(&self) -> EncoderMemory {
         let FrameWriter { head, descriptors, literals, coded, .. } = &self.writer;
         EncoderMemory {
-            log: self.finder.log.geometry().capacity() as usize,
-            table: self.finder.matcher.memory(),
+            log: self.finder.store.log_memory(),
+            table: self.finder.store.table_memory(),
             contexts: self.writer.contexts.len() * WriteContext::memory(self.writer.entropy),
             buffers: [head, descriptors, literals, coded].into_iter().map(Vec::capacity).sum::<usize>()
                 + self.tokens.matches.capacity() * size_of::<Match>(),
@@ -197,17 +211,16 @@ impl Encoder {
 
     /// Touches the memory of log and table, so that page faults do not count in measurements.
     pub fn prefault(&mut self) {
-        self.finder.log.prefault();
-        self.finder.matcher.prefault();
+        self.finder.store.prefault();
     }
 }
 
 /// Memory of an encoder in bytes, by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderMemory {
-    /// The content log.
+    /// The content log, or the backlog of a chunk matcher.
     pub log: usize,
-    /// The fingerprint table.
+    /// The fingerprint table or chunk table.
     pub table: usize,
     /// The entropy contexts, all in use.
     pub contexts: usize,
@@ -222,10 +235,81 @@ impl EncoderMemory {
     }
 }
 
-/// The first half of an encoder: log and matcher. Turns blocks into [`Tokens`].
+/// What an encoder knows of the past.
+pub(crate) enum Store {
+    /// All content that the decoder has, and where to look for it.
+    Log { log: Log, matcher: Box<dyn Matcher> },
+    /// Names only, and the content that is not acknowledged.
+    Chunks(ChunkMatch),
+}
+
+impl Store {
+    fn geometry(&self) -> Geometry {
+        match self {
+            Store::Log { log, .. } => log.geometry(),
+            Store::Chunks(chunks) => chunks.geometry(),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        match self {
+            Store::Log { log, .. } => log.end(),
+            Store::Chunks(chunks) => chunks.end(),
+        }
+    }
+
+    fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        match self {
+            Store::Log { log, .. } => {
+                let extent = log.extent(range.start, log.geometry().floor(log.end(), 0))?;
+                (range.start <= range.end && range.end <= extent.end).then(|| log.read(range))
+            }
+            Store::Chunks(chunks) => chunks.content(range),
+        }
+    }
+
+    fn padding_before(&self, range: &Range<u64>) -> Option<u64> {
+        match self {
+            Store::Log { log, .. } => log.padding_before(range.start),
+            Store::Chunks(chunks) => chunks.padding_before(range),
+        }
+    }
+
+    fn stats(&self) -> MatchStats {
+        match self {
+            Store::Log { matcher, .. } => matcher.stats(),
+            Store::Chunks(chunks) => chunks.stats(),
+        }
+    }
+
+    fn log_memory(&self) -> usize {
+        match self {
+            Store::Log { log, .. } => log.geometry().capacity() as usize,
+            Store::Chunks(chunks) => chunks.backlog_memory(),
+        }
+    }
+
+    fn table_memory(&self) -> usize {
+        match self {
+            Store::Log { matcher, .. } => matcher.memory(),
+            Store::Chunks(chunks) => chunks.table_memory(),
+        }
+    }
+
+    fn prefault(&mut self) {
+        match self {
+            Store::Log { log, matcher } => {
+                log.prefault();
+                matcher.prefault();
+            }
+            Store::Chunks(chunks) => chunks.prefault(),
+        }
+    }
+}
+
+/// The first half of an encoder: log and matcher, or the chunk matcher and its backlog. Turns blocks into [`Tokens`].
 pub struct Finder {
-    log: Log,
-    matcher: Box<dyn Matcher>,
+    pub(crate) store: Store,
     period: usize,
     max_block: usize,
     seed: ChecksumSeed,
@@ -241,17 +325,9 @@ pub struct Finder {
 }
 
 impl Finder {
-    pub(crate) fn new(
-        log: Log,
-        matcher: Box<dyn Matcher>,
-        period: usize,
-        max_block: usize,
-        seed: ChecksumSeed,
-        explicit_offsets: bool,
-    ) -> Finder {
+    pub(crate) fn new(store: Store, period: usize, max_block: usize, seed: ChecksumSeed, explicit_offsets: bool) -> Finder {
         Finder {
-            log,
-            matcher,
+            store,
             period,
             max_block,
             seed,
@@ -272,8 +348,8 @@ impl Finder {
         if block.len() > self.max_block {
             return Err(EncodeError::BlockTooLarge { len: block.len(), max: self.max_block });
         }
-        let end = self.log.end();
-        let offset = self.log.geometry().place(end, block.len());
+        let end = self.store.end();
+        let offset = self.store.geometry().place(end, block.len());
         if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
             return Err(EncodeError::OffsetsExhausted);
         }
@@ -282,14 +358,25 @@ impl Finder {
         let dense = looks_compressible(block);
         let density = if dense || !self.sparse { Density::Period(self.period) } else { Density::Sparse };
         tokens.matches.clear();
-        if self.policy == CachePolicy::All {
-            self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
-            keep_longest(self.max_matches, &mut tokens.matches);
-            self.log.write(offset, block);
-        } else {
-            self.matcher.look(&self.log, block, offset, density, &mut tokens.matches);
-            keep_longest(self.max_matches, &mut tokens.matches);
-            self.keep_new(block, offset, density, &tokens.matches);
+        match &mut self.store {
+            Store::Log { log, matcher } if self.policy == CachePolicy::All => {
+                matcher.find(log, block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+                log.write(offset, block);
+            }
+            Store::Log { log, matcher } => {
+                matcher.look(log, block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+                self.kept.clear();
+                self.policy.keep(block, &tokens.matches, &mut self.kept);
+                // Also if nothing is kept: the block may have begun a lap.
+                log.write(offset, &self.kept);
+                note_kept(self.policy, matcher.as_mut(), &self.kept, offset, block.len(), density, &tokens.matches);
+            }
+            Store::Chunks(chunks) => {
+                chunks.find(block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+            }
         }
         tokens.offset = offset;
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
@@ -304,53 +391,46 @@ impl Finder {
         Ok(())
     }
 
-    /// Appends to the log what the policy keeps of a block whose matches are known, and takes note of it.
-    fn keep_new(&mut self, block: &[u8], offset: u64, density: Density, matches: &[Match]) {
-        self.kept.clear();
-        self.policy.keep(block, matches, &mut self.kept);
-        // Also if nothing is kept: the block may have begun a lap.
-        self.log.write(offset, &self.kept);
-        if !self.policy.notes_runs_apart() {
-            self.matcher.note(&self.kept, offset, density);
-            return;
-        }
-        let mut done = 0;
-        for run in literal_runs(block.len(), matches) {
-            let at = done;
-            done += run.len();
-            self.matcher.note(&self.kept[at..done], offset + at as u64, density);
-        }
-    }
-
     /// See [`Encoder::prime`]. Does not count in the statistics of blocks and matches.
     ///
     /// # Errors
     /// As [`Finder::find`].
     pub fn prime(&mut self, content: &[u8]) -> Result<(), EncodeError> {
-        let before = self.stats;
+        let (before, end) = (self.stats, self.store.end());
         let mut tokens = Tokens::default();
         for block in content.chunks(self.max_block) {
             self.find(block, &mut tokens)?;
         }
         self.stats = before;
+        if let Store::Chunks(chunks) = &mut self.store {
+            chunks.primed(end);
+        }
         Ok(())
     }
 
-    fn content(&self, range: Range<u64>) -> Option<&[u8]> {
-        if self.policy != CachePolicy::All {
-            // The log holds parts of blocks.
-            return None;
+    /// See [`Encoder::acknowledge`].
+    pub fn acknowledge(&mut self, low: u64) {
+        if let Store::Chunks(chunks) = &mut self.store {
+            chunks.acknowledge(low);
         }
-        let extent = self.log.extent(range.start, self.log.geometry().floor(self.log.end(), 0))?;
-        (range.start <= range.end && range.end <= extent.end).then(|| self.log.read(range))
+    }
+
+    fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        // A log of new content holds parts of blocks.
+        if self.policy == CachePolicy::All { self.store.content(range) } else { None }
     }
 
     fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
-        if !self.log.rewind(offset) {
-            return Err(EncodeError::NotHeld { offset, len: 0 });
+        match &mut self.store {
+            Store::Log { log, matcher } => {
+                if !log.rewind(offset) {
+                    return Err(EncodeError::NotHeld { offset, len: 0 });
+                }
+                matcher.interrupt();
+            }
+            Store::Chunks(chunks) => chunks.rewind(offset)?,
         }
         self.seed = seed;
-        self.matcher.interrupt();
         Ok(())
     }
 
@@ -362,7 +442,7 @@ impl Finder {
         let not_held = EncodeError::NotHeld { offset, len };
         let end = offset.checked_add(len as u64).filter(|_| len <= self.max_block).ok_or(not_held)?;
         let content = self.content(offset..end).ok_or(not_held)?;
-        let padding = self.log.padding_before(offset).ok_or(not_held)?;
+        let padding = self.store.padding_before(&(offset..end)).ok_or(not_held)?;
         let head = Head {
             literals: LiteralCoding::Raw,
             descriptors: Descriptors::None,
@@ -393,7 +473,28 @@ impl Finder {
 
     /// Counters since the finder was built.
     pub fn stats(&self) -> EncoderStats {
-        EncoderStats { matcher: self.matcher.stats(), ..self.stats }
+        EncoderStats { matcher: self.store.stats(), ..self.stats }
+    }
+}
+
+/// Lets the matcher know what was kept of a block, and where.
+fn note_kept(
+    policy: CachePolicy,
+    matcher: &mut dyn Matcher,
+    kept: &[u8],
+    offset: u64,
+    block_len: usize,
+    density: Density,
+    matches: &[Match],
+) {
+    if !policy.notes_runs_apart() {
+        return matcher.note(kept, offset, density);
+    }
+    let mut done = 0;
+    for run in literal_runs(block_len, matches) {
+        let at = done;
+        done += run.len();
+        matcher.note(&kept[at..done], offset + at as u64, density);
     }
 }
 

@@ -69,6 +69,14 @@ pub enum ConfigError {
     /// Two parameters exclude each other.
     #[error("{0}")]
     Conflict(&'static str),
+    /// The chunk matcher's backlog is out of range.
+    #[error("a backlog of {backlog} bytes is out of range: it must hold at least one block and at most {max} bytes")]
+    Backlog {
+        /// Asked for, in bytes.
+        backlog: u64,
+        /// Largest allowed: the cache, in bytes.
+        max: u64,
+    },
     /// The number of entropy contexts is out of range.
     #[error("{contexts} entropy contexts are out of range: use 1 to {max}", max = crate::MAX_CONTEXTS)]
     Contexts {

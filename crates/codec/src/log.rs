@@ -75,10 +75,9 @@ impl Geometry {
     }
 }
 
-/// The ring and what its bytes are. Which ranges are valid is the owner's knowledge; the log only knows where content ended.
-#[derive(Debug)]
-pub struct Log {
-    ring: Pages<u8>,
+/// Where content lies and where padding, for a log that is written in order without holes: an encoder's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Laps {
     geometry: Geometry,
     /// End of the highest block written: where the next one goes, padding aside.
     end: u64,
@@ -86,6 +85,70 @@ pub struct Log {
     lap: u64,
     /// Where the content of the lap before ended: its padding begins there.
     previous_lap_end: u64,
+}
+
+impl Laps {
+    pub(crate) fn new(geometry: Geometry) -> Laps {
+        Laps { geometry, end: 0, lap: 0, previous_lap_end: 0 }
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// A block of `len` bytes was written at `offset`.
+    pub(crate) fn advance(&mut self, offset: u64, len: usize) {
+        let end = offset + len as u64;
+        if end > self.end {
+            let lap = self.geometry.lap_start(offset);
+            if lap != self.lap {
+                self.previous_lap_end = self.end;
+                self.lap = lap;
+            }
+            self.end = end;
+        }
+    }
+
+    /// See [`Log::rewind`].
+    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
+        let possible = (self.lap..=self.end).contains(&offset) && self.end - offset <= self.geometry.span;
+        if possible {
+            self.end = offset;
+        }
+        possible
+    }
+
+    /// See [`Log::extent`].
+    #[inline]
+    pub(crate) fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
+        let (start, end) = if offset >= self.lap {
+            (self.lap, self.end)
+        } else {
+            (self.lap.checked_sub(self.geometry.capacity)?, self.previous_lap_end)
+        };
+        let start = start.max(floor);
+        (start <= offset && offset < end).then_some(start..end)
+    }
+
+    /// See [`Log::padding_before`].
+    pub(crate) fn padding_before(&self, offset: u64) -> Option<u64> {
+        if offset == self.lap {
+            Some(offset - self.previous_lap_end)
+        } else {
+            (self.geometry.lap_start(offset) != offset).then_some(0)
+        }
+    }
+}
+
+/// The ring and what its bytes are. Which ranges are valid is the owner's knowledge; the log only knows where content ended.
+#[derive(Debug)]
+pub struct Log {
+    ring: Pages<u8>,
+    laps: Laps,
 }
 
 impl Log {
@@ -96,17 +159,17 @@ impl Log {
     pub fn new(geometry: Geometry) -> Result<Log, ConfigError> {
         let bytes = geometry.capacity as usize;
         let ring = Pages::zeroed(bytes).map_err(|source| ConfigError::Memory { bytes, what: "content log", source })?;
-        Ok(Log { ring, geometry, end: 0, lap: 0, previous_lap_end: 0 })
+        Ok(Log { ring, laps: Laps::new(geometry) })
     }
 
     /// The size and rules of this log.
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        self.laps.geometry
     }
 
     /// End of the highest block written.
     pub fn end(&self) -> u64 {
-        self.end
+        self.laps.end
     }
 
     /// Touches all memory, for measurements.
@@ -119,22 +182,14 @@ impl Log {
     /// # Panics
     /// If it does; callers place blocks with [`Geometry::place`] or have checked a peer's offset.
     pub fn write(&mut self, offset: u64, block: &[u8]) {
-        let position = self.geometry.position(offset);
+        let position = self.laps.geometry.position(offset);
         self.ring[position..position + block.len()].copy_from_slice(block);
-        let end = offset + block.len() as u64;
-        if end > self.end {
-            let lap = self.geometry.lap_start(offset);
-            if lap != self.lap {
-                self.previous_lap_end = self.end;
-                self.lap = lap;
-            }
-            self.end = end;
-        }
+        self.laps.advance(offset, block.len());
     }
 
     /// Writes a block after the last one, padding as the rules say, and returns its offset.
     pub fn append(&mut self, block: &[u8]) -> u64 {
-        let offset = self.geometry.place(self.end, block.len());
+        let offset = self.laps.geometry.place(self.laps.end, block.len());
         self.write(offset, block);
         offset
     }
@@ -145,14 +200,14 @@ impl Log {
     /// If the range crosses the end of a lap.
     #[inline(always)]
     pub fn read(&self, range: Range<u64>) -> &[u8] {
-        let position = self.geometry.position(range.start);
+        let position = self.laps.geometry.position(range.start);
         &self.ring[position..position + (range.end - range.start) as usize]
     }
 
     /// All bytes of the ring from `offset` to the end of its lap, whatever they are, so that short reads can be of a fixed size.
     #[inline(always)]
     pub(crate) fn read_from(&self, offset: u64) -> &[u8] {
-        &self.ring[self.geometry.position(offset)..]
+        &self.ring[self.laps.geometry.position(offset)..]
     }
 
     /// Forgets what was written at `offset` and above, so that other content can go there. Returns whether that is possible:
@@ -161,11 +216,7 @@ impl Log {
     /// What the forgotten content had overwritten is gone all the same. It is not referred to if the forgotten content was
     /// within one span of `offset`, since [`Geometry::floor`] lies above it then.
     pub(crate) fn rewind(&mut self, offset: u64) -> bool {
-        let possible = (self.lap..=self.end).contains(&offset) && self.end - offset <= self.geometry.span;
-        if possible {
-            self.end = offset;
-        }
-        possible
+        self.laps.rewind(offset)
     }
 
     /// The contiguous readable content around `offset` for a block that may refer to `floor` and above: within one lap, without
@@ -174,30 +225,20 @@ impl Log {
     /// Only for a log written in order without holes, as an encoder's is.
     #[inline]
     pub fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
-        let (start, end) = if offset >= self.lap {
-            (self.lap, self.end)
-        } else {
-            (self.lap.checked_sub(self.geometry.capacity)?, self.previous_lap_end)
-        };
-        let start = start.max(floor);
-        (start <= offset && offset < end).then_some(start..end)
+        self.laps.extent(offset, floor)
     }
 
     /// Padding before the block at `offset`: what was left of the lap before, if the block starts the newest lap. `None` if it
     /// starts an older one, which is forgotten.
     pub fn padding_before(&self, offset: u64) -> Option<u64> {
-        if offset == self.lap {
-            Some(offset - self.previous_lap_end)
-        } else {
-            (self.geometry.lap_start(offset) != offset).then_some(0)
-        }
+        self.laps.padding_before(offset)
     }
 
     /// Asks for the cache line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
-        let position =
-            if offset >= self.lap { offset - self.lap } else { (offset + self.geometry.capacity).wrapping_sub(self.lap) };
+        let Laps { lap, geometry, .. } = self.laps;
+        let position = if offset >= lap { offset - lap } else { (offset + geometry.capacity).wrapping_sub(lap) };
         self.ring.prefetch(position as usize);
     }
 }

@@ -1,7 +1,8 @@
 //! What an encoder or decoder is built from. Every builder checks its parameters.
 
+use crate::chunk::{self, ChunkForm, ChunkMatch, ChunkParams};
 use crate::decoder::{Assembler, Decoder, FrameReader};
-use crate::encoder::{Encoder, Finder, FrameWriter};
+use crate::encoder::{Encoder, Finder, FrameWriter, Store};
 use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
@@ -11,7 +12,7 @@ use crate::policy::CachePolicy;
 use crate::sampler::{Fixed, SampleByte, Sampler};
 use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
-use oncewire_kernels::{ByteSet, Kernels};
+use oncewire_kernels::{ByteSet, Kernels, NameKey};
 
 /// Which sampler an encoder uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,20 +53,26 @@ impl SamplerKind {
     }
 }
 
-/// How an encoder finds matches.
+/// How an encoder finds what repeats. The decoder need not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatcherKind {
-    /// [`MaxMatch`]: ours.
+    /// [`MaxMatch`]: grows every hit to the longest equal region. Keeps all content at the encoder, too.
     #[default]
     MaxMatch,
-    /// [`PublishedMaxMatch`]: the papers', to compare with.
+    /// [`PublishedMaxMatch`]: the papers' max-match, to compare with.
     Published {
         /// Most fingerprints used per block (thesis, Table 3.2); all if `None`.
         max_fingerprints: Option<usize>,
     },
+    /// [`crate::chunk`]: finds whole chunks by their names. Keeps no content at the encoder but what is not acknowledged, and refers
+    /// to nothing else but what is: see [`Encoder::acknowledge`].
+    ChunkMatch {
+        /// Where chunks begin and end.
+        form: ChunkForm,
+    },
 }
 
-/// How an encoder stores fingerprints.
+/// How an encoder stores fingerprints. Chunk-match has a table of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum TableKind {
     /// [`CompactTable`]: EndRE's.
@@ -176,8 +183,10 @@ pub struct EncoderBuilder {
     window: usize,
     period: usize,
     sampler: SamplerKind,
-    entropy: Entropy,
     matcher: MatcherKind,
+    chunk_key: NameKey,
+    backlog: Option<u64>,
+    entropy: Entropy,
     table: TableKind,
     max_matches: Option<usize>,
     table_entries: Option<u64>,
@@ -193,8 +202,10 @@ impl Default for EncoderBuilder {
             window: DEFAULT_WINDOW,
             period: DEFAULT_PERIOD,
             sampler: SamplerKind::sample_byte(),
+            matcher: MatcherKind::MaxMatch,
+            chunk_key: NameKey::new([0; 16]),
+            backlog: None,
             entropy: Entropy::DEFAULT,
-            matcher: MatcherKind::default(),
             table: TableKind::default(),
             max_matches: None,
             table_entries: None,
@@ -228,7 +239,7 @@ impl EncoderBuilder {
         self
     }
 
-    /// How matches are found. Default max-match, in our form.
+    /// How repeats are found. Default max-match.
     pub fn matcher(mut self, matcher: MatcherKind) -> Self {
         self.matcher = matcher;
         self
@@ -247,6 +258,22 @@ impl EncoderBuilder {
         self
     }
 
+    /// Secret key of chunk names, for [`MatcherKind::ChunkMatch`]. Default zeros, which is for measurements only: wherever content
+    /// comes from others, a key that none of them can know, drawn anew for each session, is what keeps them from preparing chunks of
+    /// equal names.
+    pub fn chunk_key(mut self, key: [u8; 16]) -> Self {
+        self.chunk_key = NameKey::new(key);
+        self
+    }
+
+    /// How many bytes of unacknowledged content a chunk matcher keeps for repairs, from one block to the whole cache. Default one
+    /// span and one block, at least 4 MiB. Beyond it the oldest is dropped: it can still be acknowledged and referred to, but no
+    /// longer be repaired ([`crate::EncodeError::NotHeld`]). Memory: this much.
+    pub fn backlog(mut self, bytes: u64) -> Self {
+        self.backlog = Some(bytes);
+        self
+    }
+
     /// What is done to literals and descriptors. Default zstd level 3.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
@@ -256,6 +283,9 @@ impl EncoderBuilder {
     /// Entries of the fingerprint table. Default: the cache divided by the bytes per fingerprint that the sampler is expected to
     /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond; of a bucketed table 8 bytes a slot, of which it has several for
     /// each entry.
+    ///
+    /// With [`MatcherKind::ChunkMatch`], entries of the chunk table, rounded up to a multiple of three. Default EndRE's: as many as
+    /// fit 24 bytes for each sampling period of the cache, 37.5 % of it at a period of 64. Memory: 64 bytes for three.
     pub fn table_entries(mut self, entries: u64) -> Self {
         self.table_entries = Some(entries);
         self
@@ -304,38 +334,69 @@ impl EncoderBuilder {
         }
         check_period(self.period)?;
         self.entropy.check()?;
-        let rate = self.sampler.expected_rate(self.period);
-        let entries = self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1);
-        let matcher: Box<dyn Matcher> = match (self.matcher, self.table) {
-            (MatcherKind::MaxMatch, TableKind::Compact) => match self.sampler.clone() {
-                SamplerKind::SampleByte(set) => self.max_match(SampleByte::new(set), geometry, entries)?,
-                SamplerKind::Fixed => self.max_match(Fixed, geometry, entries)?,
-            },
-            (MatcherKind::MaxMatch, TableKind::Buckets(shape)) => {
-                let table = BucketTable::new(geometry, entries, shape)?;
-                Box::new(MaxMatch::new(self.sampler.boxed(), table, self.kernels, self.window, self.fingerprint_key))
-            }
-            (MatcherKind::Published { max_fingerprints }, TableKind::Compact) if geometry.capacity() <= COMPACT_LIMIT => {
-                self.published(CompactTable::<u32>::new(geometry, entries)?, max_fingerprints)
-            }
-            (MatcherKind::Published { max_fingerprints }, TableKind::Compact) => {
-                self.published(CompactTable::<u64>::new(geometry, entries)?, max_fingerprints)
-            }
-            (MatcherKind::Published { max_fingerprints }, TableKind::Buckets(shape)) => {
-                self.published(BucketTable::new(geometry, entries, shape)?, max_fingerprints)
-            }
+        let store = match self.matcher {
+            MatcherKind::MaxMatch => self.max_match(geometry)?,
+            MatcherKind::Published { max_fingerprints } => self.published(geometry, max_fingerprints)?,
+            MatcherKind::ChunkMatch { form } => Store::Chunks(self.chunk_match(geometry, form)?),
         };
-        let log = Log::new(geometry)?;
         let writer = FrameWriter::new(self.entropy, self.common.contexts);
-        let mut finder = Finder::new(log, matcher, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        let mut finder = Finder::new(store, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
         finder.policy = self.common.policy;
         finder.max_matches = self.max_matches;
-        finder.sparse = self.matcher == MatcherKind::MaxMatch;
+        finder.sparse = !matches!(self.matcher, MatcherKind::Published { .. });
         Ok((finder, writer))
     }
 
-    fn max_match<S: Sampler>(&self, sampler: S, geometry: Geometry, entries: u64) -> Result<Box<dyn Matcher>, ConfigError> {
-        let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
+    fn chunk_match(&self, geometry: Geometry, form: ChunkForm) -> Result<ChunkMatch, ConfigError> {
+        if self.common.policy != CachePolicy::All {
+            return Err(ConfigError::Conflict("chunk-match needs the cache policy `all`: it keeps no content to choose from"));
+        }
+        let max_block = self.common.max_block;
+        let backlog = self.backlog.unwrap_or_else(|| chunk::default_limit(geometry, max_block));
+        if !(max_block as u64..=geometry.capacity()).contains(&backlog) {
+            return Err(ConfigError::Backlog { backlog, max: geometry.capacity() });
+        }
+        let entries = self.table_entries.unwrap_or_else(|| chunk::default_entries(geometry.capacity(), self.period));
+        let (key, window, kernels) = (self.chunk_key, self.window, self.kernels);
+        ChunkMatch::new(
+            self.sampler.boxed(),
+            geometry,
+            ChunkParams { form, key, entries, backlog: backlog as usize, window, kernels },
+        )
+    }
+
+    /// Entries of the fingerprint table.
+    fn entries(&self) -> u64 {
+        let rate = self.sampler.expected_rate(self.period);
+        self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1)
+    }
+
+    fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
+        let matcher: Box<dyn Matcher> = match (self.table, self.sampler.clone()) {
+            (TableKind::Compact, SamplerKind::SampleByte(set)) => self.max_match_with(SampleByte::new(set), geometry)?,
+            (TableKind::Compact, SamplerKind::Fixed) => self.max_match_with(Fixed, geometry)?,
+            (TableKind::Buckets(shape), sampler) => {
+                let table = BucketTable::new(geometry, self.entries(), shape)?;
+                Box::new(MaxMatch::new(sampler.boxed(), table, self.kernels, self.window, self.fingerprint_key))
+            }
+        };
+        Ok(Store::Log { log: Log::new(geometry)?, matcher })
+    }
+
+    fn published(&self, geometry: Geometry, max_fingerprints: Option<usize>) -> Result<Store, ConfigError> {
+        let entries = self.entries();
+        let matcher = match self.table {
+            TableKind::Compact if geometry.capacity() <= COMPACT_LIMIT => {
+                self.published_with(CompactTable::<u32>::new(geometry, entries)?, max_fingerprints)
+            }
+            TableKind::Compact => self.published_with(CompactTable::<u64>::new(geometry, entries)?, max_fingerprints),
+            TableKind::Buckets(shape) => self.published_with(BucketTable::new(geometry, entries, shape)?, max_fingerprints),
+        };
+        Ok(Store::Log { log: Log::new(geometry)?, matcher })
+    }
+
+    fn max_match_with<S: Sampler>(&self, sampler: S, geometry: Geometry) -> Result<Box<dyn Matcher>, ConfigError> {
+        let (kernels, window, key, entries) = (self.kernels, self.window, self.fingerprint_key, self.entries());
         Ok(if geometry.capacity() <= COMPACT_LIMIT {
             Box::new(MaxMatch::new(sampler, CompactTable::<u32>::new(geometry, entries)?, kernels, window, key))
         } else {
@@ -343,7 +404,7 @@ impl EncoderBuilder {
         })
     }
 
-    fn published(&self, table: impl FingerprintTable, max_fingerprints: Option<usize>) -> Box<dyn Matcher> {
+    fn published_with(&self, table: impl FingerprintTable, max_fingerprints: Option<usize>) -> Box<dyn Matcher> {
         let sampler = self.sampler.boxed();
         let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
         Box::new(PublishedMaxMatch::new(sampler, table, kernels, window, key, max_fingerprints))

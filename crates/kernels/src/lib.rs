@@ -25,6 +25,7 @@ mod compare;
 mod fingerprint;
 mod level;
 mod markers;
+mod names;
 mod pages;
 mod search;
 
@@ -32,5 +33,6 @@ pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
+pub use names::{Chunk, Name, NameKey};
 pub use pages::{Element, Pages};
 pub use search::first_above;
