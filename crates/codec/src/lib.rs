@@ -22,6 +22,7 @@ mod error;
 mod format;
 mod log;
 pub mod matcher;
+pub mod optimal;
 mod params;
 mod ranges;
 pub mod sampler;
