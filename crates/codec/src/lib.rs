@@ -23,6 +23,7 @@ mod error;
 mod format;
 mod log;
 pub mod matcher;
+pub mod optimal;
 mod params;
 mod policy;
 mod ranges;
