@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
 use crate::matcher::{Matcher, MaxMatch};
-use crate::sampler::{Fixed, SampleByte, Sampler};
+use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler, Stretch};
 use crate::table::{COMPACT_LIMIT, CompactTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels};
@@ -19,6 +19,16 @@ pub enum SamplerKind {
     SampleByte(ByteSet),
     /// [`Fixed`].
     Fixed,
+    /// [`Modp`].
+    Modp(Modp),
+    /// [`Maxp`].
+    Maxp,
+    /// [`Gear`].
+    Gear,
+    /// [`FastCdc`].
+    FastCdc,
+    /// [`Stretch`].
+    Stretch(Stretch),
 }
 
 impl SamplerKind {
@@ -32,6 +42,11 @@ impl SamplerKind {
         match self {
             SamplerKind::SampleByte(_) => "samplebyte",
             SamplerKind::Fixed => "fixed",
+            SamplerKind::Modp(_) => "modp",
+            SamplerKind::Maxp => "maxp",
+            SamplerKind::Gear => "gear",
+            SamplerKind::FastCdc => "fastcdc",
+            SamplerKind::Stretch(_) => "stretch",
         }
     }
 
@@ -39,6 +54,11 @@ impl SamplerKind {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
+            SamplerKind::Modp(modp) => modp.expected_rate(period),
+            SamplerKind::Maxp => Maxp.expected_rate(period),
+            SamplerKind::Gear => Gear.expected_rate(period),
+            SamplerKind::FastCdc => FastCdc.expected_rate(period),
+            SamplerKind::Stretch(stretch) => stretch.expected_rate(period),
         }
     }
 }
@@ -233,6 +253,11 @@ impl EncoderBuilder {
         let matcher: Box<dyn Matcher> = match self.sampler.clone() {
             SamplerKind::SampleByte(set) => self.max_match(SampleByte::new(set), geometry, entries)?,
             SamplerKind::Fixed => self.max_match(Fixed, geometry, entries)?,
+            SamplerKind::Modp(modp) => self.max_match(modp, geometry, entries)?,
+            SamplerKind::Maxp => self.max_match(Maxp, geometry, entries)?,
+            SamplerKind::Gear => self.max_match(Gear, geometry, entries)?,
+            SamplerKind::FastCdc => self.max_match(FastCdc, geometry, entries)?,
+            SamplerKind::Stretch(stretch) => self.max_match(stretch, geometry, entries)?,
         };
         let log = Log::new(geometry)?;
         let writer = FrameWriter::new(self.entropy, self.common.contexts);
