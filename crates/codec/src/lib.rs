@@ -29,6 +29,7 @@ mod policy;
 mod ranges;
 pub mod sampler;
 pub mod table;
+pub mod train;
 
 pub use decoder::{Decoded, Decoder};
 pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};

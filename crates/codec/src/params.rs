@@ -9,7 +9,7 @@ use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
 use crate::matcher::{Matcher, MaxMatch, PublishedMaxMatch};
 use crate::policy::CachePolicy;
-use crate::sampler::{Fixed, SampleByte, Sampler};
+use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler, Stretch};
 use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels, NameKey};
@@ -21,6 +21,16 @@ pub enum SamplerKind {
     SampleByte(ByteSet),
     /// [`Fixed`].
     Fixed,
+    /// [`Modp`].
+    Modp(Modp),
+    /// [`Maxp`].
+    Maxp,
+    /// [`Gear`].
+    Gear,
+    /// [`FastCdc`].
+    FastCdc,
+    /// [`Stretch`].
+    Stretch(Stretch),
 }
 
 impl SamplerKind {
@@ -29,11 +39,37 @@ impl SamplerKind {
         SamplerKind::SampleByte(crate::ENDRE_MARKER_BYTES.into_iter().collect())
     }
 
+    /// Every sampler, SAMPLEBYTE with the default table.
+    pub fn all() -> impl Iterator<Item = SamplerKind> {
+        [
+            SamplerKind::sample_byte(),
+            SamplerKind::Fixed,
+            SamplerKind::Modp(Modp { published: false }),
+            SamplerKind::Modp(Modp { published: true }),
+            SamplerKind::Maxp,
+            SamplerKind::Gear,
+            SamplerKind::FastCdc,
+            SamplerKind::Stretch(Stretch::default()),
+        ]
+        .into_iter()
+    }
+
+    /// The sampler of that [`SamplerKind::name`], if there is one.
+    pub fn named(name: &str) -> Option<SamplerKind> {
+        SamplerKind::all().find(|kind| kind.name() == name)
+    }
+
     /// The field's name for it, in lower case.
     pub fn name(&self) -> &'static str {
         match self {
             SamplerKind::SampleByte(_) => "samplebyte",
             SamplerKind::Fixed => "fixed",
+            SamplerKind::Modp(Modp { published: false }) => "modp",
+            SamplerKind::Modp(Modp { published: true }) => "modp-published",
+            SamplerKind::Maxp => "maxp",
+            SamplerKind::Gear => "gear",
+            SamplerKind::FastCdc => "fastcdc",
+            SamplerKind::Stretch(_) => "stretch",
         }
     }
 
@@ -42,6 +78,11 @@ impl SamplerKind {
         match self {
             SamplerKind::SampleByte(set) => Box::new(SampleByte::new(*set)),
             SamplerKind::Fixed => Box::new(Fixed),
+            SamplerKind::Modp(modp) => Box::new(*modp),
+            SamplerKind::Maxp => Box::new(Maxp),
+            SamplerKind::Gear => Box::new(Gear),
+            SamplerKind::FastCdc => Box::new(FastCdc),
+            SamplerKind::Stretch(stretch) => Box::new(*stretch),
         }
     }
 
@@ -49,6 +90,11 @@ impl SamplerKind {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
+            SamplerKind::Modp(modp) => modp.expected_rate(period),
+            SamplerKind::Maxp => Maxp.expected_rate(period),
+            SamplerKind::Gear => Gear.expected_rate(period),
+            SamplerKind::FastCdc => FastCdc.expected_rate(period),
+            SamplerKind::Stretch(stretch) => stretch.expected_rate(period),
         }
     }
 }
@@ -374,7 +420,8 @@ impl EncoderBuilder {
     fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
         let matcher: Box<dyn Matcher> = match (self.table, self.sampler.clone()) {
             (TableKind::Compact, SamplerKind::SampleByte(set)) => self.max_match_with(SampleByte::new(set), geometry)?,
-            (TableKind::Compact, SamplerKind::Fixed) => self.max_match_with(Fixed, geometry)?,
+            // The others cost one virtual call a batch, which is nothing beside what they do.
+            (TableKind::Compact, sampler) => self.max_match_with(sampler.boxed(), geometry)?,
             (TableKind::Buckets(shape), sampler) => {
                 let table = BucketTable::new(geometry, self.entries(), shape)?;
                 Box::new(MaxMatch::new(sampler.boxed(), table, self.kernels, self.window, self.fingerprint_key))

@@ -82,7 +82,8 @@ impl Training {
             set.insert(byte);
             let wire_bytes = self.wire_bytes(data, SamplerKind::SampleByte(set))?;
             let gain = (wire_bytes as f64) < best.1 as f64 * (1.0 - self.min_gain);
-            let step = Step { byte, presence: presence[usize::from(byte)] as f64 / redundant_bytes as f64, wire_bytes, kept: gain };
+            let step =
+                Step { byte, presence: presence[usize::from(byte)] as f64 / redundant_bytes as f64, wire_bytes, kept: gain };
             progress(&step);
             steps.push(step);
             if gain {

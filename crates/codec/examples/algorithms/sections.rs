@@ -98,12 +98,7 @@ fn phases(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
                 format!("{:.2}", ours[1]),
                 format!("{:.2}", ours[2]),
                 format!("{:.2}", ours[3]),
-                format!(
-                    "{:.0} / {:.0} / {:.0}",
-                    100.0 * fingerprint / total,
-                    100.0 * ours[2] / total,
-                    100.0 * ours[3] / total
-                ),
+                format!("{:.0} / {:.0} / {:.0}", 100.0 * fingerprint / total, 100.0 * ours[2] / total, 100.0 * ours[3] / total),
                 shares,
             ]);
         }
@@ -155,18 +150,16 @@ fn speed(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box<dy
             }
         }
         // The two forms differ in their blocks, so they are measured apart.
-        let (packets, blocks): (Vec<_>, Vec<_>) =
-            settings.chunks(periods.len()).enumerate().partition(|(i, _)| i % 2 == 0);
+        let (packets, blocks): (Vec<_>, Vec<_>) = settings.chunks(periods.len()).enumerate().partition(|(i, _)| i % 2 == 0);
         let collect = |parts: Vec<(usize, &[EncoderBuilder])>| -> Vec<EncoderBuilder> {
             parts.into_iter().flat_map(|(_, part)| part.to_vec()).collect()
         };
         let runs = if large { corpus.runs.min(3) } else { corpus.runs };
         let as_published = measure(&corpus.data, PACKET, runs, &collect(packets));
         let ours = measure(&corpus.data, MAX_BLOCK, runs, &collect(blocks));
-        for (form, title, measured) in [
-            ("published", "max-match as published, packets", &as_published),
-            ("ours", "our max-match, 64 KiB blocks", &ours),
-        ] {
+        for (form, title, measured) in
+            [("published", "max-match as published, packets", &as_published), ("ours", "our max-match, 64 KiB blocks", &ours)]
+        {
             let lines = |value: fn(&Measured) -> f64| -> Vec<Line> {
                 SAMPLERS
                     .iter()
@@ -265,7 +258,10 @@ fn samplers(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box
                 // A table as large as the rate asks for, the same for all at equal rates.
                 .map(|(name, period)| {
                     let rate = search(&Corpus::sample(corpus), &sampler(name), period).1;
-                    form(plain(cache, MAX_BLOCK)).sampler(sampler(name)).period(period).table_entries((cache as f64 / rate) as u64)
+                    form(plain(cache, MAX_BLOCK))
+                        .sampler(sampler(name))
+                        .period(period)
+                        .table_entries((cache as f64 / rate) as u64)
                 })
                 .collect()
         };
