@@ -24,6 +24,7 @@ mod log;
 pub mod matcher;
 pub mod optimal;
 mod params;
+pub mod payload;
 mod ranges;
 pub mod sampler;
 pub mod table;
