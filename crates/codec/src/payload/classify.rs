@@ -19,8 +19,8 @@ impl Classifier for WholePacket {
 
 /// IPv4 and IPv6 packets, from the IP header on: the payload begins behind the TCP or UDP header.
 ///
-/// Of fragments, the first is split in the same way and the later ones begin behind the IP headers. Other protocols, packets whose
-/// length differs from what their header says, and headers that are cut short or contradict themselves take no part.
+/// Of fragments, the first is split in the same way and the later ones begin behind the IP headers. Other protocols, packets
+/// whose length differs from what their header says, and headers that are cut short or contradict themselves take no part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IpPayload;
 
@@ -127,7 +127,7 @@ mod tests {
 
     fn tcp(options: usize, payload: usize) -> Vec<u8> {
         let mut segment = vec![0; 20 + options + payload];
-        segment[12] = ((20 + options) / 4 << 4) as u8;
+        segment[12] = ((20 + options) * 4) as u8;
         segment
     }
 

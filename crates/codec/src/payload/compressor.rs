@@ -77,8 +77,8 @@ pub struct Compressor<N = KeyedBlake3, C = IpPayload> {
 }
 
 impl<N: Naming, C: Classifier> Compressor<N, C> {
-    /// An empty compressor. `epoch` must differ from those of earlier starts towards the same decompressor: a random number, or the
-    /// time in nanoseconds. Later epochs count up from it.
+    /// An empty compressor. `epoch` must differ from those of earlier starts towards the same decompressor: a random number, or
+    /// the time in nanoseconds. Later epochs count up from it.
     ///
     /// # Errors
     /// [`PolicyError`].
@@ -93,7 +93,8 @@ impl<N: Naming, C: Classifier> Compressor<N, C> {
         })
     }
 
-    /// How to send the next packet. If [`Compressor::reset_due`] has something afterwards that it did not have before, send that first.
+    /// How to send the next packet. If [`Compressor::reset_due`] has something afterwards that it did not have before, send
+    /// that first.
     pub fn compress<'a>(&mut self, packet: &'a [u8]) -> Sent<'a> {
         let sent = self.send(packet);
         self.stats.packets += 1;
@@ -192,8 +193,8 @@ impl<N: Naming, C: Classifier> Compressor<N, C> {
         }
     }
 
-    /// The reset that the decompressor has not acknowledged yet. To be sent before anything else, and again from time to time as long
-    /// as it is here: that is what makes it reliable.
+    /// The reset that the decompressor has not acknowledged yet. To be sent before anything else, and again from time to time
+    /// as long as it is here: that is what makes it reliable.
     pub fn reset_due(&self) -> Option<Message<'static>> {
         (!self.acknowledged).then_some(Message::Reset { epoch: self.epoch })
     }

@@ -127,8 +127,8 @@ impl<N: Naming, C: Classifier> Decompressor<N, C> {
         Received::Reply(Message::Reject { reason, token })
     }
 
-    /// The request for a reset, as long as none has come since the start. To be sent from time to time while it is here. Nothing goes
-    /// wrong without it (section 3.3), but tokens are rejected that could have been spared.
+    /// The request for a reset, as long as none has come since the start. To be sent from time to time while it is here.
+    /// Nothing goes wrong without it (section 3.3), but tokens are rejected that could have been spared.
     pub fn reset_due(&self) -> Option<Message<'static>> {
         self.epoch.is_none().then_some(Message::ResetRequest { incarnation: self.incarnation })
     }

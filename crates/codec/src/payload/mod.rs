@@ -26,8 +26,11 @@
 //! A packet that does not have it is not delivered, but rejected. The full comparison at the compressor (section 3.1.2) does
 //! not suffice for that: once loss has made the caches differ, the decompressor can hold a payload of the same name that the
 //! compressor has already evicted, and has nothing to compare with. 128-bit keyed names make this as good as impossible; the
-//! checksum also holds for a weaker name, for headers, and for tokens that a reset overtook. A rejection for a wrong checksum tells
-//! the compressor that the name collided, and makes it illegal there too.
+//! checksum also holds for a weaker name, for headers, and for tokens that a reset overtook. A rejection for a wrong checksum
+//! tells the compressor that the name collided, and makes it illegal there too.
+//!
+//! Plain packets cross as they are, under the checksums of the packet and of the carrier. One that was damaged is remembered
+//! under the name of what it became, and no token asks for that.
 //!
 //! # Messages
 //!

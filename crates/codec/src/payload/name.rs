@@ -7,11 +7,6 @@ pub struct Name(pub [u8; Name::BYTES]);
 impl Name {
     /// Size of a name in bytes.
     pub const BYTES: usize = 16;
-
-    /// The first half, as a number.
-    pub(super) fn low(self) -> u64 {
-        u64::from_le_bytes(*self.0.first_chunk().expect("a name has 16 bytes"))
-    }
 }
 
 /// How payloads are named. The same at both ends: equal payloads must have equal names. That different payloads have different

@@ -9,9 +9,9 @@ pub enum Replacement {
     /// The least recently used one, the paper's default. O(1) per packet.
     #[default]
     Lru,
-    /// GreedyDual-Size (Cao and Irani, USITS 1997) in integers: a payload that is used gets the priority `L + 2^16 x cost / size`,
-    /// the lowest is evicted and becomes `L`. The cost is what a token saves, the size what the entry takes in memory: longer
-    /// payloads stay longer. O(log n) per packet.
+    /// GreedyDual-Size (Cao and Irani, USITS 1997) in integers: a payload that is used gets the priority
+    /// `L + 2^16 * cost / size`; the lowest is evicted and becomes `L`. The cost is what a token saves, the size what the entry
+    /// takes in memory: longer payloads stay longer. O(log n) per packet.
     GreedyDualSize,
 }
 
@@ -51,13 +51,13 @@ pub struct PayloadPolicy {
     /// A payload is remembered when it is seen for this many times. Default 1: at first sight. More spares room if most content
     /// never comes again.
     pub inclusion: u8,
-    /// Places for payloads seen but not yet remembered, 8 bytes each; used if `inclusion` is above 1. A newer payload takes the place of an
-    /// older one, whose sights are forgotten. Default 2^18.
+    /// Places for payloads seen but not yet remembered, 8 bytes each; used if `inclusion` is above 1. A newer payload takes the
+    /// place of an older one, whose sights are forgotten. Default 2^18.
     pub sights: usize,
     /// When tokens are sent. Default immediate.
     pub compression: CompressionPolicy,
-    /// Most illegal names. When one more collides, the end that sees it starts over: the compressor in a new epoch, the decompressor
-    /// by asking for one. Default 4096.
+    /// Most illegal names. When one more collides, the end that sees it starts over: the compressor in a new epoch, the
+    /// decompressor by asking for one. Default 4096.
     pub max_illegal: usize,
     /// Seed of the checksums. Default 0, 0.
     pub checksum: ChecksumSeed,

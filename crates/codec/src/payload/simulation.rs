@@ -37,7 +37,7 @@ impl Naming for WeakNaming {
             return strong;
         }
         let mut weak = [0; 16];
-        weak[..8].copy_from_slice(&(strong.low() % self.0).to_le_bytes());
+        weak[0] = (u128::from_le_bytes(strong.0) % u128::from(self.0)) as u8;
         Name(weak)
     }
 }
