@@ -25,6 +25,7 @@ mod log;
 pub mod matcher;
 pub mod optimal;
 mod params;
+pub mod payload;
 mod policy;
 mod ranges;
 pub mod sampler;

@@ -219,8 +219,8 @@ impl Optimal {
         }
     }
 
-    /// What the filter, as full as it is now, finds in `bytes` of pseudo-random data made from `seed`, which it cannot hold. Looks
-    /// up only: nothing changes.
+    /// What the filter, as full as it is now, finds in `bytes` of pseudo-random data made from `seed`, which it cannot hold.
+    /// Looks up only: nothing changes.
     pub fn false_positive_bias(&self, seed: u64, bytes: u64) -> Bias {
         let mut noise = Noise(seed);
         let mut runs = Runs::new(self.window, self.pointer);
@@ -353,7 +353,7 @@ struct Cells {
 impl Cells {
     fn new(cache_bytes: u64, width: u64) -> Result<Cells, ConfigError> {
         let len = cache_bytes * BITS_PER_BYTE;
-        let words = (len * width).div_ceil(64) as usize;
+        let words = usize::try_from((len * width).div_ceil(64)).unwrap_or(usize::MAX);
         let words = Pages::zeroed(words).map_err(|source| {
             let what = if width == 1 { "Bloom filter" } else { "counting Bloom filter" };
             ConfigError::Memory { bytes: words.saturating_mul(8), what, source }
@@ -361,9 +361,9 @@ impl Cells {
         Ok(Cells { words, len, used: 0 })
     }
 
-    /// Double hashing (Kirsch and Mitzenmacher, ESA 2006): an arithmetic progression of 64-bit numbers, each reduced to the range by
-    /// the high half of a product. The step's high bits depend on all bits of the fingerprint, so two windows share all indices
-    /// about as seldom as they share fingerprints.
+    /// Double hashing (Kirsch and Mitzenmacher, ESA 2006): an arithmetic progression of 64-bit numbers, each reduced to the
+    /// range by the high half of a product. The step's high bits depend on all bits of the fingerprint, so two windows share
+    /// all indices about as seldom as they share fingerprints.
     #[inline(always)]
     fn indices(&self, fingerprint: u64) -> [u64; HASHES] {
         let step = fingerprint.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -466,7 +466,7 @@ struct Past {
 
 impl Past {
     fn new(cache: u64) -> Result<Past, ConfigError> {
-        let bytes = cache as usize + PIECE + 64;
+        let bytes = (cache as usize).saturating_add(PIECE + 64);
         let ring = Pages::zeroed(bytes).map_err(|source| ConfigError::Memory { bytes, what: "content log", source })?;
         Ok(Past { ring, cache })
     }
@@ -569,7 +569,8 @@ mod tests {
         proptest::collection::vec(block, 1..8)
     }
 
-    /// Whether each window that lies inside the last block begins a copy of one that begins up to `cache` bytes back: said plainly.
+    /// Whether each window that lies inside the last block begins a copy of one that begins up to `cache` bytes back: said
+    /// plainly.
     fn naive_hits(stream: &[u8], block: usize, window: usize, cache: usize) -> Vec<usize> {
         (block..(stream.len() + 1).saturating_sub(window).max(block))
             .filter(|&at| (at.saturating_sub(cache)..at).any(|past| stream[past..past + window] == stream[at..at + window]))
