@@ -9,7 +9,8 @@ mod common;
 use allocation_counter::{AllocationInfo, measure};
 use common::content::{noise, text};
 use common::params::Params;
-use oncewire_codec::{Decoded, Entropy, MAX_BLOCK, SamplerKind};
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::{Decoded, Entropy, MAX_BLOCK, MatcherKind, SamplerKind};
 
 /// Text, noise, repeats and edits of both, runs; in sizes from nothing to the largest block.
 fn blocks() -> Vec<Vec<u8>> {
@@ -63,6 +64,33 @@ fn a_block_allocates_nothing_at_either_end() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_block_of_chunks_allocates_nothing_and_neither_do_acknowledgements() {
+    let blocks = blocks();
+    for form in [ChunkForm::StartsAtMarker, ChunkForm::EndsWithWindow] {
+        let params = Params { cache: 700_001, entropy: Entropy::None, explicit: true, ..Params::default() };
+        let builder = params.encoder_builder().matcher(MatcherKind::ChunkMatch { form }).backlog(200_000);
+        let (mut encoder, mut decoder) = (builder.build().unwrap(), params.decoder());
+        let mut frame = Vec::with_capacity(MAX_BLOCK + 1000);
+        for lap in 0..4 {
+            for (i, block) in blocks.iter().enumerate() {
+                frame.clear();
+                let encoding = measure(|| encoder.encode(block, &mut frame).unwrap());
+                let Ok(Decoded::Block { content, .. }) = decoder.decode(&frame) else { panic!("the frame is whole") };
+                assert!(content == block);
+                // Late, and not every time, so that the backlog wraps and drops.
+                let low = if i % 5 == 0 { decoder.low().saturating_sub(100_000) } else { 0 };
+                let acknowledging = measure(|| encoder.acknowledge(low));
+                if lap > 1 {
+                    assert_none(encoding, &format!("{form:?}: encoding block {i}"));
+                    assert_none(acknowledging, "acknowledging");
+                }
+            }
+        }
+        assert!(encoder.stats().matches > 100);
     }
 }
 

@@ -32,14 +32,6 @@ pub(super) struct ChunkTable {
     swept: u64,
 }
 
-/// The entries of a bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) name: Name,
-    /// How many bytes before `now` the chunk lies; `u64::MAX` if the entry is empty.
-    pub(super) age: u64,
-}
-
 impl ChunkTable {
     pub(super) fn new(entries: u64) -> Result<ChunkTable, ConfigError> {
         if entries == 0 || entries > MAX_ENTRIES {
@@ -53,10 +45,6 @@ impl ChunkTable {
             source,
         })?;
         Ok(ChunkTable { words, buckets, swept: 0 })
-    }
-
-    pub(super) fn entries(&self) -> usize {
-        self.buckets * WAYS
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -109,21 +97,27 @@ impl ChunkTable {
         now.wrapping_sub(Self::code(self.line(bucket), way)) & OFFSET_MASK
     }
 
-    fn entry(line: &[u64; BUCKET], way: usize, now: u64) -> Entry {
-        let name = Name([line[2 * way], line[2 * way + 1]]);
-        let empty = name == Name::default();
-        Entry { name, age: if empty { u64::MAX } else { now.wrapping_sub(Self::code(line, way)) & OFFSET_MASK } }
+    /// As [`ChunkTable::age`], or `u64::MAX` if the entry is empty.
+    #[inline(always)]
+    fn age_in(line: &[u64; BUCKET], way: usize, now: u64) -> u64 {
+        let empty = line[2 * way] | line[2 * way + 1] == 0;
+        if empty { u64::MAX } else { now.wrapping_sub(Self::code(line, way)) & OFFSET_MASK }
     }
 
-    /// Puts `name` at `offset` into the bucket, in place of the entry `way` if given, else of an empty one, else of the oldest.
+    /// Puts `name` at `offset` into the bucket: in place of an empty entry; else of one that has the name of a newer entry, if that
+    /// one lies at least `settled` bytes back and can be referred to; else of the oldest.
     #[inline]
-    pub(super) fn put(&mut self, bucket: usize, way: Option<usize>, name: Name, offset: u64) {
+    pub(super) fn put(&mut self, bucket: usize, name: Name, offset: u64, settled: u64) {
         let line = self.line_mut(bucket);
-        let way = way.unwrap_or_else(|| {
-            let ages: [u64; WAYS] = std::array::from_fn(|way| Self::entry(line, way, offset).age);
-            let older = if ages[1] > ages[0] { 1 } else { 0 };
-            if ages[2] > ages[older] { 2 } else { older }
-        });
+        let mut ages: [u64; WAYS] = std::array::from_fn(|way| Self::age_in(line, way, offset));
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            if line[2 * a] == line[2 * b] && line[2 * a + 1] == line[2 * b + 1] && ages[a].min(ages[b]) >= settled {
+                let older = if ages[a] > ages[b] { a } else { b };
+                ages[older] = ages[older].saturating_add(OFFSET_MASK);
+            }
+        }
+        let older = if ages[1] > ages[0] { 1 } else { 0 };
+        let way = if ages[2] > ages[older] { 2 } else { older };
         let code = offset & OFFSET_MASK;
         [line[2 * way], line[2 * way + 1]] = name.0;
         let shift = 32 * (way % 2);
@@ -135,7 +129,7 @@ impl ChunkTable {
     fn clear(&mut self, bucket: usize, now: u64, keep: impl Fn(u64) -> bool) {
         let line = self.line_mut(bucket);
         for way in 0..WAYS {
-            let Entry { age, .. } = Self::entry(line, way, now);
+            let age = Self::age_in(line, way, now);
             if age != u64::MAX && !keep(age) {
                 [line[2 * way], line[2 * way + 1]] = Name::default().0;
             }
@@ -145,7 +139,7 @@ impl ChunkTable {
     /// Removes entries older than `reach` bytes from as many buckets as are due at `now`: a fraction of one for a block.
     #[inline]
     pub(super) fn sweep(&mut self, now: u64, reach: u64) {
-        let due = (u128::from(now) * self.buckets as u128 >> SWEEP_BITS) as u64;
+        let due = ((u128::from(now) * self.buckets as u128) >> SWEEP_BITS) as u64;
         while self.swept < due {
             self.clear((self.swept % self.buckets as u64) as usize, now, |age| age <= reach);
             self.swept += 1;
@@ -171,7 +165,7 @@ mod tests {
     }
 
     fn put(table: &mut ChunkTable, name: Name, offset: u64) {
-        table.put(table.bucket_of(name), None, name, offset);
+        table.put(table.bucket_of(name), name, offset, u64::MAX);
     }
 
     const NAMES: [Name; 5] = [Name([1, 2]), Name([1, 3]), Name([2, 2]), Name([3 << 62, 0]), Name([0, 9])];
@@ -179,7 +173,7 @@ mod tests {
     #[test]
     fn the_oldest_makes_room() {
         let mut table = ChunkTable::new(1).unwrap();
-        assert_eq!((table.entries(), table.memory()), (3, 64));
+        assert_eq!(table.memory(), 64);
         // Beyond 32 bits, so that the other ten count, too.
         let base = 0x3f5_ffff_fff0u64;
         for (i, name) in NAMES.into_iter().enumerate() {

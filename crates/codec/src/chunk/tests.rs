@@ -1,0 +1,179 @@
+//! What needs to look inside: the chunker against its definition, and names that collide.
+
+use super::*;
+use crate::encoder::Store;
+use crate::sampler::{Fixed, SampleByte};
+use crate::{Decoded, Decoder, Encoder, Entropy, FrameError, MatcherKind};
+use proptest::prelude::*;
+
+/// Text-like bytes with runs.
+fn content(mut seed: u64, len: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let run = if seed >> 60 == 0 { (seed >> 40) as usize % 400 } else { 1 };
+        out.extend(std::iter::repeat_n(b'a' + ((seed >> 33) % 26) as u8, run));
+    }
+    out.truncate(len);
+    out
+}
+
+/// The definition: boundaries at all markers (or behind their windows), every 256 bytes from the last, and at the end.
+fn plain_chunks(sampler: &dyn Sampler, form: ChunkForm, window: usize, period: usize, block: &[u8]) -> Vec<Chunk> {
+    let mut markers = vec![0; block.len() + 1];
+    let found = sampler.sample(Kernels::detect(), block, window, period, 0, &mut markers);
+    let mut boundaries: Vec<usize> = markers[..found.count].iter().map(|&marker| marker as usize).collect();
+    if form == ChunkForm::EndsWithWindow {
+        boundaries.iter_mut().for_each(|boundary| *boundary += window);
+    }
+    boundaries.push(block.len());
+    let (mut chunks, mut start) = (Vec::new(), 0);
+    for boundary in boundaries {
+        for at in (start..boundary).step_by(CHUNK_MAX) {
+            chunks.push(Chunk { at: at as u32, len: (boundary - at).min(CHUNK_MAX) as u32 });
+        }
+        start = boundary;
+    }
+    chunks.retain(|chunk| chunk.len as usize >= CHUNK_MIN);
+    chunks
+}
+
+proptest! {
+    #[test]
+    fn chunks_are_those_of_the_definition(
+        seed: u64,
+        len in 0usize..9000,
+        window in 12usize..=64,
+        period in prop_oneof![4usize..100, 100usize..=1024],
+        ends: bool,
+        fixed: bool,
+    ) {
+        let block = content(seed, len);
+        let form = if ends { ChunkForm::EndsWithWindow } else { ChunkForm::StartsAtMarker };
+        let sampler: Box<dyn Sampler> = if fixed { Box::new(Fixed) } else { Box::new(SampleByte::default()) };
+        let mut chunker = Chunker {
+            sampler: &*sampler,
+            form,
+            kernels: Kernels::detect(),
+            window,
+            density: Density::Period(period),
+            block: &block,
+            markers: &mut [0; BATCH],
+            found: 0,
+            used: 0,
+            resume: Some(0),
+            start: 0,
+            boundary: 0,
+        };
+        let (mut all, mut chunks) = (Vec::new(), [Chunk::default(); BATCH]);
+        loop {
+            let count = chunker.fill(&mut chunks);
+            if count == 0 {
+                break;
+            }
+            all.extend_from_slice(&chunks[..count]);
+        }
+        prop_assert_eq!(all, plain_chunks(&*sampler, form, window, period, &block));
+    }
+}
+
+#[test]
+fn the_default_table_takes_at_most_38_percent_of_the_cache_at_a_period_of_64() {
+    for cache in [64 << 10, 1 << 20, 1_000_003, 256 << 20, 1 << 40] {
+        let bytes = default_entries(cache, 64).div_ceil(3) * 64;
+        assert!(bytes * 100 <= cache * 38 && bytes * 100 >= cache * 37, "{bytes} for {cache}");
+    }
+    assert_eq!(default_entries(10, 1024), 1);
+}
+
+/// An encoder whose names have few bits, so that different chunks share them.
+fn weak_encoder(bits: u64) -> Encoder {
+    let form = ChunkForm::StartsAtMarker;
+    let mut encoder =
+        Encoder::builder().cache(1 << 20).entropy(Entropy::None).explicit_offsets(true).matcher(MatcherKind::ChunkMatch { form });
+    encoder = encoder.span(1 << 18);
+    let mut encoder = encoder.build().unwrap();
+    let Store::Chunks(chunks) = &mut encoder.finder.store else { panic!("chunk-match was asked for") };
+    // High bits choose the bucket. One low bit keeps names from being the empty one.
+    chunks.weak = [!0 << (64 - bits), 0];
+    encoder
+}
+
+#[test]
+fn a_collision_is_a_checksum_error_and_can_be_repaired() {
+    let mut encoder = weak_encoder(6);
+    let mut decoder = Decoder::builder().cache(1 << 20).span(1 << 18).build().unwrap();
+    let (mut collisions, mut frame) = (0, Vec::new());
+    for seed in 0..200 {
+        let block = content(seed, 3000);
+        frame.clear();
+        let offset = encoder.end();
+        encoder.encode(&block, &mut frame).unwrap();
+        match decoder.decode(&frame) {
+            Ok(Decoded::Block { content, .. }) => assert!(content == block),
+            Err(FrameError::Checksum { .. }) => {
+                collisions += 1;
+                let mut repair = Vec::new();
+                encoder.repair(offset, block.len(), &mut repair).unwrap();
+                let Ok(Decoded::Block { offset: at, content, .. }) = decoder.decode(&repair) else {
+                    panic!("a repair is literal")
+                };
+                assert!(at == offset && content == block);
+            }
+            other => panic!("{other:?}"),
+        }
+        encoder.acknowledge(decoder.low());
+        assert_eq!(decoder.low(), encoder.end());
+    }
+    assert!(collisions > 20, "{collisions}");
+}
+
+#[test]
+fn with_all_bits_of_the_name_none_collide() {
+    let mut encoder = weak_encoder(64);
+    let mut decoder = Decoder::builder().cache(1 << 20).span(1 << 18).build().unwrap();
+    for seed in 0..200 {
+        let (block, mut frame) = (content(seed % 20, 3000), Vec::new());
+        encoder.encode(&block, &mut frame).unwrap();
+        let Ok(Decoded::Block { content, .. }) = decoder.decode(&frame) else { panic!("block {seed}") };
+        assert!(content == block);
+        encoder.acknowledge(decoder.low());
+    }
+    assert!(encoder.stats().matched_bytes > 500_000, "{:?}", encoder.stats());
+}
+
+#[test]
+fn what_was_forgotten_is_not_referred_to() {
+    let form = ChunkForm::EndsWithWindow;
+    let builder = Encoder::builder().cache(100_000).span(25_000).max_block(9000).matcher(MatcherKind::ChunkMatch { form });
+    let mut encoder = builder.build().unwrap();
+    let mut decoder = Decoder::builder().cache(100_000).span(25_000).max_block(9000).build().unwrap();
+    for round in 0..40u64 {
+        let seed = crate::ChecksumSeed { session: 1, epoch: round };
+        // Some that arrive, then some that do not.
+        for i in 0..5 {
+            let (block, mut frame) = (content(round % 7 + i, 3000), Vec::new());
+            encoder.encode(&block, &mut frame).unwrap();
+            let answer = decoder.decode(&frame);
+            assert!(matches!(answer, Ok(Decoded::Block { content, .. }) if content == block), "round {round}: {answer:?}");
+            encoder.acknowledge(decoder.low());
+        }
+        for i in 0..7 {
+            encoder.encode(&content(1000 + round + i, 3000), &mut Vec::new()).unwrap();
+        }
+        // Refused where the log began a new lap above it: then the two ends begin with empty logs.
+        match encoder.rewind(decoder.low(), seed) {
+            Ok(()) => decoder.rewind(seed),
+            Err(EncodeError::NotHeld { .. }) => {
+                encoder = builder_again(form, seed);
+                decoder = Decoder::builder().cache(100_000).span(25_000).max_block(9000).checksum_seed(seed).build().unwrap();
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn builder_again(form: ChunkForm, seed: crate::ChecksumSeed) -> Encoder {
+    let builder = Encoder::builder().cache(100_000).span(25_000).max_block(9000).matcher(MatcherKind::ChunkMatch { form });
+    builder.checksum_seed(seed).build().unwrap()
+}
