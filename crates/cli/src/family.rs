@@ -57,7 +57,9 @@ fn read_table(file: &Path) -> Outcome<ByteSet> {
     let size = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
     if size > TABLE_FILE_MAX {
         let name = file.display();
-        return Err(Failure::usage(format!("{name} is too large for a sampler's table; give the file that `oncewire train` wrote")));
+        return Err(Failure::usage(format!(
+            "{name} is too large for a sampler's table; give the file that `oncewire train` wrote"
+        )));
     }
     let text = std::fs::read(file).map_err(|error| failed(&error))?;
     parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::usage(format!("{}, {reason}", file.display())))

@@ -82,12 +82,8 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
         }
     }
     if args.json {
-        let step = |step: &Step| StepRow {
-            byte: step.byte,
-            presence: step.presence,
-            wire_bytes: step.wire_bytes,
-            kept: step.kept,
-        };
+        let step =
+            |step: &Step| StepRow { byte: step.byte, presence: step.presence, wire_bytes: step.wire_bytes, kept: step.kept };
         report::json(&Document {
             training_bytes: data.len() as u64,
             test_bytes: test.map(|test| test.len() as u64),

@@ -41,10 +41,8 @@ pub(super) struct BoundPass {
 
 /// Measures the bound for every window, block size and cache among the plans.
 pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Bound>> {
-    let mut settings: Vec<(usize, usize, u64)> = plans
-        .iter()
-        .filter_map(|plan| Some((plan.figures.window?, plan.block, plan.figures.cache_bytes?)))
-        .collect();
+    let mut settings: Vec<(usize, usize, u64)> =
+        plans.iter().filter_map(|plan| Some((plan.figures.window?, plan.block, plan.figures.cache_bytes?))).collect();
     settings.sort_unstable();
     settings.dedup();
     let bar = progress::bar(Some((settings.len() * usize::from(args.passes) * data.len()) as u64));
@@ -69,8 +67,7 @@ pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<
             let savings = report::savings(wire_bytes, data.len() as u64);
             passes.push(BoundPass { wire_bytes, savings, runs: now.runs - before.runs, time });
         }
-        let Bias { expected_per_window, measured_per_window, apparent_savings, .. } =
-            optimal.false_positive_bias(1, BIAS_BYTES);
+        let Bias { expected_per_window, measured_per_window, apparent_savings, .. } = optimal.false_positive_bias(1, BIAS_BYTES);
         bounds.push(Bound {
             window,
             block_bytes: block,
@@ -92,8 +89,7 @@ pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<
 pub(super) fn compare(bounds: &[Bound], figures: &mut [Figures]) {
     for figure in figures {
         let setting = (figure.window, figure.block_bytes, figure.cache_bytes);
-        let bound =
-            bounds.iter().find(|bound| (Some(bound.window), bound.block_bytes, Some(bound.cache_bytes)) == setting);
+        let bound = bounds.iter().find(|bound| (Some(bound.window), bound.block_bytes, Some(bound.cache_bytes)) == setting);
         for (number, pass) in figure.passes.iter_mut().enumerate() {
             pass.share_of_optimal =
                 bound.map(|bound| bound.passes[number].savings).filter(|&most| most > 0.0).map(|most| pass.savings / most);

@@ -2,6 +2,7 @@
 
 mod bound;
 mod contender;
+mod family;
 mod ours;
 mod output;
 mod plan;
@@ -166,7 +167,7 @@ fn measure(plans: &mut [Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Fig
                     pass.details = contender.details();
                 } else {
                     pass.encode.push(encode);
-                    pass.decode.push(decode);
+                    pass.decode.extend(contender.decodes().then_some(decode));
                 }
                 bar.inc(data.len() as u64);
             }

@@ -7,7 +7,7 @@ use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, EncoderBuilder, 
 use serde::Serialize;
 
 /// What only our codec has to say about a pass.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Details {
     pub(super) matches: u64,
     pub(super) mean_match_bytes: Option<f64>,

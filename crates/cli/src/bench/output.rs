@@ -52,24 +52,11 @@ pub(super) fn table(setting: &Setting, bounds: &[Bound], figures: &[Figures]) ->
     if setting.passes > 1 {
         header.push("pass");
     }
-    header.extend([
-        "bytes",
-        "savings",
-    ]);
+    header.extend(["bytes", "savings"]);
     if !bounds.is_empty() {
         header.push("of optimal");
     }
-    header.extend([
-        "encode MB/s",
-        "(best)",
-        "wall",
-        "decode MB/s",
-        "(best)",
-        "matches",
-        "mean",
-        "B/fp",
-        "memory",
-    ]);
+    header.extend(["encode MB/s", "(best)", "wall", "decode MB/s", "(best)", "matches", "mean", "B/fp", "memory"]);
     table.set_header(header.iter().map(Cell::new));
     for bound in bounds {
         for (number, pass) in bound.passes.iter().enumerate() {
@@ -133,7 +120,7 @@ pub(super) fn table(setting: &Setting, bounds: &[Bound], figures: &[Figures]) ->
 }
 
 fn cells(setting: &Setting, with_bound: bool, figure: &Figures, pass: &Pass) -> Vec<String> {
-    let mega = |rate: f64| format!("{:.0}", rate / 1e6);
+    let mega = |rate: f64| if rate > 0.0 { format!("{:.0}", rate / 1e6) } else { "-".to_string() };
     let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
     let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
     let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
@@ -181,7 +168,8 @@ pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
             // Seconds per pass: speeds of one byte, turned over.
             let seconds = |times: &[Time], clock| {
                 let (median, best) = speeds(times, 1, clock);
-                (1.0 / median, 1.0 / best)
+                // None where nothing was decoded.
+                if times.is_empty() { (0.0, 0.0) } else { (1.0 / median, 1.0 / best) }
             };
             let (encode, encode_best) = seconds(&pass.encode, Clock::Cpu);
             let (decode, decode_best) = seconds(&pass.decode, Clock::Cpu);

@@ -2,6 +2,7 @@
 
 use super::Figures;
 use super::contender::Contender;
+use super::family::{Modified, Payload};
 use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
 use crate::args::{BenchArgs, MatcherName};
@@ -48,6 +49,9 @@ impl Setting {
             MatcherName::Published => format!("published {}", self.sampler),
             MatcherName::Chunk => format!("chunk {}", self.sampler),
             MatcherName::ChunkMartynov => format!("chunk-martynov {}", self.sampler),
+            // The rolling fingerprint is its sampler, too.
+            MatcherName::Modified => return format!("modified (forgeable) p={} w={} none", self.period, self.window),
+            MatcherName::Payload => return "payload-match, whole blocks".into(),
         };
         name += &format!(" p={} w={} {}", self.period, self.window, self.entropy);
         if self.table != TableKind::Compact {
@@ -65,21 +69,40 @@ impl Setting {
         name
     }
 
-    /// Whether the setting differs from the others in something that its matcher has: else it is measured once.
-    fn makes_sense(&self) -> bool {
-        let chunks = matches!(self.matcher, MatcherName::Chunk | MatcherName::ChunkMartynov);
-        let published = self.matcher == MatcherName::Published;
-        (published || self.max_fingerprints == 0) && !(chunks && (self.table != TableKind::Compact || self.policy != CachePolicy::All))
+    /// The same with whatever the matcher does not have at its default: what differs in nothing else is measured once.
+    fn reduced(mut self) -> Setting {
+        let encoder = !matches!(self.matcher, MatcherName::Modified | MatcherName::Payload);
+        if !matches!(self.matcher, MatcherName::Max | MatcherName::Published) {
+            (self.table, self.policy) = (TableKind::Compact, CachePolicy::All);
+        }
+        if self.matcher != MatcherName::Published {
+            self.max_fingerprints = 0;
+        }
+        if !encoder {
+            (self.max_matches, self.entropy) = (0, Entropy::None);
+        }
+        self
     }
 
     fn plan(self, kernels: Kernels, table_entries: Option<u64>) -> Outcome<Plan> {
+        let figures = Figures::new(self.name(), self.block, Some(self.window), Some(self.cache));
+        let (block, cache, window, period) = (self.block, self.cache, self.window, self.period);
         let matcher = match self.matcher {
+            MatcherName::Payload => {
+                Payload::new(cache)?;
+                return Ok(Plan { block, make: Box::new(move || Ok(Box::new(Payload::new(cache)?))), figures });
+            }
+            MatcherName::Modified => {
+                Modified::new(cache, window, period, table_entries)?;
+                let make = move || Ok(Box::new(Modified::new(cache, window, period, table_entries)?) as Box<dyn Contender>);
+                return Ok(Plan { block, make: Box::new(make), figures });
+            }
             MatcherName::Max => MatcherKind::MaxMatch,
             MatcherName::Published => {
                 MatcherKind::Published { max_fingerprints: Some(self.max_fingerprints).filter(|&most| most > 0) }
             }
-            MatcherName::Chunk => MatcherKind::ChunkMatch { form: ChunkForm::EndRe },
-            MatcherName::ChunkMartynov => MatcherKind::ChunkMatch { form: ChunkForm::Martynov },
+            MatcherName::Chunk => MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker },
+            MatcherName::ChunkMartynov => MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow },
         };
         let mut encoder = Encoder::builder()
             .cache(self.cache)
@@ -101,11 +124,7 @@ impl Setting {
         let decoder = Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
         // Wrong parameters show before hours of measuring; nothing is committed by building.
         encoder.clone().build().map_err(setup::config_failure)?;
-        Ok(Plan {
-            block: self.block,
-            make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))),
-            figures: Figures::new(self.name(), self.block, Some(self.window), Some(self.cache)),
-        })
+        Ok(Plan { block, make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))), figures })
     }
 }
 
@@ -124,18 +143,18 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
     for &block in &blocks {
         let block = usize::try_from(block).unwrap_or(usize::MAX);
         for &cache in &caches {
-            for setting in settings(args, kernels, data, block, cache, &samplers)? {
-                if setting.makes_sense() {
+            let mut names = Vec::new();
+            for setting in settings(args, kernels, data, block, cache, &samplers)?.into_iter().map(Setting::reduced) {
+                let name = setting.name();
+                if !names.contains(&name) {
                     plans.push(setting.plan(kernels, args.table_entries)?);
+                    names.push(name);
                 }
             }
         }
         if !args.no_rivals {
             rivals(&mut plans, block, total * u64::from(args.passes));
         }
-    }
-    if plans.is_empty() {
-        return Err(Failure::usage("these options exclude each other: nothing is left to measure"));
     }
     Ok(plans)
 }

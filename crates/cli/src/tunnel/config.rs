@@ -1,8 +1,8 @@
 //! From a configuration file and flags to the parameters of an end.
 
 use crate::args::{ConnectArgs, EndpointArgs, RoleName, ServeArgs, parse_entropy};
-use crate::family::SamplerName;
 use crate::failure::{Failure, Outcome};
+use crate::family::SamplerName;
 use crate::quantity::{parse_size, parse_time};
 use oncewire_codec::EncoderBuilder;
 use oncewire_net::allow::AllowList;
@@ -207,8 +207,7 @@ fn encoder(args: &EndpointArgs, file: &File) -> Outcome<EncoderBuilder> {
         builder = builder.period(period);
     }
     if let Some(sampler) = args.sampler.as_ref().or(file.sampler.as_ref()) {
-        let name: SamplerName =
-            sampler.parse().map_err(|error| Failure::usage(format!("sampler \"{sampler}\": {error}")))?;
+        let name: SamplerName = sampler.parse().map_err(|error| Failure::usage(format!("sampler \"{sampler}\": {error}")))?;
         builder = builder.sampler(name.kind()?);
     }
     if let Some(entropy) = args.entropy.as_ref().or(file.entropy.as_ref()) {

@@ -13,6 +13,7 @@ use oncewire_codec::{
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Instant;
 
 type Section = fn(&Corpus, &Path, &mut String) -> Result<(), Box<dyn Error>>;
 
@@ -50,7 +51,7 @@ fn published(builder: EncoderBuilder) -> EncoderBuilder {
 #[derive(Default)]
 struct Stopwatch {
     seconds: [f64; 5],
-    since: Option<(Phase, ThreadTime)>,
+    since: Option<(Phase, Instant)>,
 }
 
 impl Probe for Stopwatch {
@@ -58,7 +59,7 @@ impl Probe for Stopwatch {
         if let Some((before, start)) = self.since.take() {
             self.seconds[before as usize] += start.elapsed().as_secs_f64();
         }
-        self.since = Some((phase, ThreadTime::now()));
+        self.since = Some((phase, Instant::now()));
     }
 }
 
@@ -504,11 +505,11 @@ fn chunks(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
             .table_entries(entries)
     };
     let settings = [
-        ("chunk, EndRE's form, SAMPLEBYTE p = 64", chunk(ChunkForm::EndRe, "samplebyte", 64)),
-        ("chunk, EndRE's form, SAMPLEBYTE p = 128", chunk(ChunkForm::EndRe, "samplebyte", 128)),
-        ("chunk, Martynov's form, SAMPLEBYTE p = 64", chunk(ChunkForm::Martynov, "samplebyte", 64)),
-        ("chunk, EndRE's form, MAXP p = 64", chunk(ChunkForm::EndRe, "maxp", 64)),
-        ("chunk, EndRE's form, FastCDC p = 64", chunk(ChunkForm::EndRe, "fastcdc", 64)),
+        ("chunk, EndRE's form, SAMPLEBYTE p = 64", chunk(ChunkForm::StartsAtMarker, "samplebyte", 64)),
+        ("chunk, EndRE's form, SAMPLEBYTE p = 128", chunk(ChunkForm::StartsAtMarker, "samplebyte", 128)),
+        ("chunk, Martynov's form, SAMPLEBYTE p = 64", chunk(ChunkForm::EndsWithWindow, "samplebyte", 64)),
+        ("chunk, EndRE's form, MAXP p = 64", chunk(ChunkForm::StartsAtMarker, "maxp", 64)),
+        ("chunk, EndRE's form, FastCDC p = 64", chunk(ChunkForm::StartsAtMarker, "fastcdc", 64)),
         ("max-match, published, SAMPLEBYTE p = 64", published(plain(cache, MAX_BLOCK)).period(64)),
         ("max-match, ours, SAMPLEBYTE p = 64", plain(cache, MAX_BLOCK).period(64)),
     ];
