@@ -1,6 +1,7 @@
 //! Blocks to frames.
 
 use crate::MAX_BLOCK;
+use crate::adapt::{Effort, Stage};
 use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
@@ -20,6 +21,8 @@ pub struct Tokens {
     pub(crate) checksum: u64,
     /// The literals look compressible.
     pub(crate) dense: bool,
+    /// The entropy stage to use instead of a dearer one.
+    pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
 }
 
@@ -48,6 +51,8 @@ pub struct EncoderStats {
     pub matched_bytes: u64,
     /// Blocks that looked incompressible: sampled sparsely, and left out by the entropy stage.
     pub incompressible_blocks: u64,
+    /// Blocks that were passed literally, without a search for matches: see [`Effort`].
+    pub passed_blocks: u64,
     /// The matcher's own counters.
     pub matcher: MatchStats,
 }
@@ -177,6 +182,11 @@ impl Encoder {
         self.finder.set_period(period)
     }
 
+    /// Changes how much is done to each block, from the next block on. Decoders need not be told.
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.finder.set_effort(effort);
+    }
+
     /// Counters since the encoder was built.
     pub fn stats(&self) -> EncoderStats {
         self.finder.stats()
@@ -225,7 +235,7 @@ impl EncoderMemory {
 pub struct Finder {
     log: Log,
     matcher: Box<dyn Matcher>,
-    period: usize,
+    effort: Effort,
     max_block: usize,
     seed: ChecksumSeed,
     explicit_offsets: bool,
@@ -241,7 +251,8 @@ impl Finder {
         seed: ChecksumSeed,
         explicit_offsets: bool,
     ) -> Finder {
-        Finder { log, matcher, period, max_block, seed, explicit_offsets, stats: EncoderStats::default() }
+        let effort = Effort::full(period);
+        Finder { log, matcher, effort, max_block, seed, explicit_offsets, stats: EncoderStats::default() }
     }
 
     /// Finds the matches of `block`, appends it to the log, and describes it in `tokens`.
@@ -260,13 +271,18 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense { Density::Period(self.period) } else { Density::Sparse };
+        let density = if dense { Density::Period(self.effort.period()) } else { Density::Sparse };
         tokens.matches.clear();
-        self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
+        if self.effort.search() {
+            self.matcher.find(&self.log, block, offset, density, &mut tokens.matches);
+        } else {
+            self.matcher.pass(&self.log, block, offset, density);
+        }
         tokens.offset = offset;
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
+        tokens.stage = self.effort.stage();
         self.log.write(offset, block);
 
         self.stats.blocks += 1;
@@ -274,6 +290,7 @@ impl Finder {
         self.stats.matches += tokens.matches.len() as u64;
         self.stats.matched_bytes += tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
         self.stats.incompressible_blocks += u64::from(!dense);
+        self.stats.passed_blocks += u64::from(!self.effort.search());
         Ok(())
     }
 
@@ -338,8 +355,13 @@ impl Finder {
     /// [`ConfigError::Period`].
     pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
         check_period(period)?;
-        self.period = period;
+        self.effort = self.effort.with_period(period);
         Ok(())
+    }
+
+    /// See [`Encoder::set_effort`]. The tokens tell the [`FrameWriter`].
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.effort = effort;
     }
 
     /// Counters since the finder was built.
@@ -464,7 +486,8 @@ impl FrameWriter {
     pub fn write<'a>(&'a mut self, tokens: &Tokens, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
-        let mut descriptors = self.write_descriptors(tokens, context);
+        let entropy = tokens.stage.limit(self.entropy);
+        let mut descriptors = self.write_descriptors(tokens, entropy, context);
         // With matches, literals are gathered; without, the block is the literals, where it lies.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -481,7 +504,7 @@ impl FrameWriter {
         let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
             LiteralCoding::Raw
         } else {
-            match self.entropy {
+            match entropy {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
@@ -521,14 +544,14 @@ impl FrameWriter {
     }
 
     /// Fills `self.descriptors` in the shortest way.
-    fn write_descriptors(&mut self, tokens: &Tokens, context: usize) -> Descriptors {
+    fn write_descriptors(&mut self, tokens: &Tokens, entropy: Entropy, context: usize) -> Descriptors {
         self.descriptors.clear();
         if tokens.matches.is_empty() {
             return Descriptors::None;
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
         // One or two matches are not worth the coder's state and the hull.
-        if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+        if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
             contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
             // They take two or three bytes a match, unless someone has trained the models to the contrary; then those start anew.

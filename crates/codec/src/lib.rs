@@ -15,6 +15,7 @@
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 
+pub mod adapt;
 mod decoder;
 mod encoder;
 mod entropy;

@@ -56,6 +56,11 @@ pub trait Matcher: Send {
     /// that will be written at `offset`, or within the block before the match.
     fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
 
+    /// Takes note of some of the block's content without looking for matches; the least that can be done. Unless overridden, of none.
+    fn pass(&mut self, _log: &Log, _block: &[u8], _offset: u64, _density: Density) {
+        self.interrupt();
+    }
+
     /// The next block does not follow the last one: the log was rewound.
     fn interrupt(&mut self);
 
@@ -257,6 +262,13 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
         {
             self.going_on = Some(last.source + u64::from(last.len));
         }
+    }
+
+    /// Indexes the block as if all of it lay inside a match.
+    fn pass(&mut self, log: &Log, bytes: &[u8], offset: u64, density: Density) {
+        self.going_on = None;
+        let block = Block { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) };
+        self.index_inside(&block, density, 0, bytes.len());
     }
 
     fn interrupt(&mut self) {
