@@ -3,8 +3,9 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use crate::family::{SamplerName, parse_policy, parse_table_kind};
-use crate::quantity::parse_size;
+use crate::quantity::{parse_share, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use oncewire_codec::adapt::CpuShare;
 use std::path::PathBuf;
 
 /// Every byte crosses the wire once.
@@ -161,6 +162,10 @@ pub(crate) struct EndpointArgs {
     /// none, lz4, zstd-1, zstd-2 or zstd-3 [default: zstd-3]
     #[arg(long, value_name = "STAGE")]
     pub(crate) entropy: Option<String>,
+    /// Share of one core that encoding may take for each session, such as 25%: with less, it compresses less, then looks for fewer
+    /// repeats, and last passes blocks as they are [default: no limit]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) cpu_budget: Option<String>,
     /// What to log: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
@@ -263,6 +268,7 @@ Examples:
   oncewire pack backup.tar -o backup.ow
   tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
   oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
+  nc -l 9000 | oncewire pack --cpu-budget 25% -o feed.ow
 
 The receiver's memory is the cache named here, so it must be willing: unpack refuses more than 4G unless told otherwise.")]
 pub(crate) struct PackArgs {
@@ -281,9 +287,13 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
     pub(crate) block: u64,
     /// 1: all in one thread; 2: reading and matching beside compressing and writing; 3: reading apart, too. The result is the
-    /// same
+    /// same, but for --cpu-budget
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) threads: u8,
+    /// Share of one core, such as 25%, that packing may take: with less, it compresses less, then looks for fewer repeats, and
+    /// last passes blocks as they are. For input that comes at a pace of its own; a file comes as fast as it is taken
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub(crate) cpu_budget: Option<CpuShare>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
     /// One JSON document about the work on standard output; needs -o

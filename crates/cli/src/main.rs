@@ -1,5 +1,6 @@
 //! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the crates below.
 
+mod adapting;
 mod args;
 mod base;
 mod bench;

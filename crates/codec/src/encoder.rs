@@ -1,6 +1,7 @@
 //! Blocks to frames.
 
 use crate::MAX_BLOCK;
+use crate::adapt::{Effort, Stage};
 use crate::chunk::ChunkMatch;
 use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
@@ -22,6 +23,10 @@ pub struct Tokens {
     pub(crate) checksum: u64,
     /// The literals look compressible.
     pub(crate) dense: bool,
+    /// What enters the log depends on the matches, so the frame must carry them even where they do not pay.
+    pub(crate) binding: bool,
+    /// The entropy stage to use instead of a dearer one.
+    pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
 }
 
@@ -50,6 +55,8 @@ pub struct EncoderStats {
     pub matched_bytes: u64,
     /// Blocks that looked incompressible: sampled sparsely, and left out by the entropy stage.
     pub incompressible_blocks: u64,
+    /// Blocks that were passed literally, without a search for matches: see [`Effort`].
+    pub passed_blocks: u64,
     /// The matcher's own counters.
     pub matcher: MatchStats,
 }
@@ -192,6 +199,11 @@ impl Encoder {
         self.finder.set_period(period)
     }
 
+    /// Changes how much is done to each block, from the next block on. Decoders need not be told.
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.finder.set_effort(effort);
+    }
+
     /// Counters since the encoder was built.
     pub fn stats(&self) -> EncoderStats {
         self.finder.stats()
@@ -310,7 +322,7 @@ impl Store {
 /// The first half of an encoder: log and matcher, or the chunk matcher and its backlog. Turns blocks into [`Tokens`].
 pub struct Finder {
     pub(crate) store: Store,
-    period: usize,
+    effort: Effort,
     max_block: usize,
     seed: ChecksumSeed,
     explicit_offsets: bool,
@@ -328,7 +340,7 @@ impl Finder {
     pub(crate) fn new(store: Store, period: usize, max_block: usize, seed: ChecksumSeed, explicit_offsets: bool) -> Finder {
         Finder {
             store,
-            period,
+            effort: Effort::full(period),
             max_block,
             seed,
             explicit_offsets,
@@ -356,9 +368,14 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense || !self.sparse { Density::Period(self.period) } else { Density::Sparse };
+        let density = if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse };
         tokens.matches.clear();
         match &mut self.store {
+            // Without matches every policy keeps the whole block.
+            Store::Log { log, matcher } if !self.effort.search() => {
+                matcher.pass(log, block, offset, density);
+                log.write(offset, block);
+            }
             Store::Log { log, matcher } if self.policy == CachePolicy::All => {
                 matcher.find(log, block, offset, density, &mut tokens.matches);
                 keep_longest(self.max_matches, &mut tokens.matches);
@@ -382,12 +399,15 @@ impl Finder {
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
+        tokens.binding = self.policy != CachePolicy::All;
+        tokens.stage = self.effort.stage();
 
         self.stats.blocks += 1;
         self.stats.block_bytes += block.len() as u64;
         self.stats.matches += tokens.matches.len() as u64;
         self.stats.matched_bytes += tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
         self.stats.incompressible_blocks += u64::from(!dense);
+        self.stats.passed_blocks += u64::from(!self.effort.search());
         Ok(())
     }
 
@@ -467,8 +487,13 @@ impl Finder {
     /// [`ConfigError::Period`].
     pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
         check_period(period)?;
-        self.period = period;
+        self.effort = self.effort.with_period(period);
         Ok(())
+    }
+
+    /// See [`Encoder::set_effort`]. The tokens tell the [`FrameWriter`].
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.effort = effort;
     }
 
     /// Counters since the finder was built.
@@ -624,7 +649,8 @@ impl FrameWriter {
     pub fn write<'a>(&'a mut self, tokens: &Tokens, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
-        let mut descriptors = self.write_descriptors(tokens, context);
+        let entropy = tokens.stage.limit(self.entropy);
+        let mut descriptors = self.write_descriptors(tokens, entropy, context);
         // With matches, literals are gathered; without, the block is the literals, where it lies.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -641,7 +667,7 @@ impl FrameWriter {
         let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
             LiteralCoding::Raw
         } else {
-            match self.entropy {
+            match entropy {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
@@ -681,14 +707,14 @@ impl FrameWriter {
     }
 
     /// Fills `self.descriptors` in the shortest way.
-    fn write_descriptors(&mut self, tokens: &Tokens, context: usize) -> Descriptors {
+    fn write_descriptors(&mut self, tokens: &Tokens, entropy: Entropy, context: usize) -> Descriptors {
         self.descriptors.clear();
         if tokens.matches.is_empty() {
             return Descriptors::None;
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
         // One or two matches are not worth the coder's state and the hull.
-        if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+        if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
             contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
             // They take two or three bytes a match, unless someone has trained the models to the contrary; then those start anew.
@@ -701,7 +727,7 @@ impl FrameWriter {
         format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
         // Matches are at least 12 bytes, plain descriptors at most 12 on logs up to 4 TiB, so this is rare; but never grow.
         let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
-        if self.descriptors.len() >= matched {
+        if self.descriptors.len() >= matched && !tokens.binding {
             self.descriptors.clear();
             return Descriptors::None;
         }

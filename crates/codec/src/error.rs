@@ -83,6 +83,12 @@ pub enum ConfigError {
         /// Asked for.
         contexts: usize,
     },
+    /// A budget of CPU time that cannot be kept or need not be.
+    #[error("{thousandths} thousandths of a core are no budget: use 1 to {max}", max = crate::adapt::CpuShare::MAX)]
+    CpuShare {
+        /// Asked for.
+        thousandths: u32,
+    },
     /// The system has no memory of the size asked for.
     #[error("cannot get {bytes} bytes of memory for the {what}: {source}")]
     Memory {

@@ -15,6 +15,7 @@
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 
+pub mod adapt;
 pub mod chunk;
 mod decoder;
 mod encoder;

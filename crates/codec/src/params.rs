@@ -1,5 +1,6 @@
 //! What an encoder or decoder is built from. Every builder checks its parameters.
 
+use crate::adapt::Ladder;
 use crate::chunk::{self, ChunkForm, ChunkMatch, ChunkParams};
 use crate::decoder::{Assembler, Decoder, FrameReader};
 use crate::encoder::{Encoder, Finder, FrameWriter, Store};
@@ -358,6 +359,14 @@ impl EncoderBuilder {
     /// Memory in bytes of one entropy context, once it is used.
     pub fn context_memory(&self) -> usize {
         WriteContext::memory(self.entropy)
+    }
+
+    /// The efforts at which the encoder can work, from the configured one down.
+    ///
+    /// # Errors
+    /// [`ConfigError::Period`].
+    pub fn ladder(&self) -> Result<Ladder, ConfigError> {
+        Ladder::new(self.period, self.entropy)
     }
 
     /// Builds the encoder.

@@ -114,6 +114,12 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
         }
     }
 
+    /// Indexes the block as if all of it lay inside a match.
+    fn pass(&mut self, log: &Log, bytes: &[u8], offset: u64, density: Density) {
+        self.going_on = None;
+        self.index_inside(&Block::new(log, bytes, offset), density, 0, bytes.len());
+    }
+
     fn interrupt(&mut self) {
         self.going_on = None;
     }

@@ -65,6 +65,11 @@ pub trait Matcher: Send {
     /// Takes note of content that lies at `offset` of the log, without looking for matches.
     fn note(&mut self, content: &[u8], offset: u64, density: Density);
 
+    /// Takes note of some of the block's content without looking for matches; the least that can be done. Unless overridden, of none.
+    fn pass(&mut self, _log: &Log, _block: &[u8], _offset: u64, _density: Density) {
+        self.interrupt();
+    }
+
     /// The next block does not follow the last one: the log was rewound.
     fn interrupt(&mut self);
 
