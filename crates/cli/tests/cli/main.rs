@@ -4,6 +4,7 @@
 
 mod base;
 mod damage;
+mod family;
 mod files;
 mod memory;
 mod pipes;

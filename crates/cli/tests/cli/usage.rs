@@ -88,7 +88,7 @@ fn what_is_not_understood() {
         (&["pack", "--block", "99999999999T"], &["too large for a size"]),
         (&["pack", "--threads", "0"], &["1..=3"]),
         (&["pack", "--threads", "4"], &["1..=3"]),
-        (&["pack", "--sampler", "modp"], &["samplebyte", "fixed"]),
+        (&["pack", "--sampler", "modq"], &["samplebyte", "modp"]),
         (&["pack", "--entropy", "gzip"], &["none", "lz4", "zstd"]),
         (&["pack", "another"], &["unexpected argument"]),
         (&["unpack", "--cache", "1M"], &["--cache"]),

@@ -77,7 +77,7 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         ("drain = \"x\"", &["drain \"x\""]),
         ("window = 5", &["window of 5", "12 to 64"]),
         ("period = 2", &["period of 2", "4 to 1024"]),
-        ("sampler = \"modp\"", &["sampler \"modp\"", "samplebyte or fixed"]),
+        ("sampler = \"modq\"", &["sampler \"modq\"", "samplebyte, samplebyte:FILE"]),
         ("entropy = \"gzip\"", &["entropy \"gzip\""]),
         ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
         ("allow = [\"origin\"]", &["origin"]),

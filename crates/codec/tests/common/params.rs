@@ -1,5 +1,6 @@
 //! Parameters of an encoder and a decoder, unfriendly ones above all.
 
+use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::table::BucketShape;
 use oncewire_codec::{
     ByteSet, CachePolicy, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, MatcherKind,
@@ -121,6 +122,7 @@ fn sampler() -> impl Strategy<Value = SamplerKind> {
         2 => members.prop_map(|members| SamplerKind::SampleByte(members.into_iter().collect())),
         1 => Just(SamplerKind::SampleByte((0..=255).collect::<ByteSet>())),
         2 => Just(SamplerKind::Fixed),
+        4 => proptest::sample::select(SamplerKind::all().collect::<Vec<_>>()),
     ]
 }
 
@@ -129,6 +131,8 @@ fn matcher() -> impl Strategy<Value = MatcherKind> {
     prop_oneof![
         3 => Just(MatcherKind::MaxMatch),
         1 => most.prop_map(|max_fingerprints| MatcherKind::Published { max_fingerprints }),
+        1 => prop_oneof![Just(ChunkForm::StartsAtMarker), Just(ChunkForm::EndsWithWindow)]
+            .prop_map(|form| MatcherKind::ChunkMatch { form }),
     ]
 }
 

@@ -1,0 +1,147 @@
+//! The whole family on the command line: every sampler, matcher, table and policy, the optimum, and trained tables.
+
+use crate::support::*;
+use serde_json::Value;
+use std::ffi::OsString;
+
+const SAMPLERS: [&str; 7] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc"];
+
+fn bench(more: &[&str]) -> Value {
+    let mut args = args!["bench", tz_path(0), tz_path(1), "--json", "--runs", "1", "--no-rivals", "--entropy", "none", "--cache", "8M"];
+    args.extend(more.iter().map(OsString::from));
+    serde_json::from_slice(&run(args, b"").fine()).expect("one document")
+}
+
+fn figures(report: &Value) -> Vec<(String, f64)> {
+    let figures = report["figures"].as_array().expect("a list").iter();
+    figures
+        .map(|figure| {
+            let savings = figure["passes"][0]["savings"].as_f64().expect("a number");
+            (figure["name"].as_str().expect("a name").to_string(), savings)
+        })
+        .collect()
+}
+
+/// Every contender's bytes are compared with what was sent, so this is a round trip of each, too.
+#[test]
+fn every_matcher_with_every_sampler() {
+    let samplers = SAMPLERS.join(",");
+    let report = bench(&["--samplers", &samplers, "--matchers", "max,published,chunk,chunk-martynov,modified,payload"]);
+    let figures = figures(&report);
+    // What has no sampler is measured once.
+    assert_eq!(figures.len(), 4 * SAMPLERS.len() + 2, "{figures:?}");
+    for (name, savings) in &figures {
+        assert!((-0.01..1.0).contains(savings), "{name}: {savings}");
+        // Two releases that share most of their bytes; FIXED misses what has moved, and whole blocks have all moved.
+        let moves = name.contains("fixed") || name.starts_with("payload");
+        assert!(moves || *savings > 0.25, "{name}: {savings}");
+    }
+}
+
+#[test]
+fn every_table_policy_and_limit() {
+    let report = bench(&[
+        "--packets",
+        "--matchers",
+        "max,published,chunk",
+        "--tables",
+        "compact,buckets,buckets:4x2x1",
+        "--policies",
+        "all,new-runs,new-runs-apart,new-blocks:60",
+        "--max-fingerprints",
+        "0,16",
+        "--max-matches",
+        "0,2",
+    ]);
+    let figures = figures(&report);
+    // Chunk-match has neither table nor policy, only the papers' form a limit of fingerprints.
+    assert_eq!(figures.len(), 3 * 4 * 2 + 3 * 4 * 2 * 2 + 2);
+    let of = |name: &str| figures.iter().find(|(other, _)| other == name).unwrap_or_else(|| panic!("{name} in {figures:?}")).1;
+    assert!(of("published samplebyte p=32 w=32 none F=16") < of("published samplebyte p=32 w=32 none"));
+    assert!(of("oncewire samplebyte p=32 w=32 none k=2") < of("oncewire samplebyte p=32 w=32 none"));
+    assert!(of("published samplebyte p=32 w=32 none") < of("oncewire samplebyte p=32 w=32 none"));
+}
+
+#[test]
+fn the_optimum_bounds_what_looks_windows_up() {
+    let report = bench(&["--optimal", "--matchers", "max,published", "--windows", "16,32", "--periods", "4,32"]);
+    let bounds = report["bounds"].as_array().expect("a list");
+    assert_eq!(bounds.len(), 2);
+    for bound in bounds {
+        let most = bound["passes"][0]["savings"].as_f64().expect("a number");
+        assert!((0.3..1.0).contains(&most));
+        let random = bound["apparent_savings_of_random_data"].as_f64().expect("a number");
+        assert!((0.0..0.03).contains(&random), "{random}");
+    }
+    for figure in report["figures"].as_array().expect("a list") {
+        let share = figure["passes"][0]["share_of_optimal"].as_f64().expect("a number");
+        let (low, high) = if figure["name"].as_str().expect("a name").starts_with("published") { (0.5, 1.0) } else { (0.8, 1.1) };
+        assert!((low..high).contains(&share), "{figure}");
+    }
+    let text = run(args!["bench", tz_path(0), "--runs", "1", "--no-rivals", "--optimal", "--cache", "4M"], b"").fine();
+    let text = String::from_utf8(text).expect("text");
+    for words in ["of optimal", "optimal w=32", "100.0 %", "of the windows of random data"] {
+        assert!(text.contains(words), "{words:?} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn rates_find_the_period_of_each_sampler() {
+    let report = bench(&["--samplers", "samplebyte,modp,maxp,fixed", "--rates", "24", "--matchers", "published"]);
+    for figure in report["figures"].as_array().expect("a list") {
+        let achieved = figure["passes"][0]["bytes_per_fingerprint"].as_f64().expect("a number");
+        assert!((20.0..29.0).contains(&achieved), "{figure}");
+    }
+    run(args!["bench", tz_path(0), "--rates", "1"], b"").fails(2, &["rate of 1", "2 to 2048"]);
+}
+
+#[test]
+fn a_trained_table_is_used_where_it_is_named() {
+    let dir = Dir::new();
+    let (table, pack, back) = (dir.join("site.table"), dir.join("pack"), dir.join("back"));
+    let args = args!["train", tz_path(0), tz_path(1), "-o", table, "--test", tz_path(1), "--test", tz_path(2), "--json"];
+    let report: Value = serde_json::from_slice(&run(args, b"").fine()).expect("one document");
+    let bytes = report["bytes"].as_array().expect("a list");
+    assert!(!bytes.is_empty() && bytes.len() < 40, "{bytes:?}");
+    let tables = report["tables"].as_array().expect("a list");
+    let wire = |i: usize| tables[i]["training_wire_bytes"].as_f64().expect("a number");
+    assert_eq!((tables.len(), tables[0]["table"].as_str()), (5, Some("trained")));
+    // As good as any of the others, or all but; what it was trained for.
+    assert!((1..5).all(|other| wire(0) < wire(other) * 1.01), "{tables:?}");
+    assert!(tables[0]["test_savings"].as_f64().expect("a number") > 0.2);
+
+    let text = String::from_utf8(read(&table)).expect("text");
+    assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), bytes.len(), "{text}");
+    let named = format!("samplebyte:{}", table.display());
+    run(args!["pack", "--sampler", named, tz_path(1), "-o", pack], b"").fine();
+    run(args!["unpack", pack, "-o", back], b"").fine();
+    same(&read(&back), &tz(1), "with a trained table");
+    let report = bench(&["--samplers", &format!("samplebyte,{named}")]);
+    assert_eq!(figures(&report)[1].0, format!("oncewire {named} p=32 w=32 none"));
+
+    let text = String::from_utf8(run(args!["train", tz_path(0), "--random", "1"], b"").fine()).expect("text");
+    for words in ["trained", "EndRE's (default)", "random 1", "Marker bytes", "-o"] {
+        assert!(text.contains(words), "{words:?} is missing:\n{text}");
+    }
+    let listed = String::from_utf8(run(args!["train", tz_path(0), "--random", "0", "-o", "-"], b"").fine()).expect("text");
+    assert!(listed.starts_with("# Marker bytes") && listed.lines().count() > 2, "{listed}");
+}
+
+#[test]
+fn wrong_tables_and_names() {
+    let dir = Dir::new();
+    let missing = format!("samplebyte:{}", dir.join("missing").display());
+    run(args!["pack", "--sampler", missing], b"x").fails(1, &["read the sampler's table", "check the name"]);
+    let bad = format!("samplebyte:{}", dir.write("bad", b"32\nhello\n").display());
+    run(args!["pack", "--sampler", bad], b"x").fails(2, &["line 2", "hello", "0 to 255"]);
+    let empty = format!("samplebyte:{}", dir.write("empty", b"# nothing\n").display());
+    run(args!["bench", "--samplers", empty, tz_path(0)], b"").fails(2, &["no byte values"]);
+    let large = format!("samplebyte:{}", dir.write("large", &[b' '; 70_000]).display());
+    run(args!["pack", "--sampler", large], b"x").fails(2, &["too large", "oncewire train"]);
+    run(args!["bench", tz_path(0), "--tables", "buckets:9x1x1"], b"").fails(2, &["1 to 8"]);
+    let noise = dir.write("noise", &noise(5, 50_000));
+    run(args!["train", noise], b"").fails(1, &["nothing in the files repeats"]);
+    run(args!["train", dir.write("none", b"")], b"").fails(1, &["empty"]);
+    run(args!["train", tz_path(0), "-o", dir.join("no/such/place")], b"").fails(1, &["create", "no/such/place"]);
+    run(args!["train", tz_path(0), "--window", "5"], b"").fails(2, &["12 to 64"]);
+}
