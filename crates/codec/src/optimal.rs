@@ -308,26 +308,37 @@ impl Optimal {
             }
             Store::Counting(cells) => {
                 let past = self.past.as_ref().expect("a counting filter holds the past");
-                let (mut new, mut old) = (Batch::EMPTY, Batch::EMPTY);
-                let mut at = 0;
-                while at < windows {
+                let (stage, forget) = (&self.stage, &mut self.forget);
+                // Of the `len` windows from `at` on, and of those that they push out of the cache: the same number, or fewer at
+                // the stream's start, and then those of the last ones.
+                let mut prepare = |pair: &mut (Batch, Batch), cells: &Cells, at: usize| {
+                    let (new, old) = pair;
                     let len = (windows - at).min(BATCH);
-                    new.prepare(self.kernels, cells, &self.stage, at, len, window);
-                    // The windows to forget are the last ones of the batch, or all.
+                    new.prepare(self.kernels, cells, stage, at, len, window);
                     let offset = first + at as u64;
                     let kept = past.cache.saturating_sub(offset).min(len as u64) as usize;
                     if kept < len {
-                        past.read(offset + kept as u64 - past.cache, len - kept + window - 1, &mut self.forget);
+                        past.read(offset + kept as u64 - past.cache, len - kept + window - 1, forget);
                     }
-                    old.prepare(self.kernels, cells, &self.forget, 0, len - kept, window);
-                    for (i, indices) in new.indices[..len].iter().enumerate() {
-                        tell(offset + i as u64, indices.iter().all(|&index| cells.get::<4>(index) != 0));
+                    old.prepare(self.kernels, cells, forget, 0, len - kept, window);
+                };
+                let mut now = (Batch::EMPTY, Batch::EMPTY);
+                let mut next = (Batch::EMPTY, Batch::EMPTY);
+                prepare(&mut now, cells, 0);
+                let mut at = 0;
+                while at < windows {
+                    let (new, old) = &now;
+                    prepare(&mut next, cells, at + new.len);
+                    let kept = new.len - old.len;
+                    for (i, indices) in new.indices[..new.len].iter().enumerate() {
+                        tell(first + (at + i) as u64, indices.iter().all(|&index| cells.get::<4>(index) != 0));
                         if i >= kept {
                             cells.decrement(&old.indices[i - kept]);
                         }
                         cells.increment(indices);
                     }
-                    at += len;
+                    at += new.len;
+                    std::mem::swap(&mut now, &mut next);
                 }
             }
         }
@@ -734,6 +745,22 @@ mod tests {
             assert_eq!((found.windows, found.hits, found.run_bytes, found.saved_bytes), (1, 1, 32, 28));
             assert_eq!(optimal.totals().bytes, 132);
         }
+    }
+
+    #[test]
+    fn windows_that_overlap_are_one_run_and_those_that_touch_are_two() {
+        let data = noise(6, 100);
+        for (second, runs) in [(31, 1), (32, 2), (33, 2)] {
+            let mut all = Runs::new(32, 4);
+            all.hit(0);
+            all.hit(second);
+            assert_eq!(all.finish(), (runs, 64 - 32u64.saturating_sub(second), 64 - 32u64.saturating_sub(second) - 4 * runs));
+        }
+        // Two copies from different places, side by side.
+        let mut exact = optimal(32, 1000, Filter::Exact);
+        exact.add_block(&data);
+        let found = exact.add_block(&[&data[60..100], &data[..40]].concat());
+        assert_eq!((found.hits, found.runs, found.run_bytes, found.saved_bytes), (18, 2, 80, 72));
     }
 
     #[test]
