@@ -322,6 +322,21 @@ fn a_lost_first_copy_is_repaired_by_rejection() {
 }
 
 #[test]
+fn a_repair_leaves_both_ends_identical() {
+    let mut ends = ends(&small(), 0, 1);
+    step(&mut ends, &packet(0, 2));
+    let (lost, again, other) = (packet(1, 1), packet(2, 1), packet(3, 2));
+    ends.0.compress(&lost);
+    let Sent::Token(token) = ends.0.compress(&again) else { panic!("a token") };
+    // Another payload is used while the rejection is on its way.
+    step(&mut ends, &other);
+    let Ok(Received::Reply(reject)) = ends.1.receive(Message::Token(token)) else { panic!("unknown") };
+    let whole = ends.0.receive(reject).unwrap().unwrap();
+    assert_eq!(ends.1.receive(whole), Ok(Received::Packet(&again)));
+    assert_eq!(ends.0.dictionary().digest(), ends.1.dictionary().digest());
+}
+
+#[test]
 fn a_rejection_of_what_is_gone_or_was_not_sent_yields_nothing() {
     let mut ends = ends(&PayloadPolicy { capacity: 200, ..small() }, 0, 1);
     step(&mut ends, &packet(0, 1));
