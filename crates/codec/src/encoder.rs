@@ -419,13 +419,29 @@ impl Finder {
         let (before, end) = (self.stats, self.store.end());
         let mut tokens = Tokens::default();
         for block in content.chunks(self.max_block) {
-            self.find(block, &mut tokens)?;
+            self.prime_block(block, &mut tokens)?;
         }
         self.stats = before;
         if let Store::Chunks(chunks) = &mut self.store {
             chunks.primed(end);
         }
         Ok(())
+    }
+
+    fn prime_block(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
+        if let Store::Log { log, matcher } = &mut self.store
+            && self.policy != CachePolicy::All
+        {
+            // The decoder is told of no matches, so all of it enters the log whatever repeats.
+            let offset = log.geometry().place(log.end(), block.len());
+            if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
+                return Err(EncodeError::OffsetsExhausted);
+            }
+            log.write(offset, block);
+            matcher.note(block, offset, Density::Period(self.effort.period()));
+            return Ok(());
+        }
+        self.find(block, tokens)
     }
 
     /// See [`Encoder::acknowledge`].
