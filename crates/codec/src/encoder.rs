@@ -368,7 +368,7 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse };
+        let density = self.density(dense);
         tokens.matches.clear();
         match &mut self.store {
             // Without matches every policy keeps the whole block.
@@ -429,6 +429,7 @@ impl Finder {
     }
 
     fn prime_block(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
+        let density = self.density(looks_compressible(block));
         if let Store::Log { log, matcher } = &mut self.store
             && self.policy != CachePolicy::All
         {
@@ -438,10 +439,15 @@ impl Finder {
                 return Err(EncodeError::OffsetsExhausted);
             }
             log.write(offset, block);
-            matcher.note(block, offset, Density::Period(self.effort.period()));
+            matcher.note(block, offset, density);
             return Ok(());
         }
         self.find(block, tokens)
+    }
+
+    /// How densely to sample a block that looks compressible or not.
+    fn density(&self, dense: bool) -> Density {
+        if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse }
     }
 
     /// See [`Encoder::acknowledge`].

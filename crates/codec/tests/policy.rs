@@ -98,7 +98,7 @@ fn repeats_leave_nothing_in_a_log_of_new_content() {
 fn content_given_to_both_ends_enters_both_logs_whole_and_is_found() {
     let unit = text(7, 3000);
     // It repeats itself, and is given twice: an encoder that looked for matches would keep less than the decoder.
-    let given = [&unit[..], &noise(8, 2000), &unit].concat();
+    let given = [&unit[..], &text(8, 2000), &unit].concat();
     for policy in [CachePolicy::NewRuns { straddle: false }, CachePolicy::NewBlocks { below_percent: 30 }] {
         for published in [false, true] {
             let matcher = if published { MatcherKind::Published { max_fingerprints: None } } else { MatcherKind::MaxMatch };
