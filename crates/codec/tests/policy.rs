@@ -117,6 +117,25 @@ fn content_given_to_both_ends_enters_both_logs_whole_and_is_found() {
 }
 
 #[test]
+fn matches_that_do_not_pay_are_carried_where_they_decide_what_is_kept() {
+    let unit = text(9, 600);
+    for policy in [CachePolicy::NewRuns { straddle: true }, CachePolicy::NewBlocks { below_percent: 50 }, CachePolicy::All] {
+        let params = Params { cache: 4001, max_block: 600, policy, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        send(&mut encoder, &mut decoder, &unit);
+        send(&mut encoder, &mut decoder, &unit[..300]);
+        // Each goes on where the match before it ended: a match of one byte takes four.
+        let before = encoder.stats().matches;
+        for at in 300..400 {
+            send(&mut encoder, &mut decoder, &unit[at..at + 1]);
+        }
+        assert_eq!(encoder.stats().matches - before, 100);
+        assert_eq!(encoder.end(), if policy == CachePolicy::All { 1000 } else { 600 }, "{policy:?}");
+        assert_eq!(decoder.low(), encoder.end());
+    }
+}
+
+#[test]
 fn windows_over_joins_are_found_only_if_they_are_indexed() {
     // Runs of twenty bytes, shorter than a window, between matches; then the same runs side by side.
     let known = noise(1, 4000);

@@ -8,8 +8,8 @@ use oncewire_codec::adapt::Effort;
 use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::table::BucketShape;
 use oncewire_codec::{
-    ByteSet, CachePolicy, ChecksumSeed, Decoded, Decoder, EncodeError, Encoder, EncoderMemory, Entropy, Geometry, Kernels,
-    MatcherKind, SamplerKind, TableKind,
+    ByteSet, CachePolicy, ChecksumSeed, Decoded, Decoder, EncodeError, Encoder, EncoderMemory, Entropy, FrameView, Geometry,
+    Kernels, MatcherKind, SamplerKind, Scan, TableKind,
 };
 
 /// Blocks per input, so that a run stays short.
@@ -24,6 +24,8 @@ struct Ends {
     efforts: Vec<Effort>,
     geometry: Geometry,
     policy: CachePolicy,
+    /// For chunk-match: what it may refer to lies below.
+    acknowledged: Option<u64>,
     contexts: usize,
     max_block: usize,
     /// What the decoder was at after each operation, to be acknowledged later.
@@ -133,6 +135,7 @@ impl Ends {
             memory: encoders[0].memory(),
             // Log, contexts, a block, its literals and what is kept of it, and a match for each of its bytes.
             bound: cache as usize + contexts * (1500 << 10) + (max_block + 64) * (3 + 2 * 16),
+            acknowledged: matches!(matcher, MatcherKind::ChunkMatch { .. }).then_some(0),
             encoders,
             decoder,
             policy,
@@ -148,7 +151,7 @@ impl Ends {
     }
 
     /// The frame of `block`, which must be the same from all.
-    fn encode(&mut self, block: &[u8], context: usize) -> Vec<u8> {
+    fn encode(&mut self, block: &[u8], offset: u64, context: usize) -> Vec<u8> {
         let mut frames: Vec<Vec<u8>> = Vec::new();
         for encoder in &mut self.encoders {
             let mut frame = Vec::new();
@@ -160,7 +163,24 @@ impl Ends {
         let stats = self.encoders[0].stats();
         assert!(self.encoders.iter().all(|encoder| encoder.stats() == stats), "the levels count differently");
         assert!(frame.len() <= block.len() + block.len() / 1000 + 32, "{} bytes became {}", block.len(), frame.len());
+        self.check_references(&frame, offset);
         frame
+    }
+
+    /// What the frame refers to in the log must be allowed, and acknowledged where that matters.
+    fn check_references(&self, frame: &[u8], offset: u64) {
+        let Ok(Scan::Frame(view)) = FrameView::scan(frame, self.max_block) else { panic!("the frame is whole") };
+        let sources = view.depends_on(offset).expect("the fields agree");
+        let reach = self.geometry.capacity() - self.geometry.span();
+        let floor = (offset + view.block_len() as u64).saturating_sub(reach);
+        let end = self.acknowledged.unwrap_or(offset);
+        assert!(sources.is_empty() || floor <= sources.start && sources.end <= end, "{sources:?}, allowed {floor}..{end}");
+    }
+
+    fn acknowledge(&mut self, low: u64) {
+        self.all(|encoder| encoder.acknowledge(low));
+        let end = self.encoders[0].end();
+        self.acknowledged = self.acknowledged.map(|before| before.max(low.min(end)));
     }
 
     /// Whether the decoder takes `frame`, which must then hold `block` at `offset`.
@@ -246,7 +266,7 @@ pub(crate) fn run(input: &[u8]) {
                 // Late, early or again; and once in a while all there is.
                 let which = usize::from(input.u8());
                 let low = if which == 255 { u64::MAX } else { ends.lows[which % ends.lows.len()] };
-                ends.all(|encoder| encoder.acknowledge(low));
+                ends.acknowledge(low);
                 continue;
             }
             4 => {
@@ -254,7 +274,11 @@ pub(crate) fn run(input: &[u8]) {
                 piece(&mut input, &mut history);
                 history.truncate(start + MOST_PRIMED);
                 let content = history[start..].to_vec();
+                let end = ends.encoders[0].end();
                 ends.all(|encoder| encoder.prime(&content).unwrap());
+                if ends.acknowledged == Some(end) {
+                    ends.acknowledged = Some(ends.encoders[0].end());
+                }
                 ends.decoder.prime(&content);
                 if !apart {
                     assert_eq!(ends.encoders[0].end(), ends.decoder.low(), "the ends were given the same");
@@ -276,7 +300,7 @@ pub(crate) fn run(input: &[u8]) {
         let block = history[start..].to_vec();
         let end = ends.encoders[0].end();
         let offset = ends.geometry.place(end, block.len());
-        let frame = ends.encode(&block, context);
+        let frame = ends.encode(&block, offset, context);
         match operation & 15 {
             6 => {
                 // Lost, and forgotten at both ends.
@@ -293,6 +317,7 @@ pub(crate) fn run(input: &[u8]) {
                 }
                 assert!(answers.iter().all(Result::is_ok));
                 ends.decoder.rewind(seed);
+                ends.acknowledged = ends.acknowledged.map(|_| low);
                 ends.seed = seed;
                 history.truncate(start);
             }
@@ -378,5 +403,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push(seed);
     }
     seeds.push(text(1, 300));
+    // Blocks of a few bytes, each going on where the last match ended: matches that do not pay.
+    for (max_block, policy) in [(1u8, 2u8), (1, 3), (0, 2), (2, 2), (1, 0)] {
+        let setup = [max_block, 200, 3, 1, policy, 0, 0, 0, 0, policy % 2, 0, 99, 0, 0, 0, 0, 0];
+        let again: &[u8] = &[9, 0, 4, 0xc8, 0, 13, 0, 0, 0];
+        seeds.push([&setup[..], &[4, 1, 5, 200, 0], &again.repeat(12), &[9, 0, 4, 0xc8, 0, 1, 0, 0, 0].repeat(12)].concat());
+    }
     seeds
 }
