@@ -48,7 +48,7 @@ impl Shape {
     /// A packet that no other equals, with the payload of that kind.
     fn packet(self, number: u64, kind: u8) -> Vec<u8> {
         let len = 20 + usize::from(kind) * 7 % 150;
-        let payload = if kind % 3 == 0 { noise(kind.into(), len) } else { text(kind.into(), len) };
+        let payload = if kind.is_multiple_of(3) { noise(kind.into(), len) } else { text(kind.into(), len) };
         let mut packet = number.to_le_bytes().to_vec();
         if self == Shape::Ip {
             let total = (28 + payload.len()) as u16;
