@@ -2,8 +2,10 @@
 // What is documentation here is help there, where [bind:]port is no link.
 #![allow(rustdoc::broken_intra_doc_links)]
 
-use crate::quantity::parse_size;
+use crate::family::{SamplerName, parse_policy, parse_table_kind};
+use crate::quantity::{parse_share, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use oncewire_codec::adapt::CpuShare;
 use std::path::PathBuf;
 
 /// Every byte crosses the wire once.
@@ -37,14 +39,8 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     /// Measure what this would do on your data, beside lz4, zstd and gzip on the same blocks
     Bench(BenchArgs),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SamplerName {
-    /// A byte of EndRE's table marks, then half a period is skipped
-    Samplebyte,
-    /// Every p-th byte marks
-    Fixed,
+    /// Make a table of marker bytes for your data, for --sampler samplebyte:FILE
+    Train(TrainArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,8 +62,8 @@ pub(crate) struct CodecArgs {
     /// Sampling period: one fingerprint is meant to be kept for every so many bytes, 4 to 1024
     #[arg(long, value_name = "BYTES", default_value_t = 32)]
     pub(crate) period: usize,
-    /// How markers are chosen
-    #[arg(long, value_enum, default_value = "samplebyte")]
+    /// How markers are chosen: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
+    #[arg(long, value_name = "NAME", default_value = "samplebyte")]
     pub(crate) sampler: SamplerName,
     /// What is done to bytes that were not repeated
     #[arg(long, value_enum, default_value = "zstd")]
@@ -160,12 +156,16 @@ pub(crate) struct EndpointArgs {
     /// Sampling period, 4 to 1024 bytes [default: 32]
     #[arg(long, value_name = "BYTES")]
     pub(crate) period: Option<usize>,
-    /// samplebyte or fixed [default: samplebyte]
+    /// How markers are chosen, as for pack, such as samplebyte or samplebyte:FILE [default: samplebyte]
     #[arg(long, value_name = "NAME")]
     pub(crate) sampler: Option<String>,
     /// none, lz4, zstd-1, zstd-2 or zstd-3 [default: zstd-3]
     #[arg(long, value_name = "STAGE")]
     pub(crate) entropy: Option<String>,
+    /// Share of one core that encoding may take for each session, such as 25%: with less, it compresses less, then looks for fewer
+    /// repeats, and last passes blocks as they are [default: no limit]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) cpu_budget: Option<String>,
     /// What to log: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
@@ -268,6 +268,7 @@ Examples:
   oncewire pack backup.tar -o backup.ow
   tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
   oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
+  nc -l 9000 | oncewire pack --cpu-budget 25% -o feed.ow
 
 The receiver's memory is the cache named here, so it must be willing: unpack refuses more than 4G unless told otherwise.")]
 pub(crate) struct PackArgs {
@@ -286,9 +287,13 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
     pub(crate) block: u64,
     /// 1: all in one thread; 2: reading and matching beside compressing and writing; 3: reading apart, too. The result is the
-    /// same
+    /// same, but for --cpu-budget
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) threads: u8,
+    /// Share of one core, such as 25%, that packing may take: with less, it compresses less, then looks for fewer repeats, and
+    /// last passes blocks as they are. For input that comes at a pace of its own; a file comes as fast as it is taken
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub(crate) cpu_budget: Option<CpuShare>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
     /// One JSON document about the work on standard output; needs -o
@@ -327,6 +332,8 @@ Examples:
   oncewire bench release-*.tar
   oncewire bench --periods 16,32,64 --windows 16,32 --cache 64M,1G dump.sql
   oncewire bench --packets --passes 2 --csv image.raw > figures.csv
+  oncewire bench --optimal --entropy none --samplers samplebyte,maxp,modp,fixed --rates 20,32 dump.sql
+  oncewire bench --matchers max,published,chunk,payload --packets --no-rivals image.raw
 
 The files are read into memory, one after the other, and sent as one stream. A corpus larger than the cache cannot find in its
 second pass what has left the log by then.")]
@@ -334,12 +341,36 @@ pub(crate) struct BenchArgs {
     /// The data, in the order in which it would be sent
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Samplers to try
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "samplebyte")]
+    /// Samplers to try: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "samplebyte")]
     pub(crate) samplers: Vec<SamplerName>,
+    /// Matchers to try
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "max")]
+    pub(crate) matchers: Vec<MatcherName>,
+    /// Fingerprint tables of max-match to try: compact, or buckets:BxKxF with slots a bucket, hash functions, buckets a fingerprint
+    #[arg(long, value_name = "TABLE", value_delimiter = ',', default_value = "compact", value_parser = parse_table_kind)]
+    pub(crate) tables: Vec<oncewire_codec::TableKind>,
+    /// Cache policies to try: all, new-runs, new-runs-apart, new-blocks:PERCENT
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
+    pub(crate) policies: Vec<oncewire_codec::CachePolicy>,
+    /// Most fingerprints per block to try, with --matchers published; 0: no limit
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0")]
+    pub(crate) max_fingerprints: Vec<usize>,
+    /// Most matches per block to try; 0: no limit
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0")]
+    pub(crate) max_matches: Vec<usize>,
+    /// Entries of the fingerprint or chunk table [default: as many as the cache will need]
+    #[arg(long, value_name = "N")]
+    pub(crate) table_entries: Option<u64>,
     /// Sampling periods to try, 4 to 1024 bytes
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "32")]
     pub(crate) periods: Vec<usize>,
+    /// Achieved bytes per fingerprint to aim at instead of periods: each sampler gets the period that comes closest on this data
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', conflicts_with = "periods")]
+    pub(crate) rates: Vec<f64>,
+    /// Show what could be saved at most, by a Bloom filter of every window, and each setting's share of it
+    #[arg(long)]
+    pub(crate) optimal: bool,
     /// Windows to try, 12 to 64 bytes
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "32")]
     pub(crate) windows: Vec<usize>,
@@ -373,6 +404,65 @@ pub(crate) struct BenchArgs {
     /// Comma-separated values instead of the table
     #[arg(long)]
     pub(crate) csv: bool,
+}
+
+/// How repeats are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MatcherName {
+    /// Max-match, ours
+    Max,
+    /// Max-match as in the papers: earlier blocks only, one look-up a block, nothing added
+    Published,
+    /// Chunk-match of chunks that begin at a marker (EndRE)
+    Chunk,
+    /// Chunk-match of chunks that end with a marker's window (Martynov)
+    ChunkMartynov,
+    /// Chunk-match by a second rolling fingerprint (Martynov's modified algorithm): forgeable, so for measuring only
+    Modified,
+    /// Whole payloads by name (Santos and Wetherall)
+    Payload,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire train monday.tar -o site.table --test tuesday.tar
+  oncewire bench --samplers samplebyte,samplebyte:site.table tuesday.tar
+  oncewire connect --sampler samplebyte:site.table ...
+
+EndRE's way (NSDI 2010, section 5.1.4): MAXP finds what is redundant, and the byte values most present in it become markers, one
+after the other, until another one gains nothing. Only the sending end needs the table.")]
+pub(crate) struct TrainArgs {
+    /// Data like that which will be sent, in its order
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where to write the table
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Other data, to show what the table gains where it was not trained; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(crate) test: Vec<PathBuf>,
+    /// Bytes under one fingerprint, 12 to 64
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) window: usize,
+    /// Sampling period, 4 to 1024 bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) period: usize,
+    /// Size of the content log [default: room for all data, at most 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) cache: Option<u64>,
+    /// Block size, up to 64K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
+    pub(crate) block: u64,
+    /// A byte stays only if it cuts the wire bytes by this much, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    pub(crate) min_gain: f64,
+    /// Random tables to compare with
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub(crate) random: u8,
+    /// One JSON document instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 pub(crate) fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {

@@ -1,16 +1,19 @@
 //! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the crates below.
 
+mod adapting;
 mod args;
 mod base;
 mod bench;
 mod demo;
 mod endpoint;
 mod failure;
+mod family;
 mod pack;
 mod progress;
 mod quantity;
 mod report;
 mod setup;
+mod train;
 mod tunnel;
 mod unpack;
 
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Train(args) => train::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! `oncewire pack`.
 
+use crate::adapting::{self, Adapting, Meter, Spent};
 use crate::args::PackArgs;
 use crate::endpoint::{Input, Output, give_up, is_standard};
 use crate::failure::{Failure, Outcome};
@@ -27,6 +28,7 @@ struct Report {
     matches: u64,
     mean_match_bytes: Option<f64>,
     bytes_per_fingerprint: Option<f64>,
+    cpu_budget: Option<adapting::Report>,
 }
 
 pub(crate) fn run(args: &PackArgs) -> Outcome {
@@ -40,7 +42,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     // Room for the base and as much new content as without one.
     let cache = args.cache.unwrap_or_else(|| (base_len + DEFAULT_CACHE).min(MAX_DEFAULT_CACHE));
     let header = Header { cache, max_block: usize::try_from(args.block).unwrap_or(usize::MAX), seed: 0, base };
-    let halves = header.configure(args.codec.encoder()?).build_halves();
+    let encoder = args.codec.encoder()?;
+    let halves = header.configure(encoder.clone()).build_halves();
     let (mut finder, writer) = halves.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {
         eprintln!(
@@ -55,10 +58,13 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     base::each_block(&args.base, header.base_skip(), header.max_block, |block| finder.prime(block).map_err(encode_failure))?;
     output.write(&header.to_bytes())?;
     let bar = progress::bar(input.len);
-    let mut work = Work { writer, summary: Summary::default(), output };
+    let mut adapting = args.cpu_budget.map(|budget| Adapting::new(&encoder, budget)).transpose()?;
+    let meter = adapting.as_ref().map(|adapting| adapting.spent.meter());
+    let mut work = Work { writer, summary: Summary::default(), output, meter };
+    let mut finding = Finding { finder: &mut finder, adapting: &mut adapting };
     match args.threads {
-        1 => in_one_thread(&mut input, &mut finder, &mut work, header.max_block, &bar)?,
-        threads => in_threads(&mut input, &mut finder, &mut work, header.max_block, &bar, threads)?,
+        1 => in_one_thread(&mut input, &mut finding, &mut work, header.max_block, &bar)?,
+        threads => in_threads(&mut input, finding, &mut work, header.max_block, &bar, threads)?,
     }
     bar.finish_and_clear();
     let Work { summary, mut output, .. } = work;
@@ -74,6 +80,10 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         savings(written, total),
         rate(total, elapsed)
     ));
+    let adapted = adapting.map(|adapting| adapting.report());
+    for line in adapted.iter().flat_map(adapting::Report::lines) {
+        progress::note(&line);
+    }
     if args.json {
         let stats = finder.stats();
         report::json(&Report {
@@ -86,6 +96,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
             matches: stats.matches,
             mean_match_bytes: stats.mean_match_len(),
             bytes_per_fingerprint: stats.bytes_per_fingerprint(),
+            cpu_budget: adapted,
         })?;
     }
     Ok(())
@@ -100,6 +111,8 @@ struct Work {
     writer: FrameWriter,
     summary: Summary,
     output: Output,
+    /// Of the thread that does this, under a budget.
+    meter: Option<Meter>,
 }
 
 impl Work {
@@ -109,11 +122,41 @@ impl Work {
             self.output.write(part)?;
         }
         self.summary.add_tokens(tokens);
+        self.note();
         Ok(())
+    }
+
+    fn note(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.note();
+        }
     }
 }
 
-fn in_one_thread(input: &mut Input, finder: &mut Finder, work: &mut Work, max_block: usize, bar: &ProgressBar) -> Outcome {
+/// The first half of the work: from blocks to tokens.
+struct Finding<'a> {
+    finder: &'a mut Finder,
+    adapting: &'a mut Option<Adapting>,
+}
+
+impl Finding<'_> {
+    fn find(&mut self, block: &[u8], tokens: &mut Tokens) -> Outcome {
+        if let Some(adapting) = self.adapting {
+            // The block may have been waited for.
+            adapting.charge(0, self.finder);
+        }
+        self.finder.find(block, tokens).map_err(encode_failure)
+    }
+
+    /// What was used so far is charged to the block that was found last.
+    fn found(&mut self, bytes: usize) {
+        if let Some(adapting) = self.adapting {
+            adapting.charge(bytes, self.finder);
+        }
+    }
+}
+
+fn in_one_thread(input: &mut Input, finding: &mut Finding<'_>, work: &mut Work, max_block: usize, bar: &ProgressBar) -> Outcome {
     let mut block = vec![0; max_block];
     let mut tokens = Tokens::default();
     loop {
@@ -121,8 +164,9 @@ fn in_one_thread(input: &mut Input, finder: &mut Finder, work: &mut Work, max_bl
         if len == 0 {
             return Ok(());
         }
-        finder.find(&block[..len], &mut tokens).map_err(encode_failure)?;
+        finding.find(&block[..len], &mut tokens)?;
         work.take(&tokens, &block[..len])?;
+        finding.found(len);
         bar.inc(len as u64);
     }
 }
@@ -139,7 +183,7 @@ const QUEUE: usize = 16;
 
 fn in_threads(
     input: &mut Input,
-    finder: &mut Finder,
+    mut finding: Finding<'_>,
     work: &mut Work,
     max_block: usize,
     bar: &ProgressBar,
@@ -151,23 +195,28 @@ fn in_threads(
         let job = Job { block: vec![0; max_block], len: 0, tokens: Tokens::default() };
         free_tx.send(job).expect("the queue has room for all jobs");
     }
+    let spent = finding.adapting.as_ref().map(|adapting| adapting.spent.clone());
     std::thread::scope(|scope| {
         // A stage that ends drops its channel ends; its neighbours then end too, and the first failure is reported.
         let matching = scope.spawn(move || {
+            // Meters belong to the threads that make them.
+            let meter = spent.as_ref().map(Spent::meter);
             if threads == 2 {
-                return find_all(|| next_block(input, &free_rx), finder, &found_tx);
+                return find_all(|| next_block(input, &free_rx), &mut finding, meter, &found_tx);
             }
             let (read_tx, read_rx) = sync_channel::<Job>(QUEUE);
             std::thread::scope(|scope| {
                 let reading = scope.spawn(move || {
+                    let mut meter = spent.as_ref().map(Spent::meter);
                     while let Some(job) = next_block(input, &free_rx)? {
+                        meter.iter_mut().for_each(Meter::note);
                         if read_tx.send(job).is_err() {
                             break;
                         }
                     }
                     Ok(())
                 });
-                let found = find_all(|| Ok(read_rx.recv().ok()), finder, &found_tx);
+                let found = find_all(|| Ok(read_rx.recv().ok()), &mut finding, meter, &found_tx);
                 drop(read_rx);
                 join(reading).and(found)
             })
@@ -195,9 +244,16 @@ fn next_block(input: &mut Input, free: &Receiver<Job>) -> Outcome<Option<Job>> {
     Ok((job.len > 0).then_some(job))
 }
 
-fn find_all(mut next: impl FnMut() -> Outcome<Option<Job>>, finder: &mut Finder, found: &SyncSender<Job>) -> Outcome {
+fn find_all(
+    mut next: impl FnMut() -> Outcome<Option<Job>>,
+    finding: &mut Finding<'_>,
+    mut meter: Option<Meter>,
+    found: &SyncSender<Job>,
+) -> Outcome {
     while let Some(mut job) = next()? {
-        finder.find(&job.block[..job.len], &mut job.tokens).map_err(encode_failure)?;
+        finding.find(&job.block[..job.len], &mut job.tokens)?;
+        meter.iter_mut().for_each(Meter::note);
+        finding.found(job.len);
         if found.send(job).is_err() {
             break;
         }

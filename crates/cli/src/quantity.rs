@@ -1,5 +1,6 @@
 //! Sizes as people write them, and as people read them.
 
+use oncewire_codec::adapt::CpuShare;
 use std::time::Duration;
 
 /// Reads `64K`, `250M`, `2G`, `1T` (powers of 1,024; a following `B` or `iB` is allowed) or plain bytes.
@@ -31,6 +32,19 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
         _ => return Err("not a time: its unit is ms, s, m or h, such as 10ms, 30s or 5m".into()),
     };
     number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "too long for a time".to_string())
+}
+
+/// Reads `25%`, `12.5%`, `150%`: a share of one core.
+pub(crate) fn parse_share(text: &str) -> Result<CpuShare, String> {
+    let wrong = || "not a share of a core: write a percentage such as 25% or 12.5%".to_string();
+    let number = text.strip_suffix('%').map(str::trim_end).ok_or_else(wrong)?;
+    let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(tenth) || tenth.len() != 1 {
+        return Err(wrong());
+    }
+    let thousandths = format!("{whole}{tenth}").parse().ok().and_then(|share| CpuShare::from_thousandths(share).ok());
+    thousandths.ok_or_else(|| format!("out of range: use 0.1% to {}%", CpuShare::MAX / 10))
 }
 
 /// Bytes with three significant digits and a decimal unit: `15.7 MB`.
@@ -106,6 +120,18 @@ mod tests {
         assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
         for bad in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999999h"] {
             assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_as_people_write_them() {
+        let share = |text| parse_share(text).map(CpuShare::thousandths).map_err(drop);
+        assert_eq!(share("25%"), Ok(250));
+        assert_eq!(share("12.5 %"), Ok(125));
+        assert_eq!(share("0.1%"), Ok(1));
+        assert_eq!(share("6400%"), Ok(64_000));
+        for bad in ["", "%", "25", "0%", "-1%", "6400.1%", "1.25%", "1.%", ".5%", "1e1%", "99999999999999%", "+5%"] {
+            assert!(parse_share(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,17 +1,8 @@
 //! From arguments to a codec.
 
-use crate::args::{CodecArgs, EntropyName, SamplerName};
+use crate::args::{CodecArgs, EntropyName};
 use crate::failure::{Failure, Outcome};
-use oncewire_codec::{ConfigError, EncoderBuilder, Entropy, SamplerKind};
-
-impl SamplerName {
-    pub(crate) fn kind(self) -> SamplerKind {
-        match self {
-            SamplerName::Samplebyte => SamplerKind::sample_byte(),
-            SamplerName::Fixed => SamplerKind::Fixed,
-        }
-    }
-}
+use oncewire_codec::{ConfigError, EncoderBuilder, Entropy};
 
 impl CodecArgs {
     /// The entropy stage asked for.
@@ -27,7 +18,7 @@ impl CodecArgs {
 
     /// An encoder of these settings; sizes are for the caller to add.
     pub(crate) fn encoder(&self) -> Outcome<EncoderBuilder> {
-        let builder = EncoderBuilder::default().window(self.window).period(self.period).sampler(self.sampler.kind());
+        let builder = EncoderBuilder::default().window(self.window).period(self.period).sampler(self.sampler.kind()?);
         Ok(builder.entropy(self.entropy()?))
     }
 }

@@ -7,6 +7,7 @@ use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, S
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
 use crate::params::DecoderBuilder;
+use crate::policy::CachePolicy;
 use crate::ranges::RangeSet;
 use std::ops::Range;
 
@@ -264,6 +265,9 @@ pub(crate) struct Assembler {
     /// Its checksum.
     checksum: u64,
     max_block: usize,
+    pub(crate) policy: CachePolicy,
+    /// What a block leaves in the log, if not all of it.
+    kept: Vec<u8>,
 }
 
 impl Assembler {
@@ -278,6 +282,8 @@ impl Assembler {
             block_len: 0,
             checksum: 0,
             max_block,
+            policy: CachePolicy::All,
+            kept: Vec::new(),
         }
     }
 
@@ -382,7 +388,7 @@ impl Assembler {
             return Err(FrameError::Checksum { offset, len: block_len });
         }
         self.checksum = checksum;
-        self.take(offset, padding);
+        self.take(offset, padding, matches);
         Ok(())
     }
 
@@ -392,10 +398,16 @@ impl Assembler {
         self.padding.remove_from(self.low);
     }
 
-    /// Writes `self.block` to the log at `offset`.
-    fn take(&mut self, offset: u64, padding: u64) {
-        self.log.write(offset, &self.block[..self.block_len]);
-        let end = offset + self.block_len as u64;
+    /// Writes what the policy keeps of `self.block` to the log at `offset`.
+    fn take(&mut self, offset: u64, padding: u64, matches: &[Match]) {
+        let mut content = &self.block[..self.block_len];
+        if self.policy != CachePolicy::All {
+            self.kept.clear();
+            self.policy.keep(content, matches, &mut self.kept);
+            content = &self.kept;
+        }
+        self.log.write(offset, content);
+        let end = offset + content.len() as u64;
         self.held.insert(offset - padding..end);
         if padding > 0 {
             self.padding.insert(offset - padding..offset);
@@ -414,12 +426,12 @@ impl Assembler {
             self.block.extend_from_slice(block);
             self.block_len = block.len();
             let offset = self.geometry().place(self.low, block.len());
-            self.take(offset, offset - self.low);
+            self.take(offset, offset - self.low, &[]);
         }
     }
 
     fn memory(&self) -> usize {
-        self.geometry().capacity() as usize + self.block.capacity()
+        self.geometry().capacity() as usize + self.block.capacity() + self.kept.capacity()
     }
 }
 

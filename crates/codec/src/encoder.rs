@@ -1,6 +1,7 @@
 //! Blocks to frames.
 
 use crate::MAX_BLOCK;
+use crate::adapt::{Effort, Stage};
 use crate::chunk::ChunkMatch;
 use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
 use crate::error::{ConfigError, EncodeError};
@@ -8,6 +9,7 @@ use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::log::{Geometry, Log};
 use crate::matcher::{Density, Match, MatchStats, Matcher};
 use crate::params::{EncoderBuilder, check_period};
+use crate::policy::{CachePolicy, literal_runs};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::ops::Range;
 
@@ -21,6 +23,10 @@ pub struct Tokens {
     pub(crate) checksum: u64,
     /// The literals look compressible.
     pub(crate) dense: bool,
+    /// What enters the log depends on the matches, so the frame must carry them even where they do not pay.
+    pub(crate) binding: bool,
+    /// The entropy stage to use instead of a dearer one.
+    pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
 }
 
@@ -49,6 +55,8 @@ pub struct EncoderStats {
     pub matched_bytes: u64,
     /// Blocks that looked incompressible: sampled sparsely, and left out by the entropy stage.
     pub incompressible_blocks: u64,
+    /// Blocks that were passed literally, without a search for matches: see [`Effort`].
+    pub passed_blocks: u64,
     /// The matcher's own counters.
     pub matcher: MatchStats,
 }
@@ -125,8 +133,8 @@ impl Encoder {
     /// Writes the `len` bytes at `offset` of the log, once encoded as one block, literally, to replace a frame that failed.
     ///
     /// # Errors
-    /// [`EncodeError::NotHeld`] if the log has moved on; with [`crate::MatcherKind::ChunkMatch`], if the block was acknowledged or
-    /// has left the backlog.
+    /// [`EncodeError::NotHeld`] if the log has moved on, or keeps new content only ([`CachePolicy`]); with
+    /// [`crate::MatcherKind::ChunkMatch`], if the block was acknowledged or has left the backlog.
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.finder.repair(offset, len, out)
     }
@@ -189,6 +197,11 @@ impl Encoder {
     /// [`ConfigError::Period`].
     pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
         self.finder.set_period(period)
+    }
+
+    /// Changes how much is done to each block, from the next block on. Decoders need not be told.
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.finder.set_effort(effort);
     }
 
     /// Counters since the encoder was built.
@@ -257,17 +270,6 @@ impl Store {
         }
     }
 
-    /// Finds matches and takes in the block.
-    fn find(&mut self, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        match self {
-            Store::Log { log, matcher } => {
-                matcher.find(log, block, offset, density, matches);
-                log.write(offset, block);
-            }
-            Store::Chunks(chunks) => chunks.find(block, offset, density, matches),
-        }
-    }
-
     fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         match self {
             Store::Log { log, .. } => {
@@ -320,16 +322,34 @@ impl Store {
 /// The first half of an encoder: log and matcher, or the chunk matcher and its backlog. Turns blocks into [`Tokens`].
 pub struct Finder {
     pub(crate) store: Store,
-    period: usize,
+    effort: Effort,
     max_block: usize,
     seed: ChecksumSeed,
     explicit_offsets: bool,
+    pub(crate) policy: CachePolicy,
+    /// Most matches of a block.
+    pub(crate) max_matches: Option<usize>,
+    /// Whether incompressible blocks are sampled sparsely.
+    pub(crate) sparse: bool,
+    /// What a block leaves in the log, if not all of it.
+    kept: Vec<u8>,
     stats: EncoderStats,
 }
 
 impl Finder {
     pub(crate) fn new(store: Store, period: usize, max_block: usize, seed: ChecksumSeed, explicit_offsets: bool) -> Finder {
-        Finder { store, period, max_block, seed, explicit_offsets, stats: EncoderStats::default() }
+        Finder {
+            store,
+            effort: Effort::full(period),
+            max_block,
+            seed,
+            explicit_offsets,
+            policy: CachePolicy::All,
+            max_matches: None,
+            sparse: true,
+            kept: Vec::new(),
+            stats: EncoderStats::default(),
+        }
     }
 
     /// Finds the matches of `block`, appends it to the log, and describes it in `tokens`.
@@ -348,19 +368,46 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense { Density::Period(self.period) } else { Density::Sparse };
+        let density = if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse };
         tokens.matches.clear();
-        self.store.find(block, offset, density, &mut tokens.matches);
+        match &mut self.store {
+            // Without matches every policy keeps the whole block.
+            Store::Log { log, matcher } if !self.effort.search() => {
+                matcher.pass(log, block, offset, density);
+                log.write(offset, block);
+            }
+            Store::Log { log, matcher } if self.policy == CachePolicy::All => {
+                matcher.find(log, block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+                log.write(offset, block);
+            }
+            Store::Log { log, matcher } => {
+                matcher.look(log, block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+                self.kept.clear();
+                self.policy.keep(block, &tokens.matches, &mut self.kept);
+                // Also if nothing is kept: the block may have begun a lap.
+                log.write(offset, &self.kept);
+                note_kept(self.policy, matcher.as_mut(), &self.kept, offset, block.len(), density, &tokens.matches);
+            }
+            Store::Chunks(chunks) => {
+                chunks.find(block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+            }
+        }
         tokens.offset = offset;
         tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
         tokens.block_len = block.len();
         tokens.dense = dense;
+        tokens.binding = self.policy != CachePolicy::All;
+        tokens.stage = self.effort.stage();
 
         self.stats.blocks += 1;
         self.stats.block_bytes += block.len() as u64;
         self.stats.matches += tokens.matches.len() as u64;
         self.stats.matched_bytes += tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
         self.stats.incompressible_blocks += u64::from(!dense);
+        self.stats.passed_blocks += u64::from(!self.effort.search());
         Ok(())
     }
 
@@ -389,7 +436,8 @@ impl Finder {
     }
 
     fn content(&self, range: Range<u64>) -> Option<&[u8]> {
-        self.store.content(range)
+        // A log of new content holds parts of blocks.
+        if self.policy == CachePolicy::All { self.store.content(range) } else { None }
     }
 
     fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
@@ -439,14 +487,50 @@ impl Finder {
     /// [`ConfigError::Period`].
     pub fn set_period(&mut self, period: usize) -> Result<(), ConfigError> {
         check_period(period)?;
-        self.period = period;
+        self.effort = self.effort.with_period(period);
         Ok(())
+    }
+
+    /// See [`Encoder::set_effort`]. The tokens tell the [`FrameWriter`].
+    pub fn set_effort(&mut self, effort: Effort) {
+        self.effort = effort;
     }
 
     /// Counters since the finder was built.
     pub fn stats(&self) -> EncoderStats {
         EncoderStats { matcher: self.store.stats(), ..self.stats }
     }
+}
+
+/// Lets the matcher know what was kept of a block, and where.
+fn note_kept(
+    policy: CachePolicy,
+    matcher: &mut dyn Matcher,
+    kept: &[u8],
+    offset: u64,
+    block_len: usize,
+    density: Density,
+    matches: &[Match],
+) {
+    if !policy.notes_runs_apart() {
+        return matcher.note(kept, offset, density);
+    }
+    let mut done = 0;
+    for run in literal_runs(block_len, matches) {
+        let at = done;
+        done += run.len();
+        matcher.note(&kept[at..done], offset + at as u64, density);
+    }
+}
+
+/// Keeps the `max` longest matches, the leftmost of equal ones, in their order.
+fn keep_longest(max: Option<usize>, matches: &mut Vec<Match>) {
+    let Some(max) = max.filter(|&max| matches.len() > max) else { return };
+    if max > 0 {
+        matches.select_nth_unstable_by_key(max - 1, |found| (std::cmp::Reverse(found.len), found.at));
+    }
+    matches.truncate(max);
+    matches.sort_unstable_by_key(|found| found.at);
 }
 
 /// Bytes looked at to judge a block, in runs of [`PROBE_RUN`].
@@ -565,7 +649,8 @@ impl FrameWriter {
     pub fn write<'a>(&'a mut self, tokens: &Tokens, block: &'a [u8], context: usize) -> Result<Frame<'a>, EncodeError> {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
-        let mut descriptors = self.write_descriptors(tokens, context);
+        let entropy = tokens.stage.limit(self.entropy);
+        let mut descriptors = self.write_descriptors(tokens, entropy, context);
         // With matches, literals are gathered; without, the block is the literals, where it lies.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -582,7 +667,7 @@ impl FrameWriter {
         let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
             LiteralCoding::Raw
         } else {
-            match self.entropy {
+            match entropy {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 Entropy::Zstd { .. } => match self.contexts[context].compress(literals, &mut self.coded) {
@@ -622,14 +707,14 @@ impl FrameWriter {
     }
 
     /// Fills `self.descriptors` in the shortest way.
-    fn write_descriptors(&mut self, tokens: &Tokens, context: usize) -> Descriptors {
+    fn write_descriptors(&mut self, tokens: &Tokens, entropy: Entropy, context: usize) -> Descriptors {
         self.descriptors.clear();
         if tokens.matches.is_empty() {
             return Descriptors::None;
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
         // One or two matches are not worth the coder's state and the hull.
-        if matches!(self.entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+        if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
             contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
             // They take two or three bytes a match, unless someone has trained the models to the contrary; then those start anew.
@@ -642,7 +727,7 @@ impl FrameWriter {
         format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
         // Matches are at least 12 bytes, plain descriptors at most 12 on logs up to 4 TiB, so this is rare; but never grow.
         let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
-        if self.descriptors.len() >= matched {
+        if self.descriptors.len() >= matched && !tokens.binding {
             self.descriptors.clear();
             return Descriptors::None;
         }

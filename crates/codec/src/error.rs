@@ -54,6 +54,21 @@ pub enum ConfigError {
         /// Largest allowed.
         max: u64,
     },
+    /// The shape of a bucketed fingerprint table is out of range.
+    #[error(
+        "a table of {factor} buckets a fingerprint, {slots} slots each, by {hashes} hash functions is out of range: use 0.25 to 16, 1 to 8, 1 to 4"
+    )]
+    BucketShape {
+        /// Slots a bucket, asked for.
+        slots: usize,
+        /// Hash functions, asked for.
+        hashes: usize,
+        /// Buckets a fingerprint, asked for.
+        factor: f64,
+    },
+    /// Two parameters exclude each other.
+    #[error("{0}")]
+    Conflict(&'static str),
     /// The chunk matcher's backlog is out of range.
     #[error("a backlog of {backlog} bytes is out of range: it must hold at least one block and at most {max} bytes")]
     Backlog {
@@ -67,6 +82,12 @@ pub enum ConfigError {
     Contexts {
         /// Asked for.
         contexts: usize,
+    },
+    /// A budget of CPU time that cannot be kept or need not be.
+    #[error("{thousandths} thousandths of a core are no budget: use 1 to {max}", max = crate::adapt::CpuShare::MAX)]
+    CpuShare {
+        /// Asked for.
+        thousandths: u32,
     },
     /// The system has no memory of the size asked for.
     #[error("cannot get {bytes} bytes of memory for the {what}: {source}")]

@@ -15,6 +15,7 @@
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 
+pub mod adapt;
 pub mod chunk;
 mod decoder;
 mod encoder;
@@ -23,10 +24,14 @@ mod error;
 mod format;
 mod log;
 pub mod matcher;
+pub mod optimal;
 mod params;
+pub mod payload;
+mod policy;
 mod ranges;
 pub mod sampler;
 pub mod table;
+pub mod train;
 
 pub use decoder::{Decoded, Decoder};
 pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};
@@ -35,7 +40,10 @@ pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, pack, varint};
 pub use log::{Geometry, Log};
 pub use oncewire_kernels::{ByteSet, Kernels, Level};
-pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, MatcherKind, SamplerKind};
+pub use params::{
+    DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder, MatcherKind, SamplerKind, TableKind,
+};
+pub use policy::CachePolicy;
 pub use sampler::ENDRE_MARKER_BYTES;
 
 /// Largest block in bytes. Descriptors, buffers and limits are sized for it.

@@ -1,5 +1,6 @@
 //! What an encoder or decoder is built from. Every builder checks its parameters.
 
+use crate::adapt::Ladder;
 use crate::chunk::{self, ChunkForm, ChunkMatch, ChunkParams};
 use crate::decoder::{Assembler, Decoder, FrameReader};
 use crate::encoder::{Encoder, Finder, FrameWriter, Store};
@@ -7,9 +8,10 @@ use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
-use crate::matcher::{Matcher, MaxMatch};
-use crate::sampler::{Fixed, SampleByte, Sampler};
-use crate::table::{COMPACT_LIMIT, CompactTable};
+use crate::matcher::{Matcher, MaxMatch, PublishedMaxMatch};
+use crate::policy::CachePolicy;
+use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler, Stretch};
+use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels, NameKey};
 
@@ -20,6 +22,16 @@ pub enum SamplerKind {
     SampleByte(ByteSet),
     /// [`Fixed`].
     Fixed,
+    /// [`Modp`].
+    Modp(Modp),
+    /// [`Maxp`].
+    Maxp,
+    /// [`Gear`].
+    Gear,
+    /// [`FastCdc`].
+    FastCdc,
+    /// [`Stretch`].
+    Stretch(Stretch),
 }
 
 impl SamplerKind {
@@ -28,19 +40,50 @@ impl SamplerKind {
         SamplerKind::SampleByte(crate::ENDRE_MARKER_BYTES.into_iter().collect())
     }
 
+    /// Every sampler, SAMPLEBYTE with the default table.
+    pub fn all() -> impl Iterator<Item = SamplerKind> {
+        [
+            SamplerKind::sample_byte(),
+            SamplerKind::Fixed,
+            SamplerKind::Modp(Modp { published: false }),
+            SamplerKind::Modp(Modp { published: true }),
+            SamplerKind::Maxp,
+            SamplerKind::Gear,
+            SamplerKind::FastCdc,
+            SamplerKind::Stretch(Stretch::default()),
+        ]
+        .into_iter()
+    }
+
+    /// The sampler of that [`SamplerKind::name`], if there is one.
+    pub fn named(name: &str) -> Option<SamplerKind> {
+        SamplerKind::all().find(|kind| kind.name() == name)
+    }
+
     /// The field's name for it, in lower case.
     pub fn name(&self) -> &'static str {
         match self {
             SamplerKind::SampleByte(_) => "samplebyte",
             SamplerKind::Fixed => "fixed",
+            SamplerKind::Modp(Modp { published: false }) => "modp",
+            SamplerKind::Modp(Modp { published: true }) => "modp-published",
+            SamplerKind::Maxp => "maxp",
+            SamplerKind::Gear => "gear",
+            SamplerKind::FastCdc => "fastcdc",
+            SamplerKind::Stretch(_) => "stretch",
         }
     }
 
-    /// For code that is not compiled for each sampler.
-    fn boxed(&self) -> Box<dyn Sampler> {
+    /// The sampler itself.
+    pub fn boxed(&self) -> Box<dyn Sampler> {
         match self {
             SamplerKind::SampleByte(set) => Box::new(SampleByte::new(*set)),
             SamplerKind::Fixed => Box::new(Fixed),
+            SamplerKind::Modp(modp) => Box::new(*modp),
+            SamplerKind::Maxp => Box::new(Maxp),
+            SamplerKind::Gear => Box::new(Gear),
+            SamplerKind::FastCdc => Box::new(FastCdc),
+            SamplerKind::Stretch(stretch) => Box::new(*stretch),
         }
     }
 
@@ -48,6 +91,11 @@ impl SamplerKind {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),
+            SamplerKind::Modp(modp) => modp.expected_rate(period),
+            SamplerKind::Maxp => Maxp.expected_rate(period),
+            SamplerKind::Gear => Gear.expected_rate(period),
+            SamplerKind::FastCdc => FastCdc.expected_rate(period),
+            SamplerKind::Stretch(stretch) => stretch.expected_rate(period),
         }
     }
 }
@@ -55,15 +103,30 @@ impl SamplerKind {
 /// How an encoder finds what repeats. The decoder need not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatcherKind {
-    /// [`crate::matcher::MaxMatch`]: grows every hit to the longest equal region. Keeps all content at the encoder, too.
+    /// [`MaxMatch`]: grows every hit to the longest equal region. Keeps all content at the encoder, too.
     #[default]
     MaxMatch,
+    /// [`PublishedMaxMatch`]: the papers' max-match, to compare with.
+    Published {
+        /// Most fingerprints used per block (thesis, Table 3.2); all if `None`.
+        max_fingerprints: Option<usize>,
+    },
     /// [`crate::chunk`]: finds whole chunks by their names. Keeps no content at the encoder but what is not acknowledged, and refers
     /// to nothing else but what is: see [`Encoder::acknowledge`].
     ChunkMatch {
         /// Where chunks begin and end.
         form: ChunkForm,
     },
+}
+
+/// How an encoder stores fingerprints. Chunk-match has a table of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum TableKind {
+    /// [`CompactTable`]: EndRE's.
+    #[default]
+    Compact,
+    /// [`BucketTable`]: SmartRE's, in the given shape.
+    Buckets(BucketShape),
 }
 
 /// Default size of the content log: 256 MiB, a few minutes of a 10 Mbit/s link, a few seconds of a fast one.
@@ -81,11 +144,19 @@ struct Common {
     max_block: usize,
     seed: ChecksumSeed,
     contexts: usize,
+    policy: CachePolicy,
 }
 
 impl Default for Common {
     fn default() -> Common {
-        Common { cache: DEFAULT_CACHE, span: 0, max_block: MAX_BLOCK, seed: ChecksumSeed::default(), contexts: 1 }
+        Common {
+            cache: DEFAULT_CACHE,
+            span: 0,
+            max_block: MAX_BLOCK,
+            seed: ChecksumSeed::default(),
+            contexts: 1,
+            policy: CachePolicy::All,
+        }
     }
 }
 
@@ -102,6 +173,10 @@ impl Common {
         if self.contexts == 0 || self.contexts > MAX_CONTEXTS {
             return Err(ConfigError::Contexts { contexts: self.contexts });
         }
+        if self.policy != CachePolicy::All && self.span > 0 {
+            return Err(ConfigError::Conflict("the cache policy `new` needs frames in order: use a span of 0 with it"));
+        }
+        self.policy.check()?;
         Ok(geometry)
     }
 }
@@ -125,6 +200,12 @@ macro_rules! common_parameters {
         /// Largest block in bytes, 1..=65,536. Default 65,536.
         pub fn max_block(mut self, bytes: usize) -> Self {
             self.common.max_block = bytes;
+            self
+        }
+
+        /// Which content enters the log. Default all of it. The same at both ends.
+        pub fn policy(mut self, policy: CachePolicy) -> Self {
+            self.common.policy = policy;
             self
         }
 
@@ -153,6 +234,8 @@ pub struct EncoderBuilder {
     chunk_key: NameKey,
     backlog: Option<u64>,
     entropy: Entropy,
+    table: TableKind,
+    max_matches: Option<usize>,
     table_entries: Option<u64>,
     explicit_offsets: bool,
     fingerprint_key: u64,
@@ -170,6 +253,8 @@ impl Default for EncoderBuilder {
             chunk_key: NameKey::new([0; 16]),
             backlog: None,
             entropy: Entropy::DEFAULT,
+            table: TableKind::default(),
+            max_matches: None,
             table_entries: None,
             explicit_offsets: false,
             fingerprint_key: 0,
@@ -207,6 +292,19 @@ impl EncoderBuilder {
         self
     }
 
+    /// How fingerprints are stored. Default EndRE's compact table.
+    pub fn table(mut self, table: TableKind) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// Most matches per block: the longest are kept (thesis, Table 3.3: "match specs" per packet). Default no limit. For decoders
+    /// that can do only so many copies a packet.
+    pub fn max_matches(mut self, matches: usize) -> Self {
+        self.max_matches = Some(matches);
+        self
+    }
+
     /// Secret key of chunk names, for [`MatcherKind::ChunkMatch`]. Default zeros, which is for measurements only: wherever content
     /// comes from others, a key that none of them can know, drawn anew for each session, is what keeps them from preparing chunks of
     /// equal names.
@@ -230,7 +328,8 @@ impl EncoderBuilder {
     }
 
     /// Entries of the fingerprint table. Default: the cache divided by the bytes per fingerprint that the sampler is expected to
-    /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond.
+    /// achieve. Memory: 4 bytes each for logs up to 1 GiB, 8 beyond; of a bucketed table 8 bytes a slot, of which it has several for
+    /// each entry.
     ///
     /// With [`MatcherKind::ChunkMatch`], entries of the chunk table, rounded up to a multiple of three. Default EndRE's: as many as
     /// fit 24 bytes for each sampling period of the cache, 37.5 % of it at a period of 64. Memory: 64 bytes for three.
@@ -262,6 +361,14 @@ impl EncoderBuilder {
         WriteContext::memory(self.entropy)
     }
 
+    /// The efforts at which the encoder can work, from the configured one down.
+    ///
+    /// # Errors
+    /// [`ConfigError::Period`].
+    pub fn ladder(&self) -> Result<Ladder, ConfigError> {
+        Ladder::new(self.period, self.entropy)
+    }
+
     /// Builds the encoder.
     ///
     /// # Errors
@@ -284,14 +391,21 @@ impl EncoderBuilder {
         self.entropy.check()?;
         let store = match self.matcher {
             MatcherKind::MaxMatch => self.max_match(geometry)?,
+            MatcherKind::Published { max_fingerprints } => self.published(geometry, max_fingerprints)?,
             MatcherKind::ChunkMatch { form } => Store::Chunks(self.chunk_match(geometry, form)?),
         };
         let writer = FrameWriter::new(self.entropy, self.common.contexts);
-        let finder = Finder::new(store, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        let mut finder = Finder::new(store, self.period, self.common.max_block, self.common.seed, self.explicit_offsets);
+        finder.policy = self.common.policy;
+        finder.max_matches = self.max_matches;
+        finder.sparse = !matches!(self.matcher, MatcherKind::Published { .. });
         Ok((finder, writer))
     }
 
     fn chunk_match(&self, geometry: Geometry, form: ChunkForm) -> Result<ChunkMatch, ConfigError> {
+        if self.common.policy != CachePolicy::All {
+            return Err(ConfigError::Conflict("chunk-match needs the cache policy `all`: it keeps no content to choose from"));
+        }
         let max_block = self.common.max_block;
         let backlog = self.backlog.unwrap_or_else(|| chunk::default_limit(geometry, max_block));
         if !(max_block as u64..=geometry.capacity()).contains(&backlog) {
@@ -306,23 +420,50 @@ impl EncoderBuilder {
         )
     }
 
-    fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
+    /// Entries of the fingerprint table.
+    fn entries(&self) -> u64 {
         let rate = self.sampler.expected_rate(self.period);
-        let entries = self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1);
-        let matcher: Box<dyn Matcher> = match self.sampler.clone() {
-            SamplerKind::SampleByte(set) => self.max_match_with(SampleByte::new(set), geometry, entries)?,
-            SamplerKind::Fixed => self.max_match_with(Fixed, geometry, entries)?,
+        self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1)
+    }
+
+    fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
+        let matcher: Box<dyn Matcher> = match (self.table, self.sampler.clone()) {
+            (TableKind::Compact, SamplerKind::SampleByte(set)) => self.max_match_with(SampleByte::new(set), geometry)?,
+            // The others cost one virtual call a batch, which is nothing beside what they do.
+            (TableKind::Compact, sampler) => self.max_match_with(sampler.boxed(), geometry)?,
+            (TableKind::Buckets(shape), sampler) => {
+                let table = BucketTable::new(geometry, self.entries(), shape)?;
+                Box::new(MaxMatch::new(sampler.boxed(), table, self.kernels, self.window, self.fingerprint_key))
+            }
         };
         Ok(Store::Log { log: Log::new(geometry)?, matcher })
     }
 
-    fn max_match_with<S: Sampler>(&self, sampler: S, geometry: Geometry, entries: u64) -> Result<Box<dyn Matcher>, ConfigError> {
-        let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
+    fn published(&self, geometry: Geometry, max_fingerprints: Option<usize>) -> Result<Store, ConfigError> {
+        let entries = self.entries();
+        let matcher = match self.table {
+            TableKind::Compact if geometry.capacity() <= COMPACT_LIMIT => {
+                self.published_with(CompactTable::<u32>::new(geometry, entries)?, max_fingerprints)
+            }
+            TableKind::Compact => self.published_with(CompactTable::<u64>::new(geometry, entries)?, max_fingerprints),
+            TableKind::Buckets(shape) => self.published_with(BucketTable::new(geometry, entries, shape)?, max_fingerprints),
+        };
+        Ok(Store::Log { log: Log::new(geometry)?, matcher })
+    }
+
+    fn max_match_with<S: Sampler>(&self, sampler: S, geometry: Geometry) -> Result<Box<dyn Matcher>, ConfigError> {
+        let (kernels, window, key, entries) = (self.kernels, self.window, self.fingerprint_key, self.entries());
         Ok(if geometry.capacity() <= COMPACT_LIMIT {
             Box::new(MaxMatch::new(sampler, CompactTable::<u32>::new(geometry, entries)?, kernels, window, key))
         } else {
             Box::new(MaxMatch::new(sampler, CompactTable::<u64>::new(geometry, entries)?, kernels, window, key))
         })
+    }
+
+    fn published_with(&self, table: impl FingerprintTable, max_fingerprints: Option<usize>) -> Box<dyn Matcher> {
+        let sampler = self.sampler.boxed();
+        let (kernels, window, key) = (self.kernels, self.window, self.fingerprint_key);
+        Box::new(PublishedMaxMatch::new(sampler, table, kernels, window, key, max_fingerprints))
     }
 }
 
@@ -351,7 +492,8 @@ impl DecoderBuilder {
     /// [`ConfigError`] for the first parameter that cannot work.
     pub fn build(self) -> Result<Decoder, ConfigError> {
         let log = Log::new(self.common.geometry()?)?;
-        let assembler = Assembler::new(log, self.common.max_block, self.common.seed);
+        let mut assembler = Assembler::new(log, self.common.max_block, self.common.seed);
+        assembler.policy = self.common.policy;
         Ok(Decoder::new(FrameReader::new(self.common.contexts), assembler, self.common.max_block))
     }
 }

@@ -23,16 +23,23 @@
 mod byteset;
 mod compare;
 mod fingerprint;
+mod gear;
 mod level;
 mod markers;
+mod maxp;
 mod names;
 mod pages;
+mod rabin;
+mod rolling;
 mod search;
+mod stretch;
 
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
+pub use gear::ChunkSizes;
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
 pub use names::{Chunk, Name, NameKey};
 pub use pages::{Element, Pages};
+pub use rabin::{RABIN_POLYNOMIAL, greatest_rabin_fingerprint, rabin_fingerprint};
 pub use search::first_above;

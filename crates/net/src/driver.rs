@@ -5,6 +5,7 @@
 
 use crate::keys::PublicKey;
 use crate::transport::Transport;
+use cpu_time::ThreadTime;
 use oncewire_session::{Answer, Config, Counters, Ended, Event, FlowId, Hello, Logs, OpenError, Refused, ResetCode, Session};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::debug;
+use tracing::{debug, info};
 
 /// Bytes taken from the session at once for a transport: a block, or several that have become small.
 const BATCH: usize = 64 << 10;
@@ -228,6 +229,17 @@ impl Driver {
                             true
                         }
                     });
+                }
+                Event::Effort(decision) => {
+                    let peer = self.peer.get().map(ToString::to_string).unwrap_or_default();
+                    info!(
+                        peer,
+                        from = %decision.from,
+                        to = %decision.to,
+                        share_percent = 100.0 * decision.share(),
+                        budget_percent = 100.0 * decision.budget.as_f64(),
+                        "effort of encoding changed"
+                    );
                 }
                 Event::Report(counters) => state.report = Some((counters, Instant::now())),
                 Event::Ended(why) => {
@@ -455,7 +467,11 @@ impl Driver {
                         return "replaced".to_string();
                     }
                     if let Some(session) = &mut state.session {
+                        let begun = session.controller().is_some().then(ThreadTime::now);
                         session.transmit(lane, BATCH, Instant::now(), &mut buffer);
+                        if let Some(begun) = begun {
+                            session.spent(begun.elapsed(), Instant::now());
+                        }
                     }
                     self.settle(&mut state);
                 }

@@ -2,11 +2,12 @@
 
 use crate::driver::{Driver, Phase};
 use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
-use crate::status::SessionStatus;
+use crate::status::{EffortStatus, SessionStatus};
 use crate::tls::TlsError;
 use crate::transport::TransportKind;
 use crate::way_out::WayOut;
 use oncewire_codec::EncoderBuilder;
+use oncewire_codec::adapt::CpuShare;
 use oncewire_session::{Config, TooLittleMemory};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
@@ -27,6 +28,8 @@ pub struct Endpoint {
     pub transport: TransportKind,
     /// Sampler, period, window, entropy stage.
     pub encoder: EncoderBuilder,
+    /// Share of one core that encoding may take, for each session. Default: as much as it wants.
+    pub cpu_budget: Option<CpuShare>,
     /// What the peer's flows may reach from here.
     pub way_out: WayOut,
     /// Silence after which the peer is asked for a sign of life.
@@ -50,6 +53,7 @@ impl Endpoint {
             lanes: 1,
             transport: TransportKind::default(),
             encoder: EncoderBuilder::default(),
+            cpu_budget: None,
             way_out: WayOut { connect_timeout: CONNECT_TIMEOUT, ..WayOut::default() },
             keep_alive: config.keep_alive,
             dead_after: config.dead_after,
@@ -63,6 +67,7 @@ impl Endpoint {
         let config = Config::for_memory(self.memory, self.lanes)?;
         Ok(Config {
             encoder: self.encoder.clone(),
+            cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,
             dead_after: self.dead_after,
             grace: self.grace,
@@ -133,6 +138,11 @@ pub(crate) fn session_status(driver: &Driver, peer: &PublicKey, peers: &Authoriz
         idle: driver.idle_for(),
         lanes: session.lanes(),
         lanes_up: (0..session.lanes()).filter(|&lane| session.is_up(lane)).count(),
+        effort: session.controller().map(|controller| EffortStatus {
+            effort: controller.effort(),
+            budget: controller.budget(),
+            changes: controller.changes(),
+        }),
         here: session.counters(),
         there,
     })

@@ -1,5 +1,6 @@
 //! What a tunnel says of itself, as plain data.
 
+use oncewire_codec::adapt::{CpuShare, Effort};
 use oncewire_session::Counters;
 use std::time::Duration;
 
@@ -57,8 +58,21 @@ pub struct SessionStatus {
     pub lanes: usize,
     /// Of them, with a transport that works.
     pub lanes_up: usize,
+    /// What this end spends on encoding, if there is a budget for it.
+    pub effort: Option<EffortStatus>,
     /// What this end counts.
     pub here: Counters,
     /// What the peer counts, and how old that is.
     pub there: Option<(Counters, Duration)>,
+}
+
+/// How a session keeps its encoding within a budget of CPU time.
+#[derive(Clone, Copy, Debug)]
+pub struct EffortStatus {
+    /// What is spent on a block now.
+    pub effort: Effort,
+    /// Share of one core that is allowed.
+    pub budget: CpuShare,
+    /// Times that the effort changed.
+    pub changes: u64,
 }

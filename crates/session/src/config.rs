@@ -1,6 +1,7 @@
 //! What a session is made from.
 
 use crate::budget::Budget;
+use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::{EncoderBuilder, MAX_BLOCK};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub lanes: usize,
     /// Sampler, period, window, entropy stage. Sizes, offsets, seeds and contexts are set by the session.
     pub encoder: EncoderBuilder,
+    /// CPU time that encoding may take: see [`crate::Session::spent`]. Default: as much as it wants.
+    pub cpu_budget: Option<CpuShare>,
     /// Silence after which the peer is asked for a sign of life. Default 10 s.
     pub keep_alive: Duration,
     /// Silence after which a transport is given up. Default 25 s.
@@ -105,6 +108,7 @@ impl Default for Config {
             max_flows: 2048,
             lanes: 1,
             encoder: EncoderBuilder::default(),
+            cpu_budget: None,
             keep_alive: Duration::from_secs(10),
             dead_after: Duration::from_secs(25),
             grace: Duration::from_secs(60),

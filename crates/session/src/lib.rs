@@ -9,6 +9,7 @@
 //! - hands transports to lanes ([`Session::attach`], [`Session::accept_lane`]) and takes them away ([`Session::detach`]),
 //! - carries bytes between transports and lanes ([`Session::receive`], [`Session::transmit`]),
 //! - and between applications and flows ([`Session::write`], [`Session::read`]),
+//! - tells what encoding costs, if there is a budget for it ([`Session::spent`]),
 //! - calls [`Session::on_timeout`] when [`Session::deadline`] has come, and does what [`Session::poll_event`] says.
 //!
 //! Blocks are encoded late: when their lane can send. What the driver takes from [`Session::transmit`] should therefore go to a transport

@@ -2,6 +2,7 @@
 
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
+use oncewire_codec::adapt::Effort;
 use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK};
 use std::collections::{HashMap, VecDeque};
 
@@ -76,6 +77,8 @@ pub(crate) struct Outgoing {
     past: EncoderStats,
     /// Bytes of an entropy context.
     context_memory: u64,
+    /// What to spend on a block, if not all that the template says.
+    effort: Option<Effort>,
 }
 
 impl Outgoing {
@@ -83,7 +86,7 @@ impl Outgoing {
     pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
         let context_memory = template.context_memory() as u64;
         let past = EncoderStats::default();
-        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, context_memory }
+        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, context_memory, effort: None }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -99,7 +102,7 @@ impl Outgoing {
     pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64) -> Result<(), EncoderFailed> {
         let epoch = Epoch { log, number: 0 };
         self.geometry = geometry(size);
-        let encoder = self
+        let mut encoder = self
             .template
             .clone()
             .cache(self.geometry.capacity())
@@ -110,6 +113,9 @@ impl Outgoing {
             .checksum_seed(epoch.seed())
             .build()
             .map_err(|error| EncoderFailed(error.to_string()))?;
+        if let Some(effort) = self.effort {
+            encoder.set_effort(effort);
+        }
         let new = Content {
             epoch,
             keep: None,
@@ -198,6 +204,14 @@ impl Outgoing {
 
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.content.as_ref().is_some_and(|content| !content.blocks.is_empty())
+    }
+
+    /// What to spend on each block from the next on.
+    pub(crate) fn set_effort(&mut self, effort: Effort) {
+        self.effort = Some(effort);
+        if let Some(content) = &mut self.content {
+            content.encoder.set_effort(effort);
+        }
     }
 
     /// Encodes a block with a lane's entropy context and appends its frame to `out`.

@@ -13,6 +13,11 @@ pub(super) trait Contender {
     /// `check` if given.
     fn decode(&mut self, wire: &Wire, len: usize, block: usize, check: Option<&[u8]>) -> Outcome;
 
+    /// Whether there is anything to decode.
+    fn decodes(&self) -> bool {
+        true
+    }
+
     /// Touches the memory that will be used.
     fn prefault(&mut self) -> Outcome {
         Ok(())
@@ -37,6 +42,8 @@ pub(super) struct Wire {
     spare: Vec<u8>,
     pieces: Vec<Piece>,
     ends: Vec<usize>,
+    /// Bytes that were counted and not written.
+    counted: usize,
 }
 
 enum Piece {
@@ -54,13 +61,25 @@ impl Wire {
             bytes.clear();
             bytes
         };
-        Wire { bytes: touched(), spare: touched(), pieces: Vec::with_capacity(1 << 16), ends: Vec::with_capacity(1 << 16) }
+        Wire {
+            bytes: touched(),
+            spare: touched(),
+            pieces: Vec::with_capacity(1 << 16),
+            ends: Vec::with_capacity(1 << 16),
+            counted: 0,
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
         self.ends.clear();
+        self.counted = 0;
+    }
+
+    /// Counts bytes of a contender that makes figures only.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.counted += bytes;
     }
 
     /// Where to append.
@@ -105,7 +124,7 @@ impl Wire {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.counted
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

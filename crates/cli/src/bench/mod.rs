@@ -1,25 +1,23 @@
 //! `oncewire bench`: what the codec would do on given data, beside what people use instead.
 
+mod bound;
 mod contender;
+mod family;
 mod ours;
 mod output;
+mod plan;
 pub(crate) mod rivals;
 
 use crate::args::BenchArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
-use crate::{progress, report, setup};
-use contender::{Contender, Wire};
-use oncewire_codec::{Encoder, Kernels, Level};
-use ours::Oncewire;
-use rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
+use crate::{progress, report};
+use contender::Wire;
+use oncewire_codec::{Kernels, Level};
+use plan::Plan;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Blocks of a TCP segment's payload: 1,500 bytes less the headers of IPv4 and TCP with timestamps.
-const PACKET: usize = 1448;
-/// Smallest and largest cache chosen unasked.
-const DEFAULT_CACHE: std::ops::Range<u64> = 256 << 20..4 << 30;
 
 pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let kernels = match args.kernels.as_deref() {
@@ -30,12 +28,14 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             .and_then(Kernels::at)
             .ok_or_else(|| Failure::usage(format!("this machine cannot run the {name} kernels; leave --kernels out")))?,
     };
-    let data = read_all(args)?;
+    let data = read_all(&args.files)?;
     if data.is_empty() {
         return Err(Failure::failed("the files are empty: there is nothing to measure"));
     }
-    let mut contenders = plan(args, kernels, data.len() as u64)?;
-    let figures = measure(&mut contenders, &data, args)?;
+    let mut plans = plan::plans(args, kernels, &data)?;
+    let bounds = if args.optimal { bound::measure(&plans, &data, args)? } else { Vec::new() };
+    let mut figures = measure(&mut plans, &data, args)?;
+    bound::compare(&bounds, &mut figures);
     let setting = Setting {
         version: env!("CARGO_PKG_VERSION"),
         files: args.files.iter().map(|file| file.display().to_string()).collect(),
@@ -46,11 +46,11 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         runs: args.runs,
     };
     if args.json {
-        report::json(&output::Document { setting, figures })
+        report::json(&output::Document { setting, bounds, figures })
     } else if args.csv {
-        report::text(&output::csv(&figures))
+        report::text(&output::csv(&bounds, &figures))
     } else {
-        report::text(&output::table(&setting, &figures))
+        report::text(&output::table(&setting, &bounds, &figures))
     }
 }
 
@@ -66,10 +66,11 @@ struct Setting {
     runs: u8,
 }
 
-fn read_all(args: &BenchArgs) -> Outcome<Vec<u8>> {
+/// The files' content, one after the other.
+pub(crate) fn read_all(files: &[PathBuf]) -> Outcome<Vec<u8>> {
     let mut data = Vec::new();
     let mut buffer = vec![0; 1 << 20];
-    for path in &args.files {
+    for path in files {
         let mut input = Input::file(path)?;
         if let Some(len) = input.len {
             data.try_reserve(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| too_large(&input.name))?;
@@ -99,67 +100,6 @@ fn processor() -> String {
     model.unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 
-/// One thing to measure.
-struct Plan {
-    block: usize,
-    make: Box<dyn Fn() -> Outcome<Box<dyn Contender>>>,
-    figures: Figures,
-}
-
-/// All combinations asked for, then the rivals, per block size.
-fn plan(args: &BenchArgs, kernels: Kernels, total: u64) -> Outcome<Vec<Plan>> {
-    let blocks = if args.packets { vec![PACKET as u64] } else { args.block.clone() };
-    // Room for all data and for the block that is being written, lest the repeat of a block just miss its first copy.
-    let caches = match &args.cache[..] {
-        [] => vec![(total + total / 64 + (1 << 20)).clamp(DEFAULT_CACHE.start, DEFAULT_CACHE.end)],
-        caches => caches.to_vec(),
-    };
-    let mut plans = Vec::new();
-    for &block in &blocks {
-        let block = usize::try_from(block).unwrap_or(usize::MAX);
-        for &cache in &caches {
-            for &sampler in &args.samplers {
-                for &window in &args.windows {
-                    for &period in &args.periods {
-                        for &entropy in &args.entropy {
-                            let builder = Encoder::builder()
-                                .cache(cache)
-                                .max_block(block)
-                                .window(window)
-                                .period(period)
-                                .sampler(sampler.kind())
-                                .entropy(entropy)
-                                .kernels(kernels);
-                            // Wrong parameters show before hours of measuring; nothing is committed by building.
-                            builder.clone().build().map_err(setup::config_failure)?;
-                            let name = format!("{} p={period} w={window} {entropy}", sampler.kind().name());
-                            plans.push(Plan {
-                                block,
-                                make: Box::new(move || Ok(Box::new(Oncewire::new(builder.clone(), cache, block)?))),
-                                figures: Figures::new(format!("oncewire {name}"), block, Some(cache)),
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        if !args.no_rivals {
-            let whole = total * u64::from(args.passes);
-            let mut rival = |name: &str, make: Box<dyn Fn() -> Outcome<Box<dyn Contender>>>| {
-                plans.push(Plan { block, make, figures: Figures::new(name.to_string(), block, None) });
-            };
-            rival("copy + xxh3 (the floor)", Box::new(|| Ok(Box::new(CopyAndChecksum::default()))));
-            rival("lz4 (lz4_flex), each block", Box::new(|| Ok(Box::new(Lz4::default()))));
-            rival("zstd -1, stream flushed", Box::new(|| Ok(Box::new(Zstd::flushed(1)?))));
-            rival("zstd -3, stream flushed", Box::new(|| Ok(Box::new(Zstd::flushed(3)?))));
-            rival("zstd -1 --long=27, file", Box::new(move || Ok(Box::new(Zstd::long(1, 27, whole)?))));
-            rival("zstd -1 --long=31, file", Box::new(move || Ok(Box::new(Zstd::long(1, 31, whole)?))));
-            rival("gzip -6 (zlib-rs), file", Box::new(|| Ok(Box::new(Gzip::new(6)))));
-        }
-    }
-    Ok(plans)
-}
-
 /// CPU and wall time of one pass.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Time {
@@ -174,6 +114,9 @@ struct Pass {
     savings: f64,
     encode: Vec<Time>,
     decode: Vec<Time>,
+    /// Savings as a share of what `Optimal` bounds them by, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_optimal: Option<f64>,
     #[serde(flatten)]
     details: Option<ours::Details>,
 }
@@ -183,6 +126,9 @@ struct Pass {
 struct Figures {
     name: String,
     block_bytes: usize,
+    /// Window of our settings, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<usize>,
     cache_bytes: Option<u64>,
     encoder_memory_bytes: usize,
     decoder_memory_bytes: usize,
@@ -190,8 +136,8 @@ struct Figures {
 }
 
 impl Figures {
-    fn new(name: String, block_bytes: usize, cache_bytes: Option<u64>) -> Figures {
-        Figures { name, block_bytes, cache_bytes, encoder_memory_bytes: 0, decoder_memory_bytes: 0, passes: Vec::new() }
+    fn new(name: String, block_bytes: usize, window: Option<usize>, cache_bytes: Option<u64>) -> Figures {
+        Figures { name, block_bytes, window, cache_bytes, encoder_memory_bytes: 0, decoder_memory_bytes: 0, passes: Vec::new() }
     }
 }
 
@@ -221,7 +167,7 @@ fn measure(plans: &mut [Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Fig
                     pass.details = contender.details();
                 } else {
                     pass.encode.push(encode);
-                    pass.decode.push(decode);
+                    pass.decode.extend(contender.decodes().then_some(decode));
                 }
                 bar.inc(data.len() as u64);
             }

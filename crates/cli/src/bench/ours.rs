@@ -3,11 +3,11 @@
 use super::contender::{Contender, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
-use oncewire_codec::{Decoded, Decoder, Encoder, EncoderBuilder, EncoderStats};
+use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, EncoderBuilder, EncoderStats};
 use serde::Serialize;
 
 /// What only our codec has to say about a pass.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Details {
     pub(super) matches: u64,
     pub(super) mean_match_bytes: Option<f64>,
@@ -24,9 +24,9 @@ pub(super) struct Oncewire {
 }
 
 impl Oncewire {
-    pub(super) fn new(builder: EncoderBuilder, cache: u64, block: usize) -> Outcome<Oncewire> {
-        let encoder = builder.build().map_err(config_failure)?;
-        let decoder = Decoder::builder().cache(cache).max_block(block).build().map_err(config_failure)?;
+    pub(super) fn new(encoder: EncoderBuilder, decoder: DecoderBuilder) -> Outcome<Oncewire> {
+        let encoder = encoder.build().map_err(config_failure)?;
+        let decoder = decoder.build().map_err(config_failure)?;
         Ok(Oncewire { encoder, decoder, before: EncoderStats::default() })
     }
 }
@@ -40,6 +40,8 @@ impl Contender for Oncewire {
             for part in frame.parts() {
                 wire.part(part, data);
             }
+            // As if the answer came at once: only chunk-match waits for it.
+            self.encoder.acknowledge(self.encoder.end());
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use crate::args::{ConnectArgs, EndpointArgs, RoleName, ServeArgs, parse_entropy};
 use crate::failure::{Failure, Outcome};
-use crate::quantity::{parse_size, parse_time};
-use oncewire_codec::{EncoderBuilder, SamplerKind};
+use crate::family::SamplerName;
+use crate::quantity::{parse_share, parse_size, parse_time};
+use oncewire_codec::EncoderBuilder;
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{ConnectConfig, Endpoint, ServeConfig, TransportKind, WayOut};
@@ -38,6 +39,7 @@ pub(super) struct File {
     period: Option<usize>,
     sampler: Option<String>,
     entropy: Option<String>,
+    cpu_budget: Option<String>,
     log: Option<String>,
     log_json: Option<bool>,
     listen: Vec<String>,
@@ -50,7 +52,7 @@ pub(super) struct File {
     proxy: Vec<String>,
 }
 
-const COMMON_KEYS: [&str; 17] = [
+const COMMON_KEYS: [&str; 18] = [
     "key",
     "peer",
     "authorized_peers",
@@ -66,6 +68,7 @@ const COMMON_KEYS: [&str; 17] = [
     "period",
     "sampler",
     "entropy",
+    "cpu_budget",
     "log",
     "log_json",
 ];
@@ -182,6 +185,10 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
         )));
     }
     endpoint.encoder = encoder(args, file)?;
+    if let Some(share) = text(&args.cpu_budget, &file.cpu_budget) {
+        let share = parse_share(&share).map_err(|error| Failure::usage(format!("cpu-budget \"{share}\": {error}")))?;
+        endpoint.cpu_budget = Some(share);
+    }
     // A session of these parameters must be possible, with or without the other end.
     oncewire_session::Config::for_memory(endpoint.memory, endpoint.lanes).map_err(|error| super::too_little(&error))?;
     endpoint.encoder.clone().cache(1 << 20).build().map_err(crate::setup::config_failure)?;
@@ -206,11 +213,8 @@ fn encoder(args: &EndpointArgs, file: &File) -> Outcome<EncoderBuilder> {
         builder = builder.period(period);
     }
     if let Some(sampler) = args.sampler.as_ref().or(file.sampler.as_ref()) {
-        builder = builder.sampler(match &sampler[..] {
-            "samplebyte" => SamplerKind::sample_byte(),
-            "fixed" => SamplerKind::Fixed,
-            _ => return Err(Failure::usage(format!("sampler \"{sampler}\": use samplebyte or fixed"))),
-        });
+        let name: SamplerName = sampler.parse().map_err(|error| Failure::usage(format!("sampler \"{sampler}\": {error}")))?;
+        builder = builder.sampler(name.kind()?);
     }
     if let Some(entropy) = args.entropy.as_ref().or(file.entropy.as_ref()) {
         builder =

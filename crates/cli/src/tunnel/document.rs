@@ -40,6 +40,11 @@ fn session(session: &SessionStatus) -> Value {
         "idle_seconds": session.idle.as_secs_f64(),
         "lanes": session.lanes,
         "lanes_up": session.lanes_up,
+        "cpu_budget": session.effort.map(|effort| json!({
+            "share": effort.budget.as_f64(),
+            "effort": effort.effort.to_string(),
+            "changes": effort.changes,
+        })),
         "here": counters(&session.here),
         "there": session.there.as_ref().map(|(there, _)| counters(there)),
         "there_age_seconds": session.there.map(|(_, age)| age.as_secs_f64()),
@@ -80,6 +85,7 @@ pub(super) fn text(document: &Value) -> String {
         out.push_str("no session\n");
         return out;
     }
+    let mut efforts = Vec::new();
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
@@ -99,6 +105,11 @@ pub(super) fn text(document: &Value) -> String {
         let peer = session["name"]
             .as_str()
             .map_or_else(|| string(&session["peer"])[..11.min(string(&session["peer"]).len())].to_string(), String::from);
+        if let Some(budget) = session["cpu_budget"].as_object() {
+            let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
+            let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));
+            efforts.push(format!("{peer}: {effort}; {percent:.1} % of a core allowed, {changes} changes of effort so far\n"));
+        }
         let (here, there) = (&session["here"], &session["there"]);
         for (direction, from) in [("sent", here), ("received", there)] {
             if from.is_null() {
@@ -128,5 +139,6 @@ pub(super) fn text(document: &Value) -> String {
         }
     }
     out.push_str(&format!("{table}\n"));
+    out.extend(efforts);
     out
 }

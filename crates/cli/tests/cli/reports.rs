@@ -58,6 +58,38 @@ fn pack_and_unpack_with_a_base_and_with_nothing() {
     document(args!["unpack", pack, "-o", output, "--json"], b"");
 }
 
+#[test]
+fn pack_within_a_budget() {
+    let dir = Dir::new();
+    let (pack, output) = (dir.join("pack"), dir.join("output"));
+    let content = [tz(0), tz(1), noise(1, 300_000), tz(0)].concat();
+    for threads in 1..=3 {
+        // As little as can be said, so that some of it is passed.
+        for share in ["0.1%", "6400%"] {
+            let report = document(
+                args!["pack", "-o", pack, "--json", "--cpu-budget", share, "--threads", threads.to_string(), "--block", "8K"],
+                &content,
+            );
+            let budget = &report["cpu_budget"];
+            let efforts = budget["efforts"].as_array().expect("a list");
+            let sum = |name: &str| efforts.iter().map(|effort| number(effort, name)).sum::<f64>();
+            assert_eq!(sum("bytes"), content.len() as f64);
+            assert!(sum("cpu_seconds") > 0.0 && sum("seconds") <= number(&report, "seconds"));
+            if share == "0.1%" {
+                assert_eq!(number(budget, "share"), 0.001);
+                assert!(number(budget, "changes") > 0.0, "{report}");
+                assert!(efforts.iter().any(|effort| effort["effort"] == "passed literally"), "{report}");
+            } else {
+                assert_eq!((number(budget, "changes"), efforts.len()), (0.0, 1));
+            }
+            run(args!["unpack", pack, "-o", output], b"").fine();
+            same(&read(&output), &content, "whatever was spent on it");
+        }
+    }
+    let report = document(args!["pack", "-o", pack, "--json"], &content);
+    assert_eq!(report["cpu_budget"], Value::Null);
+}
+
 /// Content and report on one pipe would be neither.
 #[test]
 fn a_report_needs_a_place_of_its_own() {

@@ -48,7 +48,9 @@ fn refused(args: &[&str], words: &[&str]) -> Ran {
 #[test]
 fn values_out_of_range() {
     // One line each: range and what was given.
-    let cases: [(&[&str], &[&str]); 20] = [
+    let cases: [(&[&str], &[&str]); 22] = [
+        (&["pack", "--cpu-budget", "25"], &["25", "percentage"]),
+        (&["pack", "--cpu-budget", "0%"], &["0%", "0.1% to 6400%"]),
         (&["pack", "--window", "5"], &["window of 5", "12 to 64"]),
         (&["pack", "--window", "11"], &["window of 11", "12 to 64"]),
         (&["pack", "--window", "65"], &["window of 65", "12 to 64"]),

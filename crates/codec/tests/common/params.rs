@@ -1,6 +1,10 @@
 //! Parameters of an encoder and a decoder, unfriendly ones above all.
 
-use oncewire_codec::{ByteSet, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, SamplerKind};
+use oncewire_codec::table::BucketShape;
+use oncewire_codec::{
+    ByteSet, CachePolicy, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, MatcherKind,
+    SamplerKind, TableKind,
+};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -17,6 +21,10 @@ pub(crate) struct Params {
     pub(crate) table_entries: Option<u64>,
     pub(crate) seed: ChecksumSeed,
     pub(crate) key: u64,
+    pub(crate) matcher: MatcherKind,
+    pub(crate) table: TableKind,
+    pub(crate) max_matches: Option<usize>,
+    pub(crate) policy: CachePolicy,
 }
 
 impl Default for Params {
@@ -34,6 +42,10 @@ impl Default for Params {
             table_entries: None,
             seed: ChecksumSeed::default(),
             key: 0,
+            matcher: MatcherKind::default(),
+            table: TableKind::default(),
+            max_matches: None,
+            policy: CachePolicy::All,
         }
     }
 }
@@ -51,7 +63,14 @@ impl Params {
             .sampler(self.sampler.clone())
             .entropy(self.entropy)
             .explicit_offsets(self.explicit)
-            .fingerprint_key(self.key);
+            .fingerprint_key(self.key)
+            .matcher(self.matcher)
+            .table(self.table)
+            .policy(self.policy);
+        let builder = match self.max_matches {
+            Some(matches) => builder.max_matches(matches),
+            None => builder,
+        };
         match self.table_entries {
             Some(entries) => builder.table_entries(entries),
             None => builder,
@@ -73,6 +92,7 @@ impl Params {
             .max_block(self.max_block)
             .checksum_seed(self.seed)
             .contexts(self.contexts)
+            .policy(self.policy)
     }
 
     pub(crate) fn decoder(&self) -> Decoder {
@@ -104,6 +124,30 @@ fn sampler() -> impl Strategy<Value = SamplerKind> {
     ]
 }
 
+fn matcher() -> impl Strategy<Value = MatcherKind> {
+    let most = prop_oneof![2 => Just(None), 1 => (0usize..40).prop_map(Some)];
+    prop_oneof![
+        3 => Just(MatcherKind::MaxMatch),
+        1 => most.prop_map(|max_fingerprints| MatcherKind::Published { max_fingerprints }),
+    ]
+}
+
+fn table() -> impl Strategy<Value = TableKind> {
+    let buckets = (1usize..=8, 1usize..=4, 0.25f64..4.0);
+    prop_oneof![
+        3 => Just(TableKind::Compact),
+        1 => buckets.prop_map(|(slots, hashes, factor)| TableKind::Buckets(BucketShape { slots, hashes, factor })),
+    ]
+}
+
+/// The policies that keep new content only.
+pub(crate) fn new_content() -> impl Strategy<Value = CachePolicy> {
+    prop_oneof![
+        any::<bool>().prop_map(|straddle| CachePolicy::NewRuns { straddle }),
+        (1u8..=100).prop_map(|below_percent| CachePolicy::NewBlocks { below_percent }),
+    ]
+}
+
 pub(crate) fn period() -> impl Strategy<Value = usize> {
     prop_oneof![Just(32usize), 4usize..40, 4usize..=1024]
 }
@@ -132,10 +176,30 @@ pub(crate) fn params(max_block: impl Strategy<Value = usize>) -> impl Strategy<V
     let ends = (sizes(max_block), 1usize..5, any::<bool>(), any::<u64>(), 0u64..3);
     let choices = (prop_oneof![Just(32usize), 12usize..=64], period(), sampler(), entropy());
     let table = prop_oneof![3 => Just(None), 1 => (1u64..2000).prop_map(Some)];
-    (ends, choices, table, any::<u64>()).prop_map(|(ends, choices, table_entries, key)| {
+    let family = (matcher(), self::table(), prop_oneof![3 => Just(None), 1 => (0usize..8).prop_map(Some)]);
+    (ends, choices, table, any::<u64>(), family).prop_map(|(ends, choices, table_entries, key, family)| {
         let ((cache, span, max_block), contexts, explicit, session, epoch) = ends;
         let (window, period, sampler, entropy) = choices;
+        let (matcher, table, max_matches) = family;
         let seed = ChecksumSeed { session, epoch };
-        Params { cache, span, max_block, window, period, sampler, entropy, contexts, explicit, table_entries, seed, key }
+        let policy = CachePolicy::All;
+        Params {
+            cache,
+            span,
+            max_block,
+            window,
+            period,
+            sampler,
+            entropy,
+            contexts,
+            explicit,
+            table_entries,
+            seed,
+            key,
+            matcher,
+            table,
+            max_matches,
+            policy,
+        }
     })
 }

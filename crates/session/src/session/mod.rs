@@ -1,5 +1,6 @@
 //! The session itself: lanes, flows, and the two directions between them.
 
+mod adapting;
 mod flows;
 mod receive;
 mod time;
@@ -14,7 +15,9 @@ use crate::lane::{ACK_MESSAGES, Item, Lane, LaneState, MAX_CONTROL};
 use crate::message::{Epoch, MAX_TARGET, MAX_TEXT, Message, MessageError};
 use crate::outgoing::{EncoderFailed, Outgoing};
 use crate::report::Counters;
+use adapting::Adapting;
 use oncewire_codec::MAX_BLOCK;
+use oncewire_codec::adapt::{Controller, Decision};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,8 @@ pub enum Event {
     GoingAway,
     /// What the peer counts.
     Report(Counters),
+    /// From now on more, or less, CPU time is spent on each block.
+    Effort(Decision),
     /// The session is over, and all its flows with it. [`Session::into_logs`] may keep the logs for the next.
     Ended(Ended),
 }
@@ -234,6 +239,7 @@ pub struct Session {
     failures: (u64, u64),
     counters: Counters,
     random: u64,
+    adapting: Option<Adapting>,
 }
 
 impl Session {
@@ -290,8 +296,13 @@ impl Session {
             report_due: false,
             counters: Counters::default(),
             random: config.random[0],
+            adapting: config.cpu_budget.and_then(|budget| Adapting::new(&config.encoder, budget, now)),
             config,
         };
+        // An earlier session may have left the encoder at another.
+        if let Ok(ladder) = session.config.encoder.ladder() {
+            session.outgoing.set_effort(ladder.efforts()[0]);
+        }
         // Mixed once, so that equal seeds of two ends do not give equal numbers.
         session.random ^= session.random().rotate_left(17) ^ u64::from(connects);
         session

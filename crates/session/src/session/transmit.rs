@@ -15,6 +15,8 @@ impl Session {
     ///
     /// Blocks are taken from their flows and encoded now; so call it when the transport can take the bytes.
     pub fn transmit(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
+        // There may have been a pause.
+        self.spent(Duration::ZERO, now);
         let start = out.len();
         self.fill(lane, start + limit, now, out);
         if let Some(state) = self.lanes.get_mut(lane) {

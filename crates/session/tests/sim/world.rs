@@ -925,7 +925,7 @@ impl World {
                 }
                 assert!(!std::mem::replace(&mut flow.reset_seen, true), "reset twice");
             }
-            Event::GoingAway | Event::Report(_) => {}
+            Event::GoingAway | Event::Report(_) | Event::Effort(_) => {}
             Event::Ended(_) => {}
         }
     }

@@ -1,46 +1,9 @@
-//! Fingerprint tables: fingerprint to log offset.
-//!
-//! EndRE section 5.2.2 and Table 1: part of the fingerprint is the index, each entry keeps the rest of its bits that fit beside
-//! the log position, and entries are overwritten by newer ones and never cleaned. An entry may therefore point at content that is
-//! gone or has been replaced; the matcher compares bytes anyway, so a wrong entry costs a memory access and no more.
+//! EndRE's compact table.
 
+use super::{FingerprintTable, MAX_ENTRIES, Markers, NO_OFFSET};
 use crate::error::ConfigError;
 use crate::log::Geometry;
 use oncewire_kernels::Pages;
-
-/// What [`FingerprintTable::exchange`] says for a fingerprint it does not know.
-pub const NO_OFFSET: u64 = u64::MAX;
-
-/// Where markers of the current block lie: the block's offset and the markers' positions in it.
-#[derive(Clone, Copy, Debug)]
-pub struct Markers<'a> {
-    /// Offset of the block in the log.
-    pub block: u64,
-    /// Positions in the block, ascending.
-    pub positions: &'a [u32],
-}
-
-/// A map from fingerprints to log offsets that may forget and may be wrong, a batch at a time.
-pub trait FingerprintTable: Send + 'static {
-    /// For each fingerprint in order: looks up the offset it had, and points it to the marker's own. Later fingerprints of a
-    /// batch see earlier ones. `found[i]` becomes the older offset (below the marker's) or [`NO_OFFSET`].
-    ///
-    /// Look-up and insertion are one access: the newest copy wins (thesis, line 2275: a fingerprint points to the most recent
-    /// packet), and a repeat inside the batch is seen.
-    fn exchange(&mut self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]);
-
-    /// Points fingerprints to the markers' offsets without looking.
-    fn insert(&mut self, fingerprints: &[u64], markers: Markers<'_>);
-
-    /// Number of entries.
-    fn entries(&self) -> usize;
-
-    /// Memory that the table may come to use, in bytes.
-    fn memory(&self) -> usize;
-
-    /// Touches all memory, for measurements.
-    fn prefault(&mut self);
-}
 
 /// A slot of a [`CompactTable`]: `u32` for logs up to 1 GiB, `u64` beyond.
 pub trait Slot: oncewire_kernels::Element + Copy + Send + 'static {
@@ -91,11 +54,11 @@ pub struct CompactTable<T: Slot> {
     capacity: u64,
 }
 
+/// Slots fetched ahead of their use by a look-up of many.
+const PREFETCH_AHEAD: usize = 16;
+
 /// Largest log, in bytes, for which 4-byte slots are used.
 pub const COMPACT_LIMIT: u64 = 1 << 30;
-
-/// Largest number of entries of a table.
-pub const MAX_ENTRIES: u64 = 1 << 36;
 
 impl<T: Slot> CompactTable<T> {
     /// An empty table for a log of this geometry.
@@ -134,6 +97,21 @@ impl<T: Slot> CompactTable<T> {
         T::from_u64(fingerprint.checked_shl(self.position_bits).unwrap_or(0) | position)
     }
 
+    /// The offset that the slot `old` stands for, as seen by a marker at ring position `position` whose own slot would be `here`.
+    #[inline(always)]
+    fn offset_in(&self, old: u64, here: u64, position: u64, position_mask: u64, lap: u64) -> u64 {
+        let same_remainder = (old ^ here) & !position_mask == 0;
+        let old_position = old & position_mask;
+        if old == 0 || !same_remainder {
+            NO_OFFSET
+        } else if old_position < position {
+            lap + old_position
+        } else {
+            // At or beyond this marker in the ring: it was written a lap ago. Before the first lap there is nothing.
+            (lap + old_position).checked_sub(self.capacity).unwrap_or(NO_OFFSET)
+        }
+    }
+
     #[inline(always)]
     fn prefetch(&self, fingerprints: &[u64]) {
         for &fingerprint in fingerprints {
@@ -155,16 +133,23 @@ impl<T: Slot> FingerprintTable for CompactTable<T> {
             let new = self.slot(fingerprint, position);
             let index = self.index(fingerprint);
             let old = std::mem::replace(&mut self.slots[index], new).to_u64();
-            let same_remainder = (old ^ new.to_u64()) & !position_mask == 0;
-            let old_position = old & position_mask;
-            *found = if old == 0 || !same_remainder {
-                NO_OFFSET
-            } else if old_position < position {
-                lap + old_position
-            } else {
-                // At or beyond this marker in the ring: it was written a lap ago. Before the first lap there is nothing.
-                (lap + old_position).checked_sub(self.capacity).unwrap_or(NO_OFFSET)
-            };
+            *found = self.offset_in(old, new.to_u64(), position, position_mask, lap);
+        }
+    }
+
+    fn look_up(&self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]) {
+        assert!(fingerprints.len() == markers.positions.len() && fingerprints.len() == found.len());
+        let start = markers.block % self.capacity;
+        let lap = markers.block - start;
+        let position_mask = (1u64 << self.position_bits) - 1;
+        for (at, found) in found.iter_mut().enumerate() {
+            if let Some(&soon) = fingerprints.get(at + PREFETCH_AHEAD) {
+                self.slots.prefetch(self.index(soon));
+            }
+            let position = start + u64::from(markers.positions[at]);
+            let here = self.slot(fingerprints[at], position).to_u64();
+            let old = self.slots[self.index(fingerprints[at])].to_u64();
+            *found = self.offset_in(old, here, position, position_mask, lap);
         }
     }
 

@@ -1,0 +1,110 @@
+//! Packing within a budget of CPU time: the clocks around the codec's controller.
+
+use crate::failure::Outcome;
+use crate::quantity::bytes;
+use crate::setup::config_failure;
+use cpu_time::ThreadTime;
+use oncewire_codec::adapt::{Controller, CpuShare};
+use oncewire_codec::{EncoderBuilder, Finder};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// CPU time, in nanoseconds, that threads have used and that is not charged yet.
+#[derive(Clone, Default)]
+pub(crate) struct Spent(Arc<AtomicU64>);
+
+impl Spent {
+    /// For the thread that calls it: what it uses from now on counts.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter { spent: self.clone(), last: ThreadTime::now() }
+    }
+}
+
+/// Counts the CPU time of one thread.
+pub(crate) struct Meter {
+    spent: Spent,
+    last: ThreadTime,
+}
+
+impl Meter {
+    /// Adds what was used since the last time.
+    pub(crate) fn note(&mut self) {
+        let now = ThreadTime::now();
+        let used = now.duration_since(self.last).as_nanos().try_into().unwrap_or(u64::MAX);
+        self.spent.0.fetch_add(used, Ordering::Relaxed);
+        self.last = now;
+    }
+}
+
+/// A controller with its clocks.
+pub(crate) struct Adapting {
+    controller: Controller,
+    begun: Instant,
+    pub(crate) spent: Spent,
+}
+
+impl Adapting {
+    pub(crate) fn new(encoder: &EncoderBuilder, budget: CpuShare) -> Outcome<Adapting> {
+        let ladder = encoder.ladder().map_err(config_failure)?;
+        let controller = Controller::new(ladder, budget, Duration::ZERO);
+        Ok(Adapting { controller, begun: Instant::now(), spent: Spent::default() })
+    }
+
+    /// Charges what all threads have used, `bytes` being what was encoded, and sets the effort of what comes next.
+    pub(crate) fn charge(&mut self, bytes: usize, finder: &mut Finder) {
+        let cpu = Duration::from_nanos(self.spent.0.swap(0, Ordering::Relaxed));
+        if let Some(decision) = self.controller.spent(bytes as u64, cpu, self.begun.elapsed()) {
+            finder.set_effort(decision.to);
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let effort = |usage: &oncewire_codec::adapt::Usage| Effort {
+            effort: usage.effort.to_string(),
+            bytes: usage.bytes,
+            seconds: usage.time.as_secs_f64(),
+            cpu_seconds: usage.cpu.as_secs_f64(),
+        };
+        Report {
+            share: self.controller.budget().as_f64(),
+            changes: self.controller.changes(),
+            efforts: self.controller.usage().iter().filter(|usage| usage.bytes > 0).map(effort).collect(),
+        }
+    }
+}
+
+/// What was done within a budget.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    /// Of one core.
+    share: f64,
+    changes: u64,
+    /// Those that were used, the dearest first.
+    efforts: Vec<Effort>,
+}
+
+#[derive(Serialize)]
+struct Effort {
+    effort: String,
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl Report {
+    /// For people: a line for the whole, and one for each effort.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let sum = |of: fn(&Effort) -> f64| self.efforts.iter().map(of).sum::<f64>();
+        let percent = |cpu: f64, time: f64| if time > 0.0 { format!("{:.1} %", 100.0 * cpu / time) } else { "-".into() };
+        let whole = percent(sum(|effort| effort.cpu_seconds), sum(|effort| effort.seconds));
+        let changes = if self.changes == 1 { "1 change".into() } else { format!("{} changes", self.changes) };
+        let mut lines = vec![format!("{whole} of a core, {:.1} % allowed, {changes} of effort:", 100.0 * self.share)];
+        lines.extend(self.efforts.iter().map(|effort| {
+            let share = percent(effort.cpu_seconds, effort.seconds);
+            format!("  {:28} {:8.2} s {:>9} {share:>8}", effort.effort, effort.seconds, bytes(effort.bytes))
+        }));
+        lines
+    }
+}

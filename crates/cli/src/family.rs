@@ -1,0 +1,168 @@
+//! The codec's choices by name, as options and configuration files write them.
+
+use crate::failure::{Failure, Outcome};
+use oncewire_codec::table::BucketShape;
+use oncewire_codec::{ByteSet, CachePolicy, SamplerKind, TableKind};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A sampler, or the file of a table for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SamplerName {
+    /// One that needs nothing else.
+    Kind(SamplerKind),
+    /// SAMPLEBYTE with a table from a file, as `oncewire train` writes it.
+    Trained(PathBuf),
+}
+
+/// What help and errors say.
+pub(crate) const SAMPLERS: &str = "samplebyte, samplebyte:FILE, fixed, modp, modp-published, maxp, gear, fastcdc";
+
+impl FromStr for SamplerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SamplerName, String> {
+        if let Some(file) = text.strip_prefix("samplebyte:").filter(|file| !file.is_empty()) {
+            return Ok(SamplerName::Trained(file.into()));
+        }
+        SamplerKind::named(text).map(SamplerName::Kind).ok_or_else(|| format!("use one of {SAMPLERS}"))
+    }
+}
+
+impl fmt::Display for SamplerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SamplerName::Kind(kind) => f.write_str(kind.name()),
+            SamplerName::Trained(file) => write!(f, "samplebyte:{}", file.display()),
+        }
+    }
+}
+
+impl SamplerName {
+    /// The sampler itself; reads its file if it has one.
+    pub(crate) fn kind(&self) -> Outcome<SamplerKind> {
+        match self {
+            SamplerName::Kind(kind) => Ok(kind.clone()),
+            SamplerName::Trained(file) => read_table(file).map(SamplerKind::SampleByte),
+        }
+    }
+}
+
+/// Largest file taken for a table, in bytes: 256 values with a comment each are far smaller.
+const TABLE_FILE_MAX: u64 = 64 << 10;
+
+fn read_table(file: &Path) -> Outcome<ByteSet> {
+    let failed = |error: &std::io::Error| Failure::io("read the sampler's table", file.display(), error);
+    let size = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
+    if size > TABLE_FILE_MAX {
+        let name = file.display();
+        return Err(Failure::usage(format!(
+            "{name} is too large for a sampler's table; give the file that `oncewire train` wrote"
+        )));
+    }
+    let text = std::fs::read(file).map_err(|error| failed(&error))?;
+    parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::usage(format!("{}, {reason}", file.display())))
+}
+
+/// Byte values from 0 to 255, one or several a line; `#` begins a comment.
+fn parse_table(text: &str) -> Result<ByteSet, String> {
+    let mut set = ByteSet::new();
+    for (number, line) in text.lines().enumerate() {
+        let values = line.split_once('#').map_or(line, |(values, _)| values);
+        for value in values.split_whitespace() {
+            let byte = value.parse().map_err(|_| {
+                let shown: String = value.chars().take(20).collect();
+                format!("line {}: \"{}\" is no byte value from 0 to 255", number + 1, shown.escape_debug())
+            })?;
+            set.insert(byte);
+        }
+    }
+    if set.is_empty() { Err("line 1: there are no byte values in it".into()) } else { Ok(set) }
+}
+
+/// A fingerprint table: `compact`, `buckets`, or `buckets:BxKxF`.
+pub(crate) fn parse_table_kind(text: &str) -> Result<TableKind, String> {
+    let wrong = || "use compact, buckets or buckets:BxKxF: slots a bucket, hash functions, buckets a fingerprint".to_string();
+    match text {
+        "compact" => return Ok(TableKind::Compact),
+        "buckets" => return Ok(TableKind::Buckets(BucketShape::default())),
+        _ => {}
+    }
+    let mut parts = text.strip_prefix("buckets:").ok_or_else(wrong)?.split('x');
+    let mut next = || parts.next().ok_or_else(wrong);
+    let slots = next()?.parse().map_err(|_| wrong())?;
+    let hashes = next()?.parse().map_err(|_| wrong())?;
+    let factor = next()?.parse().map_err(|_| wrong())?;
+    if parts.next().is_some() { Err(wrong()) } else { Ok(TableKind::Buckets(BucketShape { slots, hashes, factor })) }
+}
+
+/// The name that [`parse_table_kind`] reads.
+pub(crate) fn table_name(table: TableKind) -> String {
+    match table {
+        TableKind::Compact => "compact".into(),
+        TableKind::Buckets(BucketShape { slots, hashes, factor }) => format!("buckets:{slots}x{hashes}x{factor}"),
+    }
+}
+
+/// A cache policy: `all`, `new-runs`, `new-runs-apart` or `new-blocks:PERCENT`.
+pub(crate) fn parse_policy(text: &str) -> Result<CachePolicy, String> {
+    match text {
+        "all" => Ok(CachePolicy::All),
+        "new-runs" => Ok(CachePolicy::NewRuns { straddle: true }),
+        "new-runs-apart" => Ok(CachePolicy::NewRuns { straddle: false }),
+        _ => text
+            .strip_prefix("new-blocks:")
+            .and_then(|percent| percent.trim_end_matches('%').parse().ok())
+            .filter(|percent| (1..=100).contains(percent))
+            .map(|below_percent| CachePolicy::NewBlocks { below_percent })
+            .ok_or_else(|| "use all, new-runs, new-runs-apart or new-blocks:PERCENT (1 to 100)".into()),
+    }
+}
+
+/// The name that [`parse_policy`] reads.
+pub(crate) fn policy_name(policy: CachePolicy) -> String {
+    match policy {
+        CachePolicy::All => "all".into(),
+        CachePolicy::NewRuns { straddle: true } => "new-runs".into(),
+        CachePolicy::NewRuns { straddle: false } => "new-runs-apart".into(),
+        CachePolicy::NewBlocks { below_percent } => format!("new-blocks:{below_percent}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in SAMPLERS.split(", ") {
+            assert_eq!(SamplerName::from_str(name).unwrap().to_string(), name);
+        }
+        for name in ["", "Samplebyte", "samplebyte:", "modp "] {
+            assert!(SamplerName::from_str(name).unwrap_err().contains("modp"), "{name}");
+        }
+        for name in ["compact", "buckets:2x1x2", "buckets:8x4x0.5"] {
+            assert_eq!(table_name(parse_table_kind(name).unwrap()), name);
+        }
+        assert_eq!(parse_table_kind("buckets"), parse_table_kind("buckets:2x1x2"));
+        for name in ["", "buckets:", "buckets:2x1", "buckets:2x1x2x3", "buckets:-1x1x1", "bucket"] {
+            assert!(parse_table_kind(name).is_err(), "{name}");
+        }
+        for name in ["all", "new-runs", "new-runs-apart", "new-blocks:50"] {
+            assert_eq!(policy_name(parse_policy(name).unwrap()), name);
+        }
+        for name in ["", "new", "new-blocks", "new-blocks:0", "new-blocks:101", "new-blocks:x"] {
+            assert!(parse_policy(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn tables_are_read_with_comments_and_refused_with_a_line() {
+        assert_eq!(parse_table("# trained\n32 # space\n0 255\n\n 101\n").unwrap(), [0, 32, 101, 255].into_iter().collect());
+        assert_eq!(parse_table("1\n256\n").unwrap_err(), "line 2: \"256\" is no byte value from 0 to 255");
+        assert_eq!(parse_table("e").unwrap_err(), "line 1: \"e\" is no byte value from 0 to 255");
+        assert!(parse_table("# nothing\n").is_err());
+        assert!(parse_table("\u{0}\u{1b}[2J").unwrap_err().contains("\\u{1b}"));
+    }
+}

@@ -1,0 +1,214 @@
+//! `oncewire train`: a SAMPLEBYTE table for traffic of one's own.
+
+use crate::args::TrainArgs;
+use crate::bench::read_all;
+use crate::endpoint::{Output, is_standard};
+use crate::failure::{Failure, Outcome};
+use crate::quantity::{bytes, savings};
+use crate::setup::config_failure;
+use crate::{progress, report};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use oncewire_codec::train::{Step, Trained, Training};
+use oncewire_codec::{ByteSet, SamplerKind};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What a table comes to.
+#[derive(Serialize)]
+struct Row {
+    table: String,
+    entries: usize,
+    training_wire_bytes: u64,
+    training_savings: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_wire_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_savings: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct StepRow {
+    byte: u8,
+    presence: f64,
+    wire_bytes: u64,
+    kept: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    training_bytes: u64,
+    test_bytes: Option<u64>,
+    redundant_bytes: u64,
+    bytes: Vec<u8>,
+    steps: Vec<StepRow>,
+    tables: Vec<Row>,
+}
+
+pub(crate) fn run(args: &TrainArgs) -> Outcome {
+    // First, so that a wrong name shows before hours of training.
+    let output = args.output.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let data = read_all(&args.files)?;
+    let test = if args.test.is_empty() { None } else { Some(read_all(&args.test)?) };
+    if data.is_empty() || test.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Failure::failed("the files are empty: there is nothing to train on"));
+    }
+    // Room for everything, so that the choice is about markers and not about what is forgotten.
+    let longest = data.len().max(test.as_ref().map_or(0, Vec::len)) as u64;
+    let training = Training {
+        window: args.window,
+        period: args.period,
+        cache: args.cache.unwrap_or((longest + longest / 64 + (1 << 20)).min(4 << 30)),
+        block: usize::try_from(args.block).unwrap_or(usize::MAX),
+        min_gain: args.min_gain / 100.0,
+        ..Training::default()
+    };
+    let bar = progress::bar(None);
+    let trained = training
+        .train(&data, |step| {
+            bar.inc(data.len() as u64);
+            bar.set_message(format!("{}", step.byte));
+        })
+        .map_err(config_failure)?;
+    if trained.set.is_empty() {
+        return Err(Failure::failed("nothing in the files repeats, so there is nothing to learn; give more, or others"));
+    }
+    let tables = compare(&training, &trained, &data, test.as_deref(), args)?;
+    bar.finish_and_clear();
+    if let Some(mut output) = output {
+        output.write(table_file(&trained, &training).as_bytes())?;
+        output.finish()?;
+        if is_standard(args.output.as_deref()) {
+            return Ok(());
+        }
+    }
+    if args.json {
+        let step =
+            |step: &Step| StepRow { byte: step.byte, presence: step.presence, wire_bytes: step.wire_bytes, kept: step.kept };
+        report::json(&Document {
+            training_bytes: data.len() as u64,
+            test_bytes: test.map(|test| test.len() as u64),
+            redundant_bytes: trained.redundant_bytes,
+            bytes: trained.set.iter().collect(),
+            steps: trained.steps.iter().map(step).collect(),
+            tables,
+        })
+    } else {
+        report::text(&text(&trained, &tables, data.len() as u64, test.map(|test| test.len() as u64), args))
+    }
+}
+
+/// The trained table beside the default and beside random ones.
+fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u8]>, args: &TrainArgs) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut add = |table: String, set: ByteSet| -> Outcome {
+        let wire = |data| training.wire_bytes(data, SamplerKind::SampleByte(set)).map_err(config_failure);
+        let training_wire_bytes = wire(data)?;
+        let test_wire_bytes = test.map(wire).transpose()?;
+        rows.push(Row {
+            table,
+            entries: set.len(),
+            training_wire_bytes,
+            training_savings: report::savings(training_wire_bytes, data.len() as u64),
+            test_wire_bytes,
+            test_savings: test_wire_bytes.zip(test).map(|(wire, test)| report::savings(wire, test.len() as u64)),
+        });
+        Ok(())
+    };
+    add("trained".into(), trained.set)?;
+    add("EndRE's (default)".into(), oncewire_codec::ENDRE_MARKER_BYTES.into_iter().collect())?;
+    // EndRE: with x entries set at random, 256 / x = p.
+    let entries = (256 / training.period).max(1);
+    let mut state = 1;
+    for number in 1..=args.random {
+        add(format!("random {number}"), random_table(entries, &mut state))?;
+    }
+    Ok(rows)
+}
+
+/// The same every time, so that a report can be repeated.
+fn random_table(entries: usize, state: &mut u64) -> ByteSet {
+    let mut set = ByteSet::new();
+    while set.len() < entries {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        set.insert((*state >> 56) as u8);
+    }
+    set
+}
+
+/// The file that `--sampler samplebyte:FILE` reads.
+fn table_file(trained: &Trained, training: &Training) -> String {
+    let mut out = format!(
+        "# Marker bytes for SAMPLEBYTE, trained by `oncewire train` at p = {}, w = {}.\n\
+         # Share of the byte in redundant content; wire bytes of the training data with it and those above.\n",
+        training.period, training.window
+    );
+    for step in trained.steps.iter().filter(|step| step.kept) {
+        let _ = writeln!(out, "{:<3} # {}, {:.2} %, {}", step.byte, shown(step.byte), step.presence * 100.0, step.wire_bytes);
+    }
+    out
+}
+
+/// A byte as a person would call it.
+fn shown(byte: u8) -> String {
+    match byte {
+        b' ' => "space".into(),
+        b'!'..=b'~' => format!("'{}'", byte as char),
+        _ => format!("0x{byte:02x}"),
+    }
+}
+
+fn text(trained: &Trained, rows: &[Row], training: u64, test: Option<u64>, args: &TrainArgs) -> String {
+    let mut out = String::new();
+    let list = |kept| {
+        let steps = trained.steps.iter().filter(|step| step.kept == kept).map(|step| shown(step.byte)).collect::<Vec<_>>();
+        if steps.is_empty() { "none".into() } else { steps.join(" ") }
+    };
+    let share = trained.redundant_bytes as f64 * 100.0 / training as f64;
+    let _ = writeln!(out, "{} of training data, of which MAXP finds {share:.1} % redundant.", bytes(training));
+    let _ = writeln!(out, "Marker bytes, most present first: {}. Tried without gain: {}.", list(true), list(false));
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    let mut header = vec!["table", "entries", "training data", "savings"];
+    if test.is_some() {
+        header.extend(["test data", "savings"]);
+    }
+    table.set_header(header.iter().map(Cell::new));
+    for row in rows {
+        let mut cells = vec![
+            row.table.clone(),
+            row.entries.to_string(),
+            row.training_wire_bytes.to_string(),
+            savings(row.training_wire_bytes, training),
+        ];
+        if let (Some(wire), Some(test)) = (row.test_wire_bytes, test) {
+            cells.extend([wire.to_string(), savings(wire, test)]);
+        }
+        table.add_row(cells);
+    }
+    for column in 1..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(out, "{table}\nBytes of frames without entropy stage, p = {}, w = {}.", args.period, args.window);
+    match &args.output {
+        Some(output) => {
+            let _ = writeln!(out, "Written to {0}; use it with --sampler samplebyte:{0}", output.display());
+        }
+        None => out.push_str("Nothing was written; name a file with -o to keep the table.\n"),
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_tables_have_as_many_entries_as_asked_for() {
+        let mut state = 1;
+        let tables: Vec<_> = (0..5).map(|_| random_table(8, &mut state)).collect();
+        assert!(tables.iter().all(|table| table.len() == 8));
+        assert!(tables[0] != tables[1]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Matchers: which parts of a block the log already holds.
+
+mod max;
+mod published;
+
+pub use max::{INDEX_STEP, MaxMatch};
+pub use published::{Phase, Probe, PublishedMaxMatch};
+
+use crate::log::Log;
+use oncewire_kernels::Kernels;
+
+/// One repeated region: `len` bytes at `at` of the block equal those from offset `source` of the log.
+///
+/// The source may lie in the same block, before the match, and may overlap it: the bytes are then defined one after the
+/// other, so a distance of 1 repeats a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Position in the block, in bytes.
+    pub at: u32,
+    /// Length in bytes, at least 1.
+    pub len: u32,
+    /// Offset in the log of the first byte.
+    pub source: u64,
+}
+
+impl Match {
+    /// Position after the last byte of the match.
+    pub fn end(&self) -> usize {
+        (self.at + self.len) as usize
+    }
+}
+
+/// Counters of a matcher's work. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatchStats {
+    /// Markers whose fingerprint was computed and looked up.
+    pub looked_up: u64,
+    /// Markers inside matches that were indexed without a look-up.
+    pub indexed_only: u64,
+    /// Bytes that were sampled for look-up: those outside matches found without it.
+    pub sampled_bytes: u64,
+    /// Look-ups that yielded an offset whose bytes did not match.
+    pub false_hits: u64,
+}
+
+/// How densely a block is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Density {
+    /// By the sampler, at this period in bytes.
+    Period(usize),
+    /// By [`Kernels::sample_pair`], one marker in about a thousand bytes: for content of high entropy, which repeats whole or not
+    /// at all.
+    Sparse,
+}
+
+/// Finds the matches of a block, and takes note of the block's content for later blocks.
+pub trait Matcher: Send {
+    /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's [`Log::extent`] for a block
+    /// that will be written at `offset`, or within the block before the match.
+    fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
+
+    /// As [`Matcher::find`], without taking note of the block, which will not enter the log as it is.
+    fn look(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
+
+    /// Takes note of content that lies at `offset` of the log, without looking for matches.
+    fn note(&mut self, content: &[u8], offset: u64, density: Density);
+
+    /// Takes note of some of the block's content without looking for matches; the least that can be done. Unless overridden, of none.
+    fn pass(&mut self, _log: &Log, _block: &[u8], _offset: u64, _density: Density) {
+        self.interrupt();
+    }
+
+    /// The next block does not follow the last one: the log was rewound.
+    fn interrupt(&mut self);
+
+    /// Counters since the matcher was made.
+    fn stats(&self) -> MatchStats;
+
+    /// Number of fingerprint table entries.
+    fn table_entries(&self) -> usize;
+
+    /// Memory that the matcher may come to use, in bytes.
+    fn memory(&self) -> usize;
+
+    /// Touches all memory, for measurements.
+    fn prefault(&mut self);
+}
+
+/// The block at hand and where it will lie.
+struct Block<'a> {
+    bytes: &'a [u8],
+    offset: u64,
+    floor: u64,
+}
+
+impl<'a> Block<'a> {
+    fn new(log: &Log, bytes: &'a [u8], offset: u64) -> Block<'a> {
+        Block { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) }
+    }
+
+    /// Verifies that `source` holds at least `min` bytes from `marker` on, and grows the hit both ways, back to `from` at most.
+    #[inline]
+    fn grow(&self, kernels: Kernels, log: &Log, marker: usize, source: u64, from: usize, min: usize) -> Option<Match> {
+        if source >= self.offset + marker as u64 {
+            return None;
+        }
+        let (before, after) = self.around(log, source)?;
+        let forward = kernels.common_prefix(&self.bytes[marker..], after);
+        if forward < min {
+            return None;
+        }
+        let back = if marker > from { kernels.common_suffix(&self.bytes[from..marker], before) } else { 0 };
+        Some(Match { at: (marker - back) as u32, len: (back + forward) as u32, source: source - back as u64 })
+    }
+
+    /// The readable bytes before and from `source` on, in the log or in this block. `None` if the source cannot be referred to.
+    #[inline(always)]
+    fn around<'l>(&self, log: &'l Log, source: u64) -> Option<(&'l [u8], &'l [u8])>
+    where
+        'a: 'l,
+    {
+        if source >= self.offset {
+            return self.bytes.split_at_checked((source - self.offset) as usize);
+        }
+        let extent = log.extent(source, self.floor)?;
+        Some((log.read(extent.start..source), log.read(source..extent.end)))
+    }
+}

@@ -1,0 +1,120 @@
+//! Cache policies: both ends keep the same of each block, and what is kept is found again.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::config;
+use common::content::{History, Piece, noise, piece, text};
+use common::params::{Params, max_block, new_content, params};
+use oncewire_codec::{CachePolicy, Decoded, Decoder, EncodeError, Encoder, FrameView, Scan};
+use proptest::prelude::*;
+
+fn send(encoder: &mut Encoder, decoder: &mut Decoder, block: &[u8]) -> usize {
+    let mut frame = Vec::new();
+    encoder.encode(block, &mut frame).unwrap();
+    match decoder.decode(&frame) {
+        Ok(Decoded::Block { content, .. }) => assert!(content == block, "content differs"),
+        other => panic!("{other:?}"),
+    }
+    frame.len()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn blocks_come_back_whatever_is_kept(
+        params in params(max_block()),
+        policy in new_content(),
+        turns in proptest::collection::vec(proptest::collection::vec(piece(), 0..5), 1..40),
+    ) {
+        let params = Params { policy, span: 0, ..params };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        let mut history = History::default();
+        let mut end = 0u64;
+        for pieces in turns {
+            let pieces: Vec<Piece> = pieces;
+            let block = history.block(&pieces, params.max_block, params.cache);
+            let before = encoder.stats();
+            let mut frame = Vec::new();
+            encoder.encode(&block, &mut frame).unwrap();
+            let matched = (encoder.stats().matched_bytes - before.matched_bytes) as usize;
+            let offset = common::place(params.cache, end, block.len());
+            let Scan::Frame(view) = FrameView::scan(&frame, params.max_block).unwrap() else { panic!("the frame is whole") };
+            prop_assert_eq!(view.explicit_offset(), params.explicit.then_some((offset, offset - end)));
+            let Ok(Decoded::Block { offset: at, content, .. }) = decoder.decode(&frame) else {
+                panic!("block at {offset} does not decode")
+            };
+            prop_assert!(content == block);
+            prop_assert_eq!(at, offset);
+            let kept = match policy {
+                CachePolicy::All => block.len(),
+                CachePolicy::NewRuns { .. } => block.len() - matched,
+                CachePolicy::NewBlocks { below_percent } if matched * 100 < block.len() * usize::from(below_percent) => block.len(),
+                CachePolicy::NewBlocks { .. } => 0,
+            };
+            end = offset + kept as u64;
+            prop_assert_eq!((encoder.end(), decoder.low()), (end, end));
+        }
+    }
+}
+
+#[test]
+fn repeats_leave_nothing_in_a_log_of_new_content() {
+    let (a, b) = (noise(1, 60_000), text(2, 60_000));
+    for policy in [
+        CachePolicy::NewRuns { straddle: true },
+        CachePolicy::NewRuns { straddle: false },
+        CachePolicy::NewBlocks { below_percent: 90 },
+    ] {
+        // Room for both, and for the block at hand.
+        let params = Params { cache: 190_000, policy, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        send(&mut encoder, &mut decoder, &a);
+        for _ in 0..5 {
+            send(&mut encoder, &mut decoder, &b);
+        }
+        let again = send(&mut encoder, &mut decoder, &a);
+        assert!(again < 1500, "{policy:?}: {again}");
+        assert!(encoder.end() <= 125_000, "{policy:?}: {}", encoder.end());
+        // With all content the first object has been pushed out by repeats of the second.
+        let params = Params { policy: CachePolicy::All, ..params };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        send(&mut encoder, &mut decoder, &a);
+        for _ in 0..5 {
+            send(&mut encoder, &mut decoder, &b);
+        }
+        assert!(send(&mut encoder, &mut decoder, &a) > 50_000);
+    }
+}
+
+#[test]
+fn windows_over_joins_are_found_only_if_they_are_indexed() {
+    // Runs of twenty bytes, shorter than a window, between matches; then the same runs side by side.
+    let known = noise(1, 4000);
+    let new = noise(2, 2000);
+    let mixed: Vec<u8> = new.chunks(20).zip(known.chunks(40)).flat_map(|(new, known)| [new, known].concat()).collect();
+    let sent = |straddle| {
+        let policy = CachePolicy::NewRuns { straddle };
+        let params = Params { policy, entropy: oncewire_codec::Entropy::None, period: 4, window: 32, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        for block in known.chunks(400).chain(mixed.chunks(400)) {
+            send(&mut encoder, &mut decoder, block);
+        }
+        new.chunks(400).map(|block| send(&mut encoder, &mut decoder, block)).sum::<usize>()
+    };
+    // Apart, only the runs that the ends of blocks made longer than a window are found; joined, all that fell into one block.
+    assert!(sent(true) < 1500 && sent(false) > 1900, "{} and {}", sent(true), sent(false));
+}
+
+#[test]
+fn what_was_not_kept_cannot_be_asked_for() {
+    let params = Params { policy: CachePolicy::NewRuns { straddle: true }, ..Params::default() };
+    let mut encoder = params.encoder();
+    encoder.encode(&text(1, 1000), &mut Vec::new()).unwrap();
+    assert_eq!(encoder.repair(0, 1000, &mut Vec::new()), Err(EncodeError::NotHeld { offset: 0, len: 1000 }));
+    assert_eq!(encoder.content(0..1000), None);
+    let out_of_order = Params { span: 1000, ..params };
+    assert!(out_of_order.encoder_builder().build().is_err());
+    assert!(out_of_order.decoder_builder().build().is_err());
+}
