@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::encoder::Store;
-use crate::sampler::{Fixed, SampleByte};
-use crate::{Decoded, Decoder, Encoder, Entropy, FrameError, MatcherKind};
+use crate::{Decoded, Decoder, Encoder, Entropy, FrameError, MatcherKind, SamplerKind};
 use proptest::prelude::*;
 
 /// Text-like bytes with runs.
@@ -16,6 +15,11 @@ fn content(mut seed: u64, len: usize) -> Vec<u8> {
     }
     out.truncate(len);
     out
+}
+
+fn samplers() -> Vec<SamplerKind> {
+    use SamplerKind::{FastCdc, Fixed, Gear, Maxp, Modp};
+    vec![SamplerKind::sample_byte(), Fixed, Modp(Default::default()), Maxp, Gear, FastCdc]
 }
 
 /// The definition: boundaries at all markers (or behind their windows) that are not too close to the one before, and at the end; what
@@ -58,11 +62,11 @@ proptest! {
         window in 12usize..=64,
         period in prop_oneof![4usize..100, 100usize..=1024],
         ends: bool,
-        fixed: bool,
+        sampler in 0usize..6,
     ) {
         let block = content(seed, len);
         let form = if ends { ChunkForm::EndsWithWindow } else { ChunkForm::StartsAtMarker };
-        let sampler: Box<dyn Sampler> = if fixed { Box::new(Fixed) } else { Box::new(SampleByte::default()) };
+        let sampler = samplers().swap_remove(sampler).boxed();
         let mut chunker = Chunker {
             sampler: &*sampler,
             form,
