@@ -4,8 +4,8 @@
 //! that name lies. Content is kept only until the decoder has acknowledged it, for repairs.
 //!
 //! Ours and the paper's:
-//! - A chunk is at most [`CHUNK_MAX`] bytes, as in the paper; longer ones are cut. One shorter than [`CHUNK_MIN`] is sent as it is.
-//!   A block's start and end bound chunks, too.
+//! - A chunk is at most [`CHUNK_MAX`] bytes, as in the paper; longer ones are cut. A marker less than [`CHUNK_MIN`] bytes behind
+//!   a boundary is none. A block's start and end bound chunks, too; a shorter chunk at its end is sent as it is.
 //! - EndRE names with SHA-1, which can be made to collide; here names are keyed ([`oncewire_kernels::NameKey`]).
 //! - EndRE sends four bytes of `<offset, length>` for each chunk. Here chunks that follow each other in the block and in the log
 //!   become one match, and frames are the same as max-match's. A decoder cannot tell which matcher wrote them.
@@ -101,7 +101,7 @@ impl<'a> Chunker<'a> {
                 ChunkForm::StartsAtMarker => marker,
                 ChunkForm::EndsWithWindow => (marker + self.window).min(self.block.len()),
             };
-            if boundary > self.start {
+            if boundary >= self.start + CHUNK_MIN {
                 return boundary;
             }
         }
@@ -115,12 +115,21 @@ impl<'a> Chunker<'a> {
             if self.boundary <= self.start {
                 self.boundary = self.next_boundary();
             }
-            let len = (self.boundary - self.start).min(CHUNK_MAX);
+            let len = cut(self.boundary - self.start);
             chunks[count] = Chunk { at: self.start as u32, len: len as u32 };
             count += usize::from(len >= CHUNK_MIN);
             self.start += len;
         }
         count
+    }
+}
+
+/// Length of the first chunk of `left` bytes without a boundary: as long as may be, but what remains is not too short for a name.
+#[inline(always)]
+fn cut(left: usize) -> usize {
+    match left {
+        ..=CHUNK_MAX => left,
+        _ => CHUNK_MAX.min(left - CHUNK_MIN),
     }
 }
 
@@ -251,7 +260,7 @@ impl ChunkMatch {
         let name = |chunks: &[Chunk], names: &mut [Name]| {
             kernels.names(&key, block, chunks, names);
             #[cfg(test)]
-            names.iter_mut().for_each(|name| *name = Name([name.0[0] & weak[0], name.0[1] & weak[1]]));
+            names.iter_mut().for_each(|name| *name = Name([name.0[0] & weak[0], name.0[1] & weak[1] | 1]));
         };
         let mut chunker = Chunker {
             sampler: &*self.sampler,
@@ -341,7 +350,8 @@ impl Looker<'_> {
             let way = ways.trailing_zeros() as usize;
             ways &= ways - 1;
             let age = self.table.age(bucket, way, now);
-            let Some(source) = now.checked_sub(age) else { continue };
+            // Only the name of zeros, one in 2^128, is in an empty entry, and that may be of age 0.
+            let Some(source) = now.checked_sub(age).filter(|_| age > 0) else { continue };
             let usable = if source >= self.offset {
                 pending = true;
                 true
