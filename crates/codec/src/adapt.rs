@@ -246,10 +246,10 @@ const QUIET: i64 = 8;
 /// let mut encoder = Encoder::builder().cache(1 << 20).build()?;
 /// let quarter = CpuShare::from_thousandths(250)?;
 /// let mut controller = Controller::new(Ladder::new(32, Entropy::DEFAULT)?, quarter, Duration::ZERO);
-/// // Two batches take 40 ms each in 100 ms. Of these 80 ms 50 were in the bucket, and 25 are earned.
+/// // Two batches take 40 and 25 ms. 50 ms were in the bucket, and 12.5 are earned from one to the other.
 /// assert_eq!(controller.spent(1 << 20, Duration::from_millis(40), Duration::from_millis(50)), None);
-/// let decision = controller.spent(1 << 20, Duration::from_millis(40), Duration::from_millis(100)).expect("overdrawn");
-/// assert_eq!(decision.to_string(), "p = 32 -> p = 32, LZ4: 88.9 % of a core in 90ms, 25 % allowed");
+/// let decision = controller.spent(1 << 20, Duration::from_millis(25), Duration::from_millis(100)).expect("overdrawn");
+/// assert_eq!(decision.to_string(), "p = 32 -> p = 32, LZ4: 72.2 % of a core in 90ms, 25 % allowed");
 /// encoder.set_effort(controller.effort());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
