@@ -290,7 +290,7 @@ pub(crate) struct PackArgs {
     /// same, but for --cpu-budget
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) threads: u8,
-    /// Share of one core, such as 25%, that packing may take: with less, it compresses less, then looks for fewer repeats, and
+    /// Share of one core, such as 25%, that encoding may take, reading and writing aside: with less, it compresses less, then looks for fewer repeats, and
     /// last passes blocks as they are. For input that comes at a pace of its own; a file comes as fast as it is taken
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub(crate) cpu_budget: Option<CpuShare>,

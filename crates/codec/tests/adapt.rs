@@ -239,6 +239,9 @@ proptest! {
             let beyond = if call.step == 8 { (cpu - earned).max(0.0) } else { 0.0 };
             worst = (worst + cpu - earned - beyond).max(0.0);
             prop_assert!(worst <= slack, "{worst} of {slack} at {:?}", call.at);
+            if let Some(decision) = call.decision {
+                prop_assert_eq!(decision.share() > budget.as_f64(), decision.reason == Reason::Overdrawn, "{}", decision);
+            }
         }
         // And the changes: each step up needs its time, and each change down a step to fall from.
         let time = machine.now.as_secs_f64();
