@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
 use crate::matcher::{Matcher, MaxMatch};
-use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler, Stretch};
+use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
 use crate::table::{COMPACT_LIMIT, CompactTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels};
@@ -27,8 +27,10 @@ pub enum SamplerKind {
     Gear,
     /// [`FastCdc`].
     FastCdc,
-    /// [`Stretch`].
-    Stretch(Stretch),
+    /// [`SampleHash`].
+    SampleHash,
+    /// [`Peaks`].
+    Peaks,
 }
 
 impl SamplerKind {
@@ -46,7 +48,8 @@ impl SamplerKind {
             SamplerKind::Maxp => "maxp",
             SamplerKind::Gear => "gear",
             SamplerKind::FastCdc => "fastcdc",
-            SamplerKind::Stretch(_) => "stretch",
+            SamplerKind::SampleHash => "samplehash",
+            SamplerKind::Peaks => "peaks",
         }
     }
 
@@ -58,7 +61,8 @@ impl SamplerKind {
             SamplerKind::Maxp => Maxp.expected_rate(period),
             SamplerKind::Gear => Gear.expected_rate(period),
             SamplerKind::FastCdc => FastCdc.expected_rate(period),
-            SamplerKind::Stretch(stretch) => stretch.expected_rate(period),
+            SamplerKind::SampleHash => SampleHash.expected_rate(period),
+            SamplerKind::Peaks => Peaks.expected_rate(period),
         }
     }
 }
@@ -257,7 +261,8 @@ impl EncoderBuilder {
             SamplerKind::Maxp => self.max_match(Maxp, geometry, entries)?,
             SamplerKind::Gear => self.max_match(Gear, geometry, entries)?,
             SamplerKind::FastCdc => self.max_match(FastCdc, geometry, entries)?,
-            SamplerKind::Stretch(stretch) => self.max_match(stretch, geometry, entries)?,
+            SamplerKind::SampleHash => self.max_match(SampleHash, geometry, entries)?,
+            SamplerKind::Peaks => self.max_match(Peaks, geometry, entries)?,
         };
         let log = Log::new(geometry)?;
         let writer = FrameWriter::new(self.entropy, self.common.contexts);

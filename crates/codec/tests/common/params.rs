@@ -1,5 +1,6 @@
 //! Parameters of an encoder and a decoder, unfriendly ones above all.
 
+use oncewire_codec::sampler::Modp;
 use oncewire_codec::{ByteSet, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, SamplerKind};
 use proptest::prelude::*;
 
@@ -101,6 +102,13 @@ fn sampler() -> impl Strategy<Value = SamplerKind> {
         2 => members.prop_map(|members| SamplerKind::SampleByte(members.into_iter().collect())),
         1 => Just(SamplerKind::SampleByte((0..=255).collect::<ByteSet>())),
         2 => Just(SamplerKind::Fixed),
+        1 => Just(SamplerKind::Modp(Modp::default())),
+        1 => Just(SamplerKind::Modp(Modp::published())),
+        1 => Just(SamplerKind::Maxp),
+        1 => Just(SamplerKind::Gear),
+        1 => Just(SamplerKind::FastCdc),
+        1 => Just(SamplerKind::SampleHash),
+        1 => Just(SamplerKind::Peaks),
     ]
 }
 
