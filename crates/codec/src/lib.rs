@@ -10,8 +10,8 @@
 //! of the past travels as references to it. Nothing here does I/O, reads a clock, starts a thread or trusts its input: whatever
 //! bytes a decoder is given, it returns verified content, an answer that says what it waits for, or an error.
 //!
-//! The algorithms are those of EndRE (Aggarwal et al., NSDI 2010): SAMPLEBYTE and FIXED samplers, max-match, the compact
-//! fingerprint table. The parts can be exchanged: see [`sampler`], [`table`] and [`matcher`].
+//! The algorithms are those of EndRE (Aggarwal et al., NSDI 2010): SAMPLEBYTE, FIXED, MODP and MAXP samplers (and others), max-match, the
+//! compact fingerprint table. The parts can be exchanged: see [`sampler`], [`table`] and [`matcher`].
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 

@@ -385,7 +385,7 @@ mod tests {
             let end = (data.len() + 1).saturating_sub(window);
             let values: Vec<u64> = data.windows(window).map(rabin_fingerprint).collect();
             let expected: Vec<u32> = (from..end)
-                .filter(|&i| values[i] % period as u64 == 0 && (published || i == 0 || values[i] != values[i - 1]))
+                .filter(|&i| values[i].is_multiple_of(period as u64) && (published || i == 0 || values[i] != values[i - 1]))
                 .map(|i| i as u32)
                 .collect();
             for kernels in Kernels::available() {
