@@ -10,7 +10,7 @@ use crate::format::ChecksumSeed;
 use crate::log::{Geometry, Log};
 use crate::matcher::{Matcher, MaxMatch, PublishedMaxMatch};
 use crate::policy::CachePolicy;
-use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler, Stretch};
+use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
 use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels, NameKey};
@@ -30,8 +30,10 @@ pub enum SamplerKind {
     Gear,
     /// [`FastCdc`].
     FastCdc,
-    /// [`Stretch`].
-    Stretch(Stretch),
+    /// [`SampleHash`].
+    SampleHash,
+    /// [`Peaks`].
+    Peaks,
 }
 
 impl SamplerKind {
@@ -50,7 +52,8 @@ impl SamplerKind {
             SamplerKind::Maxp,
             SamplerKind::Gear,
             SamplerKind::FastCdc,
-            SamplerKind::Stretch(Stretch::default()),
+            SamplerKind::SampleHash,
+            SamplerKind::Peaks,
         ]
         .into_iter()
     }
@@ -70,7 +73,8 @@ impl SamplerKind {
             SamplerKind::Maxp => "maxp",
             SamplerKind::Gear => "gear",
             SamplerKind::FastCdc => "fastcdc",
-            SamplerKind::Stretch(_) => "stretch",
+            SamplerKind::SampleHash => "samplehash",
+            SamplerKind::Peaks => "peaks",
         }
     }
 
@@ -83,7 +87,8 @@ impl SamplerKind {
             SamplerKind::Maxp => Box::new(Maxp),
             SamplerKind::Gear => Box::new(Gear),
             SamplerKind::FastCdc => Box::new(FastCdc),
-            SamplerKind::Stretch(stretch) => Box::new(*stretch),
+            SamplerKind::SampleHash => Box::new(SampleHash),
+            SamplerKind::Peaks => Box::new(Peaks),
         }
     }
 
@@ -95,7 +100,8 @@ impl SamplerKind {
             SamplerKind::Maxp => Maxp.expected_rate(period),
             SamplerKind::Gear => Gear.expected_rate(period),
             SamplerKind::FastCdc => FastCdc.expected_rate(period),
-            SamplerKind::Stretch(stretch) => stretch.expected_rate(period),
+            SamplerKind::SampleHash => SampleHash.expected_rate(period),
+            SamplerKind::Peaks => Peaks.expected_rate(period),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::ffi::OsString;
 const SAMPLERS: [&str; 7] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc"];
 
 fn bench(more: &[&str]) -> Value {
-    let mut args = args!["bench", tz_path(0), tz_path(1), "--json", "--runs", "1", "--no-rivals", "--entropy", "none", "--cache", "8M"];
+    let mut args =
+        args!["bench", tz_path(0), tz_path(1), "--json", "--runs", "1", "--no-rivals", "--entropy", "none", "--cache", "8M"];
     args.extend(more.iter().map(OsString::from));
     serde_json::from_slice(&run(args, b"").fine()).expect("one document")
 }
