@@ -62,7 +62,7 @@ pub(crate) struct CodecArgs {
     /// Sampling period: one fingerprint is meant to be kept for every so many bytes, 4 to 1024
     #[arg(long, value_name = "BYTES", default_value_t = 32)]
     pub(crate) period: usize,
-    /// How markers are chosen: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
+    /// How markers are chosen: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc, samplehash, peaks
     #[arg(long, value_name = "NAME", default_value = "samplebyte")]
     pub(crate) sampler: SamplerName,
     /// What is done to bytes that were not repeated
@@ -341,7 +341,7 @@ pub(crate) struct BenchArgs {
     /// The data, in the order in which it would be sent
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Samplers to try: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
+    /// Samplers to try: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc, samplehash, peaks
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "samplebyte")]
     pub(crate) samplers: Vec<SamplerName>,
     /// Matchers to try

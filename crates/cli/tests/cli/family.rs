@@ -4,7 +4,7 @@ use crate::support::*;
 use serde_json::Value;
 use std::ffi::OsString;
 
-const SAMPLERS: [&str; 7] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc"];
+const SAMPLERS: [&str; 9] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc", "samplehash", "peaks"];
 
 fn bench(more: &[&str]) -> Value {
     let mut args =

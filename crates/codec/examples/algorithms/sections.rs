@@ -37,7 +37,7 @@ const LARGE: u64 = 1_500_000_000;
 const PACKET: usize = 1448;
 
 /// The four of EndRE, today's chunk boundaries, and ours.
-const SAMPLERS: [&str; 7] = ["modp", "maxp", "fixed", "samplebyte", "gear", "fastcdc", "stretch"];
+const SAMPLERS: [&str; 8] = ["modp", "maxp", "fixed", "samplebyte", "gear", "fastcdc", "samplehash", "peaks"];
 
 fn sampler(name: &str) -> SamplerKind {
     SamplerKind::named(name).expect("a sampler of ours")
