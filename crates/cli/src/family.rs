@@ -18,7 +18,7 @@ pub(crate) enum SamplerName {
 
 /// What help and errors say.
 pub(crate) const SAMPLERS: &str =
-    "samplebyte, samplebyte:FILE, fixed, modp, modp-published, maxp, gear, fastcdc, samplehash, peaks";
+    "samplehash, peaks, samplebyte, samplebyte:FILE, maxp, modp, modp-published, fixed, gear, fastcdc";
 
 impl FromStr for SamplerName {
     type Err = String;

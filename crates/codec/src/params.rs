@@ -37,7 +37,7 @@ pub enum SamplerKind {
 }
 
 impl SamplerKind {
-    /// SAMPLEBYTE with EndRE's table, the default.
+    /// SAMPLEBYTE with EndRE's table.
     pub fn sample_byte() -> SamplerKind {
         SamplerKind::SampleByte(crate::ENDRE_MARKER_BYTES.into_iter().collect())
     }
@@ -254,7 +254,7 @@ impl Default for EncoderBuilder {
             common: Common::default(),
             window: DEFAULT_WINDOW,
             period: DEFAULT_PERIOD,
-            sampler: SamplerKind::sample_byte(),
+            sampler: SamplerKind::SampleHash,
             matcher: MatcherKind::MaxMatch,
             chunk_key: NameKey::new([0; 16]),
             backlog: None,
@@ -286,7 +286,8 @@ impl EncoderBuilder {
         self
     }
 
-    /// How markers are chosen. Default SAMPLEBYTE with EndRE's table.
+    /// How markers are chosen. Default SAMPLEHASH, which finds more than SAMPLEBYTE in less time and with a smaller table
+    /// (`docs/ALGORITHMS.md`).
     pub fn sampler(mut self, sampler: SamplerKind) -> Self {
         self.sampler = sampler;
         self
@@ -434,6 +435,7 @@ impl EncoderBuilder {
 
     fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
         let matcher: Box<dyn Matcher> = match (self.table, self.sampler.clone()) {
+            (TableKind::Compact, SamplerKind::SampleHash) => self.max_match_with(SampleHash, geometry)?,
             (TableKind::Compact, SamplerKind::SampleByte(set)) => self.max_match_with(SampleByte::new(set), geometry)?,
             // The others cost one virtual call a batch, which is nothing beside what they do.
             (TableKind::Compact, sampler) => self.max_match_with(sampler.boxed(), geometry)?,

@@ -89,7 +89,7 @@ impl<'a> Chunker<'a> {
                 let Chunker { kernels, block, window, .. } = *self;
                 let sampled = match self.density {
                     Density::Period(period) => self.sampler.sample(kernels, block, window, period, from, &mut self.markers[..]),
-                    Density::Sparse => kernels.sample_pair(block, window, from, &mut self.markers[..]),
+                    Density::Sparse => self.sampler.sample_sparsely(kernels, block, window, from, &mut self.markers[..]),
                 };
                 (self.found, self.used) = (sampled.count, 0);
                 self.resume = (sampled.count > 0).then_some(sampled.resume);

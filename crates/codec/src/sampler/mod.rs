@@ -31,6 +31,16 @@ pub trait Sampler: Send + 'static {
     /// gaps, it depends also on where the search began; FIXED goes by the position alone.
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled;
 
+    /// As [`Sampler::sample`], with one marker in about a thousand bytes of evenly distributed values, nothing skipped, and no marker
+    /// made where there is none: for content of high entropy, which repeats whole or not at all. Whether a position is a marker
+    /// depends on the bytes at it alone, so that however a repeat is aligned to blocks, the same positions are found again at once.
+    ///
+    /// A sampler whose own markers follow from the bytes at them takes a part of those, so that content meets itself whichever way
+    /// it was sampled before. Unless overridden, [`Kernels::sample_pair`].
+    fn sample_sparsely(&self, kernels: Kernels, block: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        kernels.sample_pair(block, window, from, markers)
+    }
+
     /// Bytes per fingerprint that this sampler achieves on text at `period`. Sizes the table; the achieved rate on the data at
     /// hand is reported by [`crate::EncoderStats`].
     fn expected_rate(&self, period: usize) -> f64;
@@ -39,6 +49,10 @@ pub trait Sampler: Send + 'static {
 impl Sampler for Box<dyn Sampler> {
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
         (**self).sample(kernels, block, window, period, from, markers)
+    }
+
+    fn sample_sparsely(&self, kernels: Kernels, block: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        (**self).sample_sparsely(kernels, block, window, from, markers)
     }
 
     fn expected_rate(&self, period: usize) -> f64 {

@@ -13,6 +13,9 @@ use oncewire_kernels::{Kernels, Sampled};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHash;
 
+/// Greatest hash of a sparse marker: one position in 1,024.
+const SPARSE_LIMIT: u16 = 65_536u32.div_euclid(1024) as u16 - 1;
+
 impl Sampler for SampleHash {
     #[inline]
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
@@ -20,6 +23,10 @@ impl Sampler for SampleHash {
         filling_gaps(kernels, block, window, period, from, markers, |skip, gap, at, markers| {
             kernels.sample_hash(limit, block, window, skip, gap, at, markers)
         })
+    }
+
+    fn sample_sparsely(&self, kernels: Kernels, block: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        kernels.sample_hash(SPARSE_LIMIT, block, window, 0, usize::MAX, from, markers)
     }
 
     fn expected_rate(&self, period: usize) -> f64 {
