@@ -43,6 +43,8 @@ fn every_matcher_with_every_sampler() {
 fn every_table_policy_and_limit() {
     let report = bench(&[
         "--packets",
+        "--samplers",
+        "samplebyte",
         "--matchers",
         "max,published,chunk",
         "--tables",
