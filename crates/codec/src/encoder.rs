@@ -368,7 +368,7 @@ impl Finder {
         // First, since it streams the block into the processor's cache; sparse sampling would wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, offset - end, block);
         let dense = looks_compressible(block);
-        let density = if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse };
+        let density = self.density(dense);
         tokens.matches.clear();
         match &mut self.store {
             // Without matches every policy keeps the whole block.
@@ -419,13 +419,35 @@ impl Finder {
         let (before, end) = (self.stats, self.store.end());
         let mut tokens = Tokens::default();
         for block in content.chunks(self.max_block) {
-            self.find(block, &mut tokens)?;
+            self.prime_block(block, &mut tokens)?;
         }
         self.stats = before;
         if let Store::Chunks(chunks) = &mut self.store {
             chunks.primed(end);
         }
         Ok(())
+    }
+
+    fn prime_block(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
+        let density = self.density(looks_compressible(block));
+        if let Store::Log { log, matcher } = &mut self.store
+            && self.policy != CachePolicy::All
+        {
+            // The decoder is told of no matches, so all of it enters the log whatever repeats.
+            let offset = log.geometry().place(log.end(), block.len());
+            if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
+                return Err(EncodeError::OffsetsExhausted);
+            }
+            log.write(offset, block);
+            matcher.note(block, offset, density);
+            return Ok(());
+        }
+        self.find(block, tokens)
+    }
+
+    /// How densely to sample a block that looks compressible or not.
+    fn density(&self, dense: bool) -> Density {
+        if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse }
     }
 
     /// See [`Encoder::acknowledge`].

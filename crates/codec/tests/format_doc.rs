@@ -5,12 +5,12 @@
 mod common;
 
 use common::content::{History, Rng, noise, piece, text};
-use common::params::{Params, max_block, params};
+use common::params::{Params, max_block, new_content, params};
 use common::{config_divided, place};
 use oncewire_codec::pack::{self, Base, Header, PackReader, Step};
 use oncewire_codec::{
-    ChecksumSeed, Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Geometry, MAX_BLOCK, MAX_CONTEXTS, SamplerKind,
-    Scan, Tokens,
+    CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Geometry, MAX_BLOCK, MAX_CONTEXTS,
+    MatcherKind, SamplerKind, Scan, Tokens,
 };
 use proptest::prelude::*;
 use second::No;
@@ -27,6 +27,12 @@ fn second_parameters(params: &Params) -> second::Parameters {
         cache: params.cache,
         span: params.span,
         block_limit: params.max_block as u64,
+        policy: match params.policy {
+            CachePolicy::All => second::Policy::All,
+            // What is indexed is the encoder's business.
+            CachePolicy::NewRuns { .. } => second::Policy::NewRuns,
+            CachePolicy::NewBlocks { below_percent } => second::Policy::NewBlocks(below_percent.into()),
+        },
         contexts: params.contexts,
         session: params.seed.session,
         epoch: params.seed.epoch,
@@ -56,12 +62,23 @@ fn both(first: &mut Decoder, second: &mut second::Decoder, frame: &[u8]) -> Resu
 
 // ---- What encoders write, the second decoder reads. ----
 
+/// Parameters with any cache policy, and what goes with it.
+fn with_any_policy() -> impl Strategy<Value = Params> {
+    let policy = prop_oneof![2 => Just(CachePolicy::All), 3 => new_content()];
+    (params(max_block()), policy).prop_map(|(params, policy)| match (policy, params.matcher) {
+        (CachePolicy::All, _) => params,
+        // Chunk-match keeps no content to choose from.
+        (_, MatcherKind::ChunkMatch { .. }) => Params { policy, span: 0, matcher: MatcherKind::MaxMatch, ..params },
+        _ => Params { policy, span: 0, ..params },
+    })
+}
+
 proptest! {
     #![proptest_config(config_divided(2))]
 
     #[test]
     fn the_second_decoder_reads_frames(
-        params in params(max_block()),
+        params in with_any_policy(),
         base in prop_oneof![Just(0usize), 1usize..20_000],
         turns in proptest::collection::vec((proptest::collection::vec(piece(), 0..5), 0usize..4, 0usize..12), 1..25),
     ) {
@@ -393,7 +410,7 @@ proptest! {
     #![proptest_config(config_divided(4))]
 
     #[test]
-    fn decoders_accept_every_choice_that_an_encoder_may_make(params in params(max_block()), seed: u64, blocks in 1usize..30) {
+    fn decoders_accept_every_choice_that_an_encoder_may_make(params in with_any_policy(), seed: u64, blocks in 1usize..30) {
         write_freely(&params, seed, blocks);
     }
 }
@@ -689,6 +706,65 @@ fn content_of(decoder: &second::Decoder, draft: &Draft) -> Option<Vec<u8>> {
     Some(block)
 }
 
+/// The table of section 3, by both decoders: what is kept tells where the next block goes, and can be referred to.
+#[test]
+fn cache_policies_keep_what_the_table_says() {
+    let document = document();
+    let table = document.split_once("### What enters the log\n").unwrap().1.split_once("\n### ").unwrap().0;
+    let (log, block) = (b"..abcd..fghi..", b"abcd-fghi!");
+    for text in [&log[..], block] {
+        assert!(table.contains(&format!("`{}`", std::str::from_utf8(text).unwrap())));
+    }
+    let kept_by = |policy: &str| stated(table, policy).trim_matches('`');
+    let policies = [
+        ("`all`", CachePolicy::All),
+        ("`new runs`", CachePolicy::NewRuns { straddle: true }),
+        ("`new runs`", CachePolicy::NewRuns { straddle: false }),
+        ("`new blocks`, 81 percent", CachePolicy::NewBlocks { below_percent: 81 }),
+        ("`new blocks`, 80 percent", CachePolicy::NewBlocks { below_percent: 80 }),
+    ];
+    for (name, policy) in policies {
+        let kept = match kept_by(name) {
+            "nothing" => &b""[..],
+            kept => kept.as_bytes(),
+        };
+        let params = Params { cache: 1000, max_block: 200, policy, ..Params::default() };
+        let (mut first, mut second) = decoders(&params);
+        first.prime(log);
+        second.prime(log);
+        let mut send = |block: &[u8], matches: Vec<u8>, literals: &[u8]| {
+            let checksum = second.parameters.checksum(second.low, 0, block);
+            let (block_len, literals) = (block.len() as u64, literals.to_vec());
+            let draft = Draft { flags: 1, block_len, descriptors: Some(matches), literals, checksum, ..Draft::default() };
+            assert_eq!(both(&mut first, &mut second, &draft.to_bytes()).unwrap().content, block);
+            second.low
+        };
+        let o = log.len() as u64;
+        assert_eq!(send(block, plain(&[(0, 12, 4), (1, 11, 4)]), b"-!"), o + kept.len() as u64, "{name}");
+        // What was kept, once more and with a literal behind: not new.
+        if !kept.is_empty() {
+            let len = kept.len() as u64;
+            send(&[kept, b"?"].concat(), plain(&[(0, len, len)]), b"?");
+        }
+        // Of no matches everything is new, and of no bytes nothing.
+        let low = second.low;
+        let raw = |low, block: &[u8]| {
+            let checksum = second.parameters.checksum(low, 0, block);
+            Draft { block_len: block.len() as u64, literals: block.to_vec(), checksum, ..Draft::default() }.to_bytes()
+        };
+        let frames = [raw(low, b"another"), raw(low + 7, b"")];
+        for frame in frames {
+            both(&mut first, &mut second, &frame).unwrap();
+            assert_eq!(second.low, low + 7);
+        }
+    }
+    for (percent, allowed) in [(0, false), (1, true), (100, true), (101, false)] {
+        let policy = CachePolicy::NewBlocks { below_percent: percent };
+        assert_eq!(Params { policy, ..Params::default() }.decoder_builder().build().is_ok(), allowed);
+    }
+    assert_eq!(stated(&document, "K, cache policy"), "`all`, `new runs`, `new blocks` below 1 to 100 percent");
+}
+
 #[test]
 fn contexts_are_begun_lost_and_begun_again() {
     let (_, mut first, mut second) = laid_out();
@@ -700,7 +776,15 @@ fn contexts_are_begun_lost_and_begun_again() {
         }
         let block = text(low, 50);
         let literals = free::zstd_section(&mut stream, &block, flush);
-        let parameters = second::Parameters { cache: 1000, span: 250, block_limit: 200, contexts: 2, session: 1, epoch: 2 };
+        let parameters = second::Parameters {
+            cache: 1000,
+            span: 250,
+            block_limit: 200,
+            policy: second::Policy::All,
+            contexts: 2,
+            session: 1,
+            epoch: 2,
+        };
         let checksum = parameters.checksum(low, 0, &block) ^ u64::from(!right);
         Draft { flags, block_len: 50, literals, checksum, context: (flags & 0x40 != 0).then_some(1), ..Draft::default() }
             .to_bytes()
@@ -761,8 +845,16 @@ fn packs_that_the_document_forbids_are_refused() {
     // A frame left out at the end, an empty one added.
     alter(frames.last().unwrap().clone(), &[], false);
     let end = content.len() as u64;
-    let checksum =
-        second::Parameters { cache: 1500, span: 0, block_limit: 500, contexts: 1, session: 9, epoch: 0 }.checksum(end, 0, &[]);
+    let checksum = second::Parameters {
+        cache: 1500,
+        span: 0,
+        block_limit: 500,
+        policy: second::Policy::All,
+        contexts: 1,
+        session: 9,
+        epoch: 0,
+    }
+    .checksum(end, 0, &[]);
     let empty = Draft { checksum, ..Draft::default() };
     alter(len - 17..len - 17, &empty.to_bytes(), false);
     // An offset stated, though right.
@@ -921,8 +1013,15 @@ fn the_worked_pack_is_what_the_code_writes_and_reads() {
     let flags: Vec<u8> = frame_ranges(&packed, 38).into_iter().map(|range| packed[range.start]).collect();
     assert_eq!(flags, [0, 1, 1], "a raw frame and two with plain descriptors");
 
-    let parameters =
-        second::Parameters { cache: 65_536, span: 0, block_limit: 78, contexts: 1, session: 0x0123_4567_89ab_cdef, epoch: 0 };
+    let parameters = second::Parameters {
+        cache: 65_536,
+        span: 0,
+        block_limit: 78,
+        policy: second::Policy::All,
+        contexts: 1,
+        session: 0x0123_4567_89ab_cdef,
+        epoch: 0,
+    };
     assert!(document.contains(&format!("is `{:#018x}`", parameters.place_hash(78, 0, 78))));
     assert!(document.contains(&format!("{} bytes of content", content.len())));
 }

@@ -6,7 +6,7 @@
 
 mod fuzz_entry;
 
-use fuzz_entry::{Entry, TARGETS, container, frame, round_trip};
+use fuzz_entry::{Entry, TARGETS, container, family, frame, markers, payload, round_trip};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
@@ -104,8 +104,31 @@ fn container_corpus_and_changes_of_it() {
 }
 
 #[test]
+fn family_corpus_and_changes_of_it() {
+    replay("family");
+}
+
+#[test]
+fn markers_corpus_and_changes_of_it() {
+    replay("markers");
+}
+
+#[test]
+fn payload_corpus_and_changes_of_it() {
+    replay("payload");
+}
+
+#[test]
 fn seeds_are_in_the_corpus() {
-    for (target, seeds) in [("frame", frame::seeds()), ("round_trip", round_trip::seeds()), ("container", container::seeds())] {
+    let all = [
+        ("frame", frame::seeds()),
+        ("round_trip", round_trip::seeds()),
+        ("container", container::seeds()),
+        ("family", family::seeds()),
+        ("markers", markers::seeds()),
+        ("payload", payload::seeds()),
+    ];
+    for (target, seeds) in all {
         for (i, seed) in seeds.iter().enumerate() {
             let path = folder(target).join(format!("seed-{i:02}"));
             if std::env::var_os("ONCEWIRE_BLESS").is_some() {

@@ -95,6 +95,47 @@ fn repeats_leave_nothing_in_a_log_of_new_content() {
 }
 
 #[test]
+fn content_given_to_both_ends_enters_both_logs_whole_and_is_found() {
+    let unit = text(7, 3000);
+    // It repeats itself, and is given twice: an encoder that looked for matches would keep less than the decoder.
+    let given = [&unit[..], &text(8, 2000), &unit].concat();
+    for policy in [CachePolicy::NewRuns { straddle: false }, CachePolicy::NewBlocks { below_percent: 30 }] {
+        for published in [false, true] {
+            let matcher = if published { MatcherKind::Published { max_fingerprints: None } } else { MatcherKind::MaxMatch };
+            let params = Params { cache: 40_007, max_block: 1000, policy, matcher, ..Params::default() };
+            let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+            for _ in 0..2 {
+                encoder.prime(&given).unwrap();
+                decoder.prime(&given);
+            }
+            assert_eq!((encoder.end(), decoder.low()), (16_000, 16_000));
+            assert_eq!(encoder.stats().blocks, 0);
+            let sent: usize = given.chunks(1000).map(|block| send(&mut encoder, &mut decoder, block)).sum();
+            assert!(sent < 600, "{policy:?}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn matches_that_do_not_pay_are_carried_where_they_decide_what_is_kept() {
+    let unit = text(9, 600);
+    for policy in [CachePolicy::NewRuns { straddle: true }, CachePolicy::NewBlocks { below_percent: 50 }, CachePolicy::All] {
+        let params = Params { cache: 4001, max_block: 600, policy, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        send(&mut encoder, &mut decoder, &unit);
+        send(&mut encoder, &mut decoder, &unit[..300]);
+        // Each goes on where the match before it ended: a match of one byte takes four.
+        let before = encoder.stats().matches;
+        for at in 300..400 {
+            send(&mut encoder, &mut decoder, &unit[at..at + 1]);
+        }
+        assert_eq!(encoder.stats().matches - before, 100);
+        assert_eq!(encoder.end(), if policy == CachePolicy::All { 1000 } else { 600 }, "{policy:?}");
+        assert_eq!(decoder.low(), encoder.end());
+    }
+}
+
+#[test]
 fn windows_over_joins_are_found_only_if_they_are_indexed() {
     // Runs of twenty bytes, shorter than a window, between matches; then the same runs side by side.
     let known = noise(1, 4000);

@@ -161,3 +161,26 @@ fn tail<const PUBLISHED: bool>(
     }
     Sampled { count, resume: end }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Kernels;
+
+    /// Both ways to search, by the first few markers of a run of markers.
+    #[test]
+    fn one_marker_at_a_time_begins_and_goes_on_at_the_front() {
+        for kernels in Kernels::available() {
+            for period in [1, 3] {
+                // Every fingerprint of zeros is 0.
+                let (mut marker, mut at, mut found) = ([0], 0, Vec::new());
+                while found.len() < 4 {
+                    let sampled = kernels.modp(&[0; 100], 16, period, true, at, &mut marker);
+                    assert_eq!((sampled.count, sampled.resume), (1, at + 1));
+                    found.push(marker[0]);
+                    at = sampled.resume;
+                }
+                assert_eq!(found, [0, 1, 2, 3]);
+            }
+        }
+    }
+}

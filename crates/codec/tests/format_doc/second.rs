@@ -39,12 +39,35 @@ fn field(body: &mut &[u8]) -> Result<u64, No> {
     varint(body).map_err(|no| if no == No::NeedMore { Invalid("a body too short") } else { no })
 }
 
+/// Section 3, "What enters the log".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    All,
+    NewRuns,
+    /// Below so many percent.
+    NewBlocks(u64),
+}
+
+impl Policy {
+    /// What is kept of a block with these matches.
+    fn kept(self, block: &[u8], matches: &[Match]) -> Vec<u8> {
+        let is_matched = |at: u64| matches.iter().any(|m| (m.at..m.at + m.len).contains(&at));
+        let matched: u64 = matches.iter().map(|m| m.len).sum();
+        match self {
+            Policy::NewRuns => (0..).zip(block).filter(|&(at, _)| !is_matched(at)).map(|(_, &byte)| byte).collect(),
+            Policy::NewBlocks(percent) if 100 * matched >= percent * block.len() as u64 => Vec::new(),
+            Policy::All | Policy::NewBlocks(_) => block.to_vec(),
+        }
+    }
+}
+
 /// Section 2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters {
     pub(crate) cache: u64,
     pub(crate) span: u64,
     pub(crate) block_limit: u64,
+    pub(crate) policy: Policy,
     pub(crate) contexts: usize,
     pub(crate) session: u64,
     pub(crate) epoch: u64,
@@ -496,12 +519,13 @@ impl Decoder {
             if self.parameters.checksum(o, p, &content).to_le_bytes() != *checksum {
                 return Err(Invalid("checksum"));
             }
+            let kept = self.parameters.policy.kept(&content, &matches);
             self.matches = matches;
-            Ok(content)
+            Ok((content, kept))
         })();
         match result {
-            Ok(content) => {
-                self.write(o, p, &content);
+            Ok((content, kept)) => {
+                self.write(o, p, &kept);
                 Ok(Block { offset: o, content, consumed, checksum: u64::from_le_bytes(*checksum) })
             }
             Err(no) => {
@@ -579,7 +603,7 @@ pub(crate) fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
     if !(1..=65536).contains(&block_limit) || !(block_limit..=1 << 40).contains(&cache) {
         return Err(Invalid("cache or block limit"));
     }
-    let parameters = Parameters { cache, span: 0, block_limit, contexts: 1, session, epoch: 0 };
+    let parameters = Parameters { cache, span: 0, block_limit, policy: Policy::All, contexts: 1, session, epoch: 0 };
     let mut decoder = Decoder::new(parameters);
     if let Some(base) = base {
         if number(30, 8)? != base.len() as u64 {

@@ -4,7 +4,10 @@
 #![allow(dead_code)] // Each user takes its part.
 
 pub(crate) mod container;
+pub(crate) mod family;
 pub(crate) mod frame;
+pub(crate) mod markers;
+pub(crate) mod payload;
 pub(crate) mod round_trip;
 
 use std::ops::Range;
@@ -13,8 +16,14 @@ use std::ops::Range;
 pub(crate) type Entry = fn(&[u8]);
 
 /// All of them, by the names of their fuzz targets and corpus folders.
-pub(crate) const TARGETS: [(&str, Entry); 3] =
-    [("frame", frame::run), ("round_trip", round_trip::run), ("container", container::run)];
+pub(crate) const TARGETS: [(&str, Entry); 6] = [
+    ("frame", frame::run),
+    ("round_trip", round_trip::run),
+    ("container", container::run),
+    ("family", family::run),
+    ("markers", markers::run),
+    ("payload", payload::run),
+];
 
 /// Takes numbers and bytes off the front of the input; zeros when it is used up.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);

@@ -75,7 +75,7 @@ impl Ends {
 }
 
 /// Appends a part of a block to `history`.
-fn piece(input: &mut Input<'_>, history: &mut Vec<u8>) {
+pub(crate) fn piece(input: &mut Input<'_>, history: &mut Vec<u8>) {
     let kind = input.u8();
     match kind % 6 {
         0 => {

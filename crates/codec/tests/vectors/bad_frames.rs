@@ -3,7 +3,7 @@
 use crate::common::params::Params;
 use crate::hand::{CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, ZSTD, digits, noise, text, varints, zstd};
 use crate::{Maker, Vector};
-use oncewire_codec::{ChecksumSeed, Entropy, Kernels};
+use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
 
 /// Collects the vectors. Each begins with the same 600 bytes in two blocks of 300, in a log of 1,000.
 struct Book {
@@ -44,6 +44,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     offsets(&mut book);
     literals(&mut book);
     contents(&mut book);
+    policies(&mut book);
     let mut all = book.all;
     all.extend(coded(kernels));
     all
@@ -300,6 +301,53 @@ fn contents(book: &mut Book) {
         let second = Book::second();
         Hand::plain(600, &second[..100], &[1, 0, 299, 0], b"").write()
     });
+}
+
+/// Ends that differ in what enters the log.
+fn policies(book: &mut Book) {
+    let second = Book::second();
+    let block = [&second[..100], &text(94, 20)].concat();
+    let matched = Hand::plain(600, &block, &[1, 0, 300, 100], &block[100..]).write();
+    let behind = |offset| Hand::raw(offset, b"behind it").write();
+    let (runs, blocks) = (CachePolicy::NewRuns { straddle: false }, CachePolicy::NewBlocks { below_percent: 50 });
+    for (name, story, policy, frame, next) in [
+        (
+            "new-runs-taken-for-all",
+            "The encoder kept 20 bytes of a block, the decoder, whose policy is `all`, 120: the next block has another offset.",
+            CachePolicy::All,
+            &matched,
+            620,
+        ),
+        (
+            "all-taken-for-new-runs",
+            "The encoder kept 120 bytes of a block, the decoder, whose policy is `new runs`, 20.",
+            runs,
+            &matched,
+            720,
+        ),
+        (
+            "new-blocks-without-their-matches",
+            "The encoder kept nothing of a block for its matches, and sent it without them: the decoder keeps it.",
+            blocks,
+            &Hand::raw(600, &block).write(),
+            600,
+        ),
+    ] {
+        let mut vector = book.start(name, "error Checksum", story);
+        vector.params.policy = policy;
+        vector.blocks.insert(600, block.clone());
+        vector.frames.extend([frame.clone(), behind(next)]);
+        book.all.push(vector);
+    }
+    let mut vector = book.start(
+        "new-runs-not-kept",
+        "error Reference",
+        "A match in what was not kept of the block before: there is no such offset.",
+    );
+    vector.params.policy = runs;
+    vector.blocks.insert(600, block.clone());
+    vector.frames.extend([matched.clone(), Hand::plain(620, &block[..30], &[1, 0, 10, 0], b"").write()]);
+    book.all.push(vector);
 }
 
 /// Coded descriptors are written by the encoder and then changed.

@@ -3,7 +3,8 @@
 use crate::common::params::Params;
 use crate::hand::{CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, PLAIN, ZSTD, digits, noise, run, text, varints, zstd};
 use crate::{Maker, Vector};
-use oncewire_codec::{ChecksumSeed, Entropy, Kernels, SamplerKind};
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels, MatcherKind, SamplerKind};
 
 const ZSTD_1: Entropy = Entropy::Zstd { level: 1 };
 
@@ -14,6 +15,7 @@ fn params(cache: u64, max_block: usize, entropy: Entropy) -> Params {
 /// All of them.
 pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     let mut all = encoded(kernels);
+    all.extend(family(kernels));
     all.push(wide_hull(kernels));
     all.extend(by_hand());
     all
@@ -269,6 +271,65 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     all
 }
 
+/// Other matchers, whose frames are like all others, and cache policies, which a decoder must know.
+fn family(kernels: Kernels) -> Vec<Vector> {
+    let mut all = Vec::new();
+    let mut make = |name, story, params: Params, fill: &dyn Fn(&mut Maker)| {
+        let mut maker = Maker::new(kernels, name, story, params);
+        fill(&mut maker);
+        all.push(maker.vector);
+    };
+    let none = Entropy::None;
+    let old = digits(101, 1800);
+    let edited = [&old[700..1300], b"-", &old[90..400], b"+-", &old[400..650], &digits(102, 50), &old[1500..]].concat();
+
+    for (name, max_fingerprints) in [("published-matcher", None), ("published-matcher-two-fingerprints", Some(2))] {
+        let story = "Max-match as published, with all fingerprints of a block or with so many.";
+        let matcher = MatcherKind::Published { max_fingerprints };
+        make(name, story, Params { matcher, window: 16, period: 8, ..params(4001, 2000, none) }, &|m| {
+            m.block(0, 0, &old).block(PLAIN, 0, &edited).block(PLAIN, 0, &edited[1..]);
+        });
+    }
+    for (name, form) in
+        [("chunks-from-markers", ChunkForm::StartsAtMarker), ("chunks-up-to-windows-ends", ChunkForm::EndsWithWindow)]
+    {
+        let story =
+            "Chunk-match: the first repeat comes before its source is acknowledged, the second after it; then a run in a block.";
+        let matcher = MatcherKind::ChunkMatch { form };
+        make(name, story, Params { matcher, window: 16, period: 64, ..params(9001, 2000, none) }, &|m| {
+            m.block(0, 0, &old).block(0, 0, &old);
+            m.encoder.acknowledge(m.end());
+            m.block(PLAIN, 0, &edited).block(PLAIN, 0, &run(b"0123456", 1500));
+        });
+    }
+    // New parts between old ones.
+    let new = text(103, 400);
+    let mixed: Vec<u8> = new.chunks(40).zip(old.chunks(125)).flat_map(|(new, old)| [new, old].concat()).collect();
+    for (name, straddle) in [("new-runs", false), ("new-runs-and-joins", true)] {
+        let story = "Only literals enter the log, so the new parts of the second block, shorter than a window, lie side by side. The third \
+                     block repeats them, the fourth is known whole and keeps nothing, and the last begins a lap.";
+        let policy = CachePolicy::NewRuns { straddle };
+        make(name, story, Params { policy, window: 48, period: 8, ..params(4507, 1800, none) }, &|m| {
+            // Found if windows over joins are indexed.
+            let repeat = if straddle { PLAIN } else { 0 };
+            m.block(0, 0, &old).block(PLAIN, 0, &mixed).block(repeat, 0, &new).block(PLAIN, 0, &old).block(0, 0, b"");
+            m.block(0, 0, &digits(104, 1400)).block(PLAIN, 0, &[&digits(107, 500), &old[1100..1700]].concat());
+        });
+    }
+    for (name, below_percent) in [("new-blocks-half", 50), ("new-blocks-any", 1), ("new-blocks-all", 100)] {
+        let story =
+            "Only blocks enter the log of which matches cover less than a share: one of two fifths, one of all, one of none.";
+        let policy = CachePolicy::NewBlocks { below_percent };
+        let entropy = Entropy::Zstd { level: 1 };
+        make(name, story, Params { policy, window: 16, period: 8, contexts: 2, ..params(3701, 1000, entropy) }, &|m| {
+            m.block(ZSTD | FRESH, 0, &old[..1000]);
+            m.block(PLAIN | ZSTD, 0, &[&old[100..500], &digits(105, 600)].concat());
+            m.block(PLAIN, 1, &old[1..1000]).block(ZSTD | FRESH | CONTEXT, 1, &text(106, 900));
+        });
+    }
+    all
+}
+
 /// What our encoder does not write, and others may.
 fn by_hand() -> Vec<Vector> {
     let mut all = Vec::new();
@@ -345,6 +406,38 @@ fn by_hand() -> Vec<Vector> {
                 Hand { checksum, ..Hand::plain(1000, &e, &[1, 0, 400, 0], b"") }.write()
             }),
             (1250, &tail, Hand::plain(1250, &tail, &[1, 0, 660, 0], b"").write()),
+        ],
+    );
+    // The log: 20 bytes. Its matches of one byte are dearer than the bytes, and carried all the same.
+    let known = b"abcdefghijklmnopqrst";
+    add(
+        "hand-new-runs-dear-matches",
+        "Literals only enter the log: of `a-t-` between matches of a byte each `--`, which the next block repeats.",
+        Params { policy: CachePolicy::NewRuns { straddle: false }, ..small() },
+        vec![
+            (0, known, Hand::raw(0, known).write()),
+            (20, b"a-t-", Hand::plain(20, b"a-t-", &[2, 0, 20, 1, 1, 3, 1], b"--").write()),
+            (22, b"--!", Hand::plain(22, b"--!", &[1, 0, 2, 2], b"!").write()),
+            (23, b"!!", Hand::plain(23, b"!!", &[2, 0, 1, 1, 0, 1, 1], b"").write()),
+            (23, b"t!", Hand::plain(23, b"t!", &[2, 0, 4, 1, 0, 2, 1], b"").write()),
+            (23, b"end", Hand::raw(23, b"end").write()),
+        ],
+    );
+    add(
+        "hand-new-blocks-nothing-kept-of-a-lap",
+        "A block that begins a lap and of which nothing is kept: the padding before it is padding, and the next block goes to the same \
+         offset without any.",
+        Params { policy: CachePolicy::NewBlocks { below_percent: 50 }, ..small() },
+        vec![
+            (0, &c, Hand::raw(0, &c).write()),
+            (300, &d, Hand::raw(300, &d).write()),
+            (600, &e, Hand::raw(600, &e).write()),
+            (1000, &e, {
+                let checksum = ChecksumSeed::default().checksum(1000, 150, &e);
+                Hand { checksum, ..Hand::plain(1000, &e, &[1, 0, 400, 0], b"") }.write()
+            }),
+            (1000, &f, Hand::raw(1000, &f).write()),
+            (1260, &e, Hand::plain(1260, &e, &[1, 0, 660, 0], b"").write()),
         ],
     );
     let (hole, ahead) = (text(76, 100), text(77, 60));

@@ -12,11 +12,14 @@ mod bad_frames;
 mod good_frames;
 mod hand;
 mod manifest;
+mod markers;
 mod packs;
+mod payload;
 
 use common::params::Params;
 use manifest::{Record, variant};
-use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, Scan};
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::{CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, MatcherKind, Scan};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -69,6 +72,7 @@ impl Vector {
         let mut record = Record {
             story: self.story.into(),
             numbers: numbers.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| (name.into(), value)).collect(),
+            policy: manifest::policy_text(self.params.policy),
             base: self.base.as_ref().map(|_| beside(".base")),
             content: (self.error.is_none() && content.len() <= MOST_CONTENT).then(|| beside(".content")),
             digest: (xxh3_64(&content), content.len() as u64),
@@ -87,10 +91,24 @@ impl Vector {
     }
 
     fn describe_encoder(&self) -> String {
-        let Params { window, period, sampler, entropy, explicit, table_entries, key, .. } = &self.params;
+        let Params { window, period, sampler, entropy, explicit, table_entries, key, matcher, policy, .. } = &self.params;
+        let matcher = match matcher {
+            MatcherKind::MaxMatch => String::new(),
+            MatcherKind::Published { max_fingerprints: None } => ", matcher published".into(),
+            MatcherKind::Published { max_fingerprints: Some(most) } => format!(", matcher published with {most} fingerprints"),
+            MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker } => ", matcher chunks from markers".into(),
+            MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow } => ", matcher chunks up to windows' ends".into(),
+        };
+        let matcher = match policy {
+            CachePolicy::NewRuns { straddle: true } => matcher + ", windows over joins",
+            _ => matcher,
+        };
         let offsets = if *explicit { ", offsets" } else { "" };
         let table = table_entries.map_or(String::new(), |entries| format!(", {entries} table entries"));
-        format!("window {window}, period {period}, sampler {}, entropy {entropy}{offsets}{table}, key {key}", sampler.name())
+        format!(
+            "window {window}, period {period}, sampler {}{matcher}, entropy {entropy}{offsets}{table}, key {key}",
+            sampler.name()
+        )
     }
 }
 
@@ -114,7 +132,8 @@ impl Maker {
         let index = self.vector.frames.len();
         assert_eq!(frame[0], flags, "{}: flags of frame {index}, {:#04x} wanted", self.vector.name, flags);
         let offset = common::place(self.vector.params.cache, self.end, block.len());
-        self.end = offset + block.len() as u64;
+        // What is kept of it may be less.
+        self.end = self.encoder.end();
         self.vector.blocks.entry(offset).or_default().extend_from_slice(block);
         self.vector.frames.push(frame);
         self
@@ -150,6 +169,7 @@ fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usi
         .max_block(number("block") as usize)
         .contexts(number("contexts") as usize)
         .checksum_seed(ChecksumSeed { session: number("session"), epoch: number("epoch") })
+        .policy(manifest::policy_of(record.policy.as_deref()))
         .build()
         .unwrap();
     if let Some(base) = base {
@@ -202,7 +222,7 @@ fn bless() {
         if !blessing() {
             return;
         }
-        for folder in ["good", "bad"] {
+        for folder in ["good", "bad", "markers"] {
             let _ = std::fs::remove_dir_all(manifest::folder().join(folder));
         }
         let mut records = Vec::new();
@@ -219,6 +239,8 @@ fn bless() {
         }
         manifest::store(FRAMES, &records);
         packs::bless();
+        markers::bless();
+        payload::bless();
     });
 }
 
@@ -286,10 +308,11 @@ fn the_folder_holds_what_the_manifests_name_and_stays_small() {
         named.extend(record.base);
         named.extend(record.content);
     }
+    named.extend(markers::files());
     named.sort();
     named.dedup();
     let (mut found, mut size) = (Vec::new(), 0);
-    for kind in ["good", "bad"] {
+    for kind in ["good", "bad", "markers"] {
         for entry in std::fs::read_dir(manifest::folder().join(kind)).unwrap() {
             let entry = entry.unwrap();
             size += entry.metadata().unwrap().len();

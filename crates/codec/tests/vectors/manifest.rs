@@ -1,5 +1,6 @@
 //! The manifest: one record per vector, a line per fact, as `testdata/vectors/README.md` describes.
 
+use oncewire_codec::CachePolicy;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,8 @@ pub(crate) struct Record {
     pub(crate) story: String,
     /// Numbers by name: cache, span, block, contexts, session, epoch.
     pub(crate) numbers: Vec<(String, u64)>,
+    /// The cache policy, if it is not `all`, as [`policy_text`] writes it.
+    pub(crate) policy: Option<String>,
     /// A file that both ends are given beforehand.
     pub(crate) base: Option<String>,
     /// A file with the content in the order of its offsets, without padding.
@@ -42,7 +45,9 @@ impl Record {
         for (name, value) in &self.numbers {
             writeln!(out, "{name} {value}").unwrap();
         }
-        for (name, file) in [("base", &self.base), ("content", &self.content), ("encoder", &self.encoder)] {
+        for (name, file) in
+            [("policy", &self.policy), ("base", &self.base), ("content", &self.content), ("encoder", &self.encoder)]
+        {
             if let Some(file) = file {
                 writeln!(out, "{name} {file}").unwrap();
             }
@@ -62,6 +67,7 @@ impl Record {
             match key {
                 "vector" => record.file = text,
                 "story" => record.story = text,
+                "policy" => record.policy = Some(text),
                 "base" => record.base = Some(text),
                 "content" => record.content = Some(text),
                 "encoder" => record.encoder = Some(text),
@@ -78,6 +84,44 @@ impl Record {
         }
         record
     }
+}
+
+/// A cache policy as a decoder must know it; none for `all`.
+pub(crate) fn policy_text(policy: CachePolicy) -> Option<String> {
+    match policy {
+        CachePolicy::All => None,
+        CachePolicy::NewRuns { .. } => Some("new runs".into()),
+        CachePolicy::NewBlocks { below_percent } => Some(format!("new blocks {below_percent}")),
+    }
+}
+
+pub(crate) fn policy_of(text: Option<&str>) -> CachePolicy {
+    match text {
+        None => CachePolicy::All,
+        Some("new runs") => CachePolicy::NewRuns { straddle: false },
+        Some(text) => {
+            let percent = text.strip_prefix("new blocks ").unwrap_or_else(|| panic!("the cache policy {text:?}"));
+            CachePolicy::NewBlocks { below_percent: percent.parse().unwrap() }
+        }
+    }
+}
+
+/// Records of lines, a key and its value each, that an empty line ends.
+pub(crate) fn lines(name: &str) -> Vec<Vec<(String, String)>> {
+    let text = String::from_utf8(read(name)).unwrap();
+    let pair = |line: &str| {
+        let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+        (key.to_owned(), value.to_owned())
+    };
+    text.split("\n\n").filter(|record| !record.is_empty()).map(|record| record.lines().map(pair).collect()).collect()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
 pub(crate) fn read(file: &str) -> Vec<u8> {

@@ -161,6 +161,7 @@ impl Pack {
         let mut record = Record {
             story: self.story.into(),
             numbers: vec![("limit".into(), LIMIT)],
+            policy: None,
             base: self.base.as_ref().map(|_| beside(".base")),
             content: good.then(|| {
                 if self.name.starts_with("pack-lz") || self.name == "pack-zstd" {
