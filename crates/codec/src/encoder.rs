@@ -122,7 +122,8 @@ impl Encoder {
         self.writer.write(&self.tokens, block, context)
     }
 
-    /// Takes content into the log that the decoder is given by other means, with [`crate::Decoder::prime`].
+    /// Takes content into the log that the decoder is given by other means, with [`crate::Decoder::prime`]: all of it, whatever the
+    /// [`CachePolicy`].
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -417,11 +418,12 @@ impl Finder {
     /// As [`Finder::find`].
     pub fn prime(&mut self, content: &[u8]) -> Result<(), EncodeError> {
         let (before, end) = (self.stats, self.store.end());
+        // The decoder is not told what in it repeats, so it can only keep all of it.
+        let policy = std::mem::take(&mut self.policy);
         let mut tokens = Tokens::default();
-        for block in content.chunks(self.max_block) {
-            self.find(block, &mut tokens)?;
-        }
-        self.stats = before;
+        let taken = content.chunks(self.max_block).try_for_each(|block| self.find(block, &mut tokens));
+        (self.stats, self.policy) = (before, policy);
+        taken?;
         if let Store::Chunks(chunks) = &mut self.store {
             chunks.primed(end);
         }
