@@ -192,7 +192,8 @@ impl Encoder {
         self.writer.reset_context(context)
     }
 
-    /// Changes the sampling period from the next block on. Content indexed before is still found.
+    /// Changes the sampling period from the next block on. Content indexed before is still found where both periods choose the same
+    /// marker ([`crate::adapt`] has figures); with [`crate::MatcherKind::ChunkMatch`], where both make the same chunk, which is rare.
     ///
     /// # Errors
     /// [`ConfigError::Period`].
@@ -391,6 +392,7 @@ impl Finder {
                 log.write(offset, &self.kept);
                 note_kept(self.policy, matcher.as_mut(), &self.kept, offset, block.len(), density, &tokens.matches);
             }
+            Store::Chunks(chunks) if !self.effort.search() => chunks.pass(block, offset),
             Store::Chunks(chunks) => {
                 chunks.find(block, offset, density, &mut tokens.matches);
                 keep_longest(self.max_matches, &mut tokens.matches);
