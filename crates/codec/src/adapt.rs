@@ -26,6 +26,7 @@
 //! Effort is the encoder's business alone: frames say how they are coded, and a frame that uses no entropy context does not
 //! move it, so the stage goes on later where it was. Content passed literally is in the log like all other and indexed like the
 //! inside of a match, one marker in [`crate::matcher::INDEX_STEP`] bytes, so that its repeats can be found.
+//! (The published form of max-match and chunk-match do not index it.)
 //!
 //! What was indexed at one period is found at another only where both chose the same marker. FIXED shares the markers of the
 //! larger period if that is a multiple. SAMPLEBYTE chooses among the same bytes at every period; which of them depends on what

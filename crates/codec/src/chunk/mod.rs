@@ -251,7 +251,6 @@ impl ChunkMatch {
 
     /// Appends the matches of `block`, which goes to `offset`, to `matches`, and takes note of its chunks and its content.
     pub(crate) fn find(&mut self, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        let end = self.laps.end();
         let geometry = self.laps.geometry();
         let ChunkParams { form, kernels, window, key, .. } = self.params;
         let Batch { markers, chunks, names } = &mut *self.batch;
@@ -300,8 +299,18 @@ impl ChunkMatch {
             }
         }
         self.stats.sampled_bytes += block.len() as u64;
+        self.keep(block, offset);
+    }
+
+    /// Takes note of the content of `block`, which goes to `offset`, and of no chunk of it.
+    pub(crate) fn pass(&mut self, block: &[u8], offset: u64) {
+        self.table.sweep(offset, self.laps.geometry().capacity());
+        self.keep(block, offset);
+    }
+
+    fn keep(&mut self, block: &[u8], offset: u64) {
+        self.backlog.push(offset, offset - self.laps.end(), block);
         self.laps.advance(offset, block.len());
-        self.backlog.push(offset, offset - end, block);
     }
 }
 
