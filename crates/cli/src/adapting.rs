@@ -11,30 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// CPU time, in nanoseconds, that threads have used and that is not charged yet.
+/// CPU time, in nanoseconds, that encoding took on any thread and that is not charged yet.
 #[derive(Clone, Default)]
 pub(crate) struct Spent(Arc<AtomicU64>);
 
 impl Spent {
-    /// For the thread that calls it: what it uses from now on counts.
-    pub(crate) fn meter(&self) -> Meter {
-        Meter { spent: self.clone(), last: ThreadTime::now() }
-    }
-}
-
-/// Counts the CPU time of one thread.
-pub(crate) struct Meter {
-    spent: Spent,
-    last: ThreadTime,
-}
-
-impl Meter {
-    /// Adds what was used since the last time.
-    pub(crate) fn note(&mut self) {
-        let now = ThreadTime::now();
-        let used = now.duration_since(self.last).as_nanos().try_into().unwrap_or(u64::MAX);
-        self.spent.0.fetch_add(used, Ordering::Relaxed);
-        self.last = now;
+    /// Adds what the thread has used since `begun`.
+    pub(crate) fn add_since(&self, begun: ThreadTime) {
+        let used = begun.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+        self.0.fetch_add(used, Ordering::Relaxed);
     }
 }
 
@@ -52,7 +37,7 @@ impl Adapting {
         Ok(Adapting { controller, begun: Instant::now(), spent: Spent::default() })
     }
 
-    /// Charges what all threads have used, `bytes` being what was encoded, and sets the effort of what comes next.
+    /// Charges what encoding took on all threads, `bytes` being what was encoded, and sets the effort of what comes next.
     pub(crate) fn charge(&mut self, bytes: usize, finder: &mut Finder) {
         let cpu = Duration::from_nanos(self.spent.0.swap(0, Ordering::Relaxed));
         if let Some(decision) = self.controller.spent(bytes as u64, cpu, self.begun.elapsed()) {

@@ -62,8 +62,9 @@ pub(crate) struct CodecArgs {
     /// Sampling period: one fingerprint is meant to be kept for every so many bytes, 4 to 1024
     #[arg(long, value_name = "BYTES", default_value_t = 32)]
     pub(crate) period: usize,
-    /// How markers are chosen: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
-    #[arg(long, value_name = "NAME", default_value = "samplebyte")]
+    /// How markers are chosen: samplehash, peaks, samplebyte, samplebyte:FILE (made by `oncewire train`), maxp, modp, modp-published,
+    /// fixed, gear, fastcdc
+    #[arg(long, value_name = "NAME", default_value = "samplehash")]
     pub(crate) sampler: SamplerName,
     /// What is done to bytes that were not repeated
     #[arg(long, value_enum, default_value = "zstd")]
@@ -156,7 +157,7 @@ pub(crate) struct EndpointArgs {
     /// Sampling period, 4 to 1024 bytes [default: 32]
     #[arg(long, value_name = "BYTES")]
     pub(crate) period: Option<usize>,
-    /// How markers are chosen, as for pack, such as samplebyte or samplebyte:FILE [default: samplebyte]
+    /// How markers are chosen, as for pack, such as samplehash or samplebyte:FILE [default: samplehash]
     #[arg(long, value_name = "NAME")]
     pub(crate) sampler: Option<String>,
     /// none, lz4, zstd-1, zstd-2 or zstd-3 [default: zstd-3]
@@ -290,7 +291,7 @@ pub(crate) struct PackArgs {
     /// same, but for --cpu-budget
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) threads: u8,
-    /// Share of one core, such as 25%, that packing may take: with less, it compresses less, then looks for fewer repeats, and
+    /// Share of one core, such as 25%, that encoding may take, reading and writing aside: with less, it compresses less, then looks for fewer repeats, and
     /// last passes blocks as they are. For input that comes at a pace of its own; a file comes as fast as it is taken
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub(crate) cpu_budget: Option<CpuShare>,
@@ -341,8 +342,9 @@ pub(crate) struct BenchArgs {
     /// The data, in the order in which it would be sent
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Samplers to try: samplebyte, samplebyte:FILE (made by `oncewire train`), fixed, modp, modp-published, maxp, gear, fastcdc
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "samplebyte")]
+    /// Samplers to try: samplehash, peaks, samplebyte, samplebyte:FILE (made by `oncewire train`), maxp, modp, modp-published, fixed,
+    /// gear, fastcdc
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "samplehash")]
     pub(crate) samplers: Vec<SamplerName>,
     /// Matchers to try
     #[arg(long, value_enum, value_delimiter = ',', default_value = "max")]

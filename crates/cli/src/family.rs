@@ -17,7 +17,8 @@ pub(crate) enum SamplerName {
 }
 
 /// What help and errors say.
-pub(crate) const SAMPLERS: &str = "samplebyte, samplebyte:FILE, fixed, modp, modp-published, maxp, gear, fastcdc";
+pub(crate) const SAMPLERS: &str =
+    "samplehash, peaks, samplebyte, samplebyte:FILE, maxp, modp, modp-published, fixed, gear, fastcdc";
 
 impl FromStr for SamplerName {
     type Err = String;

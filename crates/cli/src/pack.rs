@@ -1,11 +1,12 @@
 //! `oncewire pack`.
 
-use crate::adapting::{self, Adapting, Meter, Spent};
+use crate::adapting::{self, Adapting, Spent};
 use crate::args::PackArgs;
 use crate::endpoint::{Input, Output, give_up, is_standard};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
+use cpu_time::ThreadTime;
 use indicatif::ProgressBar;
 use oncewire_codec::pack::{Header, Summary};
 use oncewire_codec::{DEFAULT_CACHE, EncodeError, Finder, FrameWriter, Tokens};
@@ -59,8 +60,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     output.write(&header.to_bytes())?;
     let bar = progress::bar(input.len);
     let mut adapting = args.cpu_budget.map(|budget| Adapting::new(&encoder, budget)).transpose()?;
-    let meter = adapting.as_ref().map(|adapting| adapting.spent.meter());
-    let mut work = Work { writer, summary: Summary::default(), output, meter };
+    let spent = adapting.as_ref().map(|adapting| adapting.spent.clone());
+    let mut work = Work { writer, summary: Summary::default(), output, spent };
     let mut finding = Finding { finder: &mut finder, adapting: &mut adapting };
     match args.threads {
         1 => in_one_thread(&mut input, &mut finding, &mut work, header.max_block, &bar)?,
@@ -111,25 +112,22 @@ struct Work {
     writer: FrameWriter,
     summary: Summary,
     output: Output,
-    /// Of the thread that does this, under a budget.
-    meter: Option<Meter>,
+    /// Under a budget.
+    spent: Option<Spent>,
 }
 
 impl Work {
     fn take(&mut self, tokens: &Tokens, block: &[u8]) -> Outcome {
+        let begun = self.spent.as_ref().map(|_| ThreadTime::now());
         let frame = self.writer.write(tokens, block, 0).map_err(encode_failure)?;
+        if let Some((spent, begun)) = self.spent.as_ref().zip(begun) {
+            spent.add_since(begun);
+        }
         for part in frame.parts() {
             self.output.write(part)?;
         }
         self.summary.add_tokens(tokens);
-        self.note();
         Ok(())
-    }
-
-    fn note(&mut self) {
-        if let Some(meter) = &mut self.meter {
-            meter.note();
-        }
     }
 }
 
@@ -141,11 +139,13 @@ struct Finding<'a> {
 
 impl Finding<'_> {
     fn find(&mut self, block: &[u8], tokens: &mut Tokens) -> Outcome {
-        if let Some(adapting) = self.adapting {
-            // The block may have been waited for.
-            adapting.charge(0, self.finder);
-        }
-        self.finder.find(block, tokens).map_err(encode_failure)
+        let Some(adapting) = self.adapting else { return self.finder.find(block, tokens).map_err(encode_failure) };
+        // The block may have been waited for.
+        adapting.charge(0, self.finder);
+        let begun = ThreadTime::now();
+        self.finder.find(block, tokens).map_err(encode_failure)?;
+        adapting.spent.add_since(begun);
+        Ok(())
     }
 
     /// What was used so far is charged to the block that was found last.
@@ -195,28 +195,23 @@ fn in_threads(
         let job = Job { block: vec![0; max_block], len: 0, tokens: Tokens::default() };
         free_tx.send(job).expect("the queue has room for all jobs");
     }
-    let spent = finding.adapting.as_ref().map(|adapting| adapting.spent.clone());
     std::thread::scope(|scope| {
         // A stage that ends drops its channel ends; its neighbours then end too, and the first failure is reported.
         let matching = scope.spawn(move || {
-            // Meters belong to the threads that make them.
-            let meter = spent.as_ref().map(Spent::meter);
             if threads == 2 {
-                return find_all(|| next_block(input, &free_rx), &mut finding, meter, &found_tx);
+                return find_all(|| next_block(input, &free_rx), &mut finding, &found_tx);
             }
             let (read_tx, read_rx) = sync_channel::<Job>(QUEUE);
             std::thread::scope(|scope| {
                 let reading = scope.spawn(move || {
-                    let mut meter = spent.as_ref().map(Spent::meter);
                     while let Some(job) = next_block(input, &free_rx)? {
-                        meter.iter_mut().for_each(Meter::note);
                         if read_tx.send(job).is_err() {
                             break;
                         }
                     }
                     Ok(())
                 });
-                let found = find_all(|| Ok(read_rx.recv().ok()), &mut finding, meter, &found_tx);
+                let found = find_all(|| Ok(read_rx.recv().ok()), &mut finding, &found_tx);
                 drop(read_rx);
                 join(reading).and(found)
             })
@@ -244,15 +239,9 @@ fn next_block(input: &mut Input, free: &Receiver<Job>) -> Outcome<Option<Job>> {
     Ok((job.len > 0).then_some(job))
 }
 
-fn find_all(
-    mut next: impl FnMut() -> Outcome<Option<Job>>,
-    finding: &mut Finding<'_>,
-    mut meter: Option<Meter>,
-    found: &SyncSender<Job>,
-) -> Outcome {
+fn find_all(mut next: impl FnMut() -> Outcome<Option<Job>>, finding: &mut Finding<'_>, found: &SyncSender<Job>) -> Outcome {
     while let Some(mut job) = next()? {
         finding.find(&job.block[..job.len], &mut job.tokens)?;
-        meter.iter_mut().for_each(Meter::note);
         finding.found(job.len);
         if found.send(job).is_err() {
             break;

@@ -6,6 +6,7 @@
 #![allow(missing_docs)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use oncewire_codec::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
 use oncewire_codec::{ByteSet, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels, MAX_BLOCK};
 use std::hint::black_box;
 use std::ops::RangeInclusive;
@@ -171,6 +172,44 @@ fn markers(c: &mut Criterion) {
 /// Markers of both kinds in these letters, cut into blocks.
 const MARKERS: (usize, usize) = (56_493, 23_703);
 
+/// Each sampler, asked for 64 markers at a time as max-match does, at the best level.
+fn samplers(c: &mut Criterion) {
+    let content = letters(1 << 20);
+    let kernels = Kernels::detect();
+    let samplers: [(&str, Box<dyn Sampler>, usize); 8] = [
+        ("samplebyte", Box::new(SampleByte::default()), SAMPLED[0]),
+        ("fixed", Box::new(Fixed), SAMPLED[1]),
+        ("modp", Box::new(Modp::default()), SAMPLED[2]),
+        ("maxp", Box::new(Maxp), SAMPLED[3]),
+        ("gear", Box::new(Gear), SAMPLED[4]),
+        ("fastcdc", Box::new(FastCdc), SAMPLED[5]),
+        ("samplehash", Box::new(SampleHash), SAMPLED[6]),
+        ("peaks", Box::new(Peaks), SAMPLED[7]),
+    ];
+    let mut group = c.benchmark_group("samplers");
+    group.throughput(Throughput::Bytes(content.len() as u64));
+    for (name, sampler, expected) in samplers {
+        let all = || -> usize { content.chunks(MAX_BLOCK).map(|block| count(&*sampler, kernels, block)).sum() };
+        assert_eq!(all(), expected, "{name}");
+        group.bench_function(name, |b| b.iter(all));
+    }
+}
+
+fn count(sampler: &dyn Sampler, kernels: Kernels, block: &[u8]) -> usize {
+    let (mut total, mut from, mut markers) = (0, 0, [0; 64]);
+    loop {
+        let found = sampler.sample(kernels, block, 32, 32, from, &mut markers);
+        total += found.count;
+        from = found.resume;
+        if found.count < markers.len() {
+            return total;
+        }
+    }
+}
+
+/// Markers of each sampler at p = 32 in these letters.
+const SAMPLED: [usize; 8] = [56_493, 32_768, 32_726, 31_608, 32_864, 29_473, 32_925, 31_914];
+
 /// A copy and a hash of the same bytes: what a log with checksums costs without any codec.
 fn floor(c: &mut Criterion) {
     let content = release("tzdata-2026.3.tar");
@@ -187,5 +226,5 @@ fn floor(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, encoding, decoding, markers, floor);
+criterion_group!(benches, encoding, decoding, markers, samplers, floor);
 criterion_main!(benches);

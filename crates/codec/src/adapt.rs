@@ -8,7 +8,7 @@
 //!
 //! EndRE has no entropy stage, and its cost falls with `p`. Ours takes most of the time on content that was never seen before,
 //! and a larger `p` gives it more literals to code: with it, `p` = 1024 costs half as much *again* as `p` = 32. So the stage yields
-//! first. Eight releases of Django in order, 472 MB of tar files in blocks of 64 KiB, one thread of a shared virtual machine, by
+//! first. Eight releases of Django, by file name, 472 MB of tar files in blocks of 64 KiB, one thread of a shared virtual machine, by
 //! `examples/adapt.rs`:
 //!
 //! | effort | ns/byte, new | sent | ns/byte, the same again | sent |
@@ -26,11 +26,12 @@
 //! Effort is the encoder's business alone: frames say how they are coded, and a frame that uses no entropy context does not
 //! move it, so the stage goes on later where it was. Content passed literally is in the log like all other and indexed like the
 //! inside of a match, one marker in [`crate::matcher::INDEX_STEP`] bytes, so that its repeats can be found.
+//! (The published form of max-match and chunk-match do not index it.)
 //!
 //! What was indexed at one period is found at another only where both chose the same marker. FIXED shares the markers of the
 //! larger period if that is a multiple. SAMPLEBYTE chooses among the same bytes at every period; which of them depends on what
-//! was skipped before, so some are shared, and a match grows from each. Percent matched of Django 4.0.10 after 4.0, which were
-//! encoded at two periods (same program; the order is that of the files' names):
+//! was skipped before, so some are shared, and a match grows from each. Percent matched of Django 4.0 after 4.0.10, each
+//! encoded at one period (same program):
 //!
 //! | indexed at | sought at 32 | 128 | 512 | 1024 |
 //! |---|---|---|---|---|
@@ -40,8 +41,8 @@
 //! | 1024 | 81.0 | 69.2 | 50.5 | 35.3 |
 //! | passed literally | 84.5 | 73.0 | 52.3 | 42.7 |
 //!
-//! So going to and fro costs no more than the coarser period itself does: a finer one at either end always finds more than the
-//! coarser at both, though less than the finer at both.
+//! So going to and fro costs no more than the coarser period itself does: a finer one at either end finds more than the coarser
+//! at both, and somewhat less than the finer at both.
 
 use crate::Entropy;
 use crate::error::ConfigError;
@@ -246,10 +247,10 @@ const QUIET: i64 = 8;
 /// let mut encoder = Encoder::builder().cache(1 << 20).build()?;
 /// let quarter = CpuShare::from_thousandths(250)?;
 /// let mut controller = Controller::new(Ladder::new(32, Entropy::DEFAULT)?, quarter, Duration::ZERO);
-/// // Two batches take 40 ms each in 100 ms. Of these 80 ms 50 were in the bucket, and 25 are earned.
+/// // Two batches take 40 and 25 ms. 50 ms were in the bucket, and 12.5 are earned from one to the other.
 /// assert_eq!(controller.spent(1 << 20, Duration::from_millis(40), Duration::from_millis(50)), None);
-/// let decision = controller.spent(1 << 20, Duration::from_millis(40), Duration::from_millis(100)).expect("overdrawn");
-/// assert_eq!(decision.to_string(), "p = 32 -> p = 32, LZ4: 80.0 % of a core in 100ms, 25 % allowed");
+/// let decision = controller.spent(1 << 20, Duration::from_millis(25), Duration::from_millis(100)).expect("overdrawn");
+/// assert_eq!(decision.to_string(), "p = 32 -> p = 32, LZ4: 72.2 % of a core in 90ms, 25 % allowed");
 /// encoder.set_effort(controller.effort());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -321,7 +322,7 @@ pub struct Decision {
     pub reason: Reason,
     /// CPU time spent ...
     pub cpu: Duration,
-    /// ... in this wall time: since the bucket was last full if [`Reason::Overdrawn`], since the last judgement if [`Reason::Room`].
+    /// ... in this wall time: since the bucket was last full, or a moment after, if [`Reason::Overdrawn`], since the last judgement if [`Reason::Room`].
     pub over: Duration,
     /// The share that is allowed.
     pub budget: CpuShare,
@@ -396,12 +397,15 @@ impl Controller {
         usage.time = usage.time.saturating_add(elapsed);
 
         let depth = self.budget.of(DEPTH);
-        self.busy.add(cpu, elapsed);
         self.judged.add(cpu, elapsed);
-        self.balance = self.balance.saturating_add(self.budget.of(elapsed)).min(depth).saturating_sub(picoseconds(cpu));
-        if self.balance >= depth {
-            self.busy = Measured::default();
+        let earned = self.balance.saturating_add(self.budget.of(elapsed));
+        if earned < depth {
+            self.busy.add(cpu, elapsed);
+        } else {
+            // It was full when this work began. So long a start at most that what is overdrawn is always beyond the budget.
+            self.busy = Measured { cpu, time: elapsed.min(cpu).min(DEPTH) };
         }
+        self.balance = earned.min(depth).saturating_sub(picoseconds(cpu));
         // Debt that the last step itself makes is not to be paid off later. With blocks cheaper than the depth no other gets here.
         self.balance = self.balance.max(-2 * depth);
 

@@ -122,7 +122,8 @@ impl Encoder {
         self.writer.write(&self.tokens, block, context)
     }
 
-    /// Takes content into the log that the decoder is given by other means, with [`crate::Decoder::prime`].
+    /// Takes content into the log that the decoder is given by other means, with [`crate::Decoder::prime`]: all of it, whatever the
+    /// [`CachePolicy`].
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -191,7 +192,8 @@ impl Encoder {
         self.writer.reset_context(context)
     }
 
-    /// Changes the sampling period from the next block on. Content indexed before is still found.
+    /// Changes the sampling period from the next block on. Content indexed before is still found where both periods choose the same
+    /// marker ([`crate::adapt`] has figures); with [`crate::MatcherKind::ChunkMatch`], where both make the same chunk, which is rare.
     ///
     /// # Errors
     /// [`ConfigError::Period`].
@@ -390,6 +392,7 @@ impl Finder {
                 log.write(offset, &self.kept);
                 note_kept(self.policy, matcher.as_mut(), &self.kept, offset, block.len(), density, &tokens.matches);
             }
+            Store::Chunks(chunks) if !self.effort.search() => chunks.pass(block, offset),
             Store::Chunks(chunks) => {
                 chunks.find(block, offset, density, &mut tokens.matches);
                 keep_longest(self.max_matches, &mut tokens.matches);
@@ -417,32 +420,16 @@ impl Finder {
     /// As [`Finder::find`].
     pub fn prime(&mut self, content: &[u8]) -> Result<(), EncodeError> {
         let (before, end) = (self.stats, self.store.end());
+        // The decoder is not told what in it repeats, so it can only keep all of it.
+        let policy = std::mem::take(&mut self.policy);
         let mut tokens = Tokens::default();
-        for block in content.chunks(self.max_block) {
-            self.prime_block(block, &mut tokens)?;
-        }
-        self.stats = before;
+        let taken = content.chunks(self.max_block).try_for_each(|block| self.find(block, &mut tokens));
+        (self.stats, self.policy) = (before, policy);
+        taken?;
         if let Store::Chunks(chunks) = &mut self.store {
             chunks.primed(end);
         }
         Ok(())
-    }
-
-    fn prime_block(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
-        let density = self.density(looks_compressible(block));
-        if let Store::Log { log, matcher } = &mut self.store
-            && self.policy != CachePolicy::All
-        {
-            // The decoder is told of no matches, so all of it enters the log whatever repeats.
-            let offset = log.geometry().place(log.end(), block.len());
-            if offset + MAX_BLOCK as u64 >= format::MAX_OFFSET {
-                return Err(EncodeError::OffsetsExhausted);
-            }
-            log.write(offset, block);
-            matcher.note(block, offset, density);
-            return Ok(());
-        }
-        self.find(block, tokens)
     }
 
     /// How densely to sample a block that looks compressible or not.

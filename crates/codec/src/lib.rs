@@ -10,8 +10,10 @@
 //! of the past travels as references to it. Nothing here does I/O, reads a clock, starts a thread or trusts its input: whatever
 //! bytes a decoder is given, it returns verified content, an answer that says what it waits for, or an error.
 //!
-//! The algorithms are those of EndRE (Aggarwal et al., NSDI 2010): SAMPLEBYTE and FIXED samplers, max-match, the compact
-//! fingerprint table. The parts can be exchanged: see [`sampler`], [`table`] and [`matcher`].
+//! The algorithms are those of the papers, above all EndRE (Aggarwal et al., NSDI 2010), and ours: samplers, max-match, the compact
+//! fingerprint table, and chunk-match, which keeps no content at the encoder. The parts can be exchanged: see [`sampler`], [`table`],
+//! [`matcher`] and [`chunk`]. [`payload`] is Santos and Wetherall's link, [`optimal`] what could be saved at most, [`train`] makes marker
+//! tables, [`adapt`] keeps encoding within a budget of CPU time.
 //!
 //! The frame format is specified in `docs/FORMAT.md`.
 

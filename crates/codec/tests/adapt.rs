@@ -6,7 +6,8 @@ mod common;
 use common::content::{noise, text};
 use common::params::Params;
 use oncewire_codec::adapt::{Controller, CpuShare, DEPTH, Decision, Effort, HOLD, Ladder, MAX_HOLD, Reason, Stage};
-use oncewire_codec::{Decoded, Entropy, FrameView, MAX_BLOCK, SamplerKind, Scan};
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::{Decoded, Entropy, FrameView, MAX_BLOCK, MatcherKind, SamplerKind, Scan};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -239,6 +240,9 @@ proptest! {
             let beyond = if call.step == 8 { (cpu - earned).max(0.0) } else { 0.0 };
             worst = (worst + cpu - earned - beyond).max(0.0);
             prop_assert!(worst <= slack, "{worst} of {slack} at {:?}", call.at);
+            if let Some(decision) = call.decision {
+                prop_assert_eq!(decision.share() > budget.as_f64(), decision.reason == Reason::Overdrawn, "{}", decision);
+            }
         }
         // And the changes: each step up needs its time, and each change down a step to fall from.
         let time = machine.now.as_secs_f64();
@@ -296,5 +300,31 @@ fn what_was_passed_literally_is_found_later() {
         assert!(encode(passed) > 1 << 20);
         let found = encode(full);
         assert!(found < 20_000, "{found}");
+    }
+}
+
+#[test]
+fn at_the_cheapest_effort_no_matcher_searches() {
+    let form = ChunkForm::StartsAtMarker;
+    for matcher in [MatcherKind::MaxMatch, MatcherKind::Published { max_fingerprints: None }, MatcherKind::ChunkMatch { form }] {
+        let params = Params { matcher, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        let block = text(1, 20_000);
+        let mut send = |effort| {
+            encoder.set_effort(effort);
+            let mut frame = Vec::new();
+            encoder.encode(&block, &mut frame).unwrap();
+            assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == block));
+            let again = encoder.content(decoder.low() - 20_000..decoder.low()).map(<[u8]>::to_vec);
+            assert!(again.is_some_and(|content| content == block), "it can be repaired");
+            encoder.acknowledge(decoder.low());
+            (frame.len(), encoder.stats().matcher.looked_up)
+        };
+        let efforts = ladder().efforts().to_vec();
+        let (_, before) = send(efforts[0]);
+        let (sent, after) = send(efforts[efforts.len() - 1]);
+        assert!(sent > 20_000 && after == before, "{matcher:?}: {sent} bytes, {before} and {after} look-ups");
+        // What was passed is in no one's way.
+        assert!(send(efforts[0]).0 < 1000, "{matcher:?}");
     }
 }

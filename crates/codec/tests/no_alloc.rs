@@ -72,7 +72,7 @@ fn a_block_of_chunks_allocates_nothing_and_neither_do_acknowledgements() {
     let blocks = blocks();
     for form in [ChunkForm::StartsAtMarker, ChunkForm::EndsWithWindow] {
         let params = Params { cache: 700_001, entropy: Entropy::None, explicit: true, ..Params::default() };
-        let builder = params.encoder_builder().matcher(MatcherKind::ChunkMatch { form }).backlog(200_000);
+        let builder = params.encoder_builder().matcher(MatcherKind::ChunkMatch { form }).backlog(75_000);
         let (mut encoder, mut decoder) = (builder.build().unwrap(), params.decoder());
         let mut frame = Vec::with_capacity(MAX_BLOCK + 1000);
         for lap in 0..4 {
@@ -82,7 +82,7 @@ fn a_block_of_chunks_allocates_nothing_and_neither_do_acknowledgements() {
                 let Ok(Decoded::Block { content, .. }) = decoder.decode(&frame) else { panic!("the frame is whole") };
                 assert!(content == block);
                 // Late, and not every time, so that the backlog wraps and drops.
-                let low = if i % 5 == 0 { decoder.low().saturating_sub(100_000) } else { 0 };
+                let low = if i % 2 == 0 { decoder.low().saturating_sub(30_000) } else { 0 };
                 let acknowledging = measure(|| encoder.acknowledge(low));
                 if lap > 1 {
                     assert_none(encoding, &format!("{form:?}: encoding block {i}"));

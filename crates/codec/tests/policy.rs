@@ -165,3 +165,21 @@ fn what_was_not_kept_cannot_be_asked_for() {
     assert!(out_of_order.encoder_builder().build().is_err());
     assert!(out_of_order.decoder_builder().build().is_err());
 }
+
+/// What both ends were given is kept whole: the decoder is not told what in it repeats.
+#[test]
+fn primed_content_is_kept_whole_at_both_ends() {
+    let base = text(1, 5000).repeat(4);
+    for policy in [
+        CachePolicy::NewRuns { straddle: true },
+        CachePolicy::NewRuns { straddle: false },
+        CachePolicy::NewBlocks { below_percent: 10 },
+    ] {
+        let params = Params { policy, max_block: 4000, ..Params::default() };
+        let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
+        encoder.prime(&base).unwrap();
+        decoder.prime(&base);
+        assert_eq!((encoder.end(), decoder.low()), (20_000, 20_000), "{policy:?}");
+        assert!(send(&mut encoder, &mut decoder, &base[100..4000]) < 100);
+    }
+}

@@ -4,9 +4,8 @@
 //! random numbers. A byte needs no removal: it is shifted out of the 64 bits. Only the `window` lowest bits of `h` are used here, so
 //! that what decides are the bytes of one window and no others.
 
-use crate::Kernels;
-use crate::Sampled;
 use crate::rolling::{Rolling, search};
+use crate::{Kernels, Sampled};
 
 /// The table of random numbers: the output of SplitMix64 from 0.
 static GEAR: [u64; 256] = {
@@ -138,4 +137,73 @@ fn cut(bytes: &[u8], hash: &mut u64, shift: u32, limit: u64) -> Option<usize> {
     }
     *hash = state;
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{blocks, in_batches};
+    use proptest::prelude::*;
+
+    fn value(window: &[u8]) -> u64 {
+        // From the last byte, which counts once, to the first; modulo 2^w, scaled to 64 bits.
+        let sum = window.iter().rev().enumerate().fold(0u128, |sum, (i, &byte)| sum + (u128::from(GEAR[byte as usize]) << i));
+        ((sum % (1 << window.len())) << (64 - window.len())) as u64
+    }
+
+    fn naive_chunks(data: &[u8], window: usize, sizes: ChunkSizes, from: usize) -> Vec<u32> {
+        let limit = u64::MAX / sizes.average as u64;
+        let (mut markers, mut start) = (Vec::new(), from);
+        loop {
+            let boundary = (start + sizes.min..start + sizes.max - 1).find(|&i| {
+                let hashed = &data[(start + sizes.min).min(data.len())..(i + 1).min(data.len())];
+                let hashed = &hashed[hashed.len().saturating_sub(window)..];
+                let mut padded = hashed.iter().fold(0u64, |sum, &byte| (sum << 1).wrapping_add(GEAR[byte as usize]));
+                padded <<= 64 - window;
+                padded <= if i < start + sizes.average { limit / 4 } else { limit.saturating_mul(4).min(u64::MAX / 2) }
+            });
+            let marker = boundary.unwrap_or(start + sizes.max - 1) + 1;
+            if marker + window > data.len() {
+                return markers;
+            }
+            markers.push(marker as u32);
+            start = marker;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gear_equals_the_definition_in_every_batch(
+            data in blocks(),
+            window in 12usize..=64,
+            period in prop_oneof![Just(32usize), 4usize..=1024],
+            from in prop_oneof![Just(0usize), 0usize..300],
+            batch in 1usize..70,
+        ) {
+            let end = (data.len() + 1).saturating_sub(window);
+            let values: Vec<u64> = data.windows(window).map(value).collect();
+            let expected: Vec<u32> = (from..end)
+                .filter(|&i| values[i] <= u64::MAX / period as u64 && (i == 0 || values[i] != values[i - 1]))
+                .map(|i| i as u32)
+                .collect();
+            let kernels = Kernels::detect();
+            let found = in_batches(batch, from, end, |at, found| kernels.gear(&data, window, period, at, found));
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn fast_cdc_equals_the_definition_in_every_batch(
+            data in blocks(),
+            window in 12usize..=64,
+            average in prop_oneof![Just(32usize), 4usize..=512],
+            from in prop_oneof![Just(0usize), 0usize..300],
+            batch in 1usize..70,
+        ) {
+            let sizes = ChunkSizes { min: average / 4, average, max: 8 * average };
+            let end = (data.len() + 1).saturating_sub(window);
+            let kernels = Kernels::detect();
+            let found = in_batches(batch, from, end, |at, found| kernels.fast_cdc(&data, window, sizes, at, found));
+            prop_assert_eq!(found, naive_chunks(&data, window, sizes, from));
+        }
+    }
 }

@@ -31,8 +31,10 @@ mod names;
 mod pages;
 mod rabin;
 mod rolling;
+mod sample_hash;
 mod search;
-mod stretch;
+#[cfg(test)]
+mod testing;
 
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};

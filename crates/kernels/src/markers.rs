@@ -79,7 +79,7 @@ impl Kernels {
 impl Sampled {
     /// Resumes where the plain loop does. A vector that was looked at last may reach further, but what the caller does next must not
     /// depend on the level.
-    fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize, gap: usize) -> Sampled {
+    pub(crate) fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize, gap: usize) -> Sampled {
         let next = markers[..self.count].last().map_or(from, |&marker| marker as usize + 1 + skip);
         let last = next.max(end).min(next.saturating_add(gap));
         Sampled { resume: if self.count == markers.len() { next } else { last }, ..self }

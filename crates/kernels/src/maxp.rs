@@ -6,8 +6,8 @@
 //! The greatest of the `h` values before and behind each position is found by doubling, for the first two bytes of every value, a
 //! vector at a time and without a branch. Only where these two bytes are no less than all around them is the rest compared.
 
-use crate::Kernels;
-use crate::Sampled;
+use crate::sample_hash::{HASHED, hash};
+use crate::{Kernels, Sampled};
 
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
@@ -38,8 +38,23 @@ impl Kernels {
             return Sampled { count: 0, resume: from };
         }
         let search = Search { kernels: self, data, end, radius, gap };
-        // The scratch is cleared at every call, so a small radius has a small one.
-        if radius <= 128 { search.run::<1024>(from, markers) } else { search.run::<4096>(from, markers) }
+        search.run::<Digits>(from, markers)
+    }
+
+    /// As [`Kernels::maxp`], but the value at a position is a 16-bit hash of its next four bytes, and a marker is a position whose
+    /// value is greater than those before it and not less than those behind it; one that is forced likewise.
+    ///
+    /// # Panics
+    /// As [`Kernels::maxp`].
+    pub fn peaks(self, data: &[u8], window: usize, radius: usize, gap: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        assert!(window >= VALUE && (1..=MAX_RADIUS).contains(&radius) && gap > 0);
+        assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
+        let end = (data.len() + 1).saturating_sub(window);
+        if from >= end || markers.is_empty() {
+            return Sampled { count: 0, resume: from };
+        }
+        let search = Search { kernels: self, data, end, radius, gap };
+        search.run::<Hashes>(from, markers)
     }
 }
 
@@ -51,47 +66,117 @@ struct Search<'a> {
     gap: usize,
 }
 
-/// Position is certainly no local maximum, may be one, certainly is one.
-const NONE: u8 = 0;
-const TIE: u8 = 1;
+/// What is compared between positions.
+trait Values {
+    /// Bytes under a value.
+    const BYTES: usize;
+    /// Whether equal [`Values::first`] does not mean equal values.
+    const LONGER: bool;
+    /// The 16 bits by which positions are compared first.
+    fn first(bytes: &[u8; 4]) -> u16;
+    /// The whole value at the start of `bytes`.
+    fn whole(bytes: &[u8]) -> u64;
+}
+
+/// Eight bytes as a big-endian number.
+struct Digits;
+
+impl Values for Digits {
+    const BYTES: usize = 8;
+    const LONGER: bool = true;
+
+    #[inline(always)]
+    fn first(bytes: &[u8; 4]) -> u16 {
+        u16::from_be_bytes([bytes[0], bytes[1]])
+    }
+
+    #[inline(always)]
+    fn whole(bytes: &[u8]) -> u64 {
+        u64::from_be_bytes(*bytes.first_chunk().expect("positions with a value only"))
+    }
+}
+
+/// The hash of SAMPLEHASH.
+struct Hashes;
+
+impl Values for Hashes {
+    const BYTES: usize = HASHED;
+    const LONGER: bool = false;
+
+    #[inline(always)]
+    fn first(bytes: &[u8; 4]) -> u16 {
+        // Not 0, which stands for no value: nothing is less than that, and a marker is greater than what is before it.
+        hash(bytes).max(1)
+    }
+
+    #[inline(always)]
+    fn whole(bytes: &[u8]) -> u64 {
+        u64::from(Self::first(bytes.first_chunk().expect("positions with a value only")))
+    }
+}
 
 impl Search<'_> {
-    fn run<const N: usize>(&self, from: usize, markers: &mut [u32]) -> Sampled {
-        let mut scratch = Scratch { values: [0; N], maxima: [[0; N]; 2], flags: [NONE; N] };
+    fn run<V: Values>(&self, from: usize, markers: &mut [u32]) -> Sampled {
+        // The scratch is cleared at every call, so a small radius has a small one.
+        if self.radius <= 128 { self.run_in::<V, 1024>(from, markers) } else { self.run_in::<V, 4096>(from, markers) }
+    }
+
+    fn run_in<V: Values, const N: usize>(&self, from: usize, markers: &mut [u32]) -> Sampled {
+        let mut scratch = Scratch { values: [0; N], maxima: [[0; N]; 2], flags: [0; N] };
         let mut found = Found { markers, count: 0, next: from };
         let mut at = from;
         while at < self.end {
+            // No further than the markers wanted are likely to reach: what is examined behind the last of them is examined again.
             let wanted = (found.markers.len() - found.count) * 2 * self.radius;
-            let len = wanted.next_multiple_of(64).clamp(256, N - 2 * self.radius).min(self.end - at);
-            self.flag(&mut scratch, at, len);
-            let mut flagged = 0;
-            while let Some(offset) = next_flag(&scratch.flags[..len], flagged) {
-                flagged = offset + 1;
-                let position = at + offset;
-                if scratch.flags[offset] == TIE && !self.is_maximum(position) {
-                    continue;
+            let len = wanted.next_multiple_of(64).clamp(256, (N - 2 * self.radius) & !63).min(self.end - at);
+            self.flag::<V, N>(&mut scratch, at, len);
+            scratch.flags[len..len.next_multiple_of(64)].fill(0);
+            // Positions below this are known to be in a run and none.
+            let mut known = 0;
+            for word in 0..len.div_ceil(64) {
+                let mut bits = pack(scratch.flags[word * 64..].first_chunk().expect("the scratch is whole words"));
+                while bits != 0 {
+                    let position = at + word * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    if V::LONGER {
+                        if position < known {
+                            continue;
+                        }
+                        if !self.is_maximum::<V>(position) {
+                            known = self.run_until::<V>(position);
+                            continue;
+                        }
+                    }
+                    if !self.force::<V>(&mut found, position) {
+                        return found.sampled();
+                    }
+                    // A forced marker may be less than a radius before.
+                    if position >= found.next && !found.push(position, self.radius) {
+                        return found.sampled();
+                    }
                 }
-                if !self.force(&mut found, position) {
-                    return found.sampled();
-                }
-                // A forced marker may be less than a radius before.
-                if position >= found.next && !found.push(position, self.radius) {
-                    return found.sampled();
-                }
-                flagged = flagged.max(found.next.saturating_sub(at));
             }
             at += len;
-            if !self.force(&mut found, at) {
+            if !self.force::<V>(&mut found, at) {
                 return found.sampled();
             }
         }
         Sampled { count: found.count, resume: found.next.max(self.end) }
     }
 
+    /// The first position behind `position` whose value may differ from that before it.
+    fn run_until<V: Values>(&self, position: usize) -> usize {
+        let bytes = &self.data[position..];
+        if bytes[0] != bytes[1] || bytes[1] != bytes[2] {
+            return position + 1;
+        }
+        position + (self.kernels.common_prefix(bytes, &bytes[1..]) + 2).saturating_sub(V::BYTES).max(1)
+    }
+
     /// Makes markers where there are none in a whole gap before `until`. Returns whether there is room for more.
-    fn force(&self, found: &mut Found<'_>, until: usize) -> bool {
+    fn force<V: Values>(&self, found: &mut Found<'_>, until: usize) -> bool {
         while until - found.next.min(until) >= self.gap {
-            let greatest = self.greatest(found.next, found.next + self.gap);
+            let greatest = self.greatest::<V>(found.next, found.next + self.gap);
             if !found.push(greatest, self.radius) {
                 return false;
             }
@@ -99,19 +184,15 @@ impl Search<'_> {
         true
     }
 
-    fn value(&self, at: usize) -> u64 {
-        u64::from_be_bytes(*self.data[at..].first_chunk().expect("positions with a value only"))
-    }
-
-    fn greatest(&self, from: usize, to: usize) -> usize {
+    fn greatest<V: Values>(&self, from: usize, to: usize) -> usize {
         // Long stretches without a maximum are runs, mostly.
-        if self.kernels.common_prefix(&self.data[from..to + VALUE - 1], &self.data[from + 1..]) >= to - from + VALUE - 2 {
+        let bytes = &self.data[from..to + V::BYTES - 1];
+        if bytes[0] == bytes[1] && self.kernels.common_prefix(bytes, &bytes[1..]) == bytes.len() - 1 {
             return from;
         }
-        let values = self.data[from..to + VALUE - 1].windows(VALUE);
         let mut best = (0, from);
-        for (position, value) in (from..).zip(values) {
-            let value = u64::from_be_bytes(*value.first_chunk().expect("windows of eight"));
+        for (position, value) in (from..).zip(bytes.windows(V::BYTES)) {
+            let value = V::whole(value);
             if value > best.0 {
                 best = (value, position);
             }
@@ -121,25 +202,26 @@ impl Search<'_> {
 
     /// The definition, nearest first: few positions are greater than many around them, so this takes a logarithmic number of steps
     /// per byte at worst.
-    fn is_maximum(&self, position: usize) -> bool {
-        let value = self.value(position);
-        let last = self.data.len() - VALUE;
+    fn is_maximum<V: Values>(&self, position: usize) -> bool {
+        let whole = |at: usize| V::whole(&self.data[at..]);
+        let value = whole(position);
+        let last = self.data.len() - V::BYTES;
         (1..=self.radius).all(|distance| {
-            position.checked_sub(distance).is_none_or(|before| self.value(before) < value)
-                && (position + distance > last || self.value(position + distance) <= value)
+            position.checked_sub(distance).is_none_or(|before| whole(before) < value)
+                && (position + distance > last || whole(position + distance) <= value)
         })
     }
 
     /// Flags the `len` positions from `at` on by the first two bytes of their values.
-    fn flag<const N: usize>(&self, scratch: &mut Scratch<N>, at: usize, len: usize) {
+    fn flag<V: Values, const N: usize>(&self, scratch: &mut Scratch<N>, at: usize, len: usize) {
         match self.kernels.level() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds this level only if the machine has it.
-            Level::Avx512 => unsafe { flag_avx512(self.data, self.radius, scratch, at, len) },
+            Level::Avx512 => unsafe { flag_avx512::<V, N>(self.data, self.radius, scratch, at, len) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx2 => unsafe { flag_avx2(self.data, self.radius, scratch, at, len) },
-            _ => flag(self.data, self.radius, scratch, at, len),
+            Level::Avx2 => unsafe { flag_avx2::<V, N>(self.data, self.radius, scratch, at, len) },
+            _ => flag::<V, N>(self.data, self.radius, scratch, at, len),
         }
     }
 }
@@ -171,63 +253,159 @@ struct Scratch<const N: usize> {
     flags: [u8; N],
 }
 
-fn next_flag(flags: &[u8], mut at: usize) -> Option<usize> {
-    while let Some(eight) = flags.get(at..at + 8) {
-        let eight = u64::from_le_bytes(*eight.first_chunk()?);
-        if eight != 0 {
-            return Some(at + eight.trailing_zeros() as usize / 8);
-        }
-        at += 8;
+/// One bit per flag, which is 0 or 1; the first is the lowest.
+#[inline(always)]
+fn pack(flags: &[u8; 64]) -> u64 {
+    let (eights, _) = flags.as_chunks::<8>();
+    let mut bits = 0;
+    for (i, eight) in eights.iter().enumerate() {
+        // Each flag is multiplied to its place in the upper byte.
+        bits |= u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i);
     }
-    flags.get(at..)?.iter().position(|&flag| flag != NONE).map(|offset| at + offset)
+    bits
 }
 
 /// # Safety
 /// The machine must have AVX-512 F, BW and VL.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
-unsafe fn flag_avx512<const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
-    flag(data, radius, scratch, at, len);
+unsafe fn flag_avx512<V: Values, const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
+    flag::<V, N>(data, radius, scratch, at, len);
 }
 
 /// # Safety
 /// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn flag_avx2<const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
-    flag(data, radius, scratch, at, len);
+unsafe fn flag_avx2<V: Values, const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
+    flag::<V, N>(data, radius, scratch, at, len);
 }
 
 /// Plain loops over whole arrays, which the compiler turns into vectors of each level's width.
 #[inline(always)]
-fn flag<const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
-    // `values[i]` belongs to position `at - radius + i`; where there is none it is 0, which no value is less than.
+fn flag<V: Values, const N: usize>(data: &[u8], radius: usize, scratch: &mut Scratch<N>, at: usize, len: usize) {
+    // `values[i]` belongs to position `at - radius + i`; where there is none it is 0.
     let total = len + 2 * radius;
     let values = &mut scratch.values[..total];
     let missing = radius.saturating_sub(at);
     let first = at + missing - radius;
-    let present = (data.len() - (VALUE - 1) - first).min(total - missing);
+    let present = (data.len() - (V::BYTES - 1) - first).min(total - missing);
     values[..missing].fill(0);
     values[missing + present..].fill(0);
-    for ((value, &high), &low) in values[missing..][..present].iter_mut().zip(&data[first..]).zip(&data[first + 1..]) {
-        *value = u16::from(high) << 8 | u16::from(low);
+    let bytes = &data[first..first + present + 3];
+    let shifted = bytes.iter().zip(&bytes[1..]).zip(bytes[2..].iter().zip(&bytes[3..]));
+    for (value, ((&a, &b), (&c, &d))) in values[missing..][..present].iter_mut().zip(shifted) {
+        *value = V::first(&[a, b, c, d]);
     }
-    // `maxima[i]` is the greatest of the `reach` values from `i` on.
+    // `maxima[i]` is the greatest of the `reach` values from `i` on; each step makes that up to four times as many.
     let [maxima, next] = &mut scratch.maxima;
     let (mut maxima, mut next) = (&mut maxima[..total], &mut next[..total]);
-    let mut reach = 1;
     maxima.copy_from_slice(values);
+    let mut reach = 1;
     while reach < radius {
-        let step = reach.min(radius - reach);
-        for ((next, &a), &b) in next.iter_mut().zip(&*maxima).zip(&maxima[step..]) {
-            *next = a.max(b);
+        let last = (3 * reach).min(radius - reach);
+        let (first, second) = (reach.min(last), (2 * reach).min(last));
+        let far = maxima[second..].iter().zip(&maxima[last..]);
+        for (((next, &a), &b), (&c, &d)) in next.iter_mut().zip(&*maxima).zip(&maxima[first..]).zip(far) {
+            *next = a.max(b).max(c.max(d));
         }
         std::mem::swap(&mut maxima, &mut next);
-        reach += step;
+        reach += last;
     }
     let (before, behind) = (&maxima[..len], &maxima[radius + 1..][..len]);
     for (((flag, &value), &before), &behind) in scratch.flags[..len].iter_mut().zip(&values[radius..]).zip(before).zip(behind) {
-        let around = before.max(behind);
-        *flag = u8::from(value >= around) + u8::from(value > around);
+        let first = if V::LONGER { value >= before } else { value > before };
+        *flag = u8::from(first & (value >= behind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{blocks, in_batches};
+    use proptest::prelude::*;
+
+    fn digits(data: &[u8]) -> Vec<u64> {
+        data.windows(8).map(|bytes| bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))).collect()
+    }
+
+    fn hashes(data: &[u8]) -> Vec<u64> {
+        data.windows(4).map(|bytes| u64::from(hash(bytes.first_chunk().unwrap()).max(1))).collect()
+    }
+
+    /// The definition, over the values of all positions.
+    fn naive(values: &[u64], end: usize, radius: usize, gap: usize, from: usize) -> Vec<u32> {
+        let maximum = |i: usize| {
+            let before = &values[i.saturating_sub(radius)..i];
+            let behind = &values[i + 1..(i + 1 + radius).min(values.len())];
+            before.iter().all(|&value| value < values[i]) && behind.iter().all(|&value| value <= values[i])
+        };
+        let (mut markers, mut next) = (Vec::new(), from);
+        while next < end {
+            let to = (next + gap).min(end);
+            let marker = if let Some(marker) = (next..to).find(|&i| maximum(i)) {
+                marker
+            } else if to == next + gap {
+                let greatest = values[next..to].iter().max().unwrap();
+                (next..to).find(|&i| values[i] == *greatest).unwrap()
+            } else {
+                break;
+            };
+            markers.push(marker as u32);
+            next = marker + radius + 1;
+        }
+        markers
+    }
+
+    #[test]
+    fn runs_and_slopes_have_markers() {
+        for kernels in Kernels::available() {
+            let all = |data: &[u8]| in_batches(3, 0, data.len() - 31, |at, found| kernels.maxp(data, 32, 16, 128, at, found));
+            // A run: the first of all its equals is a local maximum; behind it, the first of every gap.
+            assert_eq!(all(&[7; 1000])[..3], [0, 17, 34]);
+            // A slope up: the last of every gap. Down: the first position, then the first behind each radius.
+            let up: Vec<u8> = (0..600u32).flat_map(u32::to_be_bytes).collect::<Vec<_>>();
+            assert!(all(&up).windows(2).all(|pair| (17..=144).contains(&(pair[1] - pair[0]))));
+            let down: Vec<u8> = (0..=255).rev().collect();
+            assert_eq!(all(&down)[..2], [0, 17]);
+        }
+    }
+
+    #[test]
+    fn what_decides_may_lie_before_and_behind() {
+        let mut data = [5u8; 100];
+        (data[40], data[50]) = (9, 8);
+        for kernels in Kernels::available() {
+            let from = |from, radius| in_batches(9, from, 69, |at, found| kernels.maxp(&data, 32, radius, 1000, at, found));
+            assert_eq!(from(0, 20), [0, 40]);
+            // 50 is not greater than 40, although the search begins behind that.
+            assert_eq!(from(45, 20), [] as [u32; 0]);
+            assert_eq!(from(45, 9), [50]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_level_and_batch_equals_the_definition(
+            data in blocks(),
+            window in 8usize..70,
+            radius in prop_oneof![1usize..40, 100usize..=512],
+            periods in prop_oneof![1usize..6, Just(1000)],
+            from in prop_oneof![Just(0usize), 0usize..300],
+            batch in 1usize..70,
+        ) {
+            let end = (data.len() + 1).saturating_sub(window);
+            let gap = radius * periods;
+            let expected = [
+                naive(&digits(&data), end, radius, gap, from),
+                naive(&hashes(&data), end, radius, gap, from),
+            ];
+            for kernels in Kernels::available() {
+                let maxp = in_batches(batch, from, end, |at, found| kernels.maxp(&data, window, radius, gap, at, found));
+                let peaks = in_batches(batch, from, end, |at, found| kernels.peaks(&data, window, radius, gap, at, found));
+                prop_assert_eq!(&maxp, &expected[0], "{}", kernels.level());
+                prop_assert_eq!(&peaks, &expected[1], "{}", kernels.level());
+            }
+        }
     }
 }

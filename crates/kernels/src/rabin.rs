@@ -9,9 +9,8 @@
 //! It is linear in the bits of the window. So where p is a power of two, the low bits that decide are a sum of one 8x8 bit matrix
 //! per byte of the window applied to that byte, and AVX-512 with GFNI computes them for 64 positions at once without any rolling.
 
-use crate::Kernels;
-use crate::Sampled;
 use crate::rolling::{Rolling, search};
+use crate::{Kernels, Sampled};
 use std::sync::OnceLock;
 
 /// Degree of [`RABIN_POLYNOMIAL`]: a fingerprint has 56 bits, so that a byte can be shifted in before the reduction.
@@ -306,5 +305,95 @@ mod gfni {
         let Some(before) = position.checked_sub(1) else { return 0 };
         let reach = &data[before..(position + window + most - 1).min(data.len())];
         (kernels.common_prefix(reach, &reach[1..]) + 1).saturating_sub(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{blocks, in_batches};
+    use proptest::prelude::*;
+
+    /// Modulo the polynomial, a bit at a time.
+    fn naive(window: &[u8]) -> u64 {
+        let bits = window.iter().flat_map(|byte| (0..8).rev().map(move |bit| u64::from(byte >> bit & 1)));
+        bits.fold(0, |state, bit| {
+            let next = state << 1 | bit;
+            if next >> DEGREE & 1 == 1 { next ^ RABIN_POLYNOMIAL } else { next }
+        })
+    }
+
+    fn multiply(a: u64, b: u64) -> u64 {
+        (0..DEGREE).rev().fold(0, |product, bit| {
+            let next = product << 1;
+            let next = if next >> DEGREE & 1 == 1 { next ^ RABIN_POLYNOMIAL } else { next };
+            if b >> bit & 1 == 1 { next ^ a } else { next }
+        })
+    }
+
+    fn remainder(mut a: u64, b: u64) -> u64 {
+        while a != 0 && a.ilog2() >= b.ilog2() {
+            a ^= b << (a.ilog2() - b.ilog2());
+        }
+        a
+    }
+
+    #[test]
+    fn the_polynomial_is_irreducible() {
+        // Rabin's test for degree n: x^(2^n) = x, and for every prime divisor q of n, x^(2^(n/q)) - x is coprime to P.
+        assert_eq!(RABIN_POLYNOMIAL.ilog2(), DEGREE);
+        let frobenius = |times| (0..times).fold(2, |power, _| multiply(power, power));
+        assert_eq!(frobenius(DEGREE), 2);
+        for prime in [2, 7] {
+            let (mut a, mut b) = (RABIN_POLYNOMIAL, frobenius(DEGREE / prime) ^ 2);
+            while b != 0 {
+                (a, b) = (b, remainder(a, b));
+            }
+            assert_eq!(a, 1);
+        }
+    }
+
+    #[test]
+    fn a_run_has_one_marker_at_most_and_as_published_one_at_every_byte() {
+        let data = [0; 500];
+        for kernels in Kernels::available() {
+            for period in [8, 32, 100, 512] {
+                let all =
+                    |published, from| in_batches(7, from, 469, |at, found| kernels.modp(&data, 32, period, published, at, found));
+                assert_eq!(all(false, 0), [0]);
+                assert_eq!(all(false, 5), [] as [u32; 0]);
+                assert_eq!(all(true, 5), (5..469).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tables_give_the_remainder(window in proptest::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert_eq!(rabin_fingerprint(&window), naive(&window));
+        }
+
+        #[test]
+        fn every_level_and_batch_equals_the_definition(
+            data in blocks(),
+            window in 1usize..=64,
+            period in prop_oneof![Just(32usize), (2u32..=10).prop_map(|bits| 1 << bits), 1usize..=1024],
+            published: bool,
+            from in prop_oneof![Just(0usize), 0usize..300],
+            batch in 1usize..70,
+        ) {
+            let end = (data.len() + 1).saturating_sub(window);
+            let values: Vec<u64> = data.windows(window).map(rabin_fingerprint).collect();
+            let expected: Vec<u32> = (from..end)
+                .filter(|&i| values[i].is_multiple_of(period as u64) && (published || i == 0 || values[i] != values[i - 1]))
+                .map(|i| i as u32)
+                .collect();
+            for kernels in Kernels::available() {
+                let found = in_batches(batch, from, end, |at, found| kernels.modp(&data, window, period, published, at, found));
+                prop_assert_eq!(&found, &expected, "{}", kernels.level());
+            }
+            let greatest = values.iter().max().map(|greatest| values.iter().position(|value| value == greatest).unwrap());
+            prop_assert_eq!(greatest_rabin_fingerprint(&data, window), greatest);
+        }
     }
 }

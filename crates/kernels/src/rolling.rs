@@ -28,6 +28,7 @@ const MAX_WORDS: usize = 4;
 
 /// Markers in `data[from..end]`, in order: positions whose window has a marking value, and, unless `published`, another value than
 /// the window one byte before. `end` is the position after that of the last whole window.
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn search(
     hash: &impl Rolling,
     data: &[u8],
@@ -63,7 +64,7 @@ fn search_in<const PUBLISHED: bool>(
         if hash.marks(hash.value(hash.prime(&data[..window]))) {
             markers[0] = 0;
             count = 1;
-            if count == markers.len() {
+            if markers.len() == 1 {
                 return Sampled { count, resume: 1 };
             }
         }
@@ -110,6 +111,7 @@ fn stretches<const PUBLISHED: bool>(
     let len = words * 64;
     let mut masks = [[0; MAX_WORDS]; LANES];
     let mut states: [u64; LANES] = std::array::from_fn(|lane| hash.prime(&data[at + lane * len - 1..][..window]));
+    #[allow(clippy::needless_range_loop)]
     for word in 0..words {
         let lefts: [&[u8; 64]; LANES] = std::array::from_fn(|lane| chunk(data, at + lane * len + word * 64 - 1));
         let entereds: [&[u8; 64]; LANES] = std::array::from_fn(|lane| chunk(data, at + lane * len + word * 64 + window - 1));

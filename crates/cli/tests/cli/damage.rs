@@ -25,7 +25,6 @@ fn refused(bad: &[u8], content: &[u8], what: &str) -> usize {
 #[test]
 fn flipped_bits() {
     let content = content();
-    // Not LZ4: a changed reference of its may name another copy of the same bytes, and then nothing is wrong.
     for entropy in [Entropy::None, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
         let mut random = Random(2);
@@ -37,6 +36,12 @@ fn flipped_bits() {
             let mut bad = good.clone();
             bad[at] ^= 1 << random.below(8);
             let what = format!("{entropy}, byte {at} of {}", good.len());
+            // A changed reference may name another copy of the same bytes, and then nothing is wrong.
+            let ran = run(args!["unpack"], &bad);
+            if ran.code == Some(0) {
+                same(&ran.fine(), &content, &what);
+                continue;
+            }
             cut += usize::from(refused(&bad, &content, &what) < content.len());
         }
         assert!(cut > 40, "only {cut} stopped early");

@@ -4,10 +4,11 @@ use crate::support::*;
 use serde_json::Value;
 use std::ffi::OsString;
 
-const SAMPLERS: [&str; 7] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc"];
+const SAMPLERS: [&str; 9] = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc", "samplehash", "peaks"];
 
 fn bench(more: &[&str]) -> Value {
-    let mut args = args!["bench", tz_path(0), tz_path(1), "--json", "--runs", "1", "--no-rivals", "--entropy", "none", "--cache", "8M"];
+    let mut args =
+        args!["bench", tz_path(0), tz_path(1), "--json", "--runs", "1", "--no-rivals", "--entropy", "none", "--cache", "8M"];
     args.extend(more.iter().map(OsString::from));
     serde_json::from_slice(&run(args, b"").fine()).expect("one document")
 }
@@ -42,6 +43,8 @@ fn every_matcher_with_every_sampler() {
 fn every_table_policy_and_limit() {
     let report = bench(&[
         "--packets",
+        "--samplers",
+        "samplebyte",
         "--matchers",
         "max,published,chunk",
         "--tables",

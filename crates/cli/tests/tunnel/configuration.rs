@@ -58,7 +58,7 @@ fn check(role: &str, config: &Path) -> Output {
 fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     let files = Files::new();
     // What serve is told, and what it answers.
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 26] = [
         ("listn = [\"7077\"]", &["config.toml", "\"listn\"", "\"listen\""]),
         ("memry = \"1G\"", &["\"memry\"", "\"memory\""]),
         ("forward = []", &["\"forward\""]),
@@ -79,6 +79,7 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         ("period = 2", &["period of 2", "4 to 1024"]),
         ("sampler = \"modq\"", &["sampler \"modq\"", "samplebyte, samplebyte:FILE"]),
         ("entropy = \"gzip\"", &["entropy \"gzip\""]),
+        ("cpu_budget = \"half\"", &["cpu-budget \"half\"", "25%"]),
         ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
         ("allow = [\"origin\"]", &["origin"]),
         ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),

@@ -7,8 +7,9 @@ use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::matcher::{Density, Matcher, Phase, Probe, PublishedMaxMatch};
 use oncewire_codec::optimal::{DEFAULT_POINTER, Filter, Optimal};
 use oncewire_codec::table::{BucketShape, BucketTable, CompactTable, FingerprintTable, Markers};
+use oncewire_codec::train::Training;
 use oncewire_codec::{
-    CachePolicy, EncoderBuilder, Entropy, Geometry, Kernels, Log, MAX_BLOCK, MatcherKind, SamplerKind, TableKind,
+    ByteSet, CachePolicy, EncoderBuilder, Entropy, Geometry, Kernels, Log, MAX_BLOCK, MatcherKind, SamplerKind, TableKind,
 };
 use std::error::Error;
 use std::fmt::Write;
@@ -17,7 +18,7 @@ use std::time::Instant;
 
 type Section = fn(&Corpus, &Path, &mut String) -> Result<(), Box<dyn Error>>;
 
-pub(crate) const ALL: [(&str, Section); 9] = [
+pub(crate) const ALL: [(&str, Section); 10] = [
     ("phases", phases),
     ("speed", speed),
     ("samplers", samplers),
@@ -27,6 +28,7 @@ pub(crate) const ALL: [(&str, Section); 9] = [
     ("buckets", buckets),
     ("limits", limits),
     ("chunks", chunks),
+    ("training", training),
 ];
 
 /// EndRE's cache between two hosts.
@@ -37,7 +39,7 @@ const LARGE: u64 = 1_500_000_000;
 const PACKET: usize = 1448;
 
 /// The four of EndRE, today's chunk boundaries, and ours.
-const SAMPLERS: [&str; 7] = ["modp", "maxp", "fixed", "samplebyte", "gear", "fastcdc", "stretch"];
+const SAMPLERS: [&str; 8] = ["modp", "maxp", "fixed", "samplebyte", "gear", "fastcdc", "samplehash", "peaks"];
 
 fn sampler(name: &str) -> SamplerKind {
     SamplerKind::named(name).expect("a sampler of ours")
@@ -530,5 +532,38 @@ fn chunks(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
         .collect();
     writeln!(out, "Cache of {:.0} MiB; chunk tables of at most 38 % of it.\n", cache as f64 / (1 << 20) as f64)?;
     table(out, &["", "Gbit/s", "savings", "matches", "encoder memory, of the cache"], &rows);
+    Ok(())
+}
+
+/// EndRE's training: on the first half of the data, for the second.
+fn training(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>> {
+    let (first, second) = corpus.data.split_at(corpus.data.len() / 2);
+    let training = Training { cache: first.len() as u64 + (1 << 21), ..Training::default() };
+    let trained = training.train(first, |_| {})?;
+    let shown = |byte: u8| {
+        if byte.is_ascii_graphic() && byte != b'|' && byte != b'`' { format!("`{}`", byte as char) } else { byte.to_string() }
+    };
+    let bytes: Vec<String> = trained.steps.iter().filter(|step| step.kept).map(|step| shown(step.byte)).collect();
+    writeln!(out, "Trained on the first half of the data: {}.\n", bytes.join(" "))?;
+    let mut tables = vec![("trained".to_string(), SamplerKind::SampleByte(trained.set))];
+    tables.push(("EndRE's".into(), SamplerKind::sample_byte()));
+    let mut state = 1u64;
+    for number in 1..=5 {
+        let mut set = ByteSet::new();
+        while set.len() < 8 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            set.insert((state >> 56) as u8);
+        }
+        tables.push((format!("random {number}, 8 bytes"), SamplerKind::SampleByte(set)));
+    }
+    tables.push(("no table: SAMPLEHASH".into(), SamplerKind::SampleHash));
+    let mut rows = Vec::new();
+    for (name, kind) in tables {
+        let savings = |data: &[u8]| -> Result<String, Box<dyn Error>> {
+            Ok(format!("{:.2} %", 100.0 * (1.0 - training.wire_bytes(data, kind.clone())? as f64 / data.len() as f64)))
+        };
+        rows.push(vec![name, savings(first)?, savings(second)?]);
+    }
+    table(out, &["table, p = 32", "savings on the first half", "on the second"], &rows);
     Ok(())
 }

@@ -60,10 +60,6 @@ impl Measured {
     pub(crate) fn gbit(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
-
-    pub(crate) fn rate(&self) -> f64 {
-        self.stats.bytes_per_fingerprint().unwrap_or(0.0)
-    }
 }
 
 /// Without entropy stage, as all sections start from.

@@ -4,8 +4,8 @@
 //! that name lies. Content is kept only until the decoder has acknowledged it, for repairs.
 //!
 //! Ours and the paper's:
-//! - A chunk is at most [`CHUNK_MAX`] bytes, as in the paper; longer ones are cut. One shorter than [`CHUNK_MIN`] is sent as it is.
-//!   A block's start and end bound chunks, too.
+//! - A chunk is at most [`CHUNK_MAX`] bytes, as in the paper; longer ones are cut. A marker less than [`CHUNK_MIN`] bytes behind
+//!   a boundary is none. A block's start and end bound chunks, too; a shorter chunk at its end is sent as it is.
 //! - EndRE names with SHA-1, which can be made to collide; here names are keyed ([`oncewire_kernels::NameKey`]).
 //! - EndRE sends four bytes of `<offset, length>` for each chunk. Here chunks that follow each other in the block and in the log
 //!   become one match, and frames are the same as max-match's. A decoder cannot tell which matcher wrote them.
@@ -89,7 +89,7 @@ impl<'a> Chunker<'a> {
                 let Chunker { kernels, block, window, .. } = *self;
                 let sampled = match self.density {
                     Density::Period(period) => self.sampler.sample(kernels, block, window, period, from, &mut self.markers[..]),
-                    Density::Sparse => kernels.sample_pair(block, window, from, &mut self.markers[..]),
+                    Density::Sparse => self.sampler.sample_sparsely(kernels, block, window, from, &mut self.markers[..]),
                 };
                 (self.found, self.used) = (sampled.count, 0);
                 self.resume = (sampled.count > 0).then_some(sampled.resume);
@@ -101,7 +101,7 @@ impl<'a> Chunker<'a> {
                 ChunkForm::StartsAtMarker => marker,
                 ChunkForm::EndsWithWindow => (marker + self.window).min(self.block.len()),
             };
-            if boundary > self.start {
+            if boundary >= self.start + CHUNK_MIN {
                 return boundary;
             }
         }
@@ -115,12 +115,21 @@ impl<'a> Chunker<'a> {
             if self.boundary <= self.start {
                 self.boundary = self.next_boundary();
             }
-            let len = (self.boundary - self.start).min(CHUNK_MAX);
+            let len = cut(self.boundary - self.start);
             chunks[count] = Chunk { at: self.start as u32, len: len as u32 };
             count += usize::from(len >= CHUNK_MIN);
             self.start += len;
         }
         count
+    }
+}
+
+/// Length of the first chunk of `left` bytes without a boundary: as long as may be, but what remains is not too short for a name.
+#[inline(always)]
+fn cut(left: usize) -> usize {
+    match left {
+        ..=CHUNK_MAX => left,
+        _ => CHUNK_MAX.min(left - CHUNK_MIN),
     }
 }
 
@@ -242,7 +251,6 @@ impl ChunkMatch {
 
     /// Appends the matches of `block`, which goes to `offset`, to `matches`, and takes note of its chunks and its content.
     pub(crate) fn find(&mut self, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        let end = self.laps.end();
         let geometry = self.laps.geometry();
         let ChunkParams { form, kernels, window, key, .. } = self.params;
         let Batch { markers, chunks, names } = &mut *self.batch;
@@ -251,7 +259,7 @@ impl ChunkMatch {
         let name = |chunks: &[Chunk], names: &mut [Name]| {
             kernels.names(&key, block, chunks, names);
             #[cfg(test)]
-            names.iter_mut().for_each(|name| *name = Name([name.0[0] & weak[0], name.0[1] & weak[1]]));
+            names.iter_mut().for_each(|name| *name = Name([name.0[0] & weak[0], name.0[1] & weak[1] | 1]));
         };
         let mut chunker = Chunker {
             sampler: &*self.sampler,
@@ -291,8 +299,18 @@ impl ChunkMatch {
             }
         }
         self.stats.sampled_bytes += block.len() as u64;
+        self.keep(block, offset);
+    }
+
+    /// Takes note of the content of `block`, which goes to `offset`, and of no chunk of it.
+    pub(crate) fn pass(&mut self, block: &[u8], offset: u64) {
+        self.table.sweep(offset, self.laps.geometry().capacity());
+        self.keep(block, offset);
+    }
+
+    fn keep(&mut self, block: &[u8], offset: u64) {
+        self.backlog.push(offset, offset - self.laps.end(), block);
         self.laps.advance(offset, block.len());
-        self.backlog.push(offset, offset - end, block);
     }
 }
 
@@ -341,7 +359,8 @@ impl Looker<'_> {
             let way = ways.trailing_zeros() as usize;
             ways &= ways - 1;
             let age = self.table.age(bucket, way, now);
-            let Some(source) = now.checked_sub(age) else { continue };
+            // Only the name of zeros, one in 2^128, is in an empty entry, and that may be of age 0.
+            let Some(source) = now.checked_sub(age).filter(|_| age > 0) else { continue };
             let usable = if source >= self.offset {
                 pending = true;
                 true

@@ -144,8 +144,10 @@ impl ForgeableChunks {
             }
             fingerprint = multiply(fingerprint, CHUNK_FACTOR) + u64::from(byte) + 1;
             let end = i + 1;
-            if (end >= self.window && marker_hash < threshold) || end - start == CHUNK_MAX || end == block.len() {
-                if end - start >= CHUNK_MIN {
+            let len = end - start;
+            let marker = end >= self.window && marker_hash < threshold && len >= CHUNK_MIN;
+            if marker || len == CHUNK_MAX || end == block.len() {
+                if len >= CHUNK_MIN {
                     self.look_up(block, offset, start..end, fingerprint % PRIME);
                 }
                 (fingerprint, start) = (0, end);
@@ -244,7 +246,7 @@ mod tests {
     }
 
     fn study() -> ForgeableChunks {
-        ForgeableChunks::new(1 << 20, 32, 64, 1 << 15).unwrap()
+        ForgeableChunks::new(1 << 20, 32, 64, 1 << 18).unwrap()
     }
 
     #[test]
@@ -273,7 +275,10 @@ mod tests {
         };
         let (mut start, mut chunks) = (0, 0);
         for end in 1..=block.len() {
-            if end >= 32 && hash(end) < u64::MAX / 64 || end - start == CHUNK_MAX || end == block.len() {
+            if end >= 32 && hash(end) < u64::MAX / 64 && end - start >= CHUNK_MIN
+                || end - start == CHUNK_MAX
+                || end == block.len()
+            {
                 chunks += u64::from(end - start >= CHUNK_MIN);
                 start = end;
             }

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::encoder::Store;
-use crate::sampler::{Fixed, SampleByte};
-use crate::{Decoded, Decoder, Encoder, Entropy, FrameError, MatcherKind};
+use crate::{Decoded, Decoder, Encoder, Entropy, FrameError, MatcherKind, SamplerKind};
 use proptest::prelude::*;
 
 /// Text-like bytes with runs.
@@ -18,7 +17,13 @@ fn content(mut seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// The definition: boundaries at all markers (or behind their windows), every 256 bytes from the last, and at the end.
+fn samplers() -> Vec<SamplerKind> {
+    use SamplerKind::{FastCdc, Fixed, Gear, Maxp, Modp};
+    vec![SamplerKind::sample_byte(), Fixed, Modp(Default::default()), Maxp, Gear, FastCdc]
+}
+
+/// The definition: boundaries at all markers (or behind their windows) that are not too close to the one before, and at the end; what
+/// lies between is cut at 256 bytes, but leaves nothing short.
 fn plain_chunks(sampler: &dyn Sampler, form: ChunkForm, window: usize, period: usize, block: &[u8]) -> Vec<Chunk> {
     let mut markers = vec![0; block.len() + 1];
     let found = sampler.sample(Kernels::detect(), block, window, period, 0, &mut markers);
@@ -29,10 +34,21 @@ fn plain_chunks(sampler: &dyn Sampler, form: ChunkForm, window: usize, period: u
     boundaries.push(block.len());
     let (mut chunks, mut start) = (Vec::new(), 0);
     for boundary in boundaries {
-        for at in (start..boundary).step_by(CHUNK_MAX) {
-            chunks.push(Chunk { at: at as u32, len: (boundary - at).min(CHUNK_MAX) as u32 });
+        if boundary < start + CHUNK_MIN && boundary != block.len() {
+            continue;
         }
-        start = boundary;
+        while start < boundary {
+            let left = boundary - start;
+            let len = if left <= 256 {
+                left
+            } else if left < 268 {
+                left - 12
+            } else {
+                256
+            };
+            chunks.push(Chunk { at: start as u32, len: len as u32 });
+            start += len;
+        }
     }
     chunks.retain(|chunk| chunk.len as usize >= CHUNK_MIN);
     chunks
@@ -46,11 +62,11 @@ proptest! {
         window in 12usize..=64,
         period in prop_oneof![4usize..100, 100usize..=1024],
         ends: bool,
-        fixed: bool,
+        sampler in 0usize..6,
     ) {
         let block = content(seed, len);
         let form = if ends { ChunkForm::EndsWithWindow } else { ChunkForm::StartsAtMarker };
-        let sampler: Box<dyn Sampler> = if fixed { Box::new(Fixed) } else { Box::new(SampleByte::default()) };
+        let sampler = samplers().swap_remove(sampler).boxed();
         let mut chunker = Chunker {
             sampler: &*sampler,
             form,
@@ -94,7 +110,7 @@ fn weak_encoder(bits: u64) -> Encoder {
     encoder = encoder.span(1 << 18);
     let mut encoder = encoder.build().unwrap();
     let Store::Chunks(chunks) = &mut encoder.finder.store else { panic!("chunk-match was asked for") };
-    // High bits choose the bucket. One low bit keeps names from being the empty one.
+    // The high bits, which choose the bucket.
     chunks.weak = [!0 << (64 - bits), 0];
     encoder
 }

@@ -7,7 +7,7 @@ use super::frame::NOT_A_FRAME;
 use crate::error::{ConfigError, FrameError};
 use crate::format::ChecksumSeed;
 use crate::log::Geometry;
-use crate::{Decoded, Decoder, Encoder, EncoderBuilder, FrameView, MAX_BLOCK, Scan, Tokens};
+use crate::{CachePolicy, Decoded, Decoder, Encoder, EncoderBuilder, FrameView, MAX_BLOCK, Scan, Tokens};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// First bytes of a pack. The top bit, the line ends and the end-of-file character show what damages text in transit.
@@ -70,9 +70,11 @@ impl Header {
         self.base.map_or(0, |base| base.len.saturating_sub(self.cache))
     }
 
-    /// An encoder with this pack's parameters and otherwise those of `builder`.
+    /// An encoder with this pack's parameters, what a reader takes for granted (frames in order that do not state their offset, a log
+    /// of all content), and otherwise those of `builder`.
     pub fn configure(&self, builder: EncoderBuilder) -> EncoderBuilder {
-        builder.cache(self.cache).max_block(self.max_block).checksum_seed(self.checksum_seed())
+        let builder = builder.cache(self.cache).max_block(self.max_block).checksum_seed(self.checksum_seed());
+        builder.span(0).explicit_offsets(false).policy(CachePolicy::All)
     }
 
     fn checksum_seed(&self) -> ChecksumSeed {
@@ -343,5 +345,38 @@ impl PackReader {
         let decoder = Decoder::builder().cache(header.cache).max_block(header.max_block).checksum_seed(header.checksum_seed());
         self.open = Some((header, decoder.build()?));
         Ok(Step::Header { consumed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_setting_of_the_builder_makes_a_pack_that_cannot_be_read() {
+        let content = b"It keeps the recent past of a link at both ends. ".repeat(2000);
+        let header = Header { cache: 1 << 18, max_block: 4000, seed: 0, base: None };
+        for builder in [
+            Encoder::builder().policy(CachePolicy::NewRuns { straddle: true }),
+            Encoder::builder().explicit_offsets(true),
+            Encoder::builder().span(1 << 16),
+            Encoder::builder().contexts(4),
+        ] {
+            let packed = pack(&content, &header, builder).unwrap();
+            let (mut reader, mut rest, mut back) = (PackReader::new(1 << 30), &packed[..], Vec::new());
+            loop {
+                let consumed = match reader.step(rest).unwrap() {
+                    Step::NeedMore(more) => panic!("{more} bytes are missing"),
+                    Step::Header { consumed } => consumed,
+                    Step::Block { content, consumed } => {
+                        back.extend_from_slice(content);
+                        consumed
+                    }
+                    Step::End { .. } => break,
+                };
+                rest = &rest[consumed..];
+            }
+            assert!(back == content);
+        }
     }
 }

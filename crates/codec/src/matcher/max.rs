@@ -61,7 +61,7 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         let markers = &mut self.batch.markers[part];
         match density {
             Density::Period(period) => self.sampler.sample(self.kernels, block, self.window, period, from, markers),
-            Density::Sparse => self.kernels.sample_pair(block, self.window, from, markers),
+            Density::Sparse => self.sampler.sample_sparsely(self.kernels, block, self.window, from, markers),
         }
     }
 

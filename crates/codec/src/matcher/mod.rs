@@ -48,7 +48,7 @@ pub struct MatchStats {
 pub enum Density {
     /// By the sampler, at this period in bytes.
     Period(usize),
-    /// By [`Kernels::sample_pair`], one marker in about a thousand bytes: for content of high entropy, which repeats whole or not
+    /// By [`crate::sampler::Sampler::sample_sparsely`], one marker in about a thousand bytes: for content of high entropy, which repeats whole or not
     /// at all.
     Sparse,
 }

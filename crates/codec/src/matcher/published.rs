@@ -126,7 +126,7 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
             let free = &mut self.markers[start..];
             let Sampled { count, resume } = match density {
                 Density::Period(period) => self.sampler.sample(self.kernels, content, self.window, period, at, free),
-                Density::Sparse => self.kernels.sample_pair(content, self.window, at, free),
+                Density::Sparse => self.sampler.sample_sparsely(self.kernels, content, self.window, at, free),
             };
             self.markers.truncate(start + count);
             at = resume;

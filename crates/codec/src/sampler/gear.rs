@@ -1,9 +1,13 @@
-//! The boundaries of content-defined chunking as markers.
+//! GEAR and FASTCDC: the boundaries of content-defined chunking as markers.
 
 use super::Sampler;
 use oncewire_kernels::{ChunkSizes, Kernels, Sampled};
 
-/// GEAR: a position is a marker if the gear hash of its window (Xia et al., Ddelta, 2014) is, as a fraction, below 1/p.
+/// GEAR: a position is a marker if the gear hash of its window (Xia et al., *Ddelta*, 2014), as a fraction, is below 1/p; for a power of
+/// two, if its upper log2(p) bits are zero. Nothing is skipped.
+///
+/// As with [`super::Modp`], a position whose hash equals that of the position before it is none, so the choice depends on the window
+/// and the byte before it. Runs, and other content in which no window marks, stay unsampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gear;
 
@@ -18,7 +22,14 @@ impl Sampler for Gear {
     }
 }
 
-/// FASTCDC.
+/// FASTCDC (Xia et al., USENIX ATC 2016): the chunk boundaries of a chunker with average size p are markers, that is the first bytes of
+/// all chunks but the first, which begins where the search does.
+///
+/// Sub-minimum skip of p/4 bytes, normalisation level 2 (two bits more up to p bytes, two fewer behind), chunks of 8p at most. A small
+/// minimum, because a larger one takes longer to fall into step with an earlier copy of the content, and p is small.
+///
+/// A boundary depends on up to `window` bytes *before* the marker, as published: content is recognised only that far behind the
+/// place where it begins to repeat. The other samplers look ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastCdc;
 
@@ -30,6 +41,7 @@ impl Sampler for FastCdc {
     }
 
     fn expected_rate(&self, period: usize) -> f64 {
-        period as f64
+        // The minimum adds to what the limits alone would give.
+        1.1 * period as f64
     }
 }

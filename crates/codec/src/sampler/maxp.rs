@@ -1,30 +1,55 @@
-//! MAXP.
+//! MAXP, and the same over a hash.
 
 use super::Sampler;
 use oncewire_kernels::{Kernels, Sampled};
 
+/// Sampling periods without a local maximum before a marker is made, for [`Maxp`] and [`Peaks`].
+pub const MAXIMUM_GAP_PERIODS: usize = 4;
+
 /// MAXP (thesis section 2.2; EndRE section 5.1.2): a position is a marker if its next eight bytes, as a big-endian number, are greater than
-/// at each of the `h = p/2` positions before it and not less than at each of the `h` behind it.
+/// at each of the `h = p/2` positions before it and not less than at each of the `h` behind it, as far as there are any.
 ///
-/// In content without local maxima (a run, ascending or descending bytes) the greatest of every [`MAXP_GAP_PERIODS`] periods is
-/// made a marker. Guaranteed: two markers found in one search are more than `h` apart; behind a marker, no more than
-/// `h + 4p` positions are without one.
+/// In content without local maxima (a run, ascending or descending bytes) the greatest of [`MAXIMUM_GAP_PERIODS`] periods, the
+/// leftmost of equal ones, is made a marker. Guaranteed for the markers of one search: two are more than `h` apart, and after a
+/// marker at `i` the next is at `i + h + 4p` at most, if the block reaches that far. Unlike with MODP no long stretch stays unsampled.
 ///
-/// The choice depends on the `h` bytes before a position and the `h + 8` behind it; they may lie before `from`.
+/// The choice depends on the `h` bytes before a position and the `h + 8` behind it; those before may lie before `from`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maxp;
-
-/// Sampling periods without a local maximum before a marker is made.
-pub const MAXP_GAP_PERIODS: usize = 4;
 
 impl Sampler for Maxp {
     #[inline]
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
-        kernels.maxp(block, window, period / 2, MAXP_GAP_PERIODS * period, from, markers)
+        kernels.maxp(block, window, period / 2, MAXIMUM_GAP_PERIODS * period, from, markers)
     }
 
     fn expected_rate(&self, period: usize) -> f64 {
-        // Of 2 h + 1 positions one is the greatest.
-        period as f64
+        maxima_rate(period)
     }
+}
+
+/// PEAKS: [`Maxp`] with a 16-bit hash of four bytes in place of eight bytes as a number.
+///
+/// This is between MAXP and winnowing (Schleimer, Wilkerson and Aiken, SIGMOD 2003), which hashes too, but wants a marker in every
+/// stretch of p positions and so has up to twice as many. A hash does not prefer content by its letters, has fewer ties, and is
+/// compared whole by vectors. Distances are guaranteed as with MAXP.
+///
+/// The choice depends on the `h = p/2` bytes before a position and the `h + 4` behind it; those before may lie before `from`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peaks;
+
+impl Sampler for Peaks {
+    #[inline]
+    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        kernels.peaks(block, window, period / 2, MAXIMUM_GAP_PERIODS * period, from, markers)
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        maxima_rate(period)
+    }
+}
+
+/// Of `2 h + 1` positions one is the greatest.
+fn maxima_rate(period: usize) -> f64 {
+    (period / 2 * 2 + 1) as f64
 }

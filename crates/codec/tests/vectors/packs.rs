@@ -3,7 +3,7 @@
 use crate::hand::{Hand, noise, run, text};
 use crate::manifest::{self, Record, variant};
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, Step, pack};
-use oncewire_codec::{Encoder, Entropy, Kernels};
+use oncewire_codec::{Encoder, Entropy, Kernels, SamplerKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) const MANIFEST: &str = "packs.txt";
@@ -27,7 +27,9 @@ fn header(cache: u64, max_block: usize, base: Option<&[u8]>) -> Header {
 }
 
 fn all(kernels: Kernels) -> Vec<Pack> {
-    let builder = |entropy| Encoder::builder().entropy(entropy).kernels(kernels).window(16).period(8);
+    // Whatever the default sampler is: these are to stay as they are.
+    let builder =
+        |entropy| Encoder::builder().entropy(entropy).kernels(kernels).window(16).period(8).sampler(SamplerKind::sample_byte());
     let mut all = Vec::new();
     let content = [text(1, 3000), noise(1, 500), text(1, 2000), run(b" \n", 700)].concat();
     let zstd = Entropy::Zstd { level: 3 };
@@ -51,7 +53,7 @@ fn based(kernels: Kernels) -> Pack {
     let base = [noise(2, 900), text(3, 1300)].concat();
     let content = [&base[1000..1800], b"changed", &base[1500..2200]].concat();
     let header = header(2003, 400, Some(&base));
-    let builder = Encoder::builder().entropy(Entropy::None).kernels(kernels).window(16).period(8);
+    let builder = builder(Entropy::None);
     let mut encoder = header.configure(builder).build().unwrap();
     encoder.prime(&base[header.base_skip() as usize..]).unwrap();
     let mut bytes = header.to_bytes();

@@ -1,0 +1,36 @@
+//! SAMPLEHASH.
+
+use super::{Sampler, filling_gaps};
+use oncewire_kernels::{Kernels, Sampled};
+
+/// SAMPLEHASH: SAMPLEBYTE's loop (EndRE Figure 3) with a 16-bit hash of four bytes in place of a table of one. A position whose hash is
+/// below 2/p as a fraction is a marker; then `p/2` bytes are skipped.
+///
+/// The rate hardly depends on the content, where that of SAMPLEBYTE follows the letters of its table; and four bytes agree by
+/// chance more rarely than one, so that two searches out of step agree again sooner. Gaps are treated as in [`super::SampleByte`].
+///
+/// The choice depends on the four bytes at a position and on where the search was after the marker before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleHash;
+
+/// Greatest hash of a sparse marker: one position in 1,024.
+const SPARSE_LIMIT: u16 = 65_536u32.div_euclid(1024) as u16 - 1;
+
+impl Sampler for SampleHash {
+    #[inline]
+    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        let limit = (65536 / (period - period / 2) - 1) as u16;
+        filling_gaps(kernels, block, window, period, from, markers, |skip, gap, at, markers| {
+            kernels.sample_hash(limit, block, window, skip, gap, at, markers)
+        })
+    }
+
+    fn sample_sparsely(&self, kernels: Kernels, block: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        kernels.sample_hash(SPARSE_LIMIT, block, window, 0, usize::MAX, from, markers)
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        // The skip, and as many bytes again until a hash is low enough; text has fewer different ones than noise.
+        0.82 * period as f64
+    }
+}

@@ -1,0 +1,165 @@
+//! SAMPLEHASH's marker search: SAMPLEBYTE's loop with a hash of four bytes in place of a table of one.
+
+use crate::{Kernels, Sampled};
+
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
+
+/// Bytes under the hash.
+pub(crate) const HASHED: usize = 4;
+/// Odd factors of the two halves. The upper bits of a product depend on all bits of its factors.
+const LOW: u16 = 0x9e37;
+const HIGH: u16 = 0xc2b3;
+
+/// A 16-bit hash in operations that vectors have.
+#[inline(always)]
+pub(crate) fn hash(bytes: &[u8; HASHED]) -> u16 {
+    let low = u16::from_le_bytes([bytes[0], bytes[1]]);
+    let high = u16::from_le_bytes([bytes[2], bytes[3]]);
+    low.wrapping_mul(LOW).wrapping_add(high.wrapping_mul(HIGH))
+}
+
+impl Kernels {
+    /// Finds positions in `data[from..]` whose next four bytes have a 16-bit hash of at most `limit`, with a whole `window` left. After
+    /// a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full, when `gap` positions in a row
+    /// are none, or when the last window has been passed.
+    ///
+    /// # Panics
+    /// If `window` is below 4, or `data` is longer than 4 GiB.
+    #[allow(clippy::too_many_arguments)]
+    pub fn sample_hash(
+        self,
+        limit: u16,
+        data: &[u8],
+        window: usize,
+        skip: usize,
+        gap: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
+        assert!(window >= HASHED && u32::try_from(data.len()).is_ok());
+        let Some(end) = (data.len() + 1).checked_sub(window) else {
+            return Sampled { count: 0, resume: from };
+        };
+        let sampled = match self.level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels` holds these levels only if the machine has AVX2.
+            Level::Avx2 | Level::Avx512 => unsafe { avx2(limit, data, end, skip, gap, from, markers) },
+            _ => portable(limit, data, end, skip, gap, from, from.saturating_add(gap), markers),
+        };
+        sampled.as_the_plain_loop(markers, from, end, skip, gap)
+    }
+}
+
+/// From `at`, with no marker to be found at `stop` or behind unless there is one before.
+#[allow(clippy::too_many_arguments)]
+fn portable(
+    limit: u16,
+    data: &[u8],
+    end: usize,
+    skip: usize,
+    gap: usize,
+    mut at: usize,
+    mut stop: usize,
+    markers: &mut [u32],
+) -> Sampled {
+    let mut count = 0;
+    while at < stop.min(end) && count < markers.len() {
+        if hash(data[at..].first_chunk().expect("a window is no shorter than what is hashed")) <= limit {
+            markers[count] = at as u32;
+            count += 1;
+            at += skip;
+            stop = (at + 1).saturating_add(gap);
+        }
+        at += 1;
+    }
+    Sampled { count, resume: at }
+}
+
+/// # Safety
+/// The machine must have AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2(limit: u16, data: &[u8], end: usize, skip: usize, gap: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    use std::arch::x86_64::*;
+    let (low, high) = (_mm256_set1_epi16(LOW as i16), _mm256_set1_epi16(HIGH as i16));
+    let limits = _mm256_set1_epi16(limit as i16);
+    // Lane `i` is all ones if the position `at + 2 i` is a marker.
+    let hits = |at: usize| {
+        assert!(at + 34 <= data.len());
+        // SAFETY: `at + 2 + 32` is inside `data`.
+        let (first, second) = unsafe {
+            let first = data.as_ptr().add(at);
+            (_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(first.add(2).cast()))
+        };
+        let hash = _mm256_add_epi16(_mm256_mullo_epi16(first, low), _mm256_mullo_epi16(second, high));
+        _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_min_epu16(hash, limits), hash)) as u32
+    };
+    let (mut at, mut count) = (from, 0);
+    // Where no marker may be found any more: a gap behind what was found last.
+    let mut stop = from.saturating_add(gap);
+    while at < stop.min(end) && at + 35 <= data.len() && count < markers.len() {
+        let mut inside = hits(at) & 0x5555_5555 | hits(at + 1) & 0xaaaa_aaaa;
+        let base = at;
+        at += 32;
+        while inside != 0 {
+            let marker = base + inside.trailing_zeros() as usize;
+            if marker >= stop.min(end) || count == markers.len() {
+                return Sampled { count, resume: marker };
+            }
+            markers[count] = marker as u32;
+            count += 1;
+            let next = marker + 1 + skip;
+            stop = next.saturating_add(gap);
+            let gone = next - base;
+            if gone >= 32 {
+                at = next;
+                break;
+            }
+            inside &= u32::MAX << gone;
+        }
+    }
+    let rest = portable(limit, data, end, skip, gap, at, stop, &mut markers[count..]);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::blocks;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_level_equals_the_plain_loop(
+            data in blocks(),
+            limit in prop_oneof![Just(4096u16), any::<u16>()],
+            window in 4usize..70,
+            skip in 0usize..80,
+            gap in prop_oneof![Just(usize::MAX), 1usize..200],
+            from in 0usize..100,
+            batch in 1usize..70,
+        ) {
+            let end = (data.len() + 1).saturating_sub(window);
+            let (mut naive, mut i, mut missed) = (Vec::new(), from, 0);
+            while i < end && naive.len() < batch && missed < gap {
+                missed += 1;
+                let (a, b, c, d) = (data[i] as u32, data[i + 1] as u32, data[i + 2] as u32, data[i + 3] as u32);
+                if ((a + 256 * b) * 0x9e37 + (c + 256 * d) % 65536 * 0xc2b3 % 65536) % 65536 <= u32::from(limit) {
+                    naive.push(i as u32);
+                    i += skip;
+                    missed = 0;
+                }
+                i += 1;
+            }
+            for kernels in Kernels::available() {
+                let mut markers = vec![0; batch];
+                let found = kernels.sample_hash(limit, &data, window, skip, gap, from, &mut markers);
+                prop_assert_eq!(&markers[..found.count], &naive[..]);
+                if from < end {
+                    prop_assert_eq!(found.resume, i);
+                }
+            }
+        }
+    }
+}
