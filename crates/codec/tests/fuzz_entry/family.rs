@@ -378,8 +378,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
         seed.extend([i % 3, i % 2, i % 5]);
         // Sampler, its set if it has one, matcher, its number if it has one.
-        seed.push(i % 10);
-        if i % 10 >= 8 {
+        let samplers = SamplerKind::all().count() as u8;
+        let sampler = i % (samplers + 2);
+        seed.push(sampler);
+        if sampler >= samplers {
             seed.extend([5, b' ', b'e', b'/', 0]);
         }
         seed.push(i % 6);

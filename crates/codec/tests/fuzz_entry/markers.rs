@@ -3,12 +3,12 @@
 
 use super::round_trip::piece;
 use super::{Input, noise, text};
-use oncewire_codec::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, SampleByte, Sampler};
+use oncewire_codec::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
 use oncewire_codec::{ByteSet, Kernels};
 
 /// Sampling periods without a marker before one is made.
 const GAP_PERIODS: usize = 8;
-const MAXP_GAP_PERIODS: usize = 4;
+const MAXIMUM_GAP_PERIODS: usize = 4;
 /// Content per input in bytes: the definitions are slow.
 const MOST: usize = 2500;
 /// The same for Rabin fingerprints, which are computed bit by bit.
@@ -37,8 +37,8 @@ impl Search<'_> {
         (self.from..self.end()).filter(|at| at % self.period == 0).map(|at| at as u32).collect()
     }
 
-    /// EndRE section 5.1.4, and the strongest position of a gap.
-    fn sample_byte(&self, set: &ByteSet) -> Vec<u32> {
+    /// EndRE section 5.1.4 with what marks, and the strongest position of a gap.
+    fn skipping(&self, marks: impl Fn(usize) -> bool) -> Vec<u32> {
         let (skip, gap) = (self.period / 2, GAP_PERIODS * self.period);
         let strength = |at: usize| {
             let word = u64::from_le_bytes(*self.data[at..].first_chunk().unwrap());
@@ -46,7 +46,7 @@ impl Search<'_> {
         };
         let (mut markers, mut at) = (Vec::new(), self.from);
         while at < self.end() {
-            let member = (at..self.end().min(at + gap)).find(|&i| set.contains(self.data[i]));
+            let member = (at..self.end().min(at + gap)).find(|&i| marks(i));
             let marker = match member {
                 Some(marker) => marker,
                 None if at + gap < self.end() => first_greatest(at..at + gap, strength),
@@ -56,6 +56,21 @@ impl Search<'_> {
             at = marker + 1 + skip;
         }
         markers
+    }
+
+    fn sample_byte(&self, set: &ByteSet) -> Vec<u32> {
+        self.skipping(|at| set.contains(self.data[at]))
+    }
+
+    /// The 16-bit hash of four bytes.
+    fn hash(&self, at: usize) -> u64 {
+        let halves = [at, at + 2].map(|at| u64::from(self.data[at]) + 256 * u64::from(self.data[at + 1]));
+        (halves[0] * 0x9e37 + halves[1] * 0xc2b3) % 65_536
+    }
+
+    fn sample_hash(&self) -> Vec<u32> {
+        let limit = 65_536 / (self.period - self.period / 2) as u64;
+        self.skipping(|at| self.hash(at) < limit)
     }
 
     /// Spring and Wetherall; ours without the repeats of a run.
@@ -70,10 +85,17 @@ impl Search<'_> {
         markers
     }
 
-    /// Thesis section 2.2, and the greatest position of a gap.
     fn maxp(&self) -> Vec<u32> {
-        let (h, gap) = (self.period / 2, MAXP_GAP_PERIODS * self.period);
-        let values: Vec<u64> = self.data.windows(8).map(|bytes| u64::from_be_bytes(*bytes.first_chunk().unwrap())).collect();
+        self.maxima(&self.data.windows(8).map(|bytes| u64::from_be_bytes(*bytes.first_chunk().unwrap())).collect::<Vec<_>>())
+    }
+
+    fn peaks(&self) -> Vec<u32> {
+        self.maxima(&(0..(self.data.len() + 1).saturating_sub(4)).map(|at| self.hash(at)).collect::<Vec<_>>())
+    }
+
+    /// Thesis section 2.2, and the greatest position of a gap.
+    fn maxima(&self, values: &[u64]) -> Vec<u32> {
+        let (h, gap) = (self.period / 2, MAXIMUM_GAP_PERIODS * self.period);
         let is_maximum = |at: usize| {
             (at.saturating_sub(h)..at).all(|before| values[before] < values[at])
                 && (at + 1..values.len().min(at + h + 1)).all(|behind| values[behind] <= values[at])
@@ -133,9 +155,10 @@ impl Search<'_> {
         }
     }
 
-    /// Of content of high entropy: byte 116, then a multiple of four.
-    fn pairs(&self) -> Vec<u32> {
-        let marks = |&at: &usize| self.data[at] == 116 && self.data[at + 1].is_multiple_of(4);
+    /// Of content of high entropy: byte 116, then a multiple of four; or a hash that one in 1,024 has.
+    fn sparse(&self, hashed: bool) -> Vec<u32> {
+        let pair = |at: usize| self.data[at] == 116 && self.data[at + 1].is_multiple_of(4);
+        let marks = |at: &usize| if hashed { self.hash(*at) < 64 } else { pair(*at) };
         (self.from..self.end()).filter(marks).map(|at| at as u32).collect()
     }
 }
@@ -200,7 +223,7 @@ fn laws(search: &Search<'_>, markers: &[u32]) {
 /// Sampler, parameters, then pieces of content.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
-    let kind = input.u8() % 8;
+    let kind = input.u8() % 10;
     let window = 12 + usize::from(input.u8() % 53);
     let period = match input.u8() {
         small @ 0..=127 => 4 + usize::from(small),
@@ -229,32 +252,32 @@ pub(crate) fn run(input: &[u8]) {
         4 => ("maxp", search.maxp(), Box::new(Maxp)),
         5 => ("gear", search.gear(), Box::new(Gear)),
         6 => ("fastcdc", search.fast_cdc(), Box::new(FastCdc)),
-        _ => ("fixed", search.fixed(), Box::new(Fixed)),
+        7 => ("fixed", search.fixed(), Box::new(Fixed)),
+        8 => ("samplehash", search.sample_hash(), Box::new(SampleHash)),
+        _ => ("peaks", search.peaks(), Box::new(Peaks)),
     };
     check(&search, name, &expected, batch, &*sampler);
     laws(&search, &expected);
     match kind {
-        4 => {
-            let (apart, gap) = (period / 2, period / 2 + MAXP_GAP_PERIODS * period);
+        4 | 9 => {
+            let (apart, gap) = (period / 2, period / 2 + MAXIMUM_GAP_PERIODS * period);
             for pair in expected.windows(2) {
                 let distance = (pair[1] - pair[0]) as usize;
-                assert!(distance > apart && distance <= gap, "maxp's markers are {distance} apart");
+                assert!(distance > apart && distance <= gap, "{name}'s markers are {distance} apart");
             }
             let last = expected.last().map_or(from, |&last| last as usize);
-            assert!(last + gap >= search.end(), "maxp leaves {last}..{} without a marker", search.end());
+            assert!(last + gap >= search.end(), "{name} leaves {last}..{} without a marker", search.end());
         }
         2 | 3 => assert!(from > 0 || search.end() == 0 || !expected.is_empty(), "a block without a marker"),
         _ => {}
     }
-    if kind == 7 {
-        let pairs = search.pairs();
-        for kernels in Kernels::available() {
-            let markers = found(batch, from, |at, markers| {
-                let found = kernels.sample_pair(&data, window, at, markers);
-                (found.count, found.resume)
-            });
-            assert_eq!(markers, pairs, "pairs at level {}", kernels.level());
-        }
+    let sparse = search.sparse(kind == 8);
+    for kernels in Kernels::available() {
+        let markers = found(batch, from, |at, markers| {
+            let found = sampler.sample_sparsely(kernels, &data, window, at, markers);
+            (found.count, found.resume)
+        });
+        assert_eq!(markers, sparse, "{name}, sparse, at level {}", kernels.level());
     }
 }
 
@@ -271,7 +294,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         piece(&[&[0, 200], &(0..200).collect::<Vec<u8>>(), &[0, 40], &b"t\0t\x04te".repeat(7)[..40], &[2, 7], &length(999)]),
     ];
     let mut seeds = Vec::new();
-    for kind in 0..8u8 {
+    for kind in 0..10u8 {
         for (i, content) in contents.iter().enumerate() {
             let i = i as u8;
             let setup =
@@ -286,7 +309,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     }
     // Shorter than a window, a window, and nothing.
     for len in [0u8, 30, 32, 33] {
-        seeds.push([&[len % 8, 20, 28, 0, 0, 9, 0, 0, len][..], &noise(1, len.into())].concat());
+        seeds.push([&[len % 10, 20, 28, 0, 0, 9, 0, 0, len][..], &noise(1, len.into())].concat());
     }
     seeds.push([&[4, 0, 0, 0, 0, 0, 0, 0, 250][..], &text(1, 250)].concat());
     seeds

@@ -30,10 +30,8 @@ pub(crate) fn files() -> impl Iterator<Item = String> {
 
 /// The samplers of which what they find is settled.
 fn samplers() -> Vec<SamplerKind> {
-    let mut samplers: Vec<_> = ["samplebyte", "fixed", "modp", "modp-published", "maxp", "gear", "fastcdc"]
-        .iter()
-        .map(|name| SamplerKind::named(name).expect("a sampler of that name"))
-        .collect();
+    let names = ["samplebyte", "samplehash", "fixed", "modp", "modp-published", "maxp", "peaks", "gear", "fastcdc"];
+    let mut samplers: Vec<_> = names.iter().map(|name| SamplerKind::named(name).expect("a sampler of that name")).collect();
     samplers.push(SamplerKind::SampleByte([b'\n', b'/', 7].into_iter().collect()));
     samplers
 }
