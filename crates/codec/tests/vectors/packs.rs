@@ -3,7 +3,7 @@
 use crate::hand::{Hand, noise, run, text};
 use crate::manifest::{self, Record, variant};
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, Step, pack};
-use oncewire_codec::{Encoder, Entropy, Kernels, SamplerKind};
+use oncewire_codec::{Encoder, EncoderBuilder, Entropy, Kernels, SamplerKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) const MANIFEST: &str = "packs.txt";
@@ -26,10 +26,13 @@ fn header(cache: u64, max_block: usize, base: Option<&[u8]>) -> Header {
     Header { cache, max_block, seed: 0x1234, base: base.map(|base| Base { len: base.len() as u64, digest: [0xb3; 32] }) }
 }
 
+/// With SAMPLEBYTE, whatever the default is: the packs are to stay as they are.
+fn builder(entropy: Entropy, kernels: Kernels) -> EncoderBuilder {
+    Encoder::builder().entropy(entropy).kernels(kernels).window(16).period(8).sampler(SamplerKind::sample_byte())
+}
+
 fn all(kernels: Kernels) -> Vec<Pack> {
-    // Whatever the default sampler is: these are to stay as they are.
-    let builder =
-        |entropy| Encoder::builder().entropy(entropy).kernels(kernels).window(16).period(8).sampler(SamplerKind::sample_byte());
+    let builder = |entropy| builder(entropy, kernels);
     let mut all = Vec::new();
     let content = [text(1, 3000), noise(1, 500), text(1, 2000), run(b" \n", 700)].concat();
     let zstd = Entropy::Zstd { level: 3 };
@@ -53,7 +56,7 @@ fn based(kernels: Kernels) -> Pack {
     let base = [noise(2, 900), text(3, 1300)].concat();
     let content = [&base[1000..1800], b"changed", &base[1500..2200]].concat();
     let header = header(2003, 400, Some(&base));
-    let builder = builder(Entropy::None);
+    let builder = builder(Entropy::None, kernels);
     let mut encoder = header.configure(builder).build().unwrap();
     encoder.prime(&base[header.base_skip() as usize..]).unwrap();
     let mut bytes = header.to_bytes();
