@@ -142,7 +142,10 @@ impl Search<'_> {
                         if position < known {
                             continue;
                         }
-                        if !self.is_maximum::<V>(position) {
+                        // It is flagged, so nothing around it begins with more; mostly nothing begins with the same either.
+                        let around = &scratch.values[position - at..][..2 * self.radius + 1];
+                        let equal: u16 = around.iter().map(|&other| u16::from(other == around[self.radius])).sum();
+                        if equal > 1 && !self.is_maximum::<V>(position) {
                             known = self.run_until::<V>(position);
                             continue;
                         }

@@ -26,13 +26,13 @@ fn header(cache: u64, max_block: usize, base: Option<&[u8]>) -> Header {
     Header { cache, max_block, seed: 0x1234, base: base.map(|base| Base { len: base.len() as u64, digest: [0xb3; 32] }) }
 }
 
-/// Whatever the default sampler is: these are to stay as they are.
-fn builder(kernels: Kernels, entropy: Entropy) -> EncoderBuilder {
+/// With SAMPLEBYTE, whatever the default is: the packs are to stay as they are.
+fn builder(entropy: Entropy, kernels: Kernels) -> EncoderBuilder {
     Encoder::builder().entropy(entropy).kernels(kernels).window(16).period(8).sampler(SamplerKind::sample_byte())
 }
 
 fn all(kernels: Kernels) -> Vec<Pack> {
-    let builder = |entropy| builder(kernels, entropy);
+    let builder = |entropy| builder(entropy, kernels);
     let mut all = Vec::new();
     let content = [text(1, 3000), noise(1, 500), text(1, 2000), run(b" \n", 700)].concat();
     let zstd = Entropy::Zstd { level: 3 };
@@ -56,7 +56,8 @@ fn based(kernels: Kernels) -> Pack {
     let base = [noise(2, 900), text(3, 1300)].concat();
     let content = [&base[1000..1800], b"changed", &base[1500..2200]].concat();
     let header = header(2003, 400, Some(&base));
-    let mut encoder = header.configure(builder(kernels, Entropy::None)).build().unwrap();
+    let builder = builder(Entropy::None, kernels);
+    let mut encoder = header.configure(builder).build().unwrap();
     encoder.prime(&base[header.base_skip() as usize..]).unwrap();
     let mut bytes = header.to_bytes();
     let mut checksums = Vec::new();
