@@ -184,8 +184,8 @@ fn gear(byte: u8) -> u64 {
     z ^ (z >> 31)
 }
 
-/// All that is found, `batch` markers at a time.
-fn found(batch: usize, from: usize, sample: impl Fn(usize, &mut [u32]) -> (usize, usize)) -> Vec<u32> {
+/// All that is found, `batch` markers at a time. Positions with a whole window end before `end`.
+fn found(batch: usize, from: usize, end: usize, sample: impl Fn(usize, &mut [u32]) -> (usize, usize)) -> Vec<u32> {
     let (mut all, mut at) = (Vec::new(), from);
     let mut markers = vec![0; batch];
     loop {
@@ -195,6 +195,7 @@ fn found(batch: usize, from: usize, sample: impl Fn(usize, &mut [u32]) -> (usize
         at = resume;
         if count < batch {
             // It is complete: nothing more is found.
+            assert!(at >= end, "the search stops at {at} of {end}");
             assert!(at == 0 || sample(at, &mut markers).0 == 0, "more markers from {at} on");
             return all;
         }
@@ -204,7 +205,7 @@ fn found(batch: usize, from: usize, sample: impl Fn(usize, &mut [u32]) -> (usize
 fn check(search: &Search<'_>, name: &str, expected: &[u32], batch: usize, sampler: &dyn Sampler) {
     for kernels in Kernels::available() {
         for batch in [batch, search.data.len() + 1] {
-            let markers = found(batch, search.from, |at, markers| {
+            let markers = found(batch, search.from, search.end(), |at, markers| {
                 let found = sampler.sample(kernels, search.data, search.window, search.period, at, markers);
                 (found.count, found.resume)
             });
@@ -273,7 +274,7 @@ pub(crate) fn run(input: &[u8]) {
     }
     let sparse = search.sparse(kind == 8);
     for kernels in Kernels::available() {
-        let markers = found(batch, from, |at, markers| {
+        let markers = found(batch, from, search.end(), |at, markers| {
             let found = sampler.sample_sparsely(kernels, &data, window, at, markers);
             (found.count, found.resume)
         });
@@ -312,5 +313,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[len % 10, 20, 28, 0, 0, 9, 0, 0, len][..], &noise(1, len.into())].concat());
     }
     seeds.push([&[4, 0, 0, 0, 0, 0, 0, 0, 250][..], &text(1, 250)].concat());
+    // First a hash that just does not mark at a period of 32, then one that just does.
+    for hash in [4096u16, 4095] {
+        let half = (0..=u16::MAX).find(|half| half.wrapping_mul(0x9e37) == hash).expect("the factor is odd");
+        let content = [&half.to_le_bytes()[..], &[0, 0], &text(2, 60)].concat();
+        seeds.push([&[8u8, 20, 28, 0, 0, 9, 0, 0, 64][..], &content].concat());
+    }
     seeds
 }
