@@ -457,7 +457,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
     pub(crate) block: u64,
     /// A byte stays only if it cuts the wire bytes by this much, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = parse_gain)]
     pub(crate) min_gain: f64,
     /// Random tables to compare with
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=99))]
@@ -465,6 +465,12 @@ pub(crate) struct TrainArgs {
     /// One JSON document instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A gain in percent.
+fn parse_gain(text: &str) -> Result<f64, String> {
+    let gain = text.parse().ok().filter(|gain| (0.0..100.0).contains(gain));
+    gain.ok_or_else(|| "use a number of percent from 0 to less than 100".into())
 }
 
 pub(crate) fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {

@@ -64,8 +64,13 @@ impl Kernels {
     /// If the range is empty, or a position in it has less than eight bytes of `data` left.
     pub fn strongest(self, data: &[u8], from: usize, to: usize) -> usize {
         assert!(from < to && to + 7 <= data.len());
+        // What lacks markers is a run, often.
+        let bytes = &data[from..to + 7];
+        if bytes[0] == bytes[1] && self.common_prefix(bytes, &bytes[1..]) == bytes.len() - 1 {
+            return from;
+        }
         let mut best = (0, from);
-        for (i, word) in data[from..to + 7].windows(8).enumerate() {
+        for (i, word) in bytes.windows(8).enumerate() {
             let word = u64::from_le_bytes(*word.first_chunk().expect("windows of eight"));
             let strength = word.wrapping_mul(GOLDEN) ^ word >> 29;
             if i == 0 || strength > best.0 {

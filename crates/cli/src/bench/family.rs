@@ -77,8 +77,8 @@ pub(super) struct Modified {
 
 impl Modified {
     pub(super) fn new(cache: u64, window: usize, period: usize, entries: Option<u64>) -> Outcome<Modified> {
-        // As many as there will be chunks.
-        let entries = entries.unwrap_or(cache / period as u64 + 1);
+        // As many as there will be chunks; a period of 0 is refused below.
+        let entries = entries.unwrap_or(cache / period.max(1) as u64 + 1);
         let study = ForgeableChunks::new(cache, window, period, entries).map_err(config_failure)?;
         // The algorithm needs no log; the study has one to find collisions.
         let memory = usize::try_from(entries).unwrap_or(usize::MAX).saturating_mul(16);

@@ -114,7 +114,7 @@ struct Pass {
     savings: f64,
     encode: Vec<Time>,
     decode: Vec<Time>,
-    /// Savings as a share of what `Optimal` bounds them by, if that was asked for.
+    /// Savings as a share of `Optimal`'s, if that was asked for: above 1 where an entropy stage saves, or matches cost less than its.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_optimal: Option<f64>,
     #[serde(flatten)]

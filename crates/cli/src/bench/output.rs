@@ -99,13 +99,15 @@ pub(super) fn table(setting: &Setting, bounds: &[Bound], figures: &[Figures]) ->
         let _ = writeln!(
             out,
             "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window; it takes {:.3} % of the windows of random data for known \
-             ({:.3} % expected),\nwhich then seems to save {:.2} %. Our matches shorter than a window are not bounded by it.",
+             ({:.3} % expected),\nwhich then seems to save {:.2} %. Its bytes are literals and {} for each match, without headers. What an entropy stage saves, and \
+             our matches\nthat are shorter than a window or cost less, are not bounded by it.",
             bound.window,
             binary(bound.block_bytes as u64),
             if bound.filter == "bloom" { "plain" } else { "counting" },
             bound.false_positives_per_window * 100.0,
             bound.expected_false_positives_per_window * 100.0,
             bound.apparent_savings_of_random_data * 100.0,
+            bound.pointer_bytes,
         );
     }
     let mut caches: Vec<u64> = figures.iter().filter_map(|figure| figure.cache_bytes).collect();
@@ -154,22 +156,23 @@ pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
     for bound in bounds {
         for (number, pass) in bound.passes.iter().enumerate() {
             let Bound { window, block_bytes, cache_bytes, memory_bytes, .. } = bound;
-            let (wire, savings, seconds, runs) = (pass.wire_bytes, pass.savings, pass.time.cpu_seconds, pass.runs);
+            let (wire, savings, runs) = (pass.wire_bytes, pass.savings, pass.runs);
+            let Time { cpu_seconds: seconds, wall_seconds: wall } = pass.time;
             let pass = number + 1;
             let _ = writeln!(
                 out,
-                "\"optimal w={window}\",{block_bytes},{cache_bytes},{pass},{wire},{savings:.6},{seconds:.6},{seconds:.6},,,,,{runs},,1.00,\
+                "\"optimal w={window}\",{block_bytes},{cache_bytes},{pass},{wire},{savings:.6},{seconds:.6},{seconds:.6},{wall:.6},,,,{runs},,1.00,\
                  {memory_bytes},,1.0000"
             );
         }
     }
     for figure in figures {
         for (number, pass) in figure.passes.iter().enumerate() {
-            // Seconds per pass: speeds of one byte, turned over.
+            // Seconds per pass: speeds of one byte, turned over. None where nothing was decoded.
             let seconds = |times: &[Time], clock| {
                 let (median, best) = speeds(times, 1, clock);
-                // None where nothing was decoded.
-                if times.is_empty() { (0.0, 0.0) } else { (1.0 / median, 1.0 / best) }
+                let shown = |speed: f64| if times.is_empty() { String::new() } else { format!("{:.6}", 1.0 / speed) };
+                (shown(median), shown(best))
             };
             let (encode, encode_best) = seconds(&pass.encode, Clock::Cpu);
             let (decode, decode_best) = seconds(&pass.decode, Clock::Cpu);
@@ -177,8 +180,9 @@ pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
             let details = pass.details.as_ref();
             let _ = writeln!(
                 out,
-                "\"{}\",{},{},{},{},{:.6},{encode:.6},{encode_best:.6},{:.6},{decode:.6},{decode_best:.6},{:.6},{},{},{},{},{},{}",
-                figure.name,
+                "\"{}\",{},{},{},{},{:.6},{encode},{encode_best},{},{decode},{decode_best},{},{},{},{},{},{},{}",
+                // It may hold the name of a file.
+                figure.name.replace('"', "\"\""),
                 figure.block_bytes,
                 figure.cache_bytes.map_or_else(String::new, |cache| cache.to_string()),
                 number + 1,

@@ -87,6 +87,9 @@ impl Setting {
     fn plan(self, kernels: Kernels, table_entries: Option<u64>) -> Outcome<Plan> {
         let figures = Figures::new(self.name(), self.block, Some(self.window), Some(self.cache));
         let (block, cache, window, period) = (self.block, self.cache, self.window, self.period);
+        // Also for what has no decoder of ours: the same blocks and caches are in order for all.
+        let decoder = Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
+        decoder.clone().build().map_err(setup::config_failure)?;
         let matcher = match self.matcher {
             MatcherName::Payload => {
                 Payload::new(cache)?;
@@ -121,7 +124,6 @@ impl Setting {
         if let Some(entries) = table_entries {
             encoder = encoder.table_entries(entries);
         }
-        let decoder = Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
         // Wrong parameters show before hours of measuring; nothing is committed by building.
         encoder.clone().build().map_err(setup::config_failure)?;
         Ok(Plan { block, make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))), figures })

@@ -148,3 +148,54 @@ fn wrong_tables_and_names() {
     run(args!["train", tz_path(0), "-o", dir.join("no/such/place")], b"").fails(1, &["create", "no/such/place"]);
     run(args!["train", tz_path(0), "--window", "5"], b"").fails(2, &["12 to 64"]);
 }
+
+#[test]
+fn parameters_are_checked_whatever_the_matcher() {
+    for matcher in ["max", "chunk", "modified", "payload"] {
+        let bench = |more: &[&str]| {
+            let mut args = args!["bench", tz_path(0), "--no-rivals", "--cache", "8M", "--matchers", matcher];
+            args.extend(more.iter().map(OsString::from));
+            run(args, b"")
+        };
+        for block in ["0", "65537"] {
+            bench(&["--block", block]).fails(2, &[&format!("of {block} bytes"), "65536"]);
+        }
+        if matcher != "payload" {
+            bench(&["--periods", "0"]).fails(2, &["4 to 1024"]);
+        }
+    }
+    for gain in ["nan", "-1", "100"] {
+        let ran = run(args!["train", tz_path(0), format!("--min-gain={gain}")], b"");
+        assert!(ran.code == Some(2) && ran.err.contains("percent from 0"), "{}", ran.err);
+    }
+}
+
+/// Names of files may hold anything, and not everything is decoded.
+#[test]
+fn every_line_of_csv_has_all_columns() {
+    let dir = Dir::new();
+    let table = dir.write("odd \"name", b"32 101\n");
+    let samplers = format!("samplebyte:{}", table.display());
+    let args = args![
+        "bench",
+        tz_path(0),
+        "--csv",
+        "--runs",
+        "1",
+        "--no-rivals",
+        "--optimal",
+        "--matchers",
+        "max,modified",
+        "--samplers",
+        samplers
+    ];
+    let text = String::from_utf8(run(args, b"").fine()).expect("text");
+    let columns = text.lines().next().expect("a header").split(',').count();
+    for line in text.lines().skip(1) {
+        // A quote in a quoted field is written twice.
+        let rest = line.strip_prefix('"').expect("a name").replace("\"\"", "");
+        let (_, rest) = rest.split_once('"').expect("its end");
+        assert_eq!(rest.split(',').count(), columns, "{line}");
+        assert!(!rest.contains(",0.000000"), "{line}");
+    }
+}

@@ -64,18 +64,21 @@ impl Sampler for Box<dyn Sampler> {
 /// bytes go 256 without one three times in ten thousand.
 pub const GAP_PERIODS: usize = 8;
 
+/// Longest such gap of SAMPLEBYTE, in bytes. Each gap is looked through for its strongest position, which is often its first (in runs
+/// of all kinds); inside a match that happens every 256 bytes, so with gaps of 8 x 1024 the coarsest period would be the dearest.
+pub const MAX_GAP: usize = 1024;
+
 /// SAMPLEBYTE's and SAMPLEHASH's loop: `search` with its skip, gap, beginning and room, and a marker in every gap.
 #[inline(always)]
 fn filling_gaps(
     kernels: Kernels,
     block: &[u8],
     window: usize,
-    period: usize,
+    (skip, gap): (usize, usize),
     from: usize,
     markers: &mut [u32],
     search: impl Fn(usize, usize, usize, &mut [u32]) -> Sampled,
 ) -> Sampled {
-    let (skip, gap) = (period / 2, GAP_PERIODS * period);
     // Exclusive end of marker positions.
     let end = (block.len() + 1).saturating_sub(window);
     let (mut count, mut at) = (0, from);
@@ -137,6 +140,10 @@ mod tests {
         let again = sample(&SampleByte::default(), &moved, 32);
         let same = markers.iter().filter(|&&marker| again.contains(&(marker + 7))).count();
         assert!(same * 4 > markers.len() * 3, "{same} of {}", markers.len());
+        // However long the period, no more than a kilobyte is looked through for one.
+        let distances: Vec<u32> =
+            sample(&SampleByte::default(), &genome, 1024).windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(distances.len() > 1 && distances.iter().all(|distance| (513..513 + 1024).contains(distance)), "{distances:?}");
         // A run: the first of each gap, then the skip.
         assert_eq!(sample(&SampleByte::default(), &[b'a'; 1000], 32)[..3], [0, 17, 34]);
     }

@@ -1,6 +1,6 @@
 //! SAMPLEBYTE.
 
-use super::{ENDRE_MARKER_BYTES, Sampler, filling_gaps};
+use super::{ENDRE_MARKER_BYTES, GAP_PERIODS, MAX_GAP, Sampler, filling_gaps};
 use oncewire_kernels::{ByteSet, Kernels, Sampled};
 
 /// SAMPLEBYTE (EndRE section 5.1.4, Figure 3): a byte of a given set is a marker; then `p/2` bytes are skipped.
@@ -9,7 +9,7 @@ use oncewire_kernels::{ByteSet, Kernels, Sampled};
 /// `i + p/2 + 1`; that is kept. It also stops one window short of the end of the block; here the last window counts.
 ///
 /// Beyond the paper, content without marker bytes (a genome, hexadecimal dumps, a run of `a`) is not left unsampled: after
-/// [`super::GAP_PERIODS`] periods without a marker, the position with the strongest hash among them becomes one.
+/// [`GAP_PERIODS`] periods, but at most [`MAX_GAP`] bytes, without a marker, the position with the strongest hash among them becomes one.
 #[derive(Clone, Debug)]
 pub struct SampleByte {
     set: ByteSet,
@@ -32,7 +32,8 @@ impl Default for SampleByte {
 impl Sampler for SampleByte {
     #[inline]
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
-        filling_gaps(kernels, block, window, period, from, markers, |skip, gap, at, markers| {
+        let spacing = (period / 2, (GAP_PERIODS * period).min(MAX_GAP));
+        filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
             kernels.sample_byte(&self.set, block, window, skip, gap, at, markers)
         })
     }

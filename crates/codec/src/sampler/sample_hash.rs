@@ -1,13 +1,13 @@
 //! SAMPLEHASH.
 
-use super::{Sampler, filling_gaps};
+use super::{GAP_PERIODS, Sampler, filling_gaps};
 use oncewire_kernels::{Kernels, Sampled};
 
 /// SAMPLEHASH: SAMPLEBYTE's loop (EndRE Figure 3) with a 16-bit hash of four bytes in place of a table of one. A position whose hash is
 /// below 2/p as a fraction is a marker; then `p/2` bytes are skipped.
 ///
 /// The rate hardly depends on the content, where that of SAMPLEBYTE follows the letters of its table; and four bytes agree by
-/// chance more rarely than one, so that two searches out of step agree again sooner. Gaps are treated as in [`super::SampleByte`].
+/// chance more rarely than one, so that two searches out of step agree again sooner. Gaps of [`GAP_PERIODS`] periods are filled as in [`super::SampleByte`].
 ///
 /// The choice depends on the four bytes at a position and on where the search was after the marker before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,8 @@ impl Sampler for SampleHash {
     #[inline]
     fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
         let limit = (65536 / (period - period / 2) - 1) as u16;
-        filling_gaps(kernels, block, window, period, from, markers, |skip, gap, at, markers| {
+        let spacing = (period / 2, GAP_PERIODS * period);
+        filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
             kernels.sample_hash(limit, block, window, skip, gap, at, markers)
         })
     }
