@@ -17,7 +17,8 @@ use std::fmt::Write;
 #[derive(Serialize)]
 struct Row {
     table: String,
-    entries: usize,
+    /// None for a sampler without a table.
+    entries: Option<usize>,
     training_wire_bytes: u64,
     training_savings: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,16 +98,19 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
     }
 }
 
-/// The trained table beside the default and beside random ones.
+/// The trained table beside EndRE's, beside a sampler that needs none, and beside random ones.
 fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u8]>, args: &TrainArgs) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    let mut add = |table: String, set: ByteSet| -> Outcome {
-        let wire = |data| training.wire_bytes(data, SamplerKind::SampleByte(set)).map_err(config_failure);
+    let mut add = |table: String, kind: SamplerKind| -> Outcome {
+        let wire = |data| training.wire_bytes(data, kind.clone()).map_err(config_failure);
         let training_wire_bytes = wire(data)?;
         let test_wire_bytes = test.map(wire).transpose()?;
         rows.push(Row {
             table,
-            entries: set.len(),
+            entries: match &kind {
+                SamplerKind::SampleByte(set) => Some(set.len()),
+                _ => None,
+            },
             training_wire_bytes,
             training_savings: report::savings(training_wire_bytes, data.len() as u64),
             test_wire_bytes,
@@ -114,13 +118,15 @@ fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u
         });
         Ok(())
     };
-    add("trained".into(), trained.set)?;
-    add("EndRE's (default)".into(), oncewire_codec::ENDRE_MARKER_BYTES.into_iter().collect())?;
+    let samplebyte = SamplerKind::SampleByte;
+    add("trained".into(), samplebyte(trained.set))?;
+    add("EndRE's (samplebyte)".into(), SamplerKind::sample_byte())?;
+    add("none (samplehash)".into(), SamplerKind::SampleHash)?;
     // EndRE: with x entries set at random, 256 / x = p.
     let entries = (256 / training.period).max(1);
     let mut state = 1;
     for number in 1..=args.random {
-        add(format!("random {number}"), random_table(entries, &mut state))?;
+        add(format!("random {number}"), samplebyte(random_table(entries, &mut state)))?;
     }
     Ok(rows)
 }
@@ -176,7 +182,7 @@ fn text(trained: &Trained, rows: &[Row], training: u64, test: Option<u64>, args:
     for row in rows {
         let mut cells = vec![
             row.table.clone(),
-            row.entries.to_string(),
+            row.entries.map_or_else(|| "-".to_string(), |entries| entries.to_string()),
             row.training_wire_bytes.to_string(),
             savings(row.training_wire_bytes, training),
         ];
