@@ -114,7 +114,7 @@ pub enum MatcherKind {
     MaxMatch,
     /// [`PublishedMaxMatch`]: the papers' max-match, to compare with.
     Published {
-        /// Most fingerprints used per block (thesis, Table 3.2); all if `None`.
+        /// Most fingerprints used per block (thesis, Table 3.2), or per run that [`CachePolicy::NewRuns`] keeps apart; all if `None`.
         max_fingerprints: Option<usize>,
     },
     /// [`crate::chunk`]: finds whole chunks by their names. Keeps no content at the encoder but what is not acknowledged, and refers

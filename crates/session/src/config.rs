@@ -32,7 +32,7 @@ pub struct Config {
     pub max_flows: u64,
     /// Lanes wanted, 1..=8. Default 1.
     pub lanes: usize,
-    /// Sampler, period, window, entropy stage. Sizes, offsets, seeds and contexts are set by the session.
+    /// Sampler, period, window, table, entropy stage. Matcher, cache policy, sizes, offsets, seeds and contexts are set by the session.
     pub encoder: EncoderBuilder,
     /// CPU time that encoding may take: see [`crate::Session::spent`]. Default: as much as it wants.
     pub cpu_budget: Option<CpuShare>,

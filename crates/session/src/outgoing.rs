@@ -3,7 +3,7 @@
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
-use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK};
+use oncewire_codec::{CachePolicy, ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK, MatcherKind};
 use std::collections::{HashMap, VecDeque};
 
 /// What the next block's chain value is, given the one before: the hash over everything up to it. XXH3-64 of both numbers.
@@ -109,6 +109,9 @@ impl Outgoing {
             .span(self.geometry.span())
             .max_block(MAX_BLOCK)
             .contexts(crate::MAX_LANES)
+            // The decoder of a session keeps all, and nothing tells the matcher what was acknowledged.
+            .policy(CachePolicy::All)
+            .matcher(MatcherKind::MaxMatch)
             .fingerprint_key(key)
             .checksum_seed(epoch.seed())
             .build()

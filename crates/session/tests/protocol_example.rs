@@ -1,7 +1,7 @@
 //! The worked example of `docs/PROTOCOL.md` is what two sessions say to each other.
 #![allow(missing_docs)]
 
-use oncewire_codec::{EncoderBuilder, Entropy};
+use oncewire_codec::{EncoderBuilder, Entropy, SamplerKind};
 use oncewire_session::{Budget, Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ fn config([high, low]: [u64; 2]) -> Config {
         early: Budget::new(SMALLEST_LOG),
         delivery: Budget::new(SMALLEST_LOG),
         max_flows: 16,
-        // Stored literals and plain descriptors: bytes that no version of a compressor changes.
-        encoder: EncoderBuilder::default().entropy(Entropy::None),
+        // Stored literals and plain descriptors: bytes that no version of a compressor changes. And a sampler that finds the repeat.
+        encoder: EncoderBuilder::default().entropy(Entropy::None).sampler(SamplerKind::sample_byte()),
         random: [high, low, 5],
         agent: "example".into(),
         ..Config::default()

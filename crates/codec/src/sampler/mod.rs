@@ -64,8 +64,9 @@ impl Sampler for Box<dyn Sampler> {
 /// bytes go 256 without one three times in ten thousand.
 pub const GAP_PERIODS: usize = 8;
 
-/// Longest such gap of SAMPLEBYTE, in bytes. Each gap is looked through for its strongest position, which is often its first (in runs
-/// of all kinds); inside a match that happens every 256 bytes, so with gaps of 8 x 1024 the coarsest period would be the dearest.
+/// Longest such gap of SAMPLEBYTE, and the most of a gap that is looked through for its strongest position, in bytes. That position is
+/// often the first (in runs of all kinds), and inside a match the search happens every 256 bytes; so with 8 x 1024 bytes the
+/// coarsest period would be the dearest.
 pub const MAX_GAP: usize = 1024;
 
 /// SAMPLEBYTE's and SAMPLEHASH's loop: `search` with its skip, gap, beginning and room, and a marker in every gap.
@@ -88,7 +89,8 @@ fn filling_gaps(
         if count == markers.len() || found.resume >= end {
             return Sampled { count, resume: found.resume };
         }
-        let marker = kernels.strongest(block, found.resume - gap, found.resume);
+        let start = found.resume - gap;
+        let marker = kernels.strongest(block, start, start + gap.min(MAX_GAP));
         markers[count] = marker as u32;
         count += 1;
         at = marker + 1 + skip;

@@ -7,7 +7,8 @@ use oncewire_kernels::{Kernels, Sampled};
 /// below 2/p as a fraction is a marker; then `p/2` bytes are skipped.
 ///
 /// The rate hardly depends on the content, where that of SAMPLEBYTE follows the letters of its table; and four bytes agree by
-/// chance more rarely than one, so that two searches out of step agree again sooner. Gaps of [`GAP_PERIODS`] periods are filled as in [`super::SampleByte`].
+/// chance more rarely than one, so that two searches out of step agree again sooner. A gap of [`GAP_PERIODS`]
+/// periods gets a marker at the strongest position of its first [`super::MAX_GAP`] bytes.
 ///
 /// The choice depends on the four bytes at a position and on where the search was after the marker before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use oncewire_codec::{ByteSet, Kernels};
 
 /// Sampling periods without a marker before one is made.
 const GAP_PERIODS: usize = 8;
+const MAX_GAP: usize = 1024;
 const MAXIMUM_GAP_PERIODS: usize = 4;
 /// Content per input in bytes: the definitions are slow.
 const MOST: usize = 2500;
@@ -38,8 +39,8 @@ impl Search<'_> {
     }
 
     /// EndRE section 5.1.4 with what marks, and the strongest position of a gap.
-    fn skipping(&self, marks: impl Fn(usize) -> bool) -> Vec<u32> {
-        let (skip, gap) = (self.period / 2, GAP_PERIODS * self.period);
+    fn skipping(&self, gap: usize, marks: impl Fn(usize) -> bool) -> Vec<u32> {
+        let skip = self.period / 2;
         let strength = |at: usize| {
             let word = u64::from_le_bytes(*self.data[at..].first_chunk().unwrap());
             word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (word >> 29)
@@ -49,7 +50,7 @@ impl Search<'_> {
             let member = (at..self.end().min(at + gap)).find(|&i| marks(i));
             let marker = match member {
                 Some(marker) => marker,
-                None if at + gap < self.end() => first_greatest(at..at + gap, strength),
+                None if at + gap < self.end() => first_greatest(at..at + gap.min(MAX_GAP), strength),
                 None => break,
             };
             markers.push(marker as u32);
@@ -59,7 +60,7 @@ impl Search<'_> {
     }
 
     fn sample_byte(&self, set: &ByteSet) -> Vec<u32> {
-        self.skipping(|at| set.contains(self.data[at]))
+        self.skipping((GAP_PERIODS * self.period).min(MAX_GAP), |at| set.contains(self.data[at]))
     }
 
     /// The 16-bit hash of four bytes.
@@ -70,7 +71,7 @@ impl Search<'_> {
 
     fn sample_hash(&self) -> Vec<u32> {
         let limit = 65_536 / (self.period - self.period / 2) as u64;
-        self.skipping(|at| self.hash(at) < limit)
+        self.skipping(GAP_PERIODS * self.period, |at| self.hash(at) < limit)
     }
 
     /// Spring and Wetherall; ours without the repeats of a run.
