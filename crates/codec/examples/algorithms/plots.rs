@@ -29,7 +29,12 @@ pub(crate) fn draw(file: &Path, title: &str, x: &str, y: &str, lines: &[Line]) -
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let low = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
     let high = points().map(|point| point.0).fold(0.0, f64::max);
-    let top = points().map(|point| point.1).fold(0.0, f64::max) * 1.08;
+    let top = points().map(|point| point.1).fold(0.0, f64::max) * 1.05;
+    let least = points().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    // Savings fall and begin far above nothing, speeds rise: the legend goes where no line is.
+    let falls = lines.iter().all(|line| line.points.first().map(|point| point.1) >= line.points.last().map(|point| point.1));
+    let (bottom, legend) =
+        if falls { ((least - 10.0).max(0.0), SeriesLabelPosition::LowerLeft) } else { (0.0, SeriesLabelPosition::UpperLeft) };
     let area = SVGBackend::new(file, (760, 420)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -37,11 +42,12 @@ pub(crate) fn draw(file: &Path, title: &str, x: &str, y: &str, lines: &[Line]) -
         .margin(12)
         .x_label_area_size(42)
         .y_label_area_size(58)
-        .build_cartesian_2d((low * 0.9..high * 1.1).log_scale(), 0.0..top)?;
+        .build_cartesian_2d((low * 0.9..high * 1.1).log_scale(), bottom..top)?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
         .bold_line_style(RGBColor(225, 225, 225))
+        .x_labels(6)
         .x_desc(x)
         .y_desc(y)
         .x_label_formatter(&|value| format!("{value:.0}"))
@@ -56,7 +62,7 @@ pub(crate) fn draw(file: &Path, title: &str, x: &str, y: &str, lines: &[Line]) -
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(legend)
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(200, 200, 200))
         .draw()?;

@@ -325,7 +325,7 @@ fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Er
                 ]
             })
             .collect();
-        writeln!(out, "**{title}**, SAMPLEBYTE, p = 32\n")?;
+        writeln!(out, "**{title}**, SAMPLEHASH, p = 32\n")?;
         let head = ["w", "savings", "Gbit/s", "matches", "mean bytes", "false hits", "with zstd-3", "Gbit/s"];
         table(out, &head, &rows);
     }
@@ -355,6 +355,7 @@ fn matchers(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn E
             ]);
         }
     }
+    writeln!(out, "SAMPLEHASH, p = 32.\n")?;
     table(out, &["max-match", "cold, Gbit/s", "savings", "matches", "repeat, bytes", "repeat, Gbit/s"], &rows);
     Ok(())
 }
@@ -415,6 +416,7 @@ fn buckets(_: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>>
         (2, 2, 1.0, ""),
         (2, 2, 2.0, ""),
         (2, 2, 4.0, "0.002 %"),
+        (4, 2, 1.0, ""),
     ] {
         let geometry = Geometry::new(entries, 0)?;
         let mut table = BucketTable::new(geometry, entries, BucketShape { slots, hashes, factor })?;
@@ -512,8 +514,9 @@ fn chunks(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
         ("chunk, Martynov's form, SAMPLEBYTE p = 64", chunk(ChunkForm::EndsWithWindow, "samplebyte", 64)),
         ("chunk, EndRE's form, MAXP p = 64", chunk(ChunkForm::StartsAtMarker, "maxp", 64)),
         ("chunk, EndRE's form, FastCDC p = 64", chunk(ChunkForm::StartsAtMarker, "fastcdc", 64)),
-        ("max-match, published, SAMPLEBYTE p = 64", published(plain(cache, MAX_BLOCK)).period(64)),
-        ("max-match, ours, SAMPLEBYTE p = 64", plain(cache, MAX_BLOCK).period(64)),
+        ("chunk, EndRE's form, SAMPLEHASH p = 64", chunk(ChunkForm::StartsAtMarker, "samplehash", 64)),
+        ("max-match, published, SAMPLEBYTE p = 64", published(plain(cache, MAX_BLOCK)).sampler(sampler("samplebyte")).period(64)),
+        ("max-match, ours, SAMPLEBYTE p = 64", plain(cache, MAX_BLOCK).sampler(sampler("samplebyte")).period(64)),
     ];
     let builders: Vec<_> = settings.iter().map(|(_, builder)| builder.clone()).collect();
     let cold = measure(&corpus.data, MAX_BLOCK, corpus.runs, &builders);
