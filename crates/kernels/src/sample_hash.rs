@@ -43,6 +43,9 @@ impl Kernels {
         };
         let sampled = match self.level() {
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels` holds this level only if the machine has it.
+            Level::Avx512 if skip == 0 && gap == usize::MAX => unsafe { every_avx512(limit, data, end, from, markers) },
+            #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds these levels only if the machine has AVX2.
             Level::Avx2 | Level::Avx512 => unsafe { avx2(limit, data, end, skip, gap, from, markers) },
             _ => portable(limit, data, end, skip, gap, from, from.saturating_add(gap), markers),
@@ -123,6 +126,65 @@ unsafe fn avx2(limit: u16, data: &[u8], end: usize, skip: usize, gap: usize, fro
     Sampled { count: count + rest.count, resume: rest.resume }
 }
 
+/// Moves bit `i` to bit `2 i`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn spread(bits: u32) -> u64 {
+    let mut bits = u64::from(bits);
+    for (shift, mask) in [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, 0x0f0f_0f0f_0f0f_0f0f),
+        (2, 0x3333_3333_3333_3333),
+        (1, 0x5555_5555_5555_5555),
+    ] {
+        bits = (bits | bits << shift) & mask;
+    }
+    bits
+}
+
+/// Every position with a low hash, nothing skipped: where few are, so that most vectors are passed at once.
+///
+/// # Safety
+/// The machine must have AVX-512 F and BW.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
+unsafe fn every_avx512(limit: u16, data: &[u8], end: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    use std::arch::x86_64::*;
+    let (low, high) = (_mm512_set1_epi16(LOW as i16), _mm512_set1_epi16(HIGH as i16));
+    let limits = _mm512_set1_epi16(limit as i16);
+    // Lane `i` belongs to the position `at + 2 i`.
+    let hits = |at: usize| {
+        assert!(at + 66 <= data.len());
+        // SAFETY: `at + 2 + 64` is inside `data`.
+        let (first, second) = unsafe {
+            let first = data.as_ptr().add(at);
+            (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(first.add(2).cast()))
+        };
+        let hash = _mm512_add_epi16(_mm512_mullo_epi16(first, low), _mm512_mullo_epi16(second, high));
+        _mm512_cmple_epu16_mask(hash, limits)
+    };
+    let (mut at, mut count) = (from, 0);
+    while at < end && at + 67 <= data.len() && count < markers.len() {
+        let (even, odd) = (hits(at), hits(at + 1));
+        if even | odd != 0 {
+            let mut inside = spread(even) | spread(odd) << 1;
+            while inside != 0 {
+                let marker = at + inside.trailing_zeros() as usize;
+                inside &= inside - 1;
+                if marker >= end || count == markers.len() {
+                    return Sampled { count, resume: marker };
+                }
+                markers[count] = marker as u32;
+                count += 1;
+            }
+        }
+        at += 64;
+    }
+    let rest = portable(limit, data, end, 0, usize::MAX, at, usize::MAX, &mut markers[count..]);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,9 +195,9 @@ mod tests {
         #[test]
         fn every_level_equals_the_plain_loop(
             data in blocks(),
-            limit in prop_oneof![Just(4096u16), any::<u16>()],
+            limit in prop_oneof![Just(63u16), Just(4096), any::<u16>()],
             window in 4usize..70,
-            skip in 0usize..80,
+            skip in prop_oneof![Just(0usize), 0usize..80],
             gap in prop_oneof![Just(usize::MAX), 1usize..200],
             from in 0usize..100,
             batch in 1usize..70,
