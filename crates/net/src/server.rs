@@ -406,6 +406,7 @@ impl Shared {
         };
         let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
         let (driver, notices) = Driver::start(session);
+        driver.peer.get_or_init(|| peer);
         sessions.insert((peer, hello.session), driver.clone());
         info!(%peer, agent = %hello.agent, "session begun");
         driver.adopt(lane, transport, rest);

@@ -108,7 +108,10 @@ pub(super) fn text(document: &Value) -> String {
         if let Some(budget) = session["cpu_budget"].as_object() {
             let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
             let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));
-            efforts.push(format!("{peer}: {effort}; {percent:.1} % of a core allowed, {changes} changes of effort so far\n"));
+            efforts.push(format!(
+                "{peer}: {effort}; {percent:.1} % of a core allowed, {changes} {} of effort so far\n",
+                if budget["changes"] == 1 { "change" } else { "changes" }
+            ));
         }
         let (here, there) = (&session["here"], &session["there"]);
         for (direction, from) in [("sent", here), ("received", there)] {
