@@ -8,8 +8,8 @@
 //!
 //! EndRE has no entropy stage, and its cost falls with `p`. Ours takes most of the time on content that was never seen before,
 //! and a larger `p` gives it more literals to code: with it, `p` = 1024 costs half as much *again* as `p` = 32. So the stage yields
-//! first. Eight releases of Django, by file name, 472 MB of tar files in blocks of 64 KiB, one thread of a shared virtual machine, by
-//! `examples/adapt.rs`:
+//! first. Eight releases of Django, by file name, 472 MB of tar files in blocks of 64 KiB, with SAMPLEBYTE, one thread of a shared
+//! virtual machine, by `examples/adapt.rs` (`docs/ALGORITHMS.md` has the same for the default sampler):
 //!
 //! | effort | ns/byte, new | sent | ns/byte, the same again | sent |
 //! |---|---|---|---|---|
