@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use oncewire_codec::table::BucketShape;
 use oncewire_codec::{ByteSet, CachePolicy, SamplerKind, TableKind};
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -55,14 +56,16 @@ const TABLE_FILE_MAX: u64 = 64 << 10;
 
 fn read_table(file: &Path) -> Outcome<ByteSet> {
     let failed = |error: &std::io::Error| Failure::io("read the sampler's table", file.display(), error);
-    let size = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
-    if size > TABLE_FILE_MAX {
+    let mut text = Vec::new();
+    // A device has no size to ask for beforehand.
+    let opened = std::fs::File::open(file).map_err(|error| failed(&error))?;
+    opened.take(TABLE_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
+    if text.len() as u64 > TABLE_FILE_MAX {
         let name = file.display();
         return Err(Failure::usage(format!(
             "{name} is too large for a sampler's table; give the file that `oncewire train` wrote"
         )));
     }
-    let text = std::fs::read(file).map_err(|error| failed(&error))?;
     parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::usage(format!("{}, {reason}", file.display())))
 }
 

@@ -141,6 +141,8 @@ fn wrong_tables_and_names() {
     run(args!["bench", "--samplers", empty, tz_path(0)], b"").fails(2, &["no byte values"]);
     let large = format!("samplebyte:{}", dir.write("large", &[b' '; 70_000]).display());
     run(args!["pack", "--sampler", large], b"x").fails(2, &["too large", "oncewire train"]);
+    #[cfg(unix)]
+    run(args!["pack", "--sampler", "samplebyte:/dev/zero"], b"x").fails(2, &["/dev/zero", "too large"]);
     run(args!["bench", tz_path(0), "--tables", "buckets:9x1x1"], b"").fails(2, &["1 to 8"]);
     let noise = dir.write("noise", &noise(5, 50_000));
     run(args!["train", noise], b"").fails(1, &["nothing in the files repeats"]);
