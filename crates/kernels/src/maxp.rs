@@ -31,14 +31,7 @@ impl Kernels {
     /// # Panics
     /// If `window` is below 8, `radius` is not 1..=512, `gap` is 0, or `data` is longer than 4 GiB.
     pub fn maxp(self, data: &[u8], window: usize, radius: usize, gap: usize, from: usize, markers: &mut [u32]) -> Sampled {
-        assert!(window >= VALUE && (1..=MAX_RADIUS).contains(&radius) && gap > 0);
-        assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
-        let end = (data.len() + 1).saturating_sub(window);
-        if from >= end || markers.is_empty() {
-            return Sampled { count: 0, resume: from };
-        }
-        let search = Search { kernels: self, data, end, radius, gap };
-        search.run::<Digits>(from, markers)
+        self.local_maxima::<Digits>(data, window, radius, gap, from, markers)
     }
 
     /// As [`Kernels::maxp`], but the value at a position is a 16-bit hash of its next four bytes, and a marker is a position whose
@@ -47,6 +40,18 @@ impl Kernels {
     /// # Panics
     /// As [`Kernels::maxp`].
     pub fn peaks(self, data: &[u8], window: usize, radius: usize, gap: usize, from: usize, markers: &mut [u32]) -> Sampled {
+        self.local_maxima::<Hashes>(data, window, radius, gap, from, markers)
+    }
+
+    fn local_maxima<V: Values>(
+        self,
+        data: &[u8],
+        window: usize,
+        radius: usize,
+        gap: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
         assert!(window >= VALUE && (1..=MAX_RADIUS).contains(&radius) && gap > 0);
         assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
         let end = (data.len() + 1).saturating_sub(window);
@@ -54,7 +59,7 @@ impl Kernels {
             return Sampled { count: 0, resume: from };
         }
         let search = Search { kernels: self, data, end, radius, gap };
-        search.run::<Hashes>(from, markers)
+        search.run::<V>(from, markers)
     }
 }
 
