@@ -4,4 +4,25 @@
 //! (USENIX ATC 1998, section 2) and Martynov (WOSP/SIPEW 2010) on any trace. Its [`results`] are plain data: who shows them, and where, is
 //! not its concern.
 
+mod batch;
+pub mod figures;
 pub mod results;
+
+pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
+
+use std::net::IpAddr;
+
+/// Hash of a flow's key, with a fixed seed: figures repeat.
+pub(crate) fn flow_hash(flow: &FlowKey) -> u64 {
+    let mut bytes = [0; 37];
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    bytes[..16].copy_from_slice(&octets(flow.source));
+    bytes[16..32].copy_from_slice(&octets(flow.destination));
+    bytes[32..34].copy_from_slice(&flow.source_port.to_be_bytes());
+    bytes[34..36].copy_from_slice(&flow.destination_port.to_be_bytes());
+    bytes[36] = flow.protocol;
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}

@@ -113,7 +113,8 @@ impl<'a> Block<'a> {
         Some(Match { at: (marker - back) as u32, len: (back + forward) as u32, source: source - back as u64 })
     }
 
-    /// The readable bytes before and from `source` on, in the log or in this block. `None` if the source cannot be referred to.
+    /// The readable bytes before and from `source` on, in the log or in this block. `None` if the source cannot be referred to. What a
+    /// log holds from the block on, written ahead, is not read.
     #[inline(always)]
     fn around<'l>(&self, log: &'l Log, source: u64) -> Option<(&'l [u8], &'l [u8])>
     where
@@ -123,6 +124,6 @@ impl<'a> Block<'a> {
             return self.bytes.split_at_checked((source - self.offset) as usize);
         }
         let extent = log.extent(source, self.floor)?;
-        Some((log.read(extent.start..source), log.read(source..extent.end)))
+        Some((log.read(extent.start..source), log.read(source..extent.end.min(self.offset))))
     }
 }

@@ -48,6 +48,8 @@ pub struct PublishedMaxMatch<T: FingerprintTable, P: Probe = ()> {
     window: usize,
     key: u64,
     max_fingerprints: Option<usize>,
+    /// Bytes that matches may lie back, from the end of the block; as far as the log reaches if `None`.
+    reach: Option<u64>,
     markers: Vec<u32>,
     fingerprints: Vec<u64>,
     found: Vec<u64>,
@@ -74,6 +76,7 @@ impl<T: FingerprintTable> PublishedMaxMatch<T> {
             window,
             key,
             max_fingerprints,
+            reach: None,
             markers: Vec::new(),
             fingerprints: Vec::new(),
             found: Vec::new(),
@@ -87,7 +90,7 @@ impl<T: FingerprintTable> PublishedMaxMatch<T> {
 impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
     /// The same with a probe.
     pub fn with_probe<Q: Probe>(self, probe: Q) -> PublishedMaxMatch<T, Q> {
-        let PublishedMaxMatch { sampler, table, kernels, window, key, max_fingerprints, .. } = self;
+        let PublishedMaxMatch { sampler, table, kernels, window, key, max_fingerprints, reach, .. } = self;
         let PublishedMaxMatch { markers, fingerprints, found, ranked, stats, .. } = self;
         PublishedMaxMatch {
             sampler,
@@ -96,6 +99,7 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
             window,
             key,
             max_fingerprints,
+            reach,
             markers,
             fingerprints,
             found,
@@ -103,6 +107,11 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
             stats,
             probe,
         }
+    }
+
+    /// The same, looking back no further than a cache of `bytes` would: studies of several cache sizes share one log.
+    pub fn with_reach(self, bytes: u64) -> Self {
+        PublishedMaxMatch { reach: Some(bytes), ..self }
     }
 
     /// The probe.
@@ -207,7 +216,10 @@ impl<T: FingerprintTable, P: Probe + 'static> Matcher for PublishedMaxMatch<T, P
     }
 
     fn look(&mut self, log: &Log, bytes: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        let block = Block::new(log, bytes, offset);
+        let mut block = Block::new(log, bytes, offset);
+        if let Some(reach) = self.reach {
+            block.floor = block.floor.max((offset + bytes.len() as u64).saturating_sub(reach));
+        }
         self.sample(bytes, density);
         self.match_block(log, &block, matches);
     }
