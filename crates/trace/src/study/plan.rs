@@ -234,7 +234,7 @@ impl Settings {
     }
 
     /// The shared cache of figure 12.
-    pub(super) fn shared_params(&self) -> MaxMatchParams {
+    pub(crate) fn shared_params(&self) -> MaxMatchParams {
         self.params(SamplerKind::sample_byte(), self.period, self.fit(SHARED))
     }
 
@@ -243,7 +243,7 @@ impl Settings {
     }
 
     /// The caches per host pair of figures 1 and 12.
-    pub(super) fn pairs(&self, limits: PairLimits) -> PairRun {
+    pub(crate) fn pairs(&self, limits: PairLimits) -> PairRun {
         let charge = Charge { per_match: 4, per_packet: 0 };
         PairRun::new(SamplerKind::sample_byte(), self.window, self.period, charge, limits, self.pair_memory)
     }
