@@ -2,7 +2,12 @@
 
 use std::{fmt, net::IpAddr, time::Duration};
 
-use crate::{Layer, Layers, LinkType, Record};
+use crate::{
+    Layer, Layers, LinkType, Nanos, Record,
+    cursor::Cursor,
+    fragment::{Fragments, Whole},
+    walk::{End, Next, State, Walk},
+};
 
 /// What one packet is, down to its innermost TCP or UDP payload.
 ///
@@ -236,6 +241,22 @@ impl Counters {
         sum
     }
 
+    fn of(&mut self, why: Unused) -> &mut Tally {
+        match why {
+            Unused::UnsupportedLink(_) => &mut self.unsupported_link,
+            Unused::Truncated(_) => &mut self.truncated,
+            Unused::Malformed(_) => &mut self.malformed,
+            Unused::NotIp(_) => &mut self.not_ip,
+            Unused::OtherProtocol(_) => &mut self.other_protocol,
+            Unused::Encrypted(_) => &mut self.encrypted,
+            Unused::FragmentHeld => &mut self.held,
+            Unused::FragmentLost => &mut self.fragment_lost,
+            Unused::Aggregate => &mut self.aggregate,
+            Unused::BadFrameCheck => &mut self.bad_frame_check,
+            Unused::TooDeep => &mut self.too_deep,
+        }
+    }
+
     /// The kinds of [`Unused`] but the held fragments, with short names for a table.
     pub fn by_reason(&self) -> [(&'static str, Tally); 10] {
         [
@@ -256,14 +277,16 @@ impl Counters {
 /// Takes packets apart. It has a state only because of IP fragments.
 #[derive(Debug)]
 pub struct Dissector {
+    fragments: Fragments,
+    /// The last datagram that was made whole, for its payload to be borrowed from.
+    whole: Vec<u8>,
     counters: Counters,
 }
 
 impl Dissector {
     /// A dissector that keeps at most `limits` of fragments.
     pub fn new(limits: Limits) -> Self {
-        let _ = limits;
-        Self { counters: Counters::default() }
+        Self { fragments: Fragments::new(limits), whole: Vec::new(), counters: Counters::default() }
     }
 
     /// Takes one packet apart. Records are to come in the order of the capture; their times need not be in order.
@@ -271,7 +294,68 @@ impl Dissector {
     /// # Errors
     /// [`Unused`] says why the packet has no TCP or UDP payload.
     pub fn dissect<'a>(&'a mut self, record: &Record<'a>) -> Result<Dissected<'a>, Unused> {
-        Err(Unused::UnsupportedLink(record.link))
+        let wire = record.wire_bytes();
+        let data = record.data.get(..wire as usize).unwrap_or(record.data);
+        let own = Tally { packets: 1, bytes: u64::from(wire) };
+        self.counters.total += own;
+        let mut walk = Walk { state: State::new(), fragments: &mut self.fragments, now: record.time, tally: own };
+        match walk.run(Cursor::new(data, wire, 0), Next::Link(record.link)) {
+            Ok(End::Payload(cursor, transport)) => {
+                self.counters.used += own;
+                Ok(dissected(&walk.state, &cursor, transport, own, cursor.data))
+            }
+            Ok(End::Whole(whole)) => {
+                let state = walk.state;
+                self.dissect_whole(state, *whole, record.time, own)
+            }
+            Err(why) => {
+                self.settle();
+                *self.counters.of(why) += own;
+                Err(why)
+            }
+        }
+    }
+
+    /// Goes on in a datagram that was made whole.
+    #[cold]
+    fn dissect_whole(&mut self, mut state: State, mut whole: Whole, now: Nanos, own: Tally) -> Result<Dissected<'_>, Unused> {
+        let (outcome, tally) = loop {
+            self.counters.reassembled += 1;
+            self.whole = whole.data;
+            let tally = whole.tally;
+            let mut walk = Walk { state, fragments: &mut self.fragments, now, tally };
+            let result = walk.run(Cursor::new(&self.whole, whole.wire, whole.trailer), Next::Protocol(whole.protocol));
+            state = walk.state;
+            match result {
+                Ok(End::Payload(cursor, transport)) => {
+                    let range = cursor.position..cursor.position + cursor.data.len();
+                    // The same place, no longer as a part of `self`.
+                    break (Ok((Cursor { data: &[], ..cursor }, transport, range)), tally);
+                }
+                // A datagram whose fragments were inside fragments of another.
+                Ok(End::Whole(outer)) => whole = *outer,
+                Err(why) => break (Err(why), tally),
+            }
+        };
+        self.settle();
+        let mut earlier = tally;
+        earlier -= own;
+        match outcome {
+            Ok((cursor, transport, range)) => {
+                self.counters.held -= earlier;
+                self.counters.used += tally;
+                Ok(dissected(&state, &cursor, transport, tally, &self.whole[range]))
+            }
+            Err(Unused::FragmentHeld) => {
+                self.counters.held += own;
+                Err(Unused::FragmentHeld)
+            }
+            Err(why) => {
+                self.counters.held -= earlier;
+                *self.counters.of(why) += tally;
+                Err(why)
+            }
+        }
     }
 
     /// Where the packets and bytes so far went.
@@ -281,6 +365,35 @@ impl Dissector {
 
     /// Gives up the fragments that are still held, and says where all packets and bytes went. The dissector can go on.
     pub fn finish(&mut self) -> &Counters {
+        self.fragments.clear();
+        self.settle();
         &self.counters
+    }
+
+    /// Moves fragments that were given up to where they belong.
+    fn settle(&mut self) {
+        let given_up = self.fragments.take_given_up();
+        self.counters.held -= given_up;
+        self.counters.fragment_lost += given_up;
+    }
+}
+
+#[inline]
+fn dissected<'a>(state: &State, c: &Cursor<'_>, transport: Transport, tally: Tally, payload: &'a [u8]) -> Dissected<'a> {
+    Dissected {
+        source: state.source,
+        destination: state.destination,
+        protocol: if matches!(transport, Transport::Tcp { .. }) { 6 } else { 17 },
+        ttl: state.ttl,
+        dscp: state.dscp,
+        transport,
+        payload,
+        missing: c.wire - payload.len() as u32,
+        // One record's length is a u32, and fragments are given up beyond that.
+        headers: (tally.bytes - u64::from(c.wire) - u64::from(c.trailer)) as u32,
+        trailer: c.trailer,
+        wire_len: tally.bytes,
+        fragments: (tally.packets - 1) as u32,
+        layers: state.layers,
     }
 }

@@ -10,7 +10,7 @@
 //! reason, and every byte on the wire is accounted for: see [`Counters`].
 //!
 //! All input is hostile: whatever the bytes are, the answer is a value, memory is bounded by a constant or by [`Limits`], and the time for
-//! one record is at most proportional to its length and [`MAX_LAYERS`].
+//! one record is proportional to its length at most.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,9 +32,18 @@
 //! ```
 
 mod capture;
+mod cursor;
 mod dissect;
+mod ether;
+mod fragment;
+mod ip;
 mod layers;
+mod link;
 mod record;
+mod transport;
+mod tunnel;
+mod walk;
+mod wifi;
 
 pub use capture::{CaptureError, CaptureReader, Compression, Format};
 pub use dissect::{Cipher, Counters, Dissected, Dissector, Limits, Tally, Transport, Unused};
