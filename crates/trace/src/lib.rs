@@ -10,6 +10,7 @@ pub mod figures;
 pub mod results;
 pub mod service;
 mod study;
+pub mod prefix;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 

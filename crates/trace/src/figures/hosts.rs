@@ -415,6 +415,7 @@ impl Objects {
             let object = self.open.remove(&flow).expect("it was there a line ago");
             let name = object.hash.digest128();
             let rest = |saved: u64| object.bytes.saturating_sub(saved + OBJECT_NAME);
+            let room = self.known.len() < self.max_known;
             match self.known.get_mut(&name) {
                 Some(known) => {
                     let elsewhere = known.several || known.hosts != object.hosts;
@@ -426,7 +427,7 @@ impl Objects {
                     known.several = elsewhere;
                     known.at = self.volume;
                 }
-                None if self.known.len() < self.max_known => {
+                None if room => {
                     self.known.insert(name, Known { hosts: object.hosts, several: false, at: self.volume });
                 }
                 None => self.left_out += 1,

@@ -1,7 +1,7 @@
 //! The figures of the study, one module each.
 
 pub mod lengths;
-pub mod locality;
+pub mod hosts;
 pub mod origins;
 mod sampled;
 mod tally;

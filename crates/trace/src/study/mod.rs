@@ -261,13 +261,14 @@ impl Study {
     /// # Errors
     /// [`StudyError`] if the measuring threads failed; the study is over then.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), StudyError> {
+        let wire = record.wire_bytes();
         self.input.packets += 1;
-        self.input.wire_bytes += u64::from(record.wire_len);
+        self.input.wire_bytes += u64::from(wire);
         self.input.captured_bytes += record.data.len() as u64;
         self.first = self.first.min(record.time);
         self.last = self.last.max(record.time);
         let inside = self.settings.inside.as_ref();
-        let mut packet = Packet::other(record.time, record.wire_len);
+        let mut packet = Packet::other(record.time, wire);
         match self.dissector.dissect(record) {
             Ok(found) => {
                 let (source_port, destination_port) = found.transport.ports();
@@ -312,7 +313,7 @@ impl Study {
                 }
                 let share = self.unused.entry(reason).or_default();
                 share.packets += 1;
-                share.bytes += u64::from(record.wire_len);
+                share.bytes += u64::from(wire);
                 self.batch.push(packet, &[]);
             }
         }
@@ -459,16 +460,16 @@ impl Pass {
     fn observer(&self, figure: FigureId) -> Option<Box<dyn Observer>> {
         let Settings { figure_memory: memory, prefixes, .. } = &*self.settings;
         Some(match figure {
-            FigureId::Temporal => Box::new(figures::temporal::Temporal::new(*memory)),
-            FigureId::Http => Box::new(figures::http::Http::new(*memory)),
+            FigureId::Temporal => /*TMP temporal::Temporal::new(*memory)*/ return None,
+            FigureId::Http => /*TMP http::Http::new(*memory)*/ return None,
             FigureId::Origins => Box::new(figures::origins::Origins::new(*memory)),
             FigureId::Lengths => Box::new(figures::lengths::Lengths::new(*memory)),
-            FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
-            FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
-            FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
+            FigureId::Locality => /*TMP locality::Locality::new(*memory)*/ return None,
+            FigureId::Hits => /*TMP hits::Hits::new(*memory)*/ return None,
+            FigureId::Replicated => /*TMP replicated::Replicated::new(*memory)*/ return None,
             FigureId::Hosts => Box::new(figures::hosts::Hosts::new(&self.settings)),
-            FigureId::Destinations => Box::new(figures::destinations::Destinations::new(*memory, prefixes.clone())),
-            FigureId::Irreducible => Box::new(figures::irreducible::Irreducible::new(*memory)),
+            FigureId::Destinations => /*TMP destinations::Destinations::new(*memory, prefixes.clone())*/ return None,
+            FigureId::Irreducible => /*TMP irreducible::Irreducible::new(*memory)*/ return None,
             FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => return None,
         })
     }
@@ -518,7 +519,7 @@ impl Pass {
                 packet_length: packet.len,
                 length: found.len,
                 distance: view.distance(packet, found),
-                origin: figures::origins::origin(&flow, view.origin(packet, found).map(|cached| &cached.flow)).name(),
+                origin: figures::origins::origin_name(&flow, view.origin(packet, found).map(|cached| &cached.flow)),
             }));
         }
         sink(rows).map_err(StudyError::Matches)
