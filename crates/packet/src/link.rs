@@ -79,8 +79,12 @@ impl State {
     /// RFC 1661, RFC 1662: perhaps address and control (0xff, 0x03), then a protocol of one or two bytes.
     pub(crate) fn ppp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
         self.enter(Layer::Ppp)?;
-        if let Some([0xff, 0x03]) = c.peek() {
-            c.skip(2, Layer::Ppp)?;
+        if let [0xff, ..] = c.data {
+            // No protocol begins so.
+            let &[_, control] = c.take(Layer::Ppp)?;
+            if control != 0x03 {
+                return Err(Unused::Malformed(Layer::Ppp));
+            }
         }
         let &[first] = c.take(Layer::Ppp)?;
         // Protocol field compression: protocol numbers have an odd last and an even first byte.

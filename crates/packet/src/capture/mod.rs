@@ -196,7 +196,9 @@ fn not_a_capture(head: &[u8]) -> CaptureError {
     let (looks, advice) = match head {
         [] => ("is empty", None),
         [b's', b'n', b'o', b'o', b'p', ..] => ("looks like a snoop capture", convert),
-        [b'G', b'M', b'B', b'U', ..] | [b'R', b'T', b'S', b'S', ..] => ("looks like a Microsoft Network Monitor capture", convert),
+        [b'G', b'M', b'B', b'U', ..] | [b'R', b'T', b'S', b'S', ..] => {
+            ("looks like a Microsoft Network Monitor capture", convert)
+        }
         [b'X', b'C', b'P', 0, ..] => ("looks like a NetXRay capture", convert),
         [b'T', b'R', b'S', b'N', ..] => ("looks like a Sniffer capture", convert),
         [b'P', b'K', 3, 4, ..] => ("is a zip archive", Some("unpack it")),
