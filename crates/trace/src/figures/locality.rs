@@ -16,7 +16,7 @@ pub struct Locality {
 
 impl Locality {
     /// A quarter of `memory` (bytes) is for distances: 24 KB a direction, with less the times in charts get coarser, but 9 KB a direction
-    /// at least. The rest is for chunks, which are sampled when they are more than fit: 40 bytes each.
+    /// at least. The rest is for chunks, which are sampled when they are more than fit: about 90 bytes each, the work at the end included.
     pub fn new(memory: u64) -> Locality {
         let chunks = Sampled::new(memory / 4 * 3);
         Locality { counts: ByDirection::default(), chunks, histogram: (memory / 4 / 7).saturating_sub(FIXED) }
@@ -125,6 +125,8 @@ impl Observer for Locality {
     fn finish(self: Box<Self>) -> Figure {
         let Locality { counts, chunks, .. } = *self;
         let mut lives = lives(&chunks);
+        let (rate, sampled, chunk_memory) = (chunks.rate(), chunks.note("chunks"), chunks.memory(2 * size_of::<(u64, u32)>()));
+        drop(chunks);
         let rows = counts.rows();
         let text = |name: &str| Column::new(name, Unit::Text);
         let of = |name: &str| Column::new(name, Unit::Share);
@@ -208,7 +210,7 @@ impl Observer for Locality {
             chunks_of.sort_unstable();
             let count = chunks_of.len() as f64;
             let once = chunks_of.iter().filter(|(_, matches)| *matches == 1).count() as f64;
-            let estimate = (count / chunks.rate()).round() as u64;
+            let estimate = (count / rate).round() as u64;
             let mut row = vec![(*name).into(), (chunks_of.len() as u64).into(), estimate.into(), share(once, count).into()];
             row.extend(TIMES.map(|time| share(within(chunks_of, time), count).into()));
             life.rows.push(row);
@@ -226,7 +228,7 @@ impl Observer for Locality {
         }
 
         let mut notes = vec![];
-        notes.extend(chunks.note("chunks"));
+        notes.extend(sampled);
         let error = rows.first().map_or(0.0, |(_, counts)| counts.time.error());
         if error > 0.04 {
             notes.push(format!(
@@ -256,7 +258,7 @@ impl Observer for Locality {
                  match, and a chunk that was matched once has time 0. Directions have their own chunks. Times below 1 µs are shown as 1 µs."
             ),
             finding: finding.unwrap_or_default(),
-            memory: used + chunks.memory(),
+            memory: used + chunk_memory,
             tables: if rows.is_empty() { Vec::new() } else { vec![distance, time, life] },
             charts: [by_distance, by_time, by_life].into_iter().filter(|chart| !chart.series.is_empty()).collect(),
             notes,

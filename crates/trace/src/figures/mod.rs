@@ -1,5 +1,6 @@
 //! The figures of the study, one module each.
 
+pub mod hits;
 pub mod lengths;
 pub mod hosts;
 pub mod origins;

@@ -151,7 +151,8 @@ pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
 
 /// The value of an ascending slice at rank ceil(share * len), at least the first: the nearest-rank percentile. `None` of nothing.
 pub(super) fn percentile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
-    let rank = (share * ascending.len() as f64).ceil() as usize;
+    // 0.07 * 100 is a little more than 7.
+    let rank = (share * ascending.len() as f64 - 1e-9).ceil() as usize;
     ascending.get(rank.max(1).min(ascending.len()).wrapping_sub(1)).copied()
 }
 
@@ -173,16 +174,6 @@ pub(super) fn seconds(seconds: f64) -> String {
     };
     let value = format!("{value:.1}");
     format!("{} {unit}", value.strip_suffix(".0").unwrap_or(&value))
-}
-
-/// At most about `most` of the points: the first, the last, and those between at equal steps.
-pub(super) fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
-    let step = points.len().div_ceil(most.max(2));
-    if step <= 1 {
-        return points;
-    }
-    let last = points.len() - 1;
-    points.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, point)| point).collect()
 }
 
 #[cfg(test)]
@@ -235,6 +226,5 @@ mod tests {
         assert_eq!(seconds(5400.0), "90 min");
         assert_eq!(percent(0.1234), "12.3 %");
         assert_eq!(percentile::<u8>(&[], 0.5), None);
-        assert_eq!(thin((0..10).map(|i| (f64::from(i), 0.0)).collect(), 4).len(), 4);
     }
 }
