@@ -13,6 +13,7 @@ mod progress;
 mod quantity;
 mod report;
 mod setup;
+mod study;
 mod train;
 mod tunnel;
 mod unpack;
