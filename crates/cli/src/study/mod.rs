@@ -1,6 +1,7 @@
 //! `oncewire study`: the redundancy of captured traffic.
 
 mod live;
+mod outputs;
 mod report;
 mod source;
 
@@ -8,7 +9,7 @@ use crate::args::{Sampling, StudyArgs};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::bytes;
 use crate::setup::config_failure;
-use crate::{progress, report as output};
+use crate::progress;
 use oncewire_packet::{CaptureError, CaptureReader, Compression, Record};
 use oncewire_trace::prefix::Prefixes;
 use oncewire_trace::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError};
@@ -29,12 +30,7 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     }
     let sources = source::sources(&args.captures)?;
     let settings = settings(args, &sources)?;
-    // Before hours of reading.
-    report::check(args)?;
-    let (sink, matches) = match &args.matches {
-        Some(path) => report::matches(path)?,
-        None => (None, None),
-    };
+    let sink: Option<MatchSink> = None;
     let enough = source::enough_on_signal();
     let mut study = Study::new(settings, sink).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
@@ -76,13 +72,10 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         }
     }
     let found = study.finish(names, damaged).map_err(failure)?;
-    if let Some(matches) = matches {
-        matches.finish()?;
-    }
     if found.input.packets == 0 {
         return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
     }
-    report::write(args, &found)
+    outputs::write(args, &found)
 }
 
 /// What became of a capture.
@@ -220,7 +213,7 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
 
 /// Whether the file is a capture as it is, not compressed.
 fn is_plain(source: &Source) -> bool {
-    let Source::File(path) | Source::Found(path) = source else { return false };
+    let (Source::File(path) | Source::Found(path)) = source else { return false };
     let Ok(file) = std::fs::File::open(path) else { return false };
     CaptureReader::new(file).is_ok_and(|reader| reader.compression() == Compression::None)
 }
