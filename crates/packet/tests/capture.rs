@@ -342,7 +342,10 @@ fn compressed_files() {
             }
         }
         let damaged = [&compress(&file[..50]), &[7; 40][..]].concat();
-        assert!(matches!(read(&damaged[..]).1, Some(CaptureError::Compressed { .. } | CaptureError::Cut { .. })), "{compression:?}");
+        assert!(
+            matches!(read(&damaged[..]).1, Some(CaptureError::Compressed { .. } | CaptureError::Cut { .. })),
+            "{compression:?}"
+        );
         assert!(matches!(read(&compress(&compress(&file))[..]).1, Some(CaptureError::NotACapture { .. })), "{compression:?}");
     }
     // A skippable frame first, as pzstd writes.
