@@ -275,6 +275,15 @@ impl Counters {
 }
 
 /// Takes packets apart. It has a state only because of IP fragments.
+///
+/// Fragments belong together when source, destination and identification are the same, and in IPv4 the protocol (RFC 791, RFC 8200);
+/// tags and tunnels around them are not looked at. Of overlapping IPv4 fragments the bytes that came first are taken; overlapping
+/// IPv6 fragments make their datagram void (RFC 5722), but exact duplicates do not. A duplicate that comes after its datagram was whole
+/// waits for others like any fragment, and is lost in the end.
+///
+/// A length field that claims more than was on the wire is [`Malformed`](Unused::Malformed), as it is to a receiver; one that claims
+/// less makes the rest a [trailer](Dissected::trailer). An IPv4 total length, IPv6 payload length or UDP length of 0 means "to the end":
+/// packets have it that a network card was to cut in segments.
 #[derive(Debug)]
 pub struct Dissector {
     fragments: Fragments,

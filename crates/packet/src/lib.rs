@@ -10,7 +10,7 @@
 //! reason, and every byte on the wire is accounted for: see [`Counters`].
 //!
 //! All input is hostile: whatever the bytes are, the answer is a value, memory is bounded by a constant or by [`Limits`], and the time for
-//! one record is proportional to its length at most.
+//! one record is proportional to its length at most, and for a fragment to the number of those before it in its datagram, at most 8,192.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -316,9 +316,13 @@ fn compressed_files() {
     let file = small_pcap();
     let expected = good(&file[..]);
     assert_eq!(good(Slow(&file, 0)), expected);
-    let compressors: [(Compression, fn(&[u8]) -> Vec<u8>); 3] =
-        [(Compression::Gzip, gzip), (Compression::Zstd, zstd), (Compression::Xz, xz)];
-    for (compression, compress) in compressors {
+    for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
+        let compress = |content: &[u8]| match compression {
+            Compression::None => content.to_vec(),
+            Compression::Gzip => gzip(content),
+            Compression::Zstd => zstd(content),
+            Compression::Xz => xz(content),
+        };
         let whole = compress(&file);
         let parts = [compress(&file[..50]), compress(&[]), compress(&file[50..])].concat();
         for stream in [whole, parts] {
@@ -342,7 +346,10 @@ fn compressed_files() {
             }
         }
         let damaged = [&compress(&file[..50]), &[7; 40][..]].concat();
-        assert!(matches!(read(&damaged[..]).1, Some(CaptureError::Compressed { .. } | CaptureError::Cut { .. })), "{compression:?}");
+        assert!(
+            matches!(read(&damaged[..]).1, Some(CaptureError::Compressed { .. } | CaptureError::Cut { .. })),
+            "{compression:?}"
+        );
         assert!(matches!(read(&compress(&compress(&file))[..]).1, Some(CaptureError::NotACapture { .. })), "{compression:?}");
     }
     // A skippable frame first, as pzstd writes.

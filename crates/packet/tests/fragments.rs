@@ -158,10 +158,9 @@ fn fragments_of_a_tunnel_in_fragments() {
     let mut answers = Vec::new();
     let mut wire = 0;
     for (i, inner) in [v4(0, 48), v4(48, 99)].iter().enumerate() {
-        for outer in [
-            ipv4_fragment(4, 100 + i as u16, 0, true, &inner[..24]),
-            ipv4_fragment(4, 100 + i as u16, 24, false, &inner[24..]),
-        ] {
+        for outer in
+            [ipv4_fragment(4, 100 + i as u16, 0, true, &inner[..24]), ipv4_fragment(4, 100 + i as u16, 24, false, &inner[24..])]
+        {
             wire += outer.len() as u64;
             answers.push(bench.packet(&outer));
         }

@@ -77,7 +77,9 @@ pub enum CaptureError {
         what: &'static str,
     },
     /// The compressed data are damaged, or need more memory than we grant.
-    #[error("decompressing the capture failed after {at} bytes of content: {what}")]
+    #[error(
+        "decompressing the capture failed after {at} bytes of content: {what} (if it asks for more memory than 128 MiB, decompress it first)"
+    )]
     Compressed {
         /// Bytes of content before.
         at: u64,
