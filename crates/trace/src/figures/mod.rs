@@ -1,8 +1,10 @@
 //! The figures of the study, one module each.
 
+mod burstiness;
 pub mod hits;
 pub mod lengths;
 pub mod locality;
 pub mod origins;
 mod sampled;
 mod tally;
+pub mod temporal;
