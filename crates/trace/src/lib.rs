@@ -6,6 +6,7 @@
 
 mod batch;
 pub mod figures;
+pub mod prefix;
 pub mod results;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
