@@ -1,6 +1,7 @@
 //! The figures of the study, one module each.
 
 mod burstiness;
+pub mod destinations;
 pub mod hits;
 pub mod lengths;
 pub mod locality;
