@@ -7,13 +7,12 @@
 mod algorithm;
 mod batch;
 pub mod figures;
+pub mod prefix;
 pub mod results;
 pub mod service;
 mod study;
-pub mod prefix;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
-
 pub use study::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError};
 
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Figure 9: how far back matches reach (thesis, section 2.4, "Redundancy: Temporal View", Figure 2.8).
 
 use super::sampled::Sampled;
-use super::tally::{self, ByDirection, CHARGED, Histogram, Merge, percent, percentile, savings, share};
+use super::tally::{self, ByDirection, CHARGED, Histogram, Merge, merge_equal, percent, percentile, savings, share};
 use crate::batch::{Direction, Observer, View};
 use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -286,18 +286,6 @@ fn lives(chunks: &Sampled<Chunk>) -> Vec<(&'static str, Vec<(u64, u32)>)> {
         lives.push((tally::TOTAL, all));
     }
     lives
-}
-
-/// Of points with one x, the last.
-fn merge_equal(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let mut merged: Vec<(f64, f64)> = Vec::with_capacity(points.len());
-    for point in points {
-        match merged.last_mut() {
-            Some(last) if last.0 == point.0 => *last = point,
-            _ => merged.push(point),
-        }
-    }
-    merged
 }
 
 fn finding(counts: &Counts, chunks: Option<&[(u64, u32)]>) -> String {

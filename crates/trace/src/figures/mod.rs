@@ -1,5 +1,7 @@
 //! The figures of the study, one module each.
 
+mod burstiness;
+pub mod destinations;
 pub mod hits;
 pub mod hosts;
 pub mod lengths;
@@ -7,3 +9,4 @@ pub mod locality;
 pub mod origins;
 mod sampled;
 mod tally;
+pub mod temporal;

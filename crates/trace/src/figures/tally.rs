@@ -176,6 +176,28 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", value.strip_suffix(".0").unwrap_or(&value))
 }
 
+/// Of points with one x, the last.
+pub(super) fn merge_equal(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let mut merged: Vec<(f64, f64)> = Vec::with_capacity(points.len());
+    for point in points {
+        match merged.last_mut() {
+            Some(last) if last.0 == point.0 => *last = point,
+            _ => merged.push(point),
+        }
+    }
+    merged
+}
+
+/// At most about `most` of the points: the first, the last, and those between at equal steps.
+pub(super) fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(most.max(2));
+    if step <= 1 {
+        return points;
+    }
+    let last = points.len() - 1;
+    points.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, point)| point).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +248,6 @@ mod tests {
         assert_eq!(seconds(5400.0), "90 min");
         assert_eq!(percent(0.1234), "12.3 %");
         assert_eq!(percentile::<u8>(&[], 0.5), None);
+        assert_eq!(thin((0..10).map(|i| (f64::from(i), 0.0)).collect(), 4).len(), 4);
     }
 }
