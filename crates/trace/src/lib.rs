@@ -6,7 +6,9 @@
 
 mod batch;
 pub mod figures;
+mod lru;
 pub mod results;
+pub mod tcp;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 
