@@ -1,1 +1,2 @@
 //! The figures of the study, one module each.
+pub mod replicated;
