@@ -1,2 +1,4 @@
 //! The figures of the study, one module each.
+
+pub mod http;
 pub mod replicated;
