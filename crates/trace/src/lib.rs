@@ -11,6 +11,8 @@ pub mod prefix;
 pub mod results;
 pub mod service;
 mod study;
+mod lru;
+pub mod tcp;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 pub use study::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError};

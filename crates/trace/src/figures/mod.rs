@@ -10,3 +10,5 @@ pub mod origins;
 mod sampled;
 mod tally;
 pub mod temporal;
+pub mod http;
+pub mod replicated;
