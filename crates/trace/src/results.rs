@@ -3,6 +3,7 @@
 //! Whoever shows them needs to know nothing of how they came about; every figure carries its definition, its source and its units.
 
 use serde::Serialize;
+use std::net::IpAddr;
 
 /// All that a study found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -318,4 +319,31 @@ pub struct Time {
     pub busy_before: f64,
     /// And with the savings.
     pub busy_after: f64,
+}
+
+/// One match, for whoever wants to look at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchRow {
+    /// Time of the packet, in nanoseconds since the Unix epoch.
+    pub time: i64,
+    /// `inbound`, `outbound` and the like.
+    pub direction: &'static str,
+    /// Sender of the packet.
+    pub source: IpAddr,
+    /// Its receiver.
+    pub destination: IpAddr,
+    /// Port of the sender.
+    pub source_port: u16,
+    /// Port of the receiver.
+    pub destination_port: u16,
+    /// IP protocol: 6 is TCP, 17 is UDP.
+    pub protocol: u8,
+    /// Bytes of the packet on the wire.
+    pub packet_length: u32,
+    /// Bytes that match.
+    pub length: u32,
+    /// Bytes of payload of the direction between the match and what it repeats.
+    pub distance: u64,
+    /// What the match and its content have in common: `intra-flow`, `inter-flow` and the like.
+    pub origin: &'static str,
 }

@@ -1,7 +1,7 @@
 //! Numbers, times and foreign text as people read them.
 
 use crate::quantity::binary;
-use oncewire_trace::results::{Axis, Cell, Unit};
+use oncewire_trace::results::{Cell, Unit};
 use std::borrow::Cow;
 
 /// What stands where nothing was or could be measured.
@@ -150,28 +150,6 @@ fn seconds(value: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// How an axis says what its numbers are.
-pub(super) fn unit_of_axis(axis: &Axis) -> &'static str {
-    match axis.unit {
-        Unit::Text => "",
-        Unit::Count => "count",
-        Unit::Bytes => "bytes",
-        Unit::Share => "%",
-        Unit::Seconds => "time",
-        Unit::BitsPerSecond => "bit/s",
-        Unit::Number => "number",
-    }
-}
-
-/// `cache size (bytes)`. The names of categories have no unit.
-pub(super) fn axis(axis: &Axis) -> String {
-    let scale = if axis.log { ", log scale" } else { "" };
-    match unit_of_axis(axis) {
-        "" => axis.label.clone(),
-        unit => format!("{} ({unit}{scale})", axis.label),
-    }
-}
-
 /// A time as `2026-01-31 23:59:07 UTC`.
 pub(super) fn time(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
@@ -251,13 +229,6 @@ mod tests {
         assert_eq!(time(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(time(1_767_225_599_999_999_999), "2025-12-31 23:59:59 UTC");
         assert_eq!(time(-1), "1969-12-31 23:59:59 UTC");
-    }
-
-    #[test]
-    fn axes_have_units() {
-        assert_eq!(axis(&Axis::log("cache size", Unit::Bytes)), "cache size (bytes, log scale)");
-        assert_eq!(axis(&Axis::new("savings", Unit::Share)), "savings (%)");
-        assert_eq!(axis(&Axis::of("application", vec!["web".into()])), "application");
     }
 
     #[test]

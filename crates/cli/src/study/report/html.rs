@@ -121,6 +121,8 @@ fn verdict(out: &mut String, verdict: &Verdict) {
     );
     out.push_str("<dl class=\"facts\">");
     let mut fact = |name: &str, value: String, note: String| {
+        // A number stays with its unit.
+        let value = value.replace(' ', "\u{a0}");
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>");
     };
     fact("Savings", format::share(verdict.savings), "of all wire bytes".into());
@@ -435,7 +437,9 @@ mod tests {
         let page = render(&report);
         // uPlot's code names its place on the web in a comment.
         let page = page.replace(UPLOT_SCRIPT, "");
-        for attribute in [" src=", "@import", "url(", "<link", "<iframe", "<object", "<base", "<form", "http-equiv=\"refresh\"", "fetch("] {
+        for attribute in
+            [" src=", "@import", "url(", "<link", "<iframe", "<object", "<base", "<form", "http-equiv=\"refresh\"", "fetch("]
+        {
             assert!(!page.contains(attribute), "{attribute}");
         }
     }

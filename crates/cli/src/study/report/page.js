@@ -59,10 +59,12 @@
       default: return signed(value, (value) => plain(value, digits));
     }
   };
-  const UNITS = { count: "count", bytes: "bytes", share: "%", seconds: "time", "bits-per-second": "bit/s", number: "number" };
-  const label = (axis) => {
-    const unit = UNITS[axis.unit];
-    return tame(axis.label) + (unit && !axis.categories.length ? ` (${unit}${axis.log ? ", log scale" : ""})` : "");
+  const UNITS = { count: "count", bytes: "bytes", share: "%", "bits-per-second": "bit/s", number: "number" };
+  /** The label of an axis with its unit; times have those that the axis goes through. */
+  const label = (axis, ticks) => {
+    if (axis.categories.length || axis.unit === "text") return tame(axis.label);
+    const times = axis.unit === "seconds" ? [...new Set(ticks.map((tick) => tick.split(" ")[1]))].join(", ") || "s" : "";
+    return `${tame(axis.label)} (${times || UNITS[axis.unit]}${axis.log ? ", log scale" : ""})`;
   };
 
   // Ticks.
@@ -402,7 +404,7 @@
       return x - data[0][left] <= data[0][right] - x ? left : right;
     };
     const options = {
-      width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 14, 0, 0],
+      width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 26, 0, 0],
       cursor: {
         drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 8 }, dataIdx: near,
         ...(lying ? { x: false, y: false } : {}),
@@ -430,16 +432,21 @@
     };
 
     const above = element("div", "labels"), plot = element("div", "plot"), below = element("div", "below");
-    const say = (where, axis) => {
-      const made = element("span", "axis-label clip", label(axis));
-      made.title = label(axis);
-      made.dataset.named = String(axis.categories.length > 0);
-      where.append(made);
-    };
-    say(above, lying ? chart.x : chart.y);
-    if (hasRight) say(above, chart.right);
-    say(below, lying ? chart.y : chart.x);
     holder.plot.replaceChildren(above, plot, below);
+    // The ticks of an axis are known when it is drawn.
+    const labels = [];
+    const say = (where, axis, at) => {
+      const said = element("span", "axis-label clip", label(axis, []));
+      said.dataset.named = String(axis.categories.length > 0);
+      labels.push([said, axis, at]);
+      where.append(said);
+    };
+    say(above, lying ? chart.x : chart.y, lying ? 0 : 1);
+    if (hasRight) say(above, chart.right, 2);
+    say(below, lying ? chart.y : chart.x, lying ? 1 : 0);
+    options.hooks.drawAxes = [(u) => {
+      for (const [said, axis, at] of labels) said.title = said.textContent = label(axis, u.axes[at]._values || []);
+    }];
     const made = new uPlot(options, data, plot);
     made.root.querySelectorAll("canvas").forEach((canvas) => {
       canvas.setAttribute("role", "img");
@@ -460,7 +467,7 @@
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       const value = element("span", "value");
-      const name = element("span", "name", one.name + (one.right ? " (right axis)" : ""));
+      const name = element("span", "name", one.name + (one.right ? " (right axis)" : "") + (one.points.length ? "" : " (no data)"));
       button.append(swatch(one.kind, one.at), name, value);
       button.addEventListener("click", () => {
         const { hidden } = holder.prepared;
