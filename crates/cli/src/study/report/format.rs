@@ -50,6 +50,16 @@ pub(super) fn share(share: f64) -> String {
     minus(format!("{percent:.digits$} %"))
 }
 
+/// From one share to another: `22 to 58 %`.
+pub(super) fn range(low: f64, high: f64) -> String {
+    let whole = |share: f64| minus(format!("{:.0}", share * 100.0));
+    if low.abs() < 0.1 || high >= 0.99 {
+        format!("{} to {}", share(low), share(high))
+    } else {
+        format!("{} to {} %", whole(low), whole(high))
+    }
+}
+
 /// `part` of `whole` in percent.
 pub(super) fn part(part: u64, whole: u64) -> String {
     if whole == 0 { NOTHING.into() } else { share(part as f64 / whole as f64) }
@@ -216,6 +226,8 @@ mod tests {
         assert_eq!(cell(&Cell::Count(1_500_000), Unit::Bytes), "1.50 MB");
         assert_eq!(cell(&Cell::Count(u64::MAX), Unit::Count), "18,446,744,073,709,551,615");
         assert_eq!(cell(&Cell::None, Unit::Count), NOTHING);
+        assert_eq!(range(0.2204, 0.581), "22 to 58 %");
+        assert_eq!(range(0.004, 0.058), "0.40 % to 5.8 %");
         assert_eq!(part(1, 0), NOTHING);
         assert_eq!(cache(64 << 20), "64 MiB");
         assert_eq!(cache(250_000_000), "250 MB");

@@ -5,7 +5,7 @@ use csv::{Terminator, WriterBuilder};
 use oncewire_trace::results::MatchRow;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "parquet")]

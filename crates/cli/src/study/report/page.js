@@ -59,7 +59,7 @@
       default: return signed(value, (value) => plain(value, digits));
     }
   };
-  const UNITS = { count: "count", bytes: "bytes", share: "%", "bits-per-second": "bit/s", number: "number" };
+  const UNITS = { count: "count", bytes: "B", share: "%", "bits-per-second": "bit/s", number: "number" };
   /** The label of an axis with its unit; times have those that the axis goes through. */
   const label = (axis, ticks) => {
     if (axis.categories.length || axis.unit === "text") return tame(axis.label);
@@ -360,7 +360,7 @@
       const one = series[at - 1];
       if (!one || one.kind === "line" || one.kind === "bar" || !u.series[at].show) return;
       const path = new Path2D(), key = one.right ? "r" : "y";
-      const size = (chart.kind === "points" ? 3 : 3.4) * devicePixelRatio;
+      const size = (chart.kind === "points" ? 3 : bars ? 5 : 3.4) * devicePixelRatio;
       data[at].forEach((value, index) => {
         if (value === undefined || value === null) return;
         const a = u.valToPos(data[0][index], "x", true), b = u.valToPos(value, key, true);

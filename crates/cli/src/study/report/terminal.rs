@@ -2,7 +2,7 @@
 
 use super::format::{self, part, tame};
 use crate::quantity::bytes;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Grid, TableStyle, Width};
 use oncewire_trace::results::{Chart, ChartKind, Figure, Report, Series, Share, Table, Unit};
 use std::io::{self, Write};
 
@@ -10,6 +10,11 @@ use std::io::{self, Write};
 const ROWS: usize = 12;
 /// Bars and lines of a chart.
 const LINES: usize = 12;
+/// Lines above, below the heading, and below; none between rows.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
 /// Narrowest column of words, so that they can be told apart.
 const NARROWEST: usize = 12;
 
@@ -60,7 +65,7 @@ impl<W: Write> Page<'_, W> {
         self.line("")?;
         let mut facts = vec![("savings", format!("{} of all wire bytes", format::share(verdict.savings)))];
         if let Some((low, high)) = verdict.spread {
-            let range = format!("{} to {}, 10th to 90th percentile over time", format::share(low), format::share(high));
+            let range = format!("{}, 10th to 90th percentile over time", format::range(low, high));
             facts.push(("usual range", range));
         }
         if let Some(cache) = verdict.cache {
@@ -228,7 +233,7 @@ impl<W: Write> Page<'_, W> {
         }
         let word = |text: &str| text.split(' ').map(columns).max().unwrap_or(0);
         let cells = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
-        let mut widths: Vec<usize> = (0..heads.len()).map(|at| cells(at).max(word(&heads[at])).max(1)).collect();
+        let mut widths: Vec<usize> = (0..heads.len()).map(|at| cells(at).max(columns(&heads[at])).max(1)).collect();
         // Each column has a space at both sides, and one more to the next.
         let total = |widths: &[usize]| (widths.iter().map(|width| width + 3).sum::<usize>()).saturating_sub(1);
         let least = |at: usize, width: usize| {
@@ -244,7 +249,7 @@ impl<W: Write> Page<'_, W> {
         }
         let kept = widths.len();
         let mut grid = Grid::new();
-        grid.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        grid.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
         grid.set_header(heads[..kept].iter().zip(&widths).map(|(head, &width)| hyphenless(head, width)));
         for row in &rows {
             grid.add_row((0..kept).map(|at| row.get(at).map_or_else(String::new, |cell| cut(cell, widths[at]))));
@@ -315,7 +320,8 @@ impl<W: Write> Page<'_, W> {
         }
         let (from, to) = (format::number(first, chart.x.unit), format::number(last, chart.x.unit));
         let scale = if chart.x.log { ", log scale" } else { "" };
-        let text = format!("{} from {from} to {to}{scale}; height is {}", tame(&chart.x.label), tame(&chart.y.label));
+        let right = chart.right.as_ref().map_or_else(String::new, |right| format!(", or {}", tame(&right.label)));
+        let text = format!("{} from {from} to {to}{scale}; height: {}{right}", tame(&chart.x.label), tame(&chart.y.label));
         self.caption(&text)
     }
 
@@ -337,7 +343,7 @@ impl<W: Write> Page<'_, W> {
         };
         let value = |series: &Series, place: f64| series.points.iter().find(|point| point.0 == place).map(|point| point.1);
         let alone = series.len() == 1 || stacked;
-        let shown = if alone { LINES } else { (LINES / series.len().max(1)).max(3) };
+        let shown = if alone { LINES } else { (2 * LINES / series.len().max(1)).max(3) };
         let labels = if alone {
             0
         } else {
@@ -400,7 +406,7 @@ impl<W: Write> Page<'_, W> {
         if places.len() > shown {
             self.dim(&format!("... {} more in --csv", places.len() - shown))?;
         }
-        let scale = if chart.y.log { ", log scale" } else { "" };
+        let scale = if chart.y.log { " (log scale)" } else { "" };
         self.caption(&format!("{}{scale} by {}", tame(&chart.y.label), tame(&chart.x.label)))
     }
 }
