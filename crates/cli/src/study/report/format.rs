@@ -80,7 +80,11 @@ pub(super) fn count_of(count: u64) -> String {
 
 /// The size of a cache: in powers of 1,024 where it is a whole number of them, else with a decimal prefix.
 pub(super) fn cache(bytes: u64) -> String {
-    if bytes > 0 && bytes.trailing_zeros() >= 20 { binary(bytes) } else { scaled(bytes as f64, "B") }
+    if bytes > 0 && bytes.trailing_zeros() >= 20 {
+        binary(bytes)
+    } else {
+        scaled(bytes as f64, "B").replace(".00 ", " ").replace(".0 ", " ")
+    }
 }
 
 /// Money, in whatever currency.
@@ -231,6 +235,8 @@ mod tests {
         assert_eq!(part(1, 0), NOTHING);
         assert_eq!(cache(64 << 20), "64 MiB");
         assert_eq!(cache(250_000_000), "250 MB");
+        assert_eq!(cache(64_000_000), "64 MB");
+        assert_eq!(cache(1_500_000), "1.50 MB");
         assert_eq!(money(1234.5), "1,235");
         assert_eq!(money(0.5), "0.50");
     }

@@ -249,7 +249,7 @@
     const longest = bars ? Math.max(0, ...names.map((name) => widthOf(name))) : 0;
     const lying = bars && names.length <= 40 && (longest + 10 > (width - 70) / names.length);
     const marks = lying ? Math.max(1, stacked ? 1 : series.filter((one) => one.kind === "bar").length) : 0;
-    const extent = lying ? names.length * Math.max(26, marks * 12 + 10) + 50 : Math.round(Math.min(340, Math.max(240, width * 0.45)));
+    const extent = lying ? names.length * Math.max(26, marks * 12 + 10) + 50 : root.classList.contains("printing") ? 200 : Math.round(Math.min(340, Math.max(240, width * 0.45)));
 
     const grid = { stroke: () => colour("grid"), width: 1 };
     const ink = () => colour("muted");
@@ -406,7 +406,7 @@
     const options = {
       width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 26, 0, 0],
       cursor: {
-        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 8 }, dataIdx: near,
+        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 9, fill: (u, at) => colourOf(at - 1), stroke: () => colour("paper"), width: 1.5 }, dataIdx: near,
         ...(lying ? { x: false, y: false } : {}),
       },
       select: { show: !bars },
@@ -482,7 +482,11 @@
     const tip = element("div", "tip");
     tip.hidden = true;
     tip.style.display = "none";
-    const hovers = matchMedia("(hover: hover)").matches;
+    // Under a finger it would only be in the way; the legend tells the same.
+    let finger = false;
+    for (const event of ["pointermove", "pointerdown"]) {
+      figure.addEventListener(event, (happened) => { finger = happened.pointerType === "touch"; }, true);
+    }
     holder.read = (u, lying) => {
       const { idx, idxs, left, top } = u.cursor;
       const data = holder.prepared.data;
@@ -496,7 +500,7 @@
         values[place].textContent = inside ? text : "";
         return text;
       });
-      if (!inside || !hovers) {
+      if (!inside || finger) {
         tip.style.display = "none";
         return;
       }

@@ -240,8 +240,11 @@ impl<W: Write> Page<'_, W> {
             if units[at] == Unit::Text { width.min(NARROWEST) } else { cells(at).min(40).max(word(&heads[at]).min(20)) }
         };
         while total(&widths) > self.width {
-            let widest = (0..widths.len()).filter(|&at| widths[at] > least(at, widths[at])).max_by_key(|&at| widths[at]);
-            match widest {
+            let widest = |least: &dyn Fn(usize) -> usize| {
+                (0..widths.len()).filter(|&at| widths[at] > least(at)).max_by_key(|&at| widths[at])
+            };
+            // First headings are wrapped, then words are cut.
+            match widest(&|at| cells(at).max(word(&heads[at]))).or_else(|| widest(&|at| least(at, widths[at]))) {
                 Some(at) => widths[at] -= 1,
                 None if widths.len() > 1 => drop(widths.pop()),
                 None => break,
