@@ -221,8 +221,9 @@ fn the_page_is_whole_on_every_screen() {
         assert!(colours.iter().all(|seen| seen.as_u64().unwrap() >= 3), "{screen:?}: {colours:?}");
         let labels = look["labels"].as_array().unwrap();
         assert!(labels.len() > charts, "{screen:?}");
-        let units = ["count", "bytes", "%", "time", "bit/s", "number"];
-        let has_unit = |label: &str| units.iter().any(|unit| label.contains(&format!("({unit}")));
+        let units = ["count", "B", "%", "ns", "µs", "ms", "s", "min", "h", "d", "bit/s", "number"];
+        let has_unit =
+            |label: &str| units.iter().any(|unit| [")", ","].iter().any(|end| label.contains(&format!("({unit}{end}"))));
         assert!(labels.iter().all(|label| has_unit(label.as_str().unwrap())), "{screen:?}: {labels:?}");
         let paper = if screen.dark { "rgb(20, 23, 26)" } else { "rgb(255, 255, 255)" };
         assert_eq!(look["paper"], paper, "{screen:?}");
@@ -323,7 +324,7 @@ fn pictures() {
     for screen in SCREENS {
         browser.open(&file, screen);
         let height = browser.evaluate("document.scrollingElement.scrollHeight").as_u64().unwrap();
-        let step = if screen.phone { 2_400 } else { 1_800 };
+        let step = if screen.phone { 1_500 } else { 1_800 };
         for (at, top) in (0..height).step_by(step).enumerate() {
             let clip = json!({"x": 0, "y": top, "width": screen.width, "height": (height - top).min(step as u64), "scale": 1});
             let shot =
@@ -333,6 +334,14 @@ fn pictures() {
                 if screen.phone { "phone" } else { "desk" },
                 if screen.dark { "dark" } else { "light" }
             );
+            std::fs::write(place.join(name), unbase64(shot["data"].as_str().unwrap())).unwrap();
+        }
+        if !screen.phone {
+            browser.evaluate("document.querySelector('#cache .chart').scrollIntoView({behavior: 'instant'})");
+            browser.ask("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": 700, "y": 200}));
+            std::thread::sleep(Duration::from_millis(300));
+            let shot = browser.ask("Page.captureScreenshot", json!({"format": "png"}));
+            let name = format!("hover-{}.png", if screen.dark { "dark" } else { "light" });
             std::fs::write(place.join(name), unbase64(shot["data"].as_str().unwrap())).unwrap();
         }
         if screen.dark && !screen.phone {

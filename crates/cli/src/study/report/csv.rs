@@ -2,7 +2,6 @@
 //!
 //! Numbers are plain: shares are of one, times in seconds, sizes in bytes. What was not measured is an empty field.
 
-use super::format;
 use crate::failure::{Failure, Outcome};
 use csv::{Terminator, Writer, WriterBuilder};
 use oncewire_trace::results::{Accounting, Cell, Chart, Figure, Report, Table, Unit};

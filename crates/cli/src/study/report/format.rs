@@ -1,7 +1,7 @@
 //! Numbers, times and foreign text as people read them.
 
 use crate::quantity::binary;
-use oncewire_trace::results::{Axis, Cell, Unit};
+use oncewire_trace::results::{Cell, Unit};
 use std::borrow::Cow;
 
 /// What stands where nothing was or could be measured.
@@ -50,6 +50,16 @@ pub(super) fn share(share: f64) -> String {
     minus(format!("{percent:.digits$} %"))
 }
 
+/// From one share to another: `22 to 58 %`.
+pub(super) fn range(low: f64, high: f64) -> String {
+    let whole = |share: f64| minus(format!("{:.0}", share * 100.0));
+    if low.abs() < 0.1 || high >= 0.99 {
+        format!("{} to {}", share(low), share(high))
+    } else {
+        format!("{} to {} %", whole(low), whole(high))
+    }
+}
+
 /// `part` of `whole` in percent.
 pub(super) fn part(part: u64, whole: u64) -> String {
     if whole == 0 { NOTHING.into() } else { share(part as f64 / whole as f64) }
@@ -70,7 +80,11 @@ pub(super) fn count_of(count: u64) -> String {
 
 /// The size of a cache: in powers of 1,024 where it is a whole number of them, else with a decimal prefix.
 pub(super) fn cache(bytes: u64) -> String {
-    if bytes > 0 && bytes.trailing_zeros() >= 20 { binary(bytes) } else { scaled(bytes as f64, "B") }
+    if bytes > 0 && bytes.trailing_zeros() >= 20 {
+        binary(bytes)
+    } else {
+        scaled(bytes as f64, "B").replace(".00 ", " ").replace(".0 ", " ")
+    }
 }
 
 /// Money, in whatever currency.
@@ -150,28 +164,6 @@ fn seconds(value: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// How an axis says what its numbers are.
-pub(super) fn unit_of_axis(axis: &Axis) -> &'static str {
-    match axis.unit {
-        Unit::Text => "",
-        Unit::Count => "count",
-        Unit::Bytes => "bytes",
-        Unit::Share => "%",
-        Unit::Seconds => "time",
-        Unit::BitsPerSecond => "bit/s",
-        Unit::Number => "number",
-    }
-}
-
-/// `cache size (bytes)`. The names of categories have no unit.
-pub(super) fn axis(axis: &Axis) -> String {
-    let scale = if axis.log { ", log scale" } else { "" };
-    match unit_of_axis(axis) {
-        "" => axis.label.clone(),
-        unit => format!("{} ({unit}{scale})", axis.label),
-    }
-}
-
 /// A time as `2026-01-31 23:59:07 UTC`.
 pub(super) fn time(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
@@ -238,9 +230,13 @@ mod tests {
         assert_eq!(cell(&Cell::Count(1_500_000), Unit::Bytes), "1.50 MB");
         assert_eq!(cell(&Cell::Count(u64::MAX), Unit::Count), "18,446,744,073,709,551,615");
         assert_eq!(cell(&Cell::None, Unit::Count), NOTHING);
+        assert_eq!(range(0.2204, 0.581), "22 to 58 %");
+        assert_eq!(range(0.004, 0.058), "0.40 % to 5.8 %");
         assert_eq!(part(1, 0), NOTHING);
         assert_eq!(cache(64 << 20), "64 MiB");
         assert_eq!(cache(250_000_000), "250 MB");
+        assert_eq!(cache(64_000_000), "64 MB");
+        assert_eq!(cache(1_500_000), "1.50 MB");
         assert_eq!(money(1234.5), "1,235");
         assert_eq!(money(0.5), "0.50");
     }
@@ -251,13 +247,6 @@ mod tests {
         assert_eq!(time(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(time(1_767_225_599_999_999_999), "2025-12-31 23:59:59 UTC");
         assert_eq!(time(-1), "1969-12-31 23:59:59 UTC");
-    }
-
-    #[test]
-    fn axes_have_units() {
-        assert_eq!(axis(&Axis::log("cache size", Unit::Bytes)), "cache size (bytes, log scale)");
-        assert_eq!(axis(&Axis::new("savings", Unit::Share)), "savings (%)");
-        assert_eq!(axis(&Axis::of("application", vec!["web".into()])), "application");
     }
 
     #[test]

@@ -121,15 +121,13 @@ fn verdict(out: &mut String, verdict: &Verdict) {
     );
     out.push_str("<dl class=\"facts\">");
     let mut fact = |name: &str, value: String, note: String| {
+        // A number stays with its unit.
+        let value = value.replace(' ', "\u{a0}");
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>");
     };
     fact("Savings", format::share(verdict.savings), "of all wire bytes".into());
     if let Some((low, high)) = verdict.spread {
-        fact(
-            "Usual range",
-            format!("{} to {}", format::share(low), format::share(high)),
-            "10th to 90th percentile over time".into(),
-        );
+        fact("Usual range", format::range(low, high), "10th to 90th percentile over time".into());
     }
     if let Some(cache) = verdict.cache {
         fact("Cache", format::cache(cache), "for each direction".into());
@@ -237,24 +235,27 @@ fn shares(out: &mut String, caption: &str, id: &str, group: Option<&str>, shares
         out.push_str("</div>");
     }
     out.push_str("<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">which</th>");
-    if let Some(group) = group {
-        let _ = write!(out, "<th scope=\"col\">{group}</th>");
-    }
+    out.push_str("<th scope=\"col\" class=\"n\">share</th><th scope=\"col\" class=\"n\">wire bytes</th>");
     if counted {
         out.push_str("<th scope=\"col\" class=\"n\">packets</th>");
     }
-    out.push_str("<th scope=\"col\" class=\"n\">wire bytes</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>");
+    if let Some(group) = group {
+        let _ = write!(out, "<th scope=\"col\">{group}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
     for (at, (kind, share)) in shares.iter().enumerate() {
         let swatch = if stacked { format!("<i class=\"swatch c{}\"></i>", at % COLOURS) } else { String::new() };
-        let _ = write!(out, "<tr><th scope=\"row\">{swatch}{}</th>", escape(&share.name));
-        if group.is_some() {
-            let _ = write!(out, "<td>{kind}</td>");
-        }
+        let name = escape(&share.name);
+        let _ = write!(out, "<tr><th scope=\"row\"{}>{swatch}{name}</th>", long(&name));
+        let (count, shown, part) = (share.bytes, bytes(share.bytes), part(share.bytes, whole));
+        let _ = write!(out, "<td class=\"n\" data-v=\"{count}\">{part}</td><td class=\"n\" data-v=\"{count}\">{shown}</td>");
         if counted {
             let _ = write!(out, "<td class=\"n\" data-v=\"{}\">{}</td>", share.packets, format::count_of(share.packets));
         }
-        let (count, shown, part) = (share.bytes, bytes(share.bytes), part(share.bytes, whole));
-        let _ = write!(out, "<td class=\"n\" data-v=\"{count}\">{shown}</td><td class=\"n\" data-v=\"{count}\">{part}</td></tr>");
+        if group.is_some() {
+            let _ = write!(out, "<td>{kind}</td>");
+        }
+        out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div></figure>");
 }
@@ -278,11 +279,21 @@ fn figures(out: &mut String, figures: &[Figure]) {
     let mut charts = 0;
     for figure in figures {
         let (id, number, title) = (escape(figure.id), figure.number, escape(figure.title));
-        let _ = write!(out, "<section class=\"figure\" id=\"{id}\"><h2><a href=\"#{id}\">Figure {number}</a> {title}</h2>");
+        let _ = write!(
+            out,
+            "<section class=\"figure\" id=\"{id}\"><div class=\"lead\"><h2><a href=\"#{id}\">Figure {number}</a> {title}</h2>"
+        );
         if !figure.finding.is_empty() {
             let _ = write!(out, "<p class=\"finding\">{}</p>", escape(&figure.finding));
         }
-        for chart in &figure.charts {
+        // The first chart stays with its heading on paper.
+        let (first, later) = figure.charts.split_at(figure.charts.len().min(1));
+        for chart in first {
+            self::chart(out, chart, charts);
+            charts += 1;
+        }
+        out.push_str("</div>");
+        for chart in later {
             self::chart(out, chart, charts);
             charts += 1;
         }
@@ -335,8 +346,8 @@ fn table(out: &mut String, table: &Table) {
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
             let shown = escape(&format::cell(cell, column.unit));
             let _ = match (at, column.unit) {
-                (0, Unit::Text) => write!(out, "<th scope=\"row\">{shown}</th>"),
-                (_, Unit::Text) => write!(out, "<td>{shown}</td>"),
+                (0, Unit::Text) => write!(out, "<th scope=\"row\"{}>{shown}</th>", long(&shown)),
+                (_, Unit::Text) => write!(out, "<td{}>{shown}</td>", long(&shown)),
                 _ => write!(out, "<td class=\"n\"{}>{shown}</td>", value(cell)),
             };
         }
@@ -355,6 +366,11 @@ fn table(out: &mut String, table: &Table) {
         );
     }
     out.push_str("</figure>");
+}
+
+/// Words longer than any of a language may be broken anywhere.
+fn long(text: &str) -> &'static str {
+    if text.split(' ').any(|word| word.chars().count() > 24) { " class=\"long\"" } else { "" }
 }
 
 /// The attribute that rows are sorted by.
@@ -435,7 +451,9 @@ mod tests {
         let page = render(&report);
         // uPlot's code names its place on the web in a comment.
         let page = page.replace(UPLOT_SCRIPT, "");
-        for attribute in [" src=", "@import", "url(", "<link", "<iframe", "<object", "<base", "<form", "http-equiv=\"refresh\"", "fetch("] {
+        for attribute in
+            [" src=", "@import", "url(", "<link", "<iframe", "<object", "<base", "<form", "http-equiv=\"refresh\"", "fetch("]
+        {
             assert!(!page.contains(attribute), "{attribute}");
         }
     }

@@ -59,10 +59,12 @@
       default: return signed(value, (value) => plain(value, digits));
     }
   };
-  const UNITS = { count: "count", bytes: "bytes", share: "%", seconds: "time", "bits-per-second": "bit/s", number: "number" };
-  const label = (axis) => {
-    const unit = UNITS[axis.unit];
-    return tame(axis.label) + (unit && !axis.categories.length ? ` (${unit}${axis.log ? ", log scale" : ""})` : "");
+  const UNITS = { count: "count", bytes: "B", share: "%", "bits-per-second": "bit/s", number: "number" };
+  /** The label of an axis with its unit; times have those that the axis goes through. */
+  const label = (axis, ticks) => {
+    if (axis.categories.length || axis.unit === "text") return tame(axis.label);
+    const times = axis.unit === "seconds" ? [...new Set(ticks.map((tick) => tick.split(" ")[1]))].join(", ") || "s" : "";
+    return `${tame(axis.label)} (${times || UNITS[axis.unit]}${axis.log ? ", log scale" : ""})`;
   };
 
   // Ticks.
@@ -247,7 +249,7 @@
     const longest = bars ? Math.max(0, ...names.map((name) => widthOf(name))) : 0;
     const lying = bars && names.length <= 40 && (longest + 10 > (width - 70) / names.length);
     const marks = lying ? Math.max(1, stacked ? 1 : series.filter((one) => one.kind === "bar").length) : 0;
-    const extent = lying ? names.length * Math.max(26, marks * 12 + 10) + 50 : Math.round(Math.min(340, Math.max(240, width * 0.45)));
+    const extent = lying ? names.length * Math.max(26, marks * 12 + 10) + 50 : root.classList.contains("printing") ? 200 : Math.round(Math.min(340, Math.max(240, width * 0.45)));
 
     const grid = { stroke: () => colour("grid"), width: 1 };
     const ink = () => colour("muted");
@@ -358,7 +360,7 @@
       const one = series[at - 1];
       if (!one || one.kind === "line" || one.kind === "bar" || !u.series[at].show) return;
       const path = new Path2D(), key = one.right ? "r" : "y";
-      const size = (chart.kind === "points" ? 3 : 3.4) * devicePixelRatio;
+      const size = (chart.kind === "points" ? 3 : bars ? 5 : 3.4) * devicePixelRatio;
       data[at].forEach((value, index) => {
         if (value === undefined || value === null) return;
         const a = u.valToPos(data[0][index], "x", true), b = u.valToPos(value, key, true);
@@ -402,9 +404,9 @@
       return x - data[0][left] <= data[0][right] - x ? left : right;
     };
     const options = {
-      width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 14, 0, 0],
+      width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 26, 0, 0],
       cursor: {
-        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 8 }, dataIdx: near,
+        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 9, fill: (u, at) => colourOf(at - 1), stroke: () => colour("paper"), width: 1.5 }, dataIdx: near,
         ...(lying ? { x: false, y: false } : {}),
       },
       select: { show: !bars },
@@ -430,16 +432,21 @@
     };
 
     const above = element("div", "labels"), plot = element("div", "plot"), below = element("div", "below");
-    const say = (where, axis) => {
-      const made = element("span", "axis-label clip", label(axis));
-      made.title = label(axis);
-      made.dataset.named = String(axis.categories.length > 0);
-      where.append(made);
-    };
-    say(above, lying ? chart.x : chart.y);
-    if (hasRight) say(above, chart.right);
-    say(below, lying ? chart.y : chart.x);
     holder.plot.replaceChildren(above, plot, below);
+    // The ticks of an axis are known when it is drawn.
+    const labels = [];
+    const say = (where, axis, at) => {
+      const said = element("span", "axis-label clip", label(axis, []));
+      said.dataset.named = String(axis.categories.length > 0);
+      labels.push([said, axis, at]);
+      where.append(said);
+    };
+    say(above, lying ? chart.x : chart.y, lying ? 0 : 1);
+    if (hasRight) say(above, chart.right, 2);
+    say(below, lying ? chart.y : chart.x, lying ? 1 : 0);
+    options.hooks.drawAxes = [(u) => {
+      for (const [said, axis, at] of labels) said.title = said.textContent = label(axis, u.axes[at]._values || []);
+    }];
     const made = new uPlot(options, data, plot);
     made.root.querySelectorAll("canvas").forEach((canvas) => {
       canvas.setAttribute("role", "img");
@@ -460,7 +467,7 @@
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       const value = element("span", "value");
-      const name = element("span", "name", one.name + (one.right ? " (right axis)" : ""));
+      const name = element("span", "name", one.name + (one.right ? " (right axis)" : "") + (one.points.length ? "" : " (no data)"));
       button.append(swatch(one.kind, one.at), name, value);
       button.addEventListener("click", () => {
         const { hidden } = holder.prepared;
@@ -475,7 +482,11 @@
     const tip = element("div", "tip");
     tip.hidden = true;
     tip.style.display = "none";
-    const hovers = matchMedia("(hover: hover)").matches;
+    // Under a finger it would only be in the way; the legend tells the same.
+    let finger = false;
+    for (const event of ["pointermove", "pointerdown"]) {
+      figure.addEventListener(event, (happened) => { finger = happened.pointerType === "touch"; }, true);
+    }
     holder.read = (u, lying) => {
       const { idx, idxs, left, top } = u.cursor;
       const data = holder.prepared.data;
@@ -489,7 +500,7 @@
         values[place].textContent = inside ? text : "";
         return text;
       });
-      if (!inside || !hovers) {
+      if (!inside || finger) {
         tip.style.display = "none";
         return;
       }
