@@ -7,11 +7,11 @@
 mod algorithm;
 mod batch;
 pub mod figures;
+mod lru;
 pub mod prefix;
 pub mod results;
 pub mod service;
 mod study;
-mod lru;
 pub mod tcp;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};

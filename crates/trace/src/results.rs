@@ -321,7 +321,6 @@ pub struct Time {
     pub busy_after: f64,
 }
 
-<<<<<<< HEAD
 /// One match of the reference algorithm, for those who look at each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchRow {
@@ -332,24 +331,11 @@ pub struct MatchRow {
     /// Address of the sender.
     pub source: IpAddr,
     /// Address of the receiver.
-=======
-/// One match, for whoever wants to look at all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatchRow {
-    /// Time of the packet, in nanoseconds since the Unix epoch.
-    pub time: i64,
-    /// `inbound`, `outbound` and the like.
-    pub direction: &'static str,
-    /// Sender of the packet.
-    pub source: IpAddr,
-    /// Its receiver.
->>>>>>> cfa4627bf9f923f2620ad2e9ad51123a15bcebcd
     pub destination: IpAddr,
     /// Port of the sender.
     pub source_port: u16,
     /// Port of the receiver.
     pub destination_port: u16,
-<<<<<<< HEAD
     /// IP protocol number.
     pub protocol: u8,
     /// Captured payload of the packet in bytes.
@@ -359,16 +345,5 @@ pub struct MatchRow {
     /// How far back its content lies, in bytes of cached payload.
     pub distance: u64,
     /// What its packet shares with the one it is taken from, as in figure 7.
-=======
-    /// IP protocol: 6 is TCP, 17 is UDP.
-    pub protocol: u8,
-    /// Bytes of the packet on the wire.
-    pub packet_length: u32,
-    /// Bytes that match.
-    pub length: u32,
-    /// Bytes of payload of the direction between the match and what it repeats.
-    pub distance: u64,
-    /// What the match and its content have in common: `intra-flow`, `inter-flow` and the like.
->>>>>>> cfa4627bf9f923f2620ad2e9ad51123a15bcebcd
     pub origin: &'static str,
 }

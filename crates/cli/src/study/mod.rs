@@ -7,12 +7,13 @@ mod source;
 
 use crate::args::{Sampling, StudyArgs};
 use crate::failure::{Failure, Outcome};
+use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
-use crate::progress;
 use oncewire_packet::{CaptureError, CaptureReader, Compression, Record};
 use oncewire_trace::prefix::Prefixes;
-use oncewire_trace::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError};
+use oncewire_trace::{Algorithm, FigureId, Settings, Study, StudyError};
+use outputs::Outputs;
 use source::{Counted, Source};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -30,9 +31,10 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     }
     let sources = source::sources(&args.captures)?;
     let settings = settings(args, &sources)?;
-    let sink: Option<MatchSink> = None;
+    // Before hours of reading.
+    let outputs = Outputs::open(args)?;
     let enough = source::enough_on_signal();
-    let mut study = Study::new(settings, sink).map_err(failure)?;
+    let mut study = Study::new(settings, outputs.sink()).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
     let mut sampler = args.sample.map(Sampler::new);
     if let Some(interface) = &args.interface {
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     if found.input.packets == 0 {
         return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
     }
-    outputs::write(args, &found)
+    outputs.write(args, &found)
 }
 
 /// What became of a capture.
@@ -206,7 +208,9 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
     };
     if !small && (args.figures.is_empty() || args.algorithms.is_empty()) && std::io::stderr().is_terminal() {
         let about = stored.map_or("a trace of unknown length".to_owned(), |stored| format!("{} of captures", bytes(stored)));
-        eprintln!("oncewire: for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them");
+        eprintln!(
+            "oncewire: for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them"
+        );
     }
     Ok(settings)
 }

@@ -87,7 +87,8 @@ impl Observer for Hosts {
                 *sum += gain;
             }
         });
-        let directions: Vec<Direction> = Direction::ALL.into_iter().filter(|direction| self.wire[direction.index()] > 0).collect();
+        let directions: Vec<Direction> =
+            Direction::ALL.into_iter().filter(|direction| self.wire[direction.index()] > 0).collect();
         let share = |part: u64, whole: u64| Cell::from((whole > 0).then(|| part as f64 / whole as f64));
         let row = |name: &str, wire: u64, pairs: u64, shared: u64, extra: [u64; 2]| -> Vec<Cell> {
             vec![
@@ -439,7 +440,10 @@ impl Objects {
         if self.left_out == 0 {
             return Vec::new();
         }
-        vec![format!("There was no room for {} packets or objects of the object analysis: its gains may be larger.", self.left_out)]
+        vec![format!(
+            "There was no room for {} packets or objects of the object analysis: its gains may be larger.",
+            self.left_out
+        )]
     }
 
     fn memory(&self) -> u64 {

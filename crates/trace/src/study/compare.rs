@@ -48,7 +48,8 @@ impl Pass {
     pub(super) fn curve(&self) -> Vec<(u64, f64)> {
         let settings = &self.settings;
         let sizes = settings.cache_sizes().into_iter();
-        let savings = sizes.map(|size| Some((size, self.savings(&settings.max_match(&settings.sampler, settings.period, size))?)));
+        let savings =
+            sizes.map(|size| Some((size, self.savings(&settings.max_match(&settings.sampler, settings.period, size))?)));
         savings.collect::<Option<_>>().unwrap_or_default()
     }
 
@@ -72,8 +73,11 @@ impl Pass {
     fn algorithms(&self) -> Figure {
         let settings = &self.settings;
         let directions = self.directions();
-        let mut columns =
-            vec![Column::new("algorithm", Unit::Text), Column::new("what it is", Unit::Text), Column::new("savings", Unit::Share)];
+        let mut columns = vec![
+            Column::new("algorithm", Unit::Text),
+            Column::new("what it is", Unit::Text),
+            Column::new("savings", Unit::Share),
+        ];
         if directions.len() > 1 {
             columns.extend(directions.iter().map(|direction| Column::new(direction.name(), Unit::Share)));
         }
@@ -126,7 +130,9 @@ impl Pass {
                     percent(gzip),
                     percent(re)
                 ),
-                _ => format!("Redundancy elimination ({}) and compression over 10 ms ({}) save alike.", percent(re), percent(gzip)),
+                _ => {
+                    format!("Redundancy elimination ({}) and compression over 10 ms ({}) save alike.", percent(re), percent(gzip))
+                }
             };
             if let Some(link) = larger(by(Algorithm::Packets), by(Algorithm::Tunnel)) {
                 finding += &format!(" Our codec, which does both, saves {}.", percent(link));
@@ -257,7 +263,8 @@ impl Pass {
             .iter()
             .map(|&(size, savings)| {
                 let mut row: Vec<Cell> = vec![size.into(), savings.into()];
-                if let (true, Some(tally)) = (several, self.tally(&settings.max_match(&settings.sampler, settings.period, size))) {
+                if let (true, Some(tally)) = (several, self.tally(&settings.max_match(&settings.sampler, settings.period, size)))
+                {
                     for (index, direction) in directions.iter().enumerate() {
                         let savings = share(tally.of(*direction), self.volumes[direction.index()].wire);
                         series[index + 1].points.extend(savings.map(|savings| (size as f64, savings)));
@@ -420,7 +427,11 @@ pub(super) fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KB", "MB", "GB"] {
         if value < 999.5 {
-            return if value.fract() == 0.0 || value >= 99.5 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") };
+            return if value.fract() == 0.0 || value >= 99.5 {
+                format!("{value:.0} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1000.0;
     }
@@ -445,7 +456,10 @@ impl Settings {
     /// The settings in words.
     fn words(&self) -> Vec<(String, String)> {
         let mut words = vec![
-            ("reference algorithm", format!("max-match over {}, window {} bytes, period {} bytes", self.sampler.name(), self.window, self.period)),
+            (
+                "reference algorithm",
+                format!("max-match over {}, window {} bytes, period {} bytes", self.sampler.name(), self.window, self.period),
+            ),
             ("cache", format!("{} of payload in each direction, oldest out first; the index comes on top", bytes(self.cache))),
             ("charged", format!("4 bytes for each match, and a shim of {} bytes for each packet that has any", self.shim)),
             (
@@ -455,7 +469,14 @@ impl Settings {
                     None => "not told apart: one cache for all; name your networks with --inside".to_owned(),
                 },
             ),
-            ("memory", format!("{} for each figure's own state, {} for caches per host pair", bytes(self.figure_memory), bytes(self.pair_memory))),
+            (
+                "memory",
+                format!(
+                    "{} for each figure's own state, {} for caches per host pair",
+                    bytes(self.figure_memory),
+                    bytes(self.pair_memory)
+                ),
+            ),
         ];
         if let Some(price) = self.price {
             words.push(("price", format!("{price} for a gigabyte")));

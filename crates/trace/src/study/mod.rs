@@ -460,16 +460,22 @@ impl Pass {
     fn observer(&self, figure: FigureId) -> Option<Box<dyn Observer>> {
         let Settings { figure_memory: memory, prefixes, .. } = &*self.settings;
         Some(match figure {
-            FigureId::Temporal => /*TMP temporal::Temporal::new(*memory)*/ return None,
-            FigureId::Http => /*TMP http::Http::new(*memory)*/ return None,
+            FigureId::Temporal => Box::new(figures::temporal::Temporal::new(*memory)),
+            FigureId::Http => Box::new(figures::http::Http::new(*memory)),
             FigureId::Origins => Box::new(figures::origins::Origins::new(*memory)),
             FigureId::Lengths => Box::new(figures::lengths::Lengths::new(*memory)),
             FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
             FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
-            FigureId::Replicated => /*TMP replicated::Replicated::new(*memory)*/ return None,
+            FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
             FigureId::Hosts => Box::new(figures::hosts::Hosts::new(&self.settings)),
-            FigureId::Destinations => /*TMP destinations::Destinations::new(*memory, prefixes.clone())*/ return None,
-            FigureId::Irreducible => /*TMP irreducible::Irreducible::new(*memory)*/ return None,
+            FigureId::Destinations => {
+                Box::new(figures::destinations::Destinations::new(*memory, prefixes.clone().unwrap_or_default()))
+            }
+            FigureId::Irreducible =>
+            /*TMP irreducible::Irreducible::new(*memory)*/
+            {
+                return None;
+            }
             FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => return None,
         })
     }
@@ -489,8 +495,7 @@ impl Pass {
         let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
         pool.install(|| -> Result<(), ConfigError> {
             reference.find_all(batch, caches, matches)?;
-            let view =
-                View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
+            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
                 || observers.par_iter_mut().with_max_len(1).for_each(|observer| observer.batch(&view)),

@@ -2,8 +2,8 @@
 
 use super::{FigureId, Settings};
 use crate::algorithm::{
-    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Source, Tally,
-    Units, WindowRun,
+    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Source,
+    Tally, Units, WindowRun,
 };
 use crate::batch::Charge;
 use oncewire_codec::SamplerKind;

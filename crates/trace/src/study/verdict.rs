@@ -51,7 +51,9 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
     let range = spread.map(|(low, high)| format!(" ({} to {} over time)", percent(low), percent(high))).unwrap_or_default();
     let with_cache = cache.map(|cache| format!(" with a cache of {} in each direction", bytes(cache))).unwrap_or_default();
     let headline = match deploy {
-        Deploy::Tunnel => format!("Deploy the tunnel{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings)),
+        Deploy::Tunnel => {
+            format!("Deploy the tunnel{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
+        }
         Deploy::PacketLink => {
             format!("Deploy the packet link{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
         }
