@@ -31,7 +31,7 @@ pub struct Dissected<'a> {
     /// Payload bytes that were on the wire behind [`payload`](Self::payload), but were not captured. In a fragmented datagram
     /// whose fragments were not captured whole, all payload behind the first such gap.
     pub missing: u32,
-    /// Bytes on the wire in front of the payload: all headers, of all fragments.
+    /// Bytes on the wire in front of the payload: all headers, of all fragments, and what came twice in overlapping fragments.
     pub headers: u32,
     /// Bytes on the wire behind the payload: padding, frame check sequences, trailers of encapsulations.
     pub trailer: u32,
