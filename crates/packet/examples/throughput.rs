@@ -1,8 +1,8 @@
 //! How fast a capture is read and taken apart: `cargo run --release -p oncewire-packet --example throughput -- FILE [BYTES]`.
 //!
-//! Makes a capture of at least BYTES (default 1 GiB) in memory from the records of a pcap FILE, over and over; or, if BYTES is 0, reads
-//! FILE itself as it is, from the page cache. Prints the CPU time of reading it, and of reading and dissecting it: the median of five
-//! runs. Dissecting adds up the lengths and the last bytes of payloads, so that they are seen.
+//! Makes a capture of at least BYTES (default 1 GiB) in memory from the records of a pcap FILE, over and over; or, if BYTES is 0,
+//! reads FILE itself as it is, from the page cache. Prints the CPU time of reading it, and of reading and dissecting it: the
+//! median of five runs. Dissecting adds up the lengths and the last bytes of payloads, so that they are seen.
 
 use std::{
     env,

@@ -4,8 +4,8 @@ use crate::{Layer, Unused};
 
 /// What is left of a packet behind the headers that were read.
 ///
-/// `data` are the captured bytes of it, `wire >= data.len()` its bytes on the wire, and `trailer` the bytes on the wire that were cut off
-/// behind it because a length field said so. What was in front is the rest of the packet.
+/// `data` are the captured bytes of it, `wire >= data.len()` its bytes on the wire, and `trailer` the bytes on the wire that were
+/// cut off behind it because a length field said so. What was in front is the rest of the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) data: &'a [u8],

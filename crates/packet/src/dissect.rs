@@ -28,16 +28,17 @@ pub struct Dissected<'a> {
     pub transport: Transport,
     /// The captured payload of the TCP segment or UDP datagram; of a fragmented datagram the whole, without a gap.
     pub payload: &'a [u8],
-    /// Payload bytes that were on the wire behind [`payload`](Self::payload), but were not captured. In a fragmented datagram whose
-    /// fragments were not captured whole, all payload behind the first such gap.
+    /// Payload bytes that were on the wire behind [`payload`](Self::payload), but were not captured. In a fragmented datagram
+    /// whose fragments were not captured whole, all payload behind the first such gap.
     pub missing: u32,
-    /// Bytes on the wire in front of the payload: all headers, of all fragments.
+    /// Bytes on the wire in front of the payload: all headers, of all fragments, and what came twice in overlapping fragments.
     pub headers: u32,
     /// Bytes on the wire behind the payload: padding, frame check sequences, trailers of encapsulations.
     pub trailer: u32,
     /// Bytes on the wire of this packet and of its [earlier fragments](Self::fragments).
     pub wire_len: u64,
-    /// How many earlier records, each answered with [`Unused::FragmentHeld`], this packet was completed from. 0 for whole packets.
+    /// How many earlier records, each answered with [`Unused::FragmentHeld`], this packet was completed from. 0 for whole
+    /// packets.
     pub fragments: u32,
     /// The headers that were crossed.
     pub layers: Layers,
@@ -101,7 +102,8 @@ pub enum Unused {
     Truncated(Layer),
     /// This header contradicts itself, or what is around it: a length that does not fit, a version that it cannot have.
     Malformed(Layer),
-    /// Not IP: the EtherType, or in its place the PPP protocol, LLC SAPs (destination, source), address family, or 802.11 frame control.
+    /// Not IP: the EtherType, or in its place the PPP protocol, LLC SAPs (destination, source), address family, or 802.11 frame
+    /// control.
     NotIp(u16),
     /// IP that carries neither TCP nor UDP: the protocol number of the innermost IP header (1 ICMP, 58 ICMPv6, 132 SCTP, ...).
     OtherProtocol(u8),
@@ -109,8 +111,8 @@ pub enum Unused {
     Encrypted(Cipher),
     /// A fragment, kept until its datagram is whole. It is then part of what the last fragment's record is answered with.
     FragmentHeld,
-    /// A fragment whose datagram cannot become whole: it overlaps another (IPv6), contradicts another, exceeds the [`Limits`], or is a
-    /// fragment of an 802.11 frame.
+    /// A fragment whose datagram cannot become whole: it overlaps another (IPv6), contradicts another, exceeds the [`Limits`], or
+    /// is a fragment of an 802.11 frame.
     FragmentLost,
     /// Several packets in one frame, of which each would be one: an 802.11 A-MSDU.
     Aggregate,
@@ -157,12 +159,13 @@ impl fmt::Display for Unused {
 /// Bounds on what a [`Dissector`] keeps: fragments of datagrams that are not whole yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of fragments, with the memory to manage them. The oldest datagrams are given up beyond. Default 16 MiB, four times
-    /// what Linux grants (`ipfrag_high_thresh`), as a capture point sees more than one host. 0 keeps no fragments.
+    /// Most bytes of fragments, with the memory to manage them. The oldest datagrams are given up beyond. Default 16 MiB, four
+    /// times what Linux grants (`ipfrag_high_thresh`), as a capture point sees more than one host. 0 keeps no fragments.
     pub fragment_bytes: usize,
     /// Most incomplete datagrams. Default 4,096.
     pub fragment_datagrams: usize,
-    /// How long after its first fragment, in packet time, an incomplete datagram is given up. Default 60 s, as RFC 8200 section 4.5.
+    /// How long after its first fragment, in packet time, an incomplete datagram is given up. Default 60 s, as RFC 8200 section
+    /// 4.5.
     pub fragment_age: Duration,
 }
 
@@ -197,8 +200,9 @@ impl std::ops::SubAssign for Tally {
 
 /// Where all records and all their bytes on the wire went.
 ///
-/// At any time `total == used + held + unused()`, and after [`Dissector::finish`] `held` is zero. A held fragment is counted in `held`;
-/// when its datagram is whole it moves to what the datagram turned out to be, when it is given up it moves to `fragment_lost`.
+/// At any time `total == used + held + unused()`, and after [`Dissector::finish`] `held` is zero. A held fragment is counted in
+/// `held`; when its datagram is whole it moves to what the datagram turned out to be, when it is given up it moves to
+/// `fragment_lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Every record that was given to the dissector.
@@ -276,14 +280,14 @@ impl Counters {
 
 /// Takes packets apart. It has a state only because of IP fragments.
 ///
-/// Fragments belong together when source, destination and identification are the same, and in IPv4 the protocol (RFC 791, RFC 8200);
-/// tags and tunnels around them are not looked at. Of overlapping IPv4 fragments the bytes that came first are taken; overlapping
-/// IPv6 fragments make their datagram void (RFC 5722), but exact duplicates do not. A duplicate that comes after its datagram was whole
-/// waits for others like any fragment, and is lost in the end.
+/// Fragments belong together when source, destination and identification are the same, and in IPv4 the protocol (RFC 791, RFC
+/// 8200); tags and tunnels around them are not looked at. Of overlapping IPv4 fragments the bytes that came first are taken;
+/// overlapping IPv6 fragments make their datagram void (RFC 5722), but exact duplicates do not. A duplicate that comes after its
+/// datagram was whole waits for others like any fragment, and is lost in the end.
 ///
-/// A length field that claims more than was on the wire is [`Malformed`](Unused::Malformed), as it is to a receiver; one that claims
-/// less makes the rest a [trailer](Dissected::trailer). An IPv4 total length, IPv6 payload length or UDP length of 0 means "to the end":
-/// packets have it that a network card was to cut in segments.
+/// A length field that claims more than was on the wire is [`Malformed`](Unused::Malformed), as it is to a receiver; one that
+/// claims less makes the rest a [trailer](Dissected::trailer). An IPv4 total length, IPv6 payload length or UDP length of 0 means
+/// "to the end": packets have it that a network card was to cut in segments.
 #[derive(Debug)]
 pub struct Dissector {
     fragments: Fragments,

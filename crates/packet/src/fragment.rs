@@ -1,8 +1,9 @@
 //! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5), kept in bounded memory until their datagram is whole.
 //!
-//! Overlaps: of IPv4 fragments the one that came first wins, byte by byte, and the datagram is used; hosts differ here, and a capture
-//! does not say which the receiver was. Overlapping IPv6 fragments make a datagram void, with all fragments of it that follow (RFC 5722,
-//! RFC 8200); an exact duplicate is not an overlap. A fragment that contradicts where the datagram ends makes it void as well.
+//! Overlaps: of IPv4 fragments the one that came first wins, byte by byte, and the datagram is used; hosts differ here, and a
+//! capture does not say which the receiver was. Overlapping IPv6 fragments make a datagram void, with all fragments of it that
+//! follow (RFC 5722, RFC 8200); an exact duplicate is not an overlap. A fragment that contradicts where the datagram ends makes
+//! it void as well.
 
 use std::{
     collections::{HashMap, VecDeque},

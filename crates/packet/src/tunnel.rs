@@ -159,8 +159,8 @@ impl State {
         Ok(Next::Ip)
     }
 
-    /// RFC 2661 section 3.1, data messages: flags and version 2, perhaps a length, tunnel, session, perhaps sequence numbers, perhaps
-    /// an offset; then PPP.
+    /// RFC 2661 section 3.1, data messages: flags and version 2, perhaps a length, tunnel, session, perhaps sequence numbers,
+    /// perhaps an offset; then PPP.
     pub(crate) fn l2tp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
         const LAYER: Layer = Layer::L2tp;
         self.enter(LAYER)?;

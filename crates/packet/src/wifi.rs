@@ -64,8 +64,8 @@ impl State {
         self.frame(c, false)
     }
 
-    /// A frame (IEEE 802.11-2020 section 9.3): frame control, duration, three addresses, sequence control, perhaps a fourth address,
-    /// QoS control, HT control; `padded` to a multiple of four bytes by some drivers.
+    /// A frame (IEEE 802.11-2020 section 9.3): frame control, duration, three addresses, sequence control, perhaps a fourth
+    /// address, QoS control, HT control; `padded` to a multiple of four bytes by some drivers.
     fn frame(&mut self, c: &mut Cursor<'_>, padded: bool) -> Result<Next, Unused> {
         const LAYER: Layer = Layer::Ieee80211;
         self.enter(LAYER)?;

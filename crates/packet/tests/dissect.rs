@@ -41,8 +41,8 @@ fn whole_packets() {
     }
 }
 
-/// Whatever was captured of a packet, all its bytes are accounted for, and what is said of them is true of the whole packet; but that
-/// a tunnel over UDP whose inside cannot be seen is a datagram.
+/// Whatever was captured of a packet, all its bytes are accounted for, and what is said of them is true of the whole packet; but
+/// that a tunnel over UDP whose inside cannot be seen is a datagram.
 #[test]
 fn cut_packets() {
     for (link, packet, layers) in packets() {
@@ -111,6 +111,20 @@ fn a_frame_check_sequence_is_no_payload() {
     let d = dissect(LinkType::IEEE802_11_RADIOTAP, &with_check).unwrap();
     assert_eq!((d.payload, d.trailer), (PAYLOAD, 4));
     assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &radiotap(0x50, &frame)), Err(Unused::BadFrameCheck));
+}
+
+/// <https://www.radiotap.org>: fields are aligned from the beginning of the header, behind all words of presence.
+#[test]
+fn radiotap_fields_are_aligned() {
+    let frame = ieee80211(0x0008, &[], &snap(0x0800, &ipv4(6, &tcp(PAYLOAD))));
+    for (bad, expected) in [(0x40, Err(Unused::BadFrameCheck)), (0, Ok(PAYLOAD))] {
+        let time = join(&[&[0, 0, 25, 0, 3, 0, 0, 0x80, 0, 0, 0, 0], &[0xff; 4], &[0xff; 8], &[bad], &frame]);
+        assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &time).map(|d| d.payload), expected);
+        let no_time = join(&[&[0, 0, 13, 0, 2, 0, 0, 0x80, 0, 0, 0, 0], &[bad], &frame]);
+        assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &no_time).map(|d| d.payload), expected);
+    }
+    let short = join(&[&[0, 0, 8, 0, 2, 0, 0, 0], &frame]);
+    assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &short).map(|d| d.payload), Err(Unused::Malformed(Layer::Radiotap)));
 }
 
 #[test]

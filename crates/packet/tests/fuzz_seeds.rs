@@ -1,7 +1,7 @@
 //! The fuzz target on stable: its corpus, and some thousand changes of it that are the same every time.
 //!
-//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test fuzz_seeds` writes the seeds into the corpus; what libFuzzer found beyond
-//! them is kept there too.
+//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test fuzz_seeds` writes the seeds into the corpus; what libFuzzer found
+//! beyond them is kept there too.
 #![allow(missing_docs)]
 
 mod build;

@@ -81,8 +81,8 @@ fn sums(file: &[u8]) -> Sums {
 /// Why we differ from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB and most of 802.11. Payload moves from UDP
-    /// to what is inside, which may be none of ours (ICMP, ARP).
+    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB and most of 802.11. Payload moves
+    /// from UDP to what is inside, which may be none of ours (ICMP, ARP).
     Inside,
     /// The index takes each fragment by itself: the header of the transport from the first, nothing from the others. We count
     /// datagrams made whole, and nothing of those that are not.

@@ -13,7 +13,8 @@ use std::{
 use self::{buffer::Buffer, decompress::Source};
 use crate::{LinkType, Nanos, Record};
 
-/// Most captured bytes of one packet: 16 MiB. libpcap takes 262,144 for most link types; generic offloads make packets of 512 KiB.
+/// Most captured bytes of one packet: 16 MiB. libpcap takes 262,144 for most link types; generic offloads make packets of 512
+/// KiB.
 const MAX_CAPTURED: usize = 16 << 20;
 
 /// Largest pcapng block that is looked at; larger ones that are no packets are skipped.
