@@ -2,7 +2,7 @@
 
 use super::tally::{ByDirection, CHARGED, Merge, percent, savings, share};
 use crate::batch::{FlowKey, Observer, View};
-use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
 /// Every match by what its packet shares with the packet that it is taken from.
 #[derive(Debug, Default)]
@@ -241,7 +241,7 @@ fn finding(all: &Counts) -> String {
 
 /// The cell of a share in a table by direction and name, for tests.
 #[cfg(test)]
-pub(super) fn cell(table: &Table, direction: &str, name: &str, column: usize) -> Cell {
+pub(super) fn cell(table: &Table, direction: &str, name: &str, column: usize) -> crate::results::Cell {
     let row = table.rows.iter().find(|row| row[0] == direction.into() && row[1] == name.into());
     row.unwrap_or_else(|| panic!("no {direction} {name} in {table:?}"))[column].clone()
 }
@@ -251,6 +251,7 @@ mod tests {
     use super::*;
     use crate::batch::Direction;
     use crate::batch::testing::{Made, noise, observe};
+    use crate::results::Cell;
 
     #[test]
     fn each_origin_once() {

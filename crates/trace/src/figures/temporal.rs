@@ -670,25 +670,25 @@ impl Tables {
 fn words(savings: f64, percentiles: &[Percentiles], correlation: Option<f64>, octaves: &[Octave]) -> String {
     let mut words = Vec::new();
     // Links are billed by buckets of five minutes.
-    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0) {
-        if let [Some(mean), _, Some(p95), Some(peak)] = of.savings() {
-            let judgement = match p95 - mean {
-                difference if difference < -0.02 => {
-                    "busy times are less redundant than quiet ones, so a link sized or billed by them gains less"
-                }
-                difference if difference > 0.02 => {
-                    "busy times are more redundant than quiet ones, so a link sized or billed by them gains more"
-                }
-                _ => "busy times are about as redundant as others",
-            };
-            words.push(format!(
-                "In buckets of {}, mean savings are {}, those in the 95th percentile {} and in the peak {}: {judgement}.",
-                seconds(of.width),
-                percent(mean),
-                percent(p95),
-                percent(peak)
-            ));
-        }
+    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0)
+        && let [Some(mean), _, Some(p95), Some(peak)] = of.savings()
+    {
+        let judgement = match p95 - mean {
+            difference if difference < -0.02 => {
+                "busy times are less redundant than quiet ones, so a link sized or billed by them gains less"
+            }
+            difference if difference > 0.02 => {
+                "busy times are more redundant than quiet ones, so a link sized or billed by them gains more"
+            }
+            _ => "busy times are about as redundant as others",
+        };
+        words.push(format!(
+            "In buckets of {}, mean savings are {}, those in the 95th percentile {} and in the peak {}: {judgement}.",
+            seconds(of.width),
+            percent(mean),
+            percent(p95),
+            percent(peak)
+        ));
     }
     if let Some(r) = correlation {
         let strength = match r.abs() {
