@@ -237,7 +237,7 @@ impl Observer for Temporal {
             if i == last {
                 finding = words(savings, &percentiles, correlation.and_then(|(_, _, r)| r), &energies);
             }
-            tables.push(name, &percentiles, correlation, &energies, spread);
+            tables.push(name, i == last, &percentiles, correlation, &energies, spread);
         }
 
         let mut notes = Vec::new();
@@ -280,9 +280,7 @@ impl Observer for Temporal {
 /// over all directions, from figure 4. `None` if it is another figure, or of an empty trace.
 pub fn spread(figure: &Figure) -> Option<(f64, f64)> {
     let table = figure.tables.iter().find(|table| table.id == "spread")?;
-    let column = |name| table.columns.iter().position(|column| column.name == name);
-    let row = table.rows.last()?;
-    match (&row[column("p10")?], &row[column("p90")?]) {
+    match (table.rows.first()?.last()?, table.rows.last()?.last()?) {
         (Cell::Number(low), Cell::Number(high)) => Some((*low, *high)),
         _ => None,
     }
@@ -308,7 +306,7 @@ fn definition() -> String {
          Percentiles are nearest-rank. Empty buckets count as 0 bytes; the last bucket is left out unless the trace covers {COMPLETE} % of \
          it; widths with fewer than {FEW} buckets are left out. Correlation is Pearson's, between original bytes and 1 - reduced / original of \
          buckets with packets, of 1 min, or the widest of which the trace has {ENOUGH}. Spread: percentiles of 1 - reduced / original over \
-         the minutes with packets, or over the hundredths of a trace shorter than 100 min. (c) Burstiness: the base-2 logarithm of the mean \
+         the minutes with packets, or over the hundredths of a trace shorter than 100 min; savings are those over all directions. (c) Burstiness: the base-2 logarithm of the mean \
          square of the detail coefficients of an orthonormal Haar wavelet analysis of bytes per {}, by octave; the coefficient of octave j \
          is the difference of the bytes in two adjacent spans of {} * 2^(j-1), which is the time scale, divided by 2^(j/2). Octaves with \
          fewer than 4 complete coefficients are left out. Uniform: the original bytes times (1 - mean savings). A packet up to {} late counts \
@@ -623,24 +621,14 @@ impl Tables {
                     ("uniform", Unit::Number),
                 ],
             ),
-            table(
-                "spread",
-                "Percentiles of the savings of single buckets",
-                &[
-                    ("direction", Unit::Text),
-                    ("bucket", Unit::Seconds),
-                    ("buckets", Unit::Count),
-                    ("p10", Unit::Share),
-                    ("p50", Unit::Share),
-                    ("p90", Unit::Share),
-                ],
-            ),
+            table("spread", "", &[("percentile", Unit::Text)]),
         ])
     }
 
     fn push(
         &mut self,
         name: &str,
+        last: bool,
         percentiles: &[Percentiles],
         correlation: Option<(f64, u64, Option<f64>)>,
         octaves: &[Octave],
@@ -661,9 +649,18 @@ impl Tables {
             row
         }));
         let (width, buckets, percentiles) = spread;
-        let mut row = vec![name.into(), width.into(), buckets.into()];
-        row.extend(percentiles.map(Cell::from));
-        of_spread.rows.push(row);
+        if of_spread.rows.is_empty() {
+            of_spread.rows.extend(["p10", "p50", "p90"].map(|percentile| vec![percentile.into()]));
+        }
+        of_spread.columns.push(Column::new(if last { "savings" } else { name }, Unit::Share));
+        for (row, percentile) in of_spread.rows.iter_mut().zip(percentiles) {
+            row.push(percentile.into());
+        }
+        if last {
+            let each =
+                if width == 60.0 { "minutes".to_owned() } else { format!("hundredths of the trace ({} each)", seconds(width)) };
+            of_spread.caption = format!("Percentiles of the savings of the {buckets} {each} that have packets");
+        }
     }
 }
 
