@@ -3,6 +3,8 @@
 mod burstiness;
 pub mod destinations;
 pub mod hits;
+#[cfg(test)]
+mod laws;
 pub mod lengths;
 pub mod locality;
 pub mod origins;
