@@ -1,7 +1,7 @@
 //! Figure 4: savings over time, and whether they come when the link is busy (thesis, section 2.3, "Temporal Variations", Figures 2.3 to 2.5).
 
 use super::burstiness::{BASE, OCTAVES, Pyramid};
-use super::tally::{TOTAL, percent, percentile, seconds, share};
+use super::tally::{TOTAL, percent, percentile, seconds, share, varies};
 use crate::batch::{Direction, Observer, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
@@ -512,9 +512,7 @@ fn pearson(points: &[(f64, f64)]) -> Option<f64> {
         let (dx, dy) = (point.0 - x, point.1 - y);
         (xx + dx * dx, xy + dx * dy, yy + dy * dy)
     });
-    // What is left of a constant after rounding is no variance.
-    let varies = |square: f64, mean: f64| square > n * (mean * 1e-12).powi(2);
-    (points.len() > 1 && varies(xx, x) && varies(yy, y)).then(|| xy / (xx * yy).sqrt())
+    (varies(xx, x, n) && varies(yy, y, n)).then(|| xy / (xx * yy).sqrt())
 }
 
 /// Time scale in seconds, coefficients, and energies of the original, reduced and uniformly reduced bytes.
