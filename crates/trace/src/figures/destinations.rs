@@ -23,11 +23,12 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// Groups destinations by the names of `prefixes`, or, if that is empty, by /16 (IPv4) and /32 (IPv6).
+    /// Groups destinations by the names of `prefixes`, or, if there are none, by /16 (IPv4) and /32 (IPv6).
     ///
     /// `memory` (bytes, without the table of prefixes) is for chunks, about 80 bytes for each destination of each; they are sampled when they
     /// are more than fit.
-    pub fn new(memory: u64, prefixes: Prefixes) -> Destinations {
+    pub fn new(memory: u64, prefixes: impl Into<Option<Prefixes>>) -> Destinations {
+        let prefixes = prefixes.into().unwrap_or_default();
         // Pairs take up to an eighth.
         let paired = ((memory / 8 / PAIR_BYTES) as f64).sqrt().min(PAIRED as f64) as usize;
         let matrix = (paired * paired) as u64 * PAIR_BYTES;
@@ -617,7 +618,7 @@ mod tests {
         assert_eq!(number(&table(&figure, "bytes").rows[0][4]), 1.0);
         let all = number(&table(&figure, "bytes").rows[0][1]);
         assert!((all / 256_000.0 - 1.0).abs() < 0.2, "{all}");
-        assert!(observe(Box::new(Destinations::new(0, Prefixes::default())), &packets, 1 << 20, 500).memory < 4000);
-        assert!(observe(Box::new(Destinations::new(0, Prefixes::default())), &[], 1 << 20, 500).tables.is_empty());
+        assert!(observe(Box::new(Destinations::new(0, None)), &packets, 1 << 20, 500).memory < 4000);
+        assert!(observe(Box::new(Destinations::new(0, None)), &[], 1 << 20, 500).tables.is_empty());
     }
 }

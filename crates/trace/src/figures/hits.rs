@@ -1,7 +1,7 @@
 //! Figure 10: how often each chunk is matched (thesis, section 2.4, "Redundancy: Hit Distribution", Figure 2.10).
 
 use super::sampled::Sampled;
-use super::tally::{self, CHARGED, percent, savings, share};
+use super::tally::{self, CHARGED, percent, savings, share, varies};
 use crate::batch::{Direction, Observer, View};
 use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -219,7 +219,7 @@ fn least_squares(hits: &[u32], scale: f64, keep: impl Fn(f64, u32) -> bool) -> O
         let (x, y) = (x - mean_x, y - mean_y);
         (xx + x * x, xy + x * y, yy + y * y)
     });
-    (xx > 0.0 && yy > 0.0).then(|| xy / xx)
+    (varies(xx, mean_x, n) && varies(yy, mean_y, n)).then(|| xy / xx)
 }
 
 /// The exponent under which hits fall on these ranks most likely, between -5 and 0. `None` without two ranks.
@@ -326,7 +326,7 @@ mod tests {
             let likely = most_likely(&sample, 8.0).unwrap();
             assert!((likely - exponent).abs() < 0.05, "{exponent} {likely}");
         }
-        assert_eq!(least_squares(&[3, 3, 3], 1.0, |_, _| true), None);
+        assert_eq!(least_squares(&[3; 1000], 1.0, |_, _| true), None);
         assert_eq!(least_squares(&[], 1.0, |_, _| true), None);
         assert_eq!(most_likely(&[7], 1.0), None);
     }

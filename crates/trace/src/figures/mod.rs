@@ -5,6 +5,8 @@ pub mod destinations;
 pub mod hits;
 pub mod hosts;
 pub mod http;
+#[cfg(test)]
+mod laws;
 pub mod lengths;
 pub mod locality;
 pub mod origins;

@@ -2,7 +2,7 @@
 
 use super::tally::{ByDirection, CHARGED, Merge, percent, savings, share};
 use crate::batch::{FlowKey, Observer, View};
-use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
 /// Every match by what its packet shares with the packet that it is taken from.
 #[derive(Debug, Default)]
@@ -117,8 +117,8 @@ impl Observer for Origins {
             id: "origins",
             caption: "Matches and savings by origin".into(),
             columns: vec![
-                Column::new("direction", Unit::Text),
                 Column::new("origin", Unit::Text),
+                Column::new("direction", Unit::Text),
                 Column::new("matches", Unit::Count),
                 Column::new("share of matches", Unit::Share),
                 Column::new("saved", Unit::Bytes),
@@ -130,8 +130,8 @@ impl Observer for Origins {
             id: "ports",
             caption: "Inter-flow matches from the same source port, and reverse matches from the same connection".into(),
             columns: vec![
-                Column::new("direction", Unit::Text),
                 Column::new("origin", Unit::Text),
+                Column::new("direction", Unit::Text),
                 Column::new("matches", Unit::Count),
                 Column::new("share of matches of this origin", Unit::Share),
                 Column::new("share of savings of this origin", Unit::Share),
@@ -147,13 +147,14 @@ impl Observer for Origins {
             right: None,
             series: Vec::new(),
         };
-        for (name, counts) in &rows {
+        // The total, or the only direction, comes first.
+        for (name, counts) in rows.iter().rev() {
             let matches: u64 = counts.matches.iter().sum();
             let saved: f64 = counts.saved.iter().sum();
             for (i, origin) in NAMES.iter().enumerate() {
                 origins.rows.push(vec![
-                    (*name).into(),
                     (*origin).into(),
+                    (*name).into(),
                     counts.matches[i].into(),
                     share(counts.matches[i] as f64, matches as f64).into(),
                     counts.saved[i].into(),
@@ -167,8 +168,8 @@ impl Observer for Origins {
             for (origin, words, (matches, saved)) in parts {
                 let all = origin as usize;
                 ports.rows.push(vec![
-                    (*name).into(),
                     words.into(),
+                    (*name).into(),
                     matches.into(),
                     share(matches as f64, counts.matches[all] as f64).into(),
                     share(saved, counts.saved[all]).into(),
@@ -244,10 +245,11 @@ fn finding(all: &Counts) -> String {
     finding
 }
 
-/// The cell of a share in a table by direction and name, for tests.
+/// The cell of a table in the row that two names begin, for tests.
 #[cfg(test)]
-pub(super) fn cell(table: &Table, direction: &str, name: &str, column: usize) -> Cell {
-    let row = table.rows.iter().find(|row| row[0] == direction.into() && row[1] == name.into());
+pub(super) fn cell(table: &Table, direction: &str, name: &str, column: usize) -> crate::results::Cell {
+    let row =
+        table.rows.iter().find(|row| row[..2] == [direction.into(), name.into()] || row[..2] == [name.into(), direction.into()]);
     row.unwrap_or_else(|| panic!("no {direction} {name} in {table:?}"))[column].clone()
 }
 
@@ -256,6 +258,7 @@ mod tests {
     use super::*;
     use crate::batch::Direction;
     use crate::batch::testing::{Made, noise, observe};
+    use crate::results::Cell;
 
     #[test]
     fn each_origin_once() {
@@ -295,6 +298,8 @@ mod tests {
         assert_eq!(cell(&figure.tables[0], "inbound", "intra-flow", 4), 1000.0.into());
         assert_eq!(cell(&figure.tables[0], "outbound", "intra-flow", 4), 500.0.into());
         assert_eq!(cell(&figure.tables[0], "total", "intra-flow", 4), 1500.0.into());
+        // The verdict reads the first row of an origin.
+        assert_eq!(figure.tables[0].rows[0][..2], ["intra-flow".into(), "total".into()]);
     }
 
     #[test]

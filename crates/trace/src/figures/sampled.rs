@@ -1,5 +1,7 @@
 //! Counts by content, in bounded memory: when there are too many contents, half of them are forgotten, by hash.
 
+use super::tally::{bytes, percent};
+
 /// Values by key, for a sample of the keys: those whose hash lies below a limit that is halved whenever the memory is used up.
 ///
 /// Whether a key is in the sample depends on the key alone, never on when or how often it came: the sample holds every key with the same
@@ -74,12 +76,12 @@ impl<V: Copy + Default> Sampled<V> {
     pub(super) fn note(&self, of: &str) -> Option<String> {
         (self.halvings > 0).then(|| {
             format!(
-                "The {of} did not fit into {:.1} MB: the figure rests on a sample of 1 in {}, chosen by hash of the content; {} of them \
-                 are in it. Shares of {of} are unbiased, with a standard error of at most {}.",
-                self.peak as f64 / 1e6,
+                "The {of} did not fit into {}: the figure rests on a sample of 1 in {}, chosen by hash of the content; {} of them are in \
+                 it. Shares of {of} are unbiased, with a standard error of at most {} (more for one direction of several).",
+                bytes(self.peak),
                 1u64 << self.halvings.min(63),
                 self.held,
-                super::tally::percent(0.5 / (self.held.max(1) as f64).sqrt()),
+                percent(0.5 / (self.held.max(1) as f64).sqrt()),
             )
         })
     }

@@ -156,6 +156,19 @@ pub(super) fn percentile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     ascending.get(rank.max(1).min(ascending.len()).wrapping_sub(1)).copied()
 }
 
+/// Whether a sum of squared differences from the mean of `n` numbers is more than the rounding of equal ones leaves.
+pub(super) fn varies(squares: f64, mean: f64, n: f64) -> bool {
+    squares > n * (mean * 1e-12).powi(2)
+}
+
+/// Bytes in words: `850 KB`, `1.5 MB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        b if b < 1_000_000 => format!("{} KB", b.div_ceil(1000)),
+        b => format!("{:.1} MB", b as f64 / 1e6),
+    }
+}
+
 /// A share in words: `12.3 %`.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -247,6 +260,7 @@ mod tests {
         assert_eq!(seconds(1800.0), "30 min");
         assert_eq!(seconds(5400.0), "90 min");
         assert_eq!(percent(0.1234), "12.3 %");
+        assert_eq!((bytes(31_744), bytes(1_500_000)), ("32 KB".into(), "1.5 MB".into()));
         assert_eq!(percentile::<u8>(&[], 0.5), None);
         assert_eq!(thin((0..10).map(|i| (f64::from(i), 0.0)).collect(), 4).len(), 4);
     }

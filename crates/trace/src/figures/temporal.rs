@@ -1,7 +1,7 @@
 //! Figure 4: savings over time, and whether they come when the link is busy (thesis, section 2.3, "Temporal Variations", Figures 2.3 to 2.5).
 
 use super::burstiness::{BASE, OCTAVES, Pyramid};
-use super::tally::{TOTAL, percent, percentile, seconds, share};
+use super::tally::{TOTAL, percent, percentile, seconds, share, varies};
 use crate::batch::{Direction, Observer, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
@@ -237,7 +237,7 @@ impl Observer for Temporal {
             if i == last {
                 finding = words(savings, &percentiles, correlation.and_then(|(_, _, r)| r), &energies);
             }
-            tables.push(name, &percentiles, correlation, &energies, spread);
+            tables.push(name, i == last, &percentiles, correlation, &energies, spread);
         }
 
         let mut notes = Vec::new();
@@ -280,9 +280,7 @@ impl Observer for Temporal {
 /// over all directions, from figure 4. `None` if it is another figure, or of an empty trace.
 pub fn spread(figure: &Figure) -> Option<(f64, f64)> {
     let table = figure.tables.iter().find(|table| table.id == "spread")?;
-    let column = |name| table.columns.iter().position(|column| column.name == name);
-    let row = table.rows.last()?;
-    match (&row[column("p10")?], &row[column("p90")?]) {
+    match (table.rows.first()?.last()?, table.rows.last()?.last()?) {
         (Cell::Number(low), Cell::Number(high)) => Some((*low, *high)),
         _ => None,
     }
@@ -308,7 +306,7 @@ fn definition() -> String {
          Percentiles are nearest-rank. Empty buckets count as 0 bytes; the last bucket is left out unless the trace covers {COMPLETE} % of \
          it; widths with fewer than {FEW} buckets are left out. Correlation is Pearson's, between original bytes and 1 - reduced / original of \
          buckets with packets, of 1 min, or the widest of which the trace has {ENOUGH}. Spread: percentiles of 1 - reduced / original over \
-         the minutes with packets, or over the hundredths of a trace shorter than 100 min. (c) Burstiness: the base-2 logarithm of the mean \
+         the minutes with packets, or over the hundredths of a trace shorter than 100 min; savings are those over all directions. (c) Burstiness: the base-2 logarithm of the mean \
          square of the detail coefficients of an orthonormal Haar wavelet analysis of bytes per {}, by octave; the coefficient of octave j \
          is the difference of the bytes in two adjacent spans of {} * 2^(j-1), which is the time scale, divided by 2^(j/2). Octaves with \
          fewer than 4 complete coefficients are left out. Uniform: the original bytes times (1 - mean savings). A packet up to {} late counts \
@@ -514,9 +512,7 @@ fn pearson(points: &[(f64, f64)]) -> Option<f64> {
         let (dx, dy) = (point.0 - x, point.1 - y);
         (xx + dx * dx, xy + dx * dy, yy + dy * dy)
     });
-    // What is left of a constant after rounding is no variance.
-    let varies = |square: f64, mean: f64| square > n * (mean * 1e-12).powi(2);
-    (points.len() > 1 && varies(xx, x) && varies(yy, y)).then(|| xy / (xx * yy).sqrt())
+    (varies(xx, x, n) && varies(yy, y, n)).then(|| xy / (xx * yy).sqrt())
 }
 
 /// Time scale in seconds, coefficients, and energies of the original, reduced and uniformly reduced bytes.
@@ -623,24 +619,14 @@ impl Tables {
                     ("uniform", Unit::Number),
                 ],
             ),
-            table(
-                "spread",
-                "Percentiles of the savings of single buckets",
-                &[
-                    ("direction", Unit::Text),
-                    ("bucket", Unit::Seconds),
-                    ("buckets", Unit::Count),
-                    ("p10", Unit::Share),
-                    ("p50", Unit::Share),
-                    ("p90", Unit::Share),
-                ],
-            ),
+            table("spread", "", &[("percentile", Unit::Text)]),
         ])
     }
 
     fn push(
         &mut self,
         name: &str,
+        last: bool,
         percentiles: &[Percentiles],
         correlation: Option<(f64, u64, Option<f64>)>,
         octaves: &[Octave],
@@ -661,34 +647,43 @@ impl Tables {
             row
         }));
         let (width, buckets, percentiles) = spread;
-        let mut row = vec![name.into(), width.into(), buckets.into()];
-        row.extend(percentiles.map(Cell::from));
-        of_spread.rows.push(row);
+        if of_spread.rows.is_empty() {
+            of_spread.rows.extend(["p10", "p50", "p90"].map(|percentile| vec![percentile.into()]));
+        }
+        of_spread.columns.push(Column::new(if last { "savings" } else { name }, Unit::Share));
+        for (row, percentile) in of_spread.rows.iter_mut().zip(percentiles) {
+            row.push(percentile.into());
+        }
+        if last {
+            let each =
+                if width == 60.0 { "minutes".to_owned() } else { format!("hundredths of the trace ({} each)", seconds(width)) };
+            of_spread.caption = format!("Percentiles of the savings of the {buckets} {each} that have packets");
+        }
     }
 }
 
 fn words(savings: f64, percentiles: &[Percentiles], correlation: Option<f64>, octaves: &[Octave]) -> String {
     let mut words = Vec::new();
     // Links are billed by buckets of five minutes.
-    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0) {
-        if let [Some(mean), _, Some(p95), Some(peak)] = of.savings() {
-            let judgement = match p95 - mean {
-                difference if difference < -0.02 => {
-                    "busy times are less redundant than quiet ones, so a link sized or billed by them gains less"
-                }
-                difference if difference > 0.02 => {
-                    "busy times are more redundant than quiet ones, so a link sized or billed by them gains more"
-                }
-                _ => "busy times are about as redundant as others",
-            };
-            words.push(format!(
-                "In buckets of {}, mean savings are {}, those in the 95th percentile {} and in the peak {}: {judgement}.",
-                seconds(of.width),
-                percent(mean),
-                percent(p95),
-                percent(peak)
-            ));
-        }
+    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0)
+        && let [Some(mean), _, Some(p95), Some(peak)] = of.savings()
+    {
+        let judgement = match p95 - mean {
+            difference if difference < -0.02 => {
+                "busy times are less redundant than quiet ones, so a link sized or billed by them gains less"
+            }
+            difference if difference > 0.02 => {
+                "busy times are more redundant than quiet ones, so a link sized or billed by them gains more"
+            }
+            _ => "busy times are about as redundant as others",
+        };
+        words.push(format!(
+            "In buckets of {}, mean savings are {}, those in the 95th percentile {} and in the peak {}: {judgement}.",
+            seconds(of.width),
+            percent(mean),
+            percent(p95),
+            percent(peak)
+        ));
     }
     if let Some(r) = correlation {
         let strength = match r.abs() {
