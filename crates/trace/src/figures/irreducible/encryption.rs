@@ -89,7 +89,7 @@ fn tcp(flow: &FlowKey, hint: &mut Hint, seq: u32, payload: &[u8]) -> Option<Prot
     if let Hint::Record(next) = *hint {
         let ahead = next.wrapping_sub(seq) as usize;
         if ahead <= usize::from(MAX_RECORD) {
-            let Some(header) = payload.get(ahead..) else { return None };
+            let header = payload.get(ahead..)?;
             if header.len() >= 5 {
                 *hint = Hint::None;
                 if record(header).is_some() {
@@ -174,7 +174,7 @@ fn is_wireguard(hint: &mut Hint, payload: &[u8], len: usize) -> bool {
     let Some((&kind, rest)) = payload.split_first_chunk::<4>() else { return false };
     match (u32::from_le_bytes(kind), len) {
         (1, 148) | (2, 92) | (3, 64) => true,
-        (4, 32..) if len % 16 == 0 => {
+        (4, 32..) if len.is_multiple_of(16) => {
             let Some((&receiver, rest)) = rest.split_first_chunk::<4>() else { return false };
             let Some(&counter) = rest.first_chunk::<8>() else { return false };
             let (receiver, counter) = (u32::from_le_bytes(receiver), u64::from_le_bytes(counter));

@@ -332,20 +332,17 @@ impl Observer for Irreducible {
             rows: ways
                 .iter()
                 .flat_map(|(name, way)| {
-                    Protocol::ALL.iter().map(|(protocol, label)| (*label, way.encrypted[*protocol as usize])).filter_map(
-                        move |(label, tally)| {
-                            (tally.packets > 0).then(|| {
-                                vec![
-                                    (*name).into(),
-                                    label.into(),
-                                    tally.packets.into(),
-                                    tally.payload.into(),
-                                    share(tally.payload, way.payload()),
-                                    share(tally.repeated, tally.payload),
-                                ]
-                            })
-                        },
-                    )
+                    let each = Protocol::ALL.iter().map(|(protocol, label)| (*label, way.encrypted[*protocol as usize]));
+                    each.filter(|(_, tally)| tally.packets > 0).map(move |(label, tally)| {
+                        vec![
+                            (*name).into(),
+                            label.into(),
+                            tally.packets.into(),
+                            tally.payload.into(),
+                            share(tally.payload, way.payload()),
+                            share(tally.repeated, tally.payload),
+                        ]
+                    })
                 })
                 .collect(),
         };
