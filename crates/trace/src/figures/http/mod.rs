@@ -763,8 +763,10 @@ fn finding(total: &Way) -> String {
     }
     let percent = |saved: u64| saved as f64 / total.payload as f64 * 100.0;
     let [gzip, matches, both, caching] = total.saved();
-    let best = if both.max(matches) >= gzip.max(caching) {
+    let best = if matches >= gzip.max(caching) {
         "redundancy elimination gains most, without knowing the protocol"
+    } else if both >= gzip.max(caching) {
+        "redundancy elimination gains most once compression follows it"
     } else if gzip >= caching {
         "most is gained by turning on compression at the servers"
     } else {
