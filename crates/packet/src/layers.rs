@@ -1,7 +1,8 @@
 use std::fmt;
 
-/// Most headers that [`Dissector`](crate::Dissector) crosses in one packet, link layer and transport included. A stack of MPLS labels
-/// and the extension headers of one IPv6 header count once. Real stacks stay below 16 (GTP-U inside VXLAN inside MPLS has 13).
+/// Most headers that [`Dissector`](crate::Dissector) crosses in one packet, link layer and transport included. A stack of MPLS
+/// labels and the extension headers of one IPv6 header count once. Real stacks stay below 16 (GTP-U inside VXLAN inside MPLS has
+/// 13).
 pub const MAX_LAYERS: usize = 24;
 
 /// A protocol header that a packet was read through.

@@ -5,12 +5,13 @@
 //!       -> Dissector (link layer, encapsulations, fragments)  -> Dissected (addresses, ports, payload)  or  Unused (why not)
 //! ```
 //!
-//! [`CaptureReader`] streams a capture of any size from a [`Read`](std::io::Read) in bounded memory. [`Dissector`] takes its records
-//! one by one down to the payload of the innermost TCP segment or UDP datagram. Every packet is either [`Dissected`] or [`Unused`] for a
-//! reason, and every byte on the wire is accounted for: see [`Counters`].
+//! [`CaptureReader`] streams a capture of any size from a [`Read`](std::io::Read) in bounded memory. [`Dissector`] takes its
+//! records one by one down to the payload of the innermost TCP segment or UDP datagram. Every packet is either [`Dissected`] or
+//! [`Unused`] for a reason, and every byte on the wire is accounted for: see [`Counters`].
 //!
-//! All input is hostile: whatever the bytes are, the answer is a value, memory is bounded by a constant or by [`Limits`], and the time for
-//! one record is at most proportional to its length and [`MAX_LAYERS`].
+//! All input is hostile: whatever the bytes are, the answer is a value, memory is bounded by a constant or by [`Limits`], and the
+//! time for one record is proportional to its length at most, and for a fragment to the number of those before it in its
+//! datagram, at most 8,192.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,9 +33,18 @@
 //! ```
 
 mod capture;
+mod cursor;
 mod dissect;
+mod ether;
+mod fragment;
+mod ip;
 mod layers;
+mod link;
 mod record;
+mod transport;
+mod tunnel;
+mod walk;
+mod wifi;
 
 pub use capture::{CaptureError, CaptureReader, Compression, Format};
 pub use dissect::{Cipher, Counters, Dissected, Dissector, Limits, Tally, Transport, Unused};

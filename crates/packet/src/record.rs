@@ -97,3 +97,10 @@ pub struct Record<'a> {
     /// The bytes that were captured: the first of those on the wire.
     pub data: &'a [u8],
 }
+
+impl Record<'_> {
+    /// Bytes on the wire, also of a record made by hand whose `wire_len` is too small.
+    pub fn wire_bytes(&self) -> u32 {
+        self.wire_len.max(u32::try_from(self.data.len()).unwrap_or(u32::MAX))
+    }
+}

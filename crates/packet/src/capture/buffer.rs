@@ -7,8 +7,8 @@ use super::{
     decompress::{FileError, Source},
 };
 
-/// Bytes that the window has at first. It grows only for a larger record, so to at most [`MAX_BLOCK`](super::MAX_BLOCK) rounded up to a
-/// power of two. 256 KiB stays in a second-level cache.
+/// Bytes that the window has at first. It grows only for a larger record, so to at most [`MAX_BLOCK`](super::MAX_BLOCK) rounded
+/// up to a power of two. 256 KiB stays in a second-level cache.
 const WINDOW: usize = 256 << 10;
 
 pub(super) struct Buffer<R: Read> {

@@ -13,7 +13,8 @@ use std::{
 use self::{buffer::Buffer, decompress::Source};
 use crate::{LinkType, Nanos, Record};
 
-/// Most captured bytes of one packet: 16 MiB. libpcap takes 262,144 for most link types; generic offloads make packets of 512 KiB.
+/// Most captured bytes of one packet: 16 MiB. libpcap takes 262,144 for most link types; generic offloads make packets of 512
+/// KiB.
 const MAX_CAPTURED: usize = 16 << 20;
 
 /// Largest pcapng block that is looked at; larger ones that are no packets are skipped.
@@ -77,7 +78,9 @@ pub enum CaptureError {
         what: &'static str,
     },
     /// The compressed data are damaged, or need more memory than we grant.
-    #[error("decompressing the capture failed after {at} bytes of content: {what}")]
+    #[error(
+        "decompressing the capture failed after {at} bytes of content: {what} (if it asks for more memory than 128 MiB, decompress it first)"
+    )]
     Compressed {
         /// Bytes of content before.
         at: u64,
@@ -196,7 +199,9 @@ fn not_a_capture(head: &[u8]) -> CaptureError {
     let (looks, advice) = match head {
         [] => ("is empty", None),
         [b's', b'n', b'o', b'o', b'p', ..] => ("looks like a snoop capture", convert),
-        [b'G', b'M', b'B', b'U', ..] | [b'R', b'T', b'S', b'S', ..] => ("looks like a Microsoft Network Monitor capture", convert),
+        [b'G', b'M', b'B', b'U', ..] | [b'R', b'T', b'S', b'S', ..] => {
+            ("looks like a Microsoft Network Monitor capture", convert)
+        }
         [b'X', b'C', b'P', 0, ..] => ("looks like a NetXRay capture", convert),
         [b'T', b'R', b'S', b'N', ..] => ("looks like a Sniffer capture", convert),
         [b'P', b'K', 3, 4, ..] => ("is a zip archive", Some("unpack it")),

@@ -183,7 +183,8 @@ impl Section {
         Ok(interface)
     }
 
-    /// Enhanced Packet Block (section 4.3), or the obsolete Packet Block (appendix A), which has a shorter interface number and drops.
+    /// Enhanced Packet Block (section 4.3), or the obsolete Packet Block (appendix A), which has a shorter interface number and
+    /// drops.
     #[inline]
     fn enhanced(&self, body: &[u8], obsolete: bool) -> Result<Found, &'static str> {
         let Some((&[i0, i1, i2, i3, h0, h1, h2, h3, l0, l1, l2, l3, c0, c1, c2, c3, w0, w1, w2, w3], data)) =

@@ -22,7 +22,7 @@ impl Bound {
     }
 
     /// What the filters, as full as they are, would claim of random bytes, at most: savings that are not there.
-    pub(crate) fn bias(&self) -> f64 {
+    fn bias(&self) -> f64 {
         self.filters.iter().flatten().map(|filter| filter.false_positive_bias(1, 1 << 20).apparent_savings).fold(0.0, f64::max)
     }
 }
@@ -49,5 +49,16 @@ impl Run for Bound {
 
     fn memory(&self) -> u64 {
         self.filters.iter().flatten().map(|filter| filter.memory() as u64).sum()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let bias = self.bias();
+        if bias < 0.0005 {
+            return Vec::new();
+        }
+        vec![format!(
+            "The bound's Bloom filter would claim {:.1} % of random bytes: that much of `optimal` may not be there.",
+            bias * 100.0
+        )]
     }
 }

@@ -54,8 +54,16 @@ impl MaxMatchRun {
         MaxMatchRun { params, matchers: [const { None }; Direction::ALL.len()], tally, scratch: Vec::new() }
     }
 
-    pub(crate) fn params(&self) -> &MaxMatchParams {
-        &self.params
+    /// Whether its parameters can work.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let MaxMatchParams { window, period, .. } = self.params;
+        if !(12..=64).contains(&window) {
+            return Err(ConfigError::Window { window });
+        }
+        if !(4..=1024).contains(&period) {
+            return Err(ConfigError::Period { period });
+        }
+        Ok(())
     }
 
     /// Appends the matches of one packet with payload, and counts what they save.
@@ -117,5 +125,11 @@ impl Run for MaxMatchRun {
 
     fn memory(&self) -> u64 {
         self.matchers.iter().flatten().map(|matcher| matcher.memory() as u64).sum()
+    }
+
+    fn bytes_per_fingerprint(&self) -> Option<f64> {
+        let stats = self.matchers.iter().flatten().map(|matcher| matcher.stats());
+        let (bytes, looked_up) = stats.fold((0, 0), |sum, stats| (sum.0 + stats.sampled_bytes, sum.1 + stats.looked_up));
+        (looked_up > 0).then(|| bytes as f64 / looked_up as f64)
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use bound::Bound;
 pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
 pub(crate) use oncewire::{OncewireRun, Units};
-pub(crate) use pairs::{PairLimits, PairRun};
+pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};
@@ -36,6 +36,16 @@ pub(crate) trait Run: Send {
 
     /// Memory it took at most, in bytes, without the logs that all share.
     fn memory(&self) -> u64;
+
+    /// Bytes per fingerprint that its sampler achieved, if it has one.
+    fn bytes_per_fingerprint(&self) -> Option<f64> {
+        None
+    }
+
+    /// What to know about its figures.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Bytes saved on the wire, everything charged.

@@ -119,11 +119,6 @@ impl PairRun {
         }
     }
 
-    /// Pairs whose cache was dropped before its time because all together took too much memory.
-    pub(crate) fn evicted(&self) -> u64 {
-        self.evicted
-    }
-
     /// Takes one packet with payload; returns the bytes it saves.
     pub(crate) fn packet(&mut self, packet: &Packet, payload: &[u8]) -> Result<u32, ConfigError> {
         let Some(flow) = packet.flow else { return Ok(0) };
@@ -196,5 +191,17 @@ impl Run for PairRun {
 
     fn memory(&self) -> u64 {
         self.most
+    }
+
+    fn notes(&self) -> Vec<String> {
+        if self.evicted == 0 {
+            return Vec::new();
+        }
+        vec![format!(
+            "Caches per host pair came to the limit of {} MB; {} of the least recently used were dropped before their time, and what they held \
+             was not found again.",
+            self.params.memory / 1_000_000,
+            self.evicted
+        )]
     }
 }

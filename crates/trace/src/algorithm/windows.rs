@@ -133,13 +133,7 @@ impl WindowRun {
     }
 
     /// Appends what of the packet is to be compressed; returns the bytes that are not.
-    fn fill(
-        source: &mut Source,
-        view: &View<'_>,
-        index: usize,
-        packet: &Packet,
-        out: &mut Vec<u8>,
-    ) -> Result<u64, ConfigError> {
+    fn fill(source: &mut Source, view: &View<'_>, index: usize, packet: &Packet, out: &mut Vec<u8>) -> Result<u64, ConfigError> {
         let payload = view.batch.payload(packet);
         match source {
             Source::Payload => out.extend_from_slice(payload),

@@ -2,8 +2,8 @@
 
 use super::{FigureId, Settings};
 use crate::algorithm::{
-    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Source, Tally,
-    Units, WindowRun,
+    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Source,
+    Tally, Units, WindowRun,
 };
 use crate::batch::Charge;
 use oncewire_codec::SamplerKind;
@@ -156,7 +156,7 @@ pub(super) const PERIODS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 
 /// The samplers of figure 2.
 pub(super) fn swept() -> [SamplerKind; 5] {
-    let modp = SamplerKind::Modp(Modp { published: false });
+    let modp = SamplerKind::Modp(Modp::default());
     [modp, SamplerKind::Maxp, SamplerKind::Fixed, SamplerKind::sample_byte(), SamplerKind::SampleHash]
 }
 
@@ -196,7 +196,7 @@ impl Settings {
     pub(super) fn key(&self, algorithm: Algorithm) -> Key {
         let at = |sampler: SamplerKind, cache| self.max_match(&sampler, self.period, cache);
         match algorithm {
-            Algorithm::Modp => at(SamplerKind::Modp(Modp { published: false }), self.cache),
+            Algorithm::Modp => at(SamplerKind::Modp(Modp::default()), self.cache),
             Algorithm::Maxp => at(SamplerKind::Maxp, self.cache),
             Algorithm::Fixed => at(SamplerKind::Fixed, self.cache),
             Algorithm::SampleByte => at(SamplerKind::sample_byte(), self.cache),
@@ -234,7 +234,7 @@ impl Settings {
     }
 
     /// The shared cache of figure 12.
-    pub(super) fn shared_params(&self) -> MaxMatchParams {
+    pub(crate) fn shared_params(&self) -> MaxMatchParams {
         self.params(SamplerKind::sample_byte(), self.period, self.fit(SHARED))
     }
 
@@ -243,7 +243,7 @@ impl Settings {
     }
 
     /// The caches per host pair of figures 1 and 12.
-    pub(super) fn pairs(&self, limits: PairLimits) -> PairRun {
+    pub(crate) fn pairs(&self, limits: PairLimits) -> PairRun {
         let charge = Charge { per_match: 4, per_packet: 0 };
         PairRun::new(SamplerKind::sample_byte(), self.window, self.period, charge, limits, self.pair_memory)
     }
@@ -274,7 +274,7 @@ impl Settings {
                 Algorithm::PayloadGzip => window(Coder::Deflate, Grouping::Packet, Source::Names(PayloadRun::new(cache))),
                 Algorithm::Payload => Box::new(PayloadRun::new(cache)),
                 Algorithm::Chunk => chunk(ChunkForm::StartsAtMarker, SamplerKind::sample_byte()),
-                Algorithm::ChunkWindow => chunk(ChunkForm::EndsWithWindow, SamplerKind::Modp(Modp { published: false })),
+                Algorithm::ChunkWindow => chunk(ChunkForm::EndsWithWindow, SamplerKind::Modp(Modp::default())),
                 Algorithm::Pairs => Box::new(self.pairs(PairLimits::Fixed(crate::algorithm::HTTP_LIMIT))),
                 Algorithm::Optimal => {
                     let fits = self.trace_bytes.is_some_and(|bytes| bytes <= self.cache);
