@@ -7,6 +7,7 @@ pub mod hosts;
 pub mod http;
 #[cfg(test)]
 mod laws;
+pub mod irreducible;
 pub mod lengths;
 pub mod locality;
 pub mod origins;

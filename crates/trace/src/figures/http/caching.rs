@@ -44,7 +44,7 @@ impl Request {
                 let slash = rest.find('/').unwrap_or(rest.len());
                 let mut name = rest[..slash].to_ascii_lowercase().into_bytes();
                 name.push(0);
-                name.extend_from_slice(if slash == rest.len() { b"/" } else { rest[slash..].as_bytes() });
+                name.extend_from_slice(if slash == rest.len() { b"/" } else { &rest.as_bytes()[slash..] });
                 name
             }
             None => {

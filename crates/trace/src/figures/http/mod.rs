@@ -201,10 +201,10 @@ struct Window {
 
 impl Http {
     /// A figure that may take `memory` bytes: a quarter for reassembly, an eighth for connections, an eighth for parts of heads, a
-    /// quarter for compressors, an eighth each for the cache and the bodies seen. At least 4 MiB are taken.
+    /// quarter for compressors, an eighth each for the cache and the bodies seen. At least 5 MiB are taken.
     pub fn new(memory: u64) -> Http {
         let fixed = MAX_TYPES * (size_of::<Kind>() * 2 + 128) + Direction::ALL.len() * COMPRESSOR;
-        let memory = usize::try_from(memory).unwrap_or(usize::MAX).saturating_sub(fixed).max(1 << 20);
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX).saturating_sub(fixed).max(2 << 20);
         let entry = Lru::<u128, ()>::ENTRY;
         Http {
             tcp: Reassembler::new(Limits::of_memory(memory as u64 / 4)),
@@ -227,7 +227,8 @@ impl Http {
                 incomplete: Tally::default(),
                 lost: 0,
                 held: 0,
-                max_held: memory / 8,
+                // The head that is found to be too much is there already.
+                max_held: memory / 8 - 2 * message::MAX_HEAD,
                 most_held: 0,
                 forgotten: 0,
             },
@@ -254,6 +255,9 @@ impl Http {
         tcp.packet(packet, payload, &mut |flow, event| {
             let (key, side) = place(flow);
             if connections.get_mut(&key).is_none() {
+                if matches!(event, Event::End(_)) {
+                    return;
+                }
                 while connections.len() >= *max_connections {
                     *evicted += 1;
                     if let Some((key, connection)) = connections.pop_oldest() {
@@ -678,7 +682,7 @@ impl Http {
             source: "thesis, section 2.3.3 and Table 2.5; RFC 9110, 9111, 9112",
             definition: format!(
                 "HTTP/1 is recognised by its messages, on any port, in TCP streams put together again. Savings are shares of the payload of \
-                 all packets of response streams, heads and retransmissions included. Object gzip: each body as sent is compressed alone with \
+                 all packets of response streams, heads and retransmissions included, from the packet on that completes the first head. Object gzip: each body as sent is compressed alone with \
                  gzip -6; one with a content coding counts as compressed already, one that would grow is left alone. RE: the matches of the \
                  reference algorithm in these packets, less what they cost. RE + gzip: besides, what the matches leave of the packets within \
                  each {} ms of a direction is compressed together with gzip -6, or left alone if it would grow. Caching: a shared cache without bound \
@@ -759,8 +763,10 @@ fn finding(total: &Way) -> String {
     }
     let percent = |saved: u64| saved as f64 / total.payload as f64 * 100.0;
     let [gzip, matches, both, caching] = total.saved();
-    let best = if both.max(matches) >= gzip.max(caching) {
+    let best = if matches >= gzip.max(caching) {
         "redundancy elimination gains most, without knowing the protocol"
+    } else if both >= gzip.max(caching) {
+        "redundancy elimination gains most once compression follows it"
     } else if gzip >= caching {
         "most is gained by turning on compression at the servers"
     } else {
