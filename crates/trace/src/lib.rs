@@ -10,6 +10,7 @@ pub mod figures;
 mod lru;
 pub mod prefix;
 pub mod results;
+pub mod score;
 pub mod service;
 mod study;
 pub mod tcp;

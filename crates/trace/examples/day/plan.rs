@@ -257,7 +257,7 @@ impl World {
 
         let readable = |&object: &usize| (8_000..=600_000).contains(&catalog.objects[object].len);
         let mut documents: Vec<Vec<usize>> = catalog.documents();
-        documents.retain(|versions| versions.iter().all(|object| readable(object)));
+        documents.retain(|versions| versions.iter().all(readable));
         rng.shuffle(&mut documents);
         let count = ((budget / 5e6) as usize).clamp(8, 400);
         documents.truncate(count / 2);
@@ -272,7 +272,7 @@ impl World {
         attachments.truncate(((budget / 8e6) as usize).clamp(4, 500));
 
         let snapshots = snapshots(&catalog, &filled, (budget * Kind::Replication.share() / 2.0) as u64);
-        let package = package(&catalog, &filled, budget * Kind::Update.share() / (settings.clients.min(40).max(1) as f64))?;
+        let package = package(&catalog, &filled, budget * Kind::Update.share() / (settings.clients.clamp(1, 40) as f64))?;
         Ok(World {
             popularity: Zipf::new(web.len(), 0.9),
             document_popularity: Zipf::new(documents.len(), 0.7),
@@ -384,7 +384,7 @@ impl World {
                         let object = self.web[rank as usize];
                         let name = &self.catalog.objects[object].name;
                         // As talk::response decides; text becomes about three times shorter.
-                        let encoded = talk::media_type(name).1 && (identity(name) >> 8) % 2 == 0;
+                        let encoded = talk::media_type(name).1 && (identity(name) >> 8).is_multiple_of(2);
                         850.0 + if encoded { len(object) * 0.27 } else { len(object) }
                     })
                     .sum();
@@ -416,7 +416,7 @@ impl World {
         let mut played = Played::default();
         let who = rng.below(self.settings.clients.max(1));
         // Every eighth host has IPv6.
-        let six = who % 8 == 0;
+        let six = who.is_multiple_of(8);
         let ephemeral = 32_768 + rng.below(28_000) as u16;
         let (client_host, client_delay) = (client(who), MS / 2 + rng.below(MS as usize) as u64);
         let mut talk = |client: IpAddr, server: IpAddr, port: u16, delays: (u64, u64), messages: Vec<Message>| Conversation {
@@ -526,7 +526,7 @@ impl World {
                 for &object in &self.snapshots[*snapshot as usize][members.clone()] {
                     let mut content = self.catalog.read(object, REPLICA_PART)?;
                     // Without real versions, every seventh file has been edited by each run.
-                    if self.catalog.archives.is_empty() && object % 7 == 0 {
+                    if self.catalog.archives.is_empty() && object.is_multiple_of(7) {
                         edit(&mut content, object as u64, *snapshot as usize);
                     }
                     files.push((self.catalog.objects[object].name.clone(), content));

@@ -105,8 +105,8 @@ pub(crate) fn response(browser: &Browser, resource: Resource<'_>, has: bool, con
         return format!("HTTP/1.1 304 Not Modified\r\nDate: {date}\r\nServer: nginx\r\n{control}{tag}\r\n").into_bytes();
     }
     let (kind, text) = media_type(path);
-    let encoded = text && (identity >> 8) % 2 == 0 && content.len() > 256;
-    let chunked = (identity >> 16) % 5 == 0;
+    let encoded = text && (identity >> 8).is_multiple_of(2) && content.len() > 256;
+    let chunked = (identity >> 16).is_multiple_of(5);
     let modified = http_date(now - 86_400 - identity % 30_000_000 / 3600 * 3600);
     let cookie = match (identity >> 24) % 8 {
         0 => format!("Set-Cookie: session={:016x}; Path=/; HttpOnly\r\n", browser.session),
@@ -477,7 +477,7 @@ mod tests {
             forms[usize::from(chunked) * 2 + usize::from(encoded)] = true;
             let again = response(&browser, resource, true, &content);
             assert_eq!(again.starts_with(b"HTTP/1.1 304"), head.contains("ETag"));
-            if identity % 64 == 0 && forms == [true; 4] {
+            if identity.is_multiple_of(64) && forms == [true; 4] {
                 break;
             }
         }
