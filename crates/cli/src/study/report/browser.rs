@@ -295,6 +295,29 @@ fn the_page_answers_its_reader() {
     assert_eq!(browser.evaluate(&hide), true);
     assert_eq!(browser.complaints(&file), Vec::<String>::new());
 
+    // Paper: folds open, light, as wide as a sheet; and back.
+    let print = r#"(async () => {
+        const look = () => [
+            document.querySelectorAll("main details:not([open])").length,
+            getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)",
+            Math.max(...[...document.querySelectorAll("figure.chart .uplot")].map(one => one.offsetWidth)),
+        ];
+        document.documentElement.dataset.theme = "dark";
+        const before = look();
+        dispatchEvent(new Event("beforeprint"));
+        // uPlot lays out at the end of the task.
+        await null;
+        const paper = look();
+        dispatchEvent(new Event("afterprint"));
+        await null;
+        return [before, paper, look()];
+    })()"#;
+    let print = browser.evaluate(print);
+    assert_eq!(print[1], json!([0, true, 670]));
+    assert_eq!(print[0], print[2]);
+    assert_eq!(print[0][0], 15);
+    assert_eq!(print[0][1], false);
+
     // Were something to slip through, the policy would not run it, nor let it ask for anything.
     let intrude = r##"(() => {
         const script = document.createElement("script");
@@ -314,7 +337,7 @@ fn the_page_answers_its_reader() {
 
 /// Writes pictures of the page and its print to the directory `ONCEWIRE_REPORT_SHOTS`, for a look.
 #[test]
-#[ignore = "writes pictures for people: ONCEWIRE_REPORT_SHOTS=/tmp/shots cargo test -p oncewire -- --ignored pictures"]
+#[ignore = "writes pictures for people: ONCEWIRE_REPORT_SHOTS=DIR cargo test -p oncewire -- --ignored pictures"]
 fn pictures() {
     let place = PathBuf::from(std::env::var_os("ONCEWIRE_REPORT_SHOTS").expect("ONCEWIRE_REPORT_SHOTS names a directory"));
     std::fs::create_dir_all(&place).unwrap();

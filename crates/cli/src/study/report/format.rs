@@ -70,7 +70,7 @@ pub(super) fn count_of(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -124,7 +124,7 @@ fn plain(value: f64) -> String {
     signed(value, |value| {
         if value == 0.0 {
             "0".into()
-        } else if value >= 1e15 || value < 1e-3 {
+        } else if !(1e-3..1e15).contains(&value) {
             format!("{value:.2e}")
         } else if value >= 999.5 || (value.fract() == 0.0 && value < 1e15) {
             count_of(value.round() as u64)

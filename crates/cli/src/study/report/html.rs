@@ -20,6 +20,8 @@ const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js
 const MOST_ROWS: usize = 1_000;
 /// More than these are not printed.
 const PRINTED_ROWS: usize = 40;
+/// Rows that show without scrolling.
+const SHORT: usize = 15;
 /// Colours of `page.css`, for parts of a bar.
 const COLOURS: usize = 7;
 
@@ -330,7 +332,11 @@ fn chart(out: &mut String, chart: &Chart, at: usize) {
 }
 
 fn table(out: &mut String, table: &Table) {
-    let _ = write!(out, "<figure class=\"table\"><figcaption>{}</figcaption>", escape(&table.caption));
+    let count = match table.rows.len() {
+        0..=SHORT => String::new(),
+        rows => format!(" <small>{} rows</small>", format::count_of(rows as u64)),
+    };
+    let _ = write!(out, "<figure class=\"table\"><figcaption>{}{count}</figcaption>", escape(&table.caption));
     if table.rows.is_empty() {
         out.push_str("<p class=\"empty\">No rows.</p></figure>");
         return;

@@ -383,6 +383,14 @@
       u.ctx.restore();
     };
 
+    // Where numbers go below zero, it shows which are.
+    const drawZero = (u) => {
+      const { min, max, distr } = u.scales.y;
+      if (distr === 3 || !(min < 0) || !(max > 0)) return;
+      const at = Math.round(u.valToPos(0, "y", true)), { left, top, width: wide, height: high } = u.bbox;
+      u.ctx.fillStyle = colour("muted");
+      if (lying) u.ctx.fillRect(at, top, devicePixelRatio, high); else u.ctx.fillRect(left, at, wide, devicePixelRatio);
+    };
     const nothing = () => null;
     const stepped = uPlot.paths.stepped({ align: 1 }), straight = uPlot.paths.linear();
     const lines = (one) => {
@@ -406,7 +414,7 @@
     const options = {
       width, height: extent, legend: { show: false }, padding: [lying ? 6 : 10, hasRight && !lying ? 0 : 26, 0, 0],
       cursor: {
-        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: { show: !bars, size: 9, fill: (u, at) => colourOf(at - 1), stroke: () => colour("paper"), width: 1.5 }, dataIdx: near,
+        drag: { x: !bars, y: false, setScale: !bars }, y: false, x: !lying, points: bars ? { show: false } : { size: 9, fill: (u, at) => colourOf(at - 1), stroke: () => colour("paper"), width: 1.5 }, dataIdx: near,
         ...(lying ? { x: false, y: false } : {}),
       },
       select: { show: !bars },
@@ -428,7 +436,7 @@
           fill: one.kind === "bar" ? () => filling(one.at) : undefined,
         })),
       ],
-      hooks: { drawSeries: [drawMarks], setCursor: [(u) => holder.read && holder.read(u, lying)] },
+      hooks: { draw: [drawZero], drawSeries: [drawMarks], setCursor: [(u) => holder.read && holder.read(u, lying)] },
     };
 
     const above = element("div", "labels"), plot = element("div", "plot"), below = element("div", "below");

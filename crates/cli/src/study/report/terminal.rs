@@ -213,14 +213,16 @@ impl<W: Write> Page<'_, W> {
         self.caption(&table.caption)?;
         let heads: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
         let units: Vec<Unit> = table.columns.iter().map(|column| column.unit).collect();
+        // One or two more are shown rather than counted.
+        let shown = if table.rows.len() <= ROWS + 3 { table.rows.len() } else { ROWS };
         let rows = table
             .rows
             .iter()
-            .take(ROWS)
+            .take(shown)
             .map(|row| row.iter().zip(&units).map(|(cell, &unit)| format::cell(cell, unit)).collect());
         self.grid(&heads, &units, rows.collect())?;
-        if table.rows.len() > ROWS {
-            self.dim(&format!("... {} more rows in --csv", format::count_of((table.rows.len() - ROWS) as u64)))?;
+        if table.rows.len() > shown {
+            self.dim(&format!("... {} more rows in --csv", format::count_of((table.rows.len() - shown) as u64)))?;
         }
         Ok(())
     }
@@ -346,7 +348,7 @@ impl<W: Write> Page<'_, W> {
         };
         let value = |series: &Series, place: f64| series.points.iter().find(|point| point.0 == place).map(|point| point.1);
         let alone = series.len() == 1 || stacked;
-        let shown = if alone { LINES } else { (2 * LINES / series.len().max(1)).max(3) };
+        let shown = if alone { 2 * LINES } else { (2 * LINES / series.len().max(1)).max(3) };
         let labels = if alone {
             0
         } else {

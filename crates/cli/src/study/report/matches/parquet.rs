@@ -13,8 +13,8 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Rows of a row group. A waiting row takes 88 bytes, so those of one group 92 MB at most.
-const GROUP: usize = 1 << 20;
+/// Rows of a row group. A waiting row takes 96 bytes, so those of one group 50 MB at most.
+const GROUP: usize = 1 << 19;
 /// Values that are encoded at once.
 const BATCH: usize = 8_192;
 
@@ -141,6 +141,11 @@ mod tests {
 
     fn read(path: &std::path::Path) -> SerializedFileReader<File> {
         SerializedFileReader::new(File::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn waiting_rows_are_bounded() {
+        assert!(GROUP * size_of::<MatchRow>() <= 64_000_000);
     }
 
     #[test]
