@@ -5,9 +5,9 @@ pub mod destinations;
 pub mod hits;
 pub mod hosts;
 pub mod http;
+pub mod irreducible;
 #[cfg(test)]
 mod laws;
-pub mod irreducible;
 pub mod lengths;
 pub mod locality;
 pub mod origins;
