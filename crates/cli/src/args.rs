@@ -3,10 +3,11 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use crate::family::{SamplerName, parse_policy, parse_table_kind};
-use crate::quantity::{parse_share, parse_size};
+use crate::quantity::{parse_price, parse_rate, parse_share, parse_size, parse_time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use oncewire_codec::adapt::CpuShare;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Every byte crosses the wire once.
 ///
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     /// Measure what this would do on your data, beside lz4, zstd and gzip on the same blocks
     Bench(BenchArgs),
+    /// Measure captured traffic: how redundant it is, where that comes from, what would be saved, and what to deploy
+    Study(Box<StudyArgs>),
     /// Make a table of marker bytes for your data, for --sampler samplebyte:FILE
     Train(TrainArgs),
 }
@@ -465,6 +468,107 @@ pub(crate) struct TrainArgs {
     /// One JSON document instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire study monday.pcap --inside 10.0.0.0/8 --report monday.html
+  oncewire study captures/ 'more/*.pcap.gz' --price 0.09/GB --link 100Mbit
+  tcpdump -i eth0 -s 0 -w - | oncewire study -
+  oncewire study --interface eth0 --duration 60s
+  oncewire study month.pcap --sample 60s/1h --figures algorithms,temporal,protocols --json | jq .verdict
+  oncewire study --score release-1.tar release-2.tar
+
+Captures are pcap or pcapng, also in gzip, zstd or xz; directories are searched for them; they are one trace, in the order given. A
+capture that ends in the middle is read to there. Ctrl-C ends the reading, and what was read is reported.")]
+pub(crate) struct StudyArgs {
+    /// Captures, directories of them, or `-` for standard input
+    pub(crate) captures: Vec<PathBuf>,
+    /// Capture from this interface instead; needs the right to (root, or CAP_NET_RAW)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["captures", "score"])]
+    pub(crate) interface: Option<String>,
+    /// How long to capture from the interface [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "interface")]
+    pub(crate) duration: Option<Duration>,
+    /// Networks that are inside, such as 10.0.0.0/8,2001:db8::/32: each direction gets a cache of its own
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', num_args = 1..)]
+    pub(crate) inside: Vec<String>,
+    /// Figures to make, by name or number, or `all`: algorithms, periods, caches, temporal, protocols, http, origins, lengths,
+    /// locality, hits, replicated, hosts, destinations, irreducible [default: all up to 1 GB of captures; without periods, caches and
+    /// hosts beyond]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) figures: Vec<String>,
+    /// Algorithms to compare, or `all` [default: all up to 1 GB of captures, the fastest beyond]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) algorithms: Vec<String>,
+    /// Payload that a cache holds, in each direction [default: 250 MB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) cache: Option<u64>,
+    /// Bytes under one fingerprint, 12 to 64
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) window: usize,
+    /// Sampling period, 4 to 1024 bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 32)]
+    pub(crate) period: usize,
+    /// The sampler of the reference algorithm, from whose matches most figures are made
+    #[arg(long, value_name = "NAME", default_value = "maxp")]
+    pub(crate) sampler: SamplerName,
+    /// Bytes charged for each packet that carries matches, besides 4 for each match
+    #[arg(long, value_name = "BYTES", default_value_t = 12)]
+    pub(crate) shim: u32,
+    /// Look at parts of the trace only, such as 60s/10m: the first 60 seconds of every 10 minutes
+    #[arg(long, value_name = "TIME/TIME", value_parser = parse_sampling)]
+    pub(crate) sample: Option<Sampling>,
+    /// A file of destination networks, one PREFIX NAME a line, for the figure `destinations`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prefixes: Option<PathBuf>,
+    /// What a gigabyte costs, such as 0.09/GB: how much would be saved in a month
+    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    pub(crate) price: Option<f64>,
+    /// The link's rate, such as 100Mbit: how much time would be saved
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) link: Option<f64>,
+    /// Write a report for a browser: one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write every table and chart as comma-separated values into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write every match of the reference algorithm: FILE.parquet (if built with that feature) or FILE.csv
+    #[arg(long, value_name = "FILE", conflicts_with = "score")]
+    pub(crate) matches: Option<PathBuf>,
+    /// Memory that each figure may take for its own state
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) figure_memory: u64,
+    /// Memory that caches per host pair may take together
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    pub(crate) pair_memory: u64,
+    /// Threads that measure [default: one for each core]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) threads: usize,
+    /// Martynov's score instead: files as they are, or captures as TCP buffers and IP packets, by original and modified algorithm
+    #[arg(long)]
+    pub(crate) score: bool,
+    /// One JSON document instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Parts of a trace: the first of every so many seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sampling {
+    pub(crate) take: Duration,
+    pub(crate) every: Duration,
+}
+
+fn parse_sampling(text: &str) -> Result<Sampling, String> {
+    let (take, every) = text.split_once('/').ok_or("write two times, such as 60s/10m")?;
+    let sampling = Sampling { take: parse_time(take)?, every: parse_time(every)? };
+    if sampling.take.is_zero() || sampling.take > sampling.every {
+        return Err("the first time must be more than nothing and at most the second, such as 60s/10m".into());
+    }
+    Ok(sampling)
 }
 
 /// A gain in percent.

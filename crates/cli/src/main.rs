@@ -13,6 +13,7 @@ mod progress;
 mod quantity;
 mod report;
 mod setup;
+mod study;
 mod train;
 mod tunnel;
 mod unpack;
@@ -23,8 +24,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_)) {
-        // Those two end in their own time.
+    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_) | Command::Study(_)) {
+        // Those end in their own time.
         endpoint::clean_up_on_signal();
     }
     let outcome = match &cli.command {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Study(args) => study::run(args),
         Command::Train(args) => train::run(args),
     };
     match outcome {

@@ -34,6 +34,38 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "too long for a time".to_string())
 }
 
+/// Reads `100Mbit`, `1.5Gbit`, `512kbit`: bits per second, with decimal prefixes.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let wrong = || "not a rate: write a number and a unit such as 512kbit, 100Mbit or 1Gbit".to_string();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim_end_matches("/s").trim_end_matches("ps");
+    let scale = match unit {
+        "bit" => 1.0,
+        "kbit" | "Kbit" => 1e3,
+        "Mbit" => 1e6,
+        "Gbit" => 1e9,
+        "Tbit" => 1e12,
+        _ => return Err(wrong()),
+    };
+    let rate = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err(wrong()) }
+}
+
+/// Reads `0.09/GB`, `90/TB`: the price of a gigabyte of 10^9 bytes.
+pub(crate) fn parse_price(text: &str) -> Result<f64, String> {
+    let wrong = || "not a price: write a number for a GB or a TB, such as 0.09/GB".to_string();
+    let (number, per) = text.split_once('/').unwrap_or((text, "GB"));
+    let scale = match per {
+        "MB" => 1e3,
+        "GB" => 1.0,
+        "TB" => 1e-3,
+        _ => return Err(wrong()),
+    };
+    let price = number.trim_start_matches(['$', '€', '£']).parse::<f64>().map_err(|_| wrong())? * scale;
+    if price >= 0.0 && price.is_finite() { Ok(price) } else { Err(wrong()) }
+}
+
 /// Reads `25%`, `12.5%`, `150%`: a share of one core.
 pub(crate) fn parse_share(text: &str) -> Result<CpuShare, String> {
     let wrong = || "not a share of a core: write a percentage such as 25% or 12.5%".to_string();
@@ -120,6 +152,22 @@ mod tests {
         assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
         for bad in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999999h"] {
             assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_and_prices_as_people_write_them() {
+        assert_eq!(parse_rate("100Mbit"), Ok(100e6));
+        assert_eq!(parse_rate("1.5Gbit/s"), Ok(1.5e9));
+        assert_eq!(parse_rate("512kbit"), Ok(512e3));
+        assert_eq!(parse_price("0.09/GB"), Ok(0.09));
+        assert_eq!(parse_price("90/TB"), Ok(0.09));
+        assert_eq!(parse_price("$2"), Ok(2.0));
+        for bad in ["", "100", "Mbit", "0Mbit", "-1Mbit", "1e5Mbit", "100MB"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "/GB", "-1/GB", "1/PB", "x", "inf", "nan"] {
+            assert!(parse_price(bad).is_err(), "{bad}");
         }
     }
 

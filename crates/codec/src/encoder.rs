@@ -444,6 +444,11 @@ impl Finder {
         }
     }
 
+    /// Memory of the log or backlog and of the table, in bytes, once they are full.
+    pub fn memory(&self) -> usize {
+        self.store.log_memory() + self.store.table_memory()
+    }
+
     fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         // A log of new content holds parts of blocks.
         if self.policy == CachePolicy::All { self.store.content(range) } else { None }

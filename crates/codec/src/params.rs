@@ -92,7 +92,8 @@ impl SamplerKind {
         }
     }
 
-    fn expected_rate(&self, period: usize) -> f64 {
+    /// Bytes per fingerprint that it is expected to achieve on content like text, for sizing tables.
+    pub fn expected_rate(&self, period: usize) -> f64 {
         match self {
             SamplerKind::SampleByte(set) => SampleByte::new(*set).expected_rate(period),
             SamplerKind::Fixed => Fixed.expected_rate(period),

@@ -125,6 +125,25 @@ pub struct Packet {
     pub offset: u64,
 }
 
+impl Packet {
+    /// A packet that counts as bytes on the wire only.
+    pub(crate) fn other(time: i64, wire: u32) -> Packet {
+        Packet {
+            time,
+            direction: Direction::All,
+            flow: None,
+            flow_hash: 0,
+            kind: Kind::Other,
+            service: 0,
+            wire,
+            missing: 0,
+            start: 0,
+            len: 0,
+            offset: 0,
+        }
+    }
+}
+
 /// Packets that pass through the study together.
 #[derive(Debug, Default)]
 pub struct Batch {

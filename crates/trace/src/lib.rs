@@ -4,12 +4,19 @@
 //! (USENIX ATC 1998, section 2) and Martynov (WOSP/SIPEW 2010) on any trace. Its [`results`] are plain data: who shows them, and where, is
 //! not its concern.
 
+mod algorithm;
 mod batch;
 pub mod figures;
+mod lru;
 pub mod prefix;
 pub mod results;
+pub mod score;
+pub mod service;
+mod study;
+pub mod tcp;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
+pub use study::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError};
 
 use std::net::IpAddr;
 

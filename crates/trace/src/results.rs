@@ -3,6 +3,7 @@
 //! Whoever shows them needs to know nothing of how they came about; every figure carries its definition, its source and its units.
 
 use serde::Serialize;
+use std::net::IpAddr;
 
 /// All that a study found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -318,4 +319,31 @@ pub struct Time {
     pub busy_before: f64,
     /// And with the savings.
     pub busy_after: f64,
+}
+
+/// One match of the reference algorithm, for those who look at each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchRow {
+    /// When its packet was seen, in nanoseconds since the Unix epoch.
+    pub time: i64,
+    /// Which way its packet goes: [`crate::Direction::name`].
+    pub direction: &'static str,
+    /// Address of the sender.
+    pub source: IpAddr,
+    /// Address of the receiver.
+    pub destination: IpAddr,
+    /// Port of the sender.
+    pub source_port: u16,
+    /// Port of the receiver.
+    pub destination_port: u16,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Captured payload of the packet in bytes.
+    pub packet_length: u32,
+    /// Length of the match in bytes.
+    pub length: u32,
+    /// How far back its content lies, in bytes of cached payload.
+    pub distance: u64,
+    /// What its packet shares with the one it is taken from, as in figure 7.
+    pub origin: &'static str,
 }

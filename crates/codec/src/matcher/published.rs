@@ -114,6 +114,11 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
         PublishedMaxMatch { reach: Some(bytes), ..self }
     }
 
+    /// Changes how far it looks back, in bytes.
+    pub fn set_reach(&mut self, bytes: u64) {
+        self.reach = Some(bytes);
+    }
+
     /// The probe.
     pub fn probe(&self) -> &P {
         &self.probe

@@ -47,6 +47,11 @@ fn classify(packet: &FlowKey, origin: &FlowKey) -> Origin {
     }
 }
 
+/// The name of what a packet shares with the one that a match is taken from, if that one is known.
+pub(crate) fn origin_name(packet: &FlowKey, origin: Option<&FlowKey>) -> &'static str {
+    NAMES[origin.map_or(Origin::Unknown, |origin| classify(packet, origin)) as usize]
+}
+
 #[derive(Clone, Debug, Default)]
 struct Counts {
     matches: [u64; NAMES.len()],

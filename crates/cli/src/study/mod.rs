@@ -1,0 +1,261 @@
+//! `oncewire study`: the redundancy of captured traffic.
+
+mod live;
+mod outputs;
+mod report;
+mod source;
+
+use crate::args::{Sampling, StudyArgs};
+use crate::failure::{Failure, Outcome};
+use crate::progress;
+use crate::quantity::bytes;
+use crate::setup::config_failure;
+use oncewire_packet::{CaptureError, CaptureReader, Compression, Record};
+use oncewire_trace::prefix::Prefixes;
+use oncewire_trace::{Algorithm, FigureId, Settings, Study, StudyError};
+use outputs::Outputs;
+use source::{Counted, Source};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Largest captures, in bytes, for which everything is measured unless told otherwise. It takes minutes at that size.
+const ALL_UP_TO: u64 = 1_000_000_000;
+
+/// Largest file of prefixes that is read, in bytes: a full routing table is smaller.
+const PREFIX_FILE_MAX: u64 = 256 << 20;
+
+pub(crate) fn run(args: &StudyArgs) -> Outcome {
+    if args.captures.is_empty() && args.interface.is_none() {
+        return Err(Failure::usage("what should be studied? Name captures, `-` for standard input, or --interface"));
+    }
+    let sources = source::sources(&args.captures)?;
+    let settings = settings(args, &sources)?;
+    // Before hours of reading.
+    let outputs = Outputs::open(args)?;
+    let enough = source::enough_on_signal();
+    let mut study = Study::new(settings, outputs.sink()).map_err(failure)?;
+    let (mut names, mut damaged) = (Vec::new(), Vec::new());
+    let mut sampler = args.sample.map(Sampler::new);
+    if let Some(interface) = &args.interface {
+        let bar = progress::bar(None);
+        let captured = live::capture(interface, args.duration, &enough, |record| {
+            bar.inc(record.data.len() as u64);
+            take(&mut study, &mut sampler, record)
+        })?;
+        bar.finish_and_clear();
+        if let Some(seen) = captured.seen.filter(|&seen| seen > captured.packets + captured.packets / 100) {
+            eprintln!(
+                "oncewire: the interface counted {seen} packets, {} were captured; the rest was lost to this study",
+                captured.packets
+            );
+        }
+        names.push(format!("interface {interface}"));
+    } else {
+        let total = sources.iter().map(Source::size).sum::<Option<u64>>();
+        let bar = progress::bar(total);
+        for source in &sources {
+            if enough.load(Ordering::Relaxed) {
+                break;
+            }
+            match read(source, &bar, &enough, &mut study, &mut sampler)? {
+                Read::Whole => names.push(source.name()),
+                Read::Damaged(why) => {
+                    bar.suspend(|| eprintln!("oncewire: {}: {why}", source.name()));
+                    names.push(source.name());
+                    damaged.push((source.name(), why));
+                }
+                Read::NoCapture => progress::note(&format!("{} is no capture: left out", source.name())),
+            }
+        }
+        bar.finish_and_clear();
+        if names.is_empty() && !enough.load(Ordering::Relaxed) {
+            return Err(Failure::damaged("none of these files is a capture; give files that tcpdump or Wireshark wrote"));
+        }
+    }
+    let found = study.finish(names, damaged).map_err(failure)?;
+    if found.input.packets == 0 {
+        return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
+    }
+    outputs.write(args, &found)
+}
+
+/// What became of a capture.
+enum Read {
+    Whole,
+    /// It ended in an error; the packets before are in the study.
+    Damaged(String),
+    /// A file of a directory that is something else.
+    NoCapture,
+}
+
+fn read(
+    source: &Source,
+    bar: &indicatif::ProgressBar,
+    enough: &AtomicBool,
+    study: &mut Study,
+    sampler: &mut Option<Sampler>,
+) -> Outcome<Read> {
+    let counted = Counted { inner: source.open()?, bar: bar.clone() };
+    let mut reader = match CaptureReader::new(counted) {
+        Ok(reader) => reader,
+        Err(CaptureError::NotACapture { .. }) if matches!(source, Source::Found(_)) => return Ok(Read::NoCapture),
+        Err(error) => return broken(source, error),
+    };
+    while let Some(record) = reader.next() {
+        match record {
+            Ok(record) => take(study, sampler, &record)?,
+            Err(error @ (CaptureError::Cut { .. } | CaptureError::Malformed { .. } | CaptureError::Compressed { .. })) => {
+                return Ok(Read::Damaged(error.to_string()));
+            }
+            Err(error) => return broken(source, error),
+        }
+        if enough.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(Read::Whole)
+}
+
+/// A capture of which nothing can be read.
+fn broken(source: &Source, error: CaptureError) -> Outcome<Read> {
+    match error {
+        CaptureError::Io(error) => Err(Failure::io("read", source.name(), &error)),
+        error => Err(Failure::damaged(format!("cannot study {}: {error}", source.name()))),
+    }
+}
+
+fn take(study: &mut Study, sampler: &mut Option<Sampler>, record: &Record<'_>) -> Outcome {
+    if sampler.as_mut().is_none_or(|sampler| sampler.takes(record.time)) {
+        study.push(record).map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// The parts of a trace that are looked at. They are counted from its first packet.
+struct Sampler {
+    sampling: Sampling,
+    first: Option<i64>,
+}
+
+impl Sampler {
+    fn new(sampling: Sampling) -> Sampler {
+        Sampler { sampling, first: None }
+    }
+
+    fn takes(&mut self, time: i64) -> bool {
+        let first = *self.first.get_or_insert(time);
+        let since = i128::from(time) - i128::from(first);
+        since.rem_euclid(self.sampling.every.as_nanos() as i128) < self.sampling.take.as_nanos() as i128
+    }
+}
+
+fn failure(error: StudyError) -> Failure {
+    match error {
+        StudyError::Config(error) => config_failure(error),
+        error => Failure::failed(error.to_string()),
+    }
+}
+
+fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
+    let stored = sources.iter().map(Source::size).sum::<Option<u64>>();
+    // A capture's payload is less than the file, unless that is compressed.
+    let plain = stored.filter(|_| !sources.is_empty() && sources.iter().all(is_plain));
+    let small = stored.is_some_and(|stored| stored <= ALL_UP_TO) && !sources.is_empty();
+    let mut settings = Settings {
+        window: args.window,
+        period: args.period,
+        sampler: args.sampler.kind()?,
+        shim: args.shim,
+        inside: prefixes(&args.inside.join("\n"), "--inside")?.filter(|_| !args.inside.is_empty()),
+        trace_bytes: plain,
+        figure_memory: args.figure_memory,
+        pair_memory: args.pair_memory,
+        price: args.price,
+        link: args.link,
+        threads: args.threads,
+        ..Settings::default()
+    };
+    if let Some(cache) = args.cache {
+        settings.cache = cache;
+    }
+    if let Some(file) = &args.prefixes {
+        settings.prefixes = prefixes(&read_text(file)?, &file.display().to_string())?;
+    }
+    settings.figures = if args.figures.iter().any(|name| name == "all") {
+        FigureId::ALL.into()
+    } else if !args.figures.is_empty() {
+        let named = args.figures.iter().map(|name| {
+            FigureId::named(name).ok_or_else(|| unknown("figure", name, FigureId::ALL.into_iter().map(FigureId::name)))
+        });
+        named.collect::<Outcome<_>>()?
+    } else if small {
+        FigureId::ALL.into()
+    } else {
+        FigureId::LEAN.into()
+    };
+    settings.algorithms = if args.algorithms.iter().any(|name| name == "all") {
+        Algorithm::ALL.to_vec()
+    } else if !args.algorithms.is_empty() {
+        let named = args.algorithms.iter().map(|name| {
+            Algorithm::named(name).ok_or_else(|| unknown("algorithm", name, Algorithm::ALL.into_iter().map(Algorithm::name)))
+        });
+        named.collect::<Outcome<_>>()?
+    } else if small {
+        Algorithm::ALL.to_vec()
+    } else {
+        Algorithm::LEAN.to_vec()
+    };
+    if !small && (args.figures.is_empty() || args.algorithms.is_empty()) && std::io::stderr().is_terminal() {
+        let about = stored.map_or("a trace of unknown length".to_owned(), |stored| format!("{} of captures", bytes(stored)));
+        eprintln!(
+            "oncewire: for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them"
+        );
+    }
+    Ok(settings)
+}
+
+/// Whether the file is a capture as it is, not compressed.
+fn is_plain(source: &Source) -> bool {
+    let (Source::File(path) | Source::Found(path)) = source else { return false };
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    CaptureReader::new(file).is_ok_and(|reader| reader.compression() == Compression::None)
+}
+
+fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
+    let known: Vec<&str> = known.collect();
+    let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+    let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
+    Failure::usage(format!("there is no {what} {name}{hint} They are: all, {}", known.join(", ")))
+}
+
+fn prefixes(text: &str, from: &str) -> Outcome<Option<Prefixes>> {
+    Prefixes::parse(text).map(Some).map_err(|error| Failure::usage(format!("{from}: {error}")))
+}
+
+fn read_text(file: &Path) -> Outcome<String> {
+    use std::io::Read;
+    let failed = |error: &std::io::Error| Failure::io("read the prefixes from", file.display(), error);
+    let mut text = Vec::new();
+    let opened = std::fs::File::open(file).map_err(|error| failed(&error))?;
+    opened.take(PREFIX_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
+    if text.len() as u64 > PREFIX_FILE_MAX {
+        return Err(Failure::usage(format!("{} is too large for a file of prefixes", file.display())));
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_sample_is_the_first_part_of_every_period() {
+        let seconds = |seconds: i64| seconds * 1_000_000_000;
+        let sampling = Sampling { take: Duration::from_secs(60), every: Duration::from_secs(600) };
+        let mut sampler = Sampler::new(sampling);
+        let at = [5, 64, 65, 604, 605, 664, 665, 4].map(|at| sampler.takes(seconds(at)));
+        assert_eq!(at, [true, true, false, false, true, true, false, false]);
+    }
+}

@@ -1,0 +1,175 @@
+//! A study as a directory of CSV files (RFC 4180): one for each table and each chart, and `accounting.csv`.
+//!
+//! Numbers are plain: shares are of one, times in seconds, sizes in bytes. What was not measured is an empty field.
+
+use crate::failure::{Failure, Outcome};
+use csv::{Terminator, Writer, WriterBuilder};
+use oncewire_trace::results::{Accounting, Cell, Chart, Figure, Report, Table, Unit};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier study are replaced.
+///
+/// # Errors
+///
+/// If the directory or a file cannot be written.
+pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<PathBuf>> {
+    fs::create_dir_all(dir).map_err(|error| Failure::io("make the directory", dir.display(), &error))?;
+    let mut written = Vec::new();
+    let mut file = |name: String, fill: &dyn Fn(&mut Writer<File>) -> csv::Result<()>| -> Outcome {
+        let path = dir.join(name);
+        let filled = File::create(&path).and_then(|file| {
+            let mut out = WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(file);
+            fill(&mut out).map_err(io::Error::from).and_then(|()| out.flush())
+        });
+        filled.map_err(|error| Failure::io("write", path.display(), &error))?;
+        written.push(path);
+        Ok(())
+    };
+    file("accounting.csv".into(), &|out| accounting(&report.accounting, out))?;
+    for figure in &report.figures {
+        for one in &figure.tables {
+            file(name_of_table(figure, one), &|out| table(one, out))?;
+        }
+        for one in &figure.charts {
+            file(name_of_chart(figure, one), &|out| chart(one, out))?;
+        }
+    }
+    Ok(written)
+}
+
+/// `04-sizes-matches.csv`.
+fn name_of_table(figure: &Figure, table: &Table) -> String {
+    format!("{:02}-{}-{}.csv", figure.number, figure.id, table.id)
+}
+
+/// `04-sizes-chart-matches.csv`.
+fn name_of_chart(figure: &Figure, chart: &Chart) -> String {
+    format!("{:02}-{}-chart-{}.csv", figure.number, figure.id, chart.id)
+}
+
+fn accounting<W: io::Write>(accounting: &Accounting, out: &mut Writer<W>) -> csv::Result<()> {
+    out.write_record(["part", "name", "packets (count)", "wire bytes (bytes)"])?;
+    let Accounting { used, unused, bytes, layers } = accounting;
+    for (part, shares) in [("used", used), ("unused", unused), ("bytes", bytes), ("layers", layers)] {
+        for share in shares {
+            out.write_record([part, &share.name, &share.packets.to_string(), &share.bytes.to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+fn table<W: io::Write>(table: &Table, out: &mut Writer<W>) -> csv::Result<()> {
+    out.write_record(table.columns.iter().map(|column| heading(&column.name, column.unit)))?;
+    for row in &table.rows {
+        out.write_record(row.iter().map(field))?;
+    }
+    Ok(())
+}
+
+/// A line for every point.
+fn chart<W: io::Write>(chart: &Chart, out: &mut Writer<W>) -> csv::Result<()> {
+    let named = !chart.x.categories.is_empty();
+    let mut head = vec!["series".to_string(), heading(&chart.x.label, if named { Unit::Text } else { chart.x.unit })];
+    head.push(heading(&chart.y.label, chart.y.unit));
+    if let Some(right) = &chart.right {
+        head.push(heading(&right.label, right.unit));
+    }
+    out.write_record(&head)?;
+    for series in &chart.series {
+        for &(x, y) in &series.points {
+            let category = if named && x >= 0.0 { chart.x.categories.get(x as usize).cloned() } else { None };
+            let mut line = vec![series.name.clone(), category.unwrap_or_else(|| number(x)), number(y)];
+            if chart.right.is_some() {
+                line.insert(if series.right { 2 } else { 3 }, String::new());
+            }
+            out.write_record(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// `savings (share)`: a name and the unit of the plain numbers below it.
+fn heading(name: &str, unit: Unit) -> String {
+    let unit = match unit {
+        Unit::Text | Unit::Number => return name.to_owned(),
+        Unit::Count => "count",
+        Unit::Bytes => "bytes",
+        Unit::Share => "share",
+        Unit::Seconds => "s",
+        Unit::BitsPerSecond => "bit/s",
+    };
+    format!("{name} ({unit})")
+}
+
+fn field(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(value) => number(*value),
+        Cell::None => String::new(),
+    }
+}
+
+fn number(value: f64) -> String {
+    if value.is_finite() { value.to_string() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_file_for_every_table_and_chart_and_others_untouched() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("a/b");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("mine.txt"), "mine").unwrap();
+        let report = sample::report();
+        let written = write(&report, &dir).unwrap();
+        let parts: usize = report.figures.iter().map(|figure| figure.tables.len() + figure.charts.len()).sum();
+        assert_eq!(written.len(), parts + 1);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), parts + 2, "no two of the same name");
+        assert_eq!(fs::read_to_string(dir.join("mine.txt")).unwrap(), "mine");
+        // Twice is as good as once.
+        assert_eq!(write(&report, &dir).unwrap(), written);
+        // Whatever a field holds comes back.
+        let path = dir.join("01-algorithms-savings.csv");
+        let mut reader = csv::ReaderBuilder::new().from_path(path).unwrap();
+        assert_eq!(reader.headers().unwrap().get(2), Some("bytes in (bytes)"));
+        let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+        let table = &report.figures[0].tables[0];
+        assert_eq!(rows.len(), table.rows.len());
+        for (read, row) in rows.iter().zip(&table.rows) {
+            assert_eq!(read.iter().map(str::to_owned).collect::<Vec<_>>(), row.iter().map(field).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn quotes_as_rfc_4180_says() {
+        let table = Table {
+            columns: vec![sample::column("a", Unit::Text), sample::column("b", Unit::Share)],
+            rows: vec![
+                vec!["say \"hi\", twice\r\nor not".into(), 0.25.into()],
+                vec![" kept ".into(), Cell::None],
+                vec!["".into(), 1e21.into()],
+            ],
+            ..Table::default()
+        };
+        let mut out = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+        super::table(&table, &mut out).unwrap();
+        let text = String::from_utf8(out.into_inner().unwrap()).unwrap();
+        let expected = "a,b (share)\r\n\"say \"\"hi\"\", twice\r\nor not\",0.25\r\n kept ,\r\n,1000000000000000000000\r\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_unwritable_place_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(write(&sample::report(), &file).unwrap_err().message.contains("cannot make the directory"));
+    }
+}

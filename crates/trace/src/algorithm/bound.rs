@@ -1,0 +1,64 @@
+//! Optimal: the Bloom-filter upper bound (thesis section 2.2).
+
+use super::{Run, Tally};
+use crate::batch::{Charge, Direction, View};
+use oncewire_codec::ConfigError;
+use oncewire_codec::optimal::{Filter, Optimal};
+
+/// One filter for each direction.
+pub(crate) struct Bound {
+    window: usize,
+    cache: u64,
+    charge: Charge,
+    /// Whether the whole trace fits the cache: then nothing needs to be forgotten.
+    fits: bool,
+    filters: [Option<Optimal>; Direction::ALL.len()],
+    tally: Tally,
+}
+
+impl Bound {
+    pub(crate) fn new(window: usize, cache: u64, charge: Charge, fits: bool) -> Bound {
+        Bound { window, cache, charge, fits, filters: [const { None }; Direction::ALL.len()], tally: Tally::default() }
+    }
+
+    /// What the filters, as full as they are, would claim of random bytes, at most: savings that are not there.
+    fn bias(&self) -> f64 {
+        self.filters.iter().flatten().map(|filter| filter.false_positive_bias(1, 1 << 20).apparent_savings).fold(0.0, f64::max)
+    }
+}
+
+impl Run for Bound {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
+            let filter = match &mut self.filters[packet.direction.index()] {
+                Some(filter) => filter,
+                empty => {
+                    let kind = if self.fits { Filter::Bloom } else { Filter::CountingBloom };
+                    empty.insert(Optimal::new(self.window, self.cache, u64::from(self.charge.per_match), kind)?)
+                }
+            };
+            let found = filter.add_block(view.batch.payload(packet));
+            self.tally.add(packet, found.saved_bytes.saturating_sub(u64::from(self.charge.per_packet)));
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn memory(&self) -> u64 {
+        self.filters.iter().flatten().map(|filter| filter.memory() as u64).sum()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let bias = self.bias();
+        if bias < 0.0005 {
+            return Vec::new();
+        }
+        vec![format!(
+            "The bound's Bloom filter would claim {:.1} % of random bytes: that much of `optimal` may not be there.",
+            bias * 100.0
+        )]
+    }
+}

@@ -1,0 +1,100 @@
+//! Ways of reducing traffic, each run over the whole trace: what figures 1, 2, 3, 5 and 12 compare.
+//!
+//! All see the same packets in the same order. Those that keep content share one log in each direction and differ in how far they look
+//! back in it; the others have caches of their own.
+
+mod bound;
+mod max_match;
+mod names;
+mod oncewire;
+mod pairs;
+mod windows;
+
+pub(crate) use bound::Bound;
+pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
+pub(crate) use names::{ChunkRun, PayloadRun};
+pub(crate) use oncewire::{OncewireRun, Units};
+pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
+pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
+
+use crate::batch::{Direction, Packet, View};
+use oncewire_codec::ConfigError;
+use std::collections::HashMap;
+
+/// One algorithm with its parameters, at work.
+pub(crate) trait Run: Send {
+    /// The next batch.
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError>;
+
+    /// The end of the trace: what is still held is finished.
+    fn finish(&mut self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    /// What it saved so far.
+    fn tally(&self) -> &Tally;
+
+    /// Memory it took at most, in bytes, without the logs that all share.
+    fn memory(&self) -> u64;
+
+    /// Bytes per fingerprint that its sampler achieved, if it has one.
+    fn bytes_per_fingerprint(&self) -> Option<f64> {
+        None
+    }
+
+    /// What to know about its figures.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Bytes saved on the wire, everything charged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    saved: [u64; Direction::ALL.len()],
+    /// By protocol and service, if asked for.
+    services: Option<HashMap<(u8, u16), u64>>,
+}
+
+/// Most services told apart; the others are counted under port 0 of their protocol.
+pub(crate) const MAX_SERVICES: usize = 1 << 14;
+
+impl Tally {
+    /// One that also counts by service.
+    pub(crate) fn by_service() -> Tally {
+        Tally { services: Some(HashMap::new()), ..Tally::default() }
+    }
+
+    pub(crate) fn add(&mut self, packet: &Packet, saved: u64) {
+        self.saved[packet.direction.index()] += saved;
+        if let (Some(services), Some(flow)) = (&mut self.services, &packet.flow)
+            && saved > 0
+        {
+            let mut key = (flow.protocol, packet.service);
+            if services.len() >= MAX_SERVICES && !services.contains_key(&key) {
+                key.1 = 0;
+            }
+            *services.entry(key).or_default() += saved;
+        }
+    }
+
+    /// For windows that hold many packets.
+    pub(crate) fn add_to(&mut self, direction: Direction, saved: u64) {
+        self.saved[direction.index()] += saved;
+    }
+
+    /// Bytes saved in one direction.
+    pub(crate) fn of(&self, direction: Direction) -> u64 {
+        self.saved[direction.index()]
+    }
+
+    /// Bytes saved in all directions.
+    pub(crate) fn total(&self) -> u64 {
+        self.saved.iter().sum()
+    }
+
+    /// Bytes saved of one service.
+    pub(crate) fn of_service(&self, service: (u8, u16)) -> u64 {
+        self.services.as_ref().and_then(|services| services.get(&service)).copied().unwrap_or(0)
+    }
+}

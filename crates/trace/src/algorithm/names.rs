@@ -1,0 +1,124 @@
+//! Algorithms that know content by name: payload-match (Santos and Wetherall) and chunk-match (EndRE section 5.2.1; Martynov section 3.1).
+
+use super::{Run, Tally};
+use crate::batch::{Charge, Direction, View};
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::payload::{Compressor, KeyedBlake3, Message, PayloadPolicy, Sent, WholePacket};
+use oncewire_codec::{ConfigError, Encoder, Finder, MatcherKind, SamplerKind, Tokens};
+
+/// What a token stands for and costs here: the name alone, 16 bytes, as in the paper. The codec's own has a checksum too.
+const TOKEN: u64 = 16;
+
+/// Payload-match, with a dictionary for each direction.
+pub(crate) struct PayloadRun {
+    policy: PayloadPolicy,
+    ends: [Option<Compressor<KeyedBlake3, WholePacket>>; Direction::ALL.len()],
+    tally: Tally,
+}
+
+impl PayloadRun {
+    pub(crate) fn new(cache: u64) -> PayloadRun {
+        let policy = PayloadPolicy { capacity: cache, ..PayloadPolicy::default() };
+        PayloadRun { policy, ends: [const { None }; Direction::ALL.len()], tally: Tally::default() }
+    }
+
+    /// Whether the packet's payload would be sent as a token.
+    pub(crate) fn is_token(&mut self, direction: Direction, payload: &[u8]) -> Result<bool, ConfigError> {
+        let end = match &mut self.ends[direction.index()] {
+            Some(end) => end,
+            empty => {
+                const EPOCH: u64 = 1;
+                let too_big = |_| ConfigError::Capacity { capacity: self.policy.capacity, max: PayloadPolicy::MAX_CAPACITY };
+                let mut end =
+                    Compressor::new(self.policy.clone(), KeyedBlake3::new([0; 32]), WholePacket, EPOCH).map_err(too_big)?;
+                end.receive(Message::ResetDone { epoch: EPOCH }).expect("the compressor expects this answer to its first epoch");
+                empty.insert(end)
+            }
+        };
+        Ok(matches!(end.compress(payload), Sent::Token(_)))
+    }
+}
+
+impl Run for PayloadRun {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
+            if self.is_token(packet.direction, view.batch.payload(packet))? {
+                self.tally.add(packet, u64::from(packet.len) - TOKEN);
+            }
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn memory(&self) -> u64 {
+        self.ends.iter().flatten().map(|end| end.dictionary().memory() as u64).sum()
+    }
+}
+
+/// Chunk-match, with a table for each direction. Every chunk counts as acknowledged once its packet was seen.
+pub(crate) struct ChunkRun {
+    form: ChunkForm,
+    sampler: SamplerKind,
+    window: usize,
+    period: usize,
+    cache: u64,
+    charge: Charge,
+    finders: [Option<Finder>; Direction::ALL.len()],
+    tokens: Tokens,
+    tally: Tally,
+}
+
+impl ChunkRun {
+    pub(crate) fn new(
+        form: ChunkForm,
+        sampler: SamplerKind,
+        window: usize,
+        period: usize,
+        cache: u64,
+        charge: Charge,
+    ) -> ChunkRun {
+        ChunkRun {
+            form,
+            sampler,
+            window,
+            period,
+            cache: cache.max(oncewire_codec::MAX_BLOCK as u64),
+            charge,
+            finders: [const { None }; Direction::ALL.len()],
+            tokens: Tokens::default(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl Run for ChunkRun {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
+            let finder = match &mut self.finders[packet.direction.index()] {
+                Some(finder) => finder,
+                empty => {
+                    let matcher = MatcherKind::ChunkMatch { form: self.form };
+                    let builder = Encoder::builder().cache(self.cache).window(self.window).period(self.period);
+                    let builder = builder.sampler(self.sampler.clone()).matcher(matcher).chunk_key([0; 16]);
+                    let builder = builder.table_entries(self.cache / self.period as u64 * 2);
+                    empty.insert(builder.build_halves()?.0)
+                }
+            };
+            finder.find(view.batch.payload(packet), &mut self.tokens).expect("payloads are shorter than a block");
+            finder.acknowledge(self.tokens.offset() + u64::from(packet.len));
+            self.tally.add(packet, u64::from(self.charge.saved(self.tokens.matches())));
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn memory(&self) -> u64 {
+        self.finders.iter().flatten().map(|finder| finder.memory() as u64).sum()
+    }
+}

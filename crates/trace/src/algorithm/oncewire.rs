@@ -1,0 +1,126 @@
+//! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
+
+use super::{Run, Tally};
+use crate::batch::{Direction, Kind, View};
+use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
+use std::collections::{HashMap, VecDeque};
+
+/// What becomes a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Units {
+    /// Each packet's payload, as `oncewire link` would. Every frame is assumed to arrive.
+    Packets,
+    /// What a TCP flow sends within 10 ms, at most 64 KiB, as `oncewire serve` and `connect` would under some load. UDP is not carried.
+    Tunnel,
+}
+
+/// A block that is being filled.
+struct Open {
+    opened: i64,
+    direction: Direction,
+    bytes: Vec<u8>,
+}
+
+/// An encoder for each direction, with the defaults.
+pub(crate) struct OncewireRun {
+    units: Units,
+    cache: u64,
+    width: i64,
+    encoders: [Option<Box<Encoder>>; Direction::ALL.len()],
+    /// By flow hash.
+    open: HashMap<u64, Open>,
+    order: VecDeque<(i64, u64)>,
+    spare: Vec<Vec<u8>>,
+    frame: Vec<u8>,
+    tally: Tally,
+}
+
+impl OncewireRun {
+    pub(crate) fn new(units: Units, cache: u64, width: i64) -> OncewireRun {
+        OncewireRun {
+            units,
+            cache: cache.max(MAX_BLOCK as u64),
+            width,
+            encoders: [const { None }; Direction::ALL.len()],
+            open: HashMap::new(),
+            order: VecDeque::new(),
+            spare: Vec::new(),
+            frame: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn encode(&mut self, direction: Direction, block: &[u8]) -> Result<(), ConfigError> {
+        let encoder = match &mut self.encoders[direction.index()] {
+            Some(encoder) => encoder,
+            empty => empty.insert(Box::new(Encoder::builder().cache(self.cache).build()?)),
+        };
+        self.frame.clear();
+        encoder.encode(block, &mut self.frame).expect("blocks are no longer than a block may be");
+        self.tally.add_to(direction, block.len().saturating_sub(self.frame.len()) as u64);
+        Ok(())
+    }
+
+    fn close(&mut self, key: u64) -> Result<(), ConfigError> {
+        if let Some(Open { direction, mut bytes, .. }) = self.open.remove(&key) {
+            self.encode(direction, &bytes)?;
+            bytes.clear();
+            if self.spare.len() < 256 {
+                self.spare.push(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn close_until(&mut self, time: i64) -> Result<(), ConfigError> {
+        while let Some(&(opened, key)) = self.order.front()
+            && opened <= time
+        {
+            self.order.pop_front();
+            if self.open.get(&key).is_some_and(|block| block.opened == opened) {
+                self.close(key)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run for OncewireRun {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
+            let payload = view.batch.payload(packet);
+            if self.units == Units::Packets {
+                self.encode(packet.direction, payload)?;
+                continue;
+            }
+            if !matches!(packet.kind, Kind::Tcp { .. }) {
+                continue;
+            }
+            self.close_until(packet.time - self.width)?;
+            let key = packet.flow_hash;
+            if self.open.get(&key).is_some_and(|block| block.bytes.len() + payload.len() > MAX_BLOCK) {
+                self.close(key)?;
+            }
+            let block = self.open.entry(key).or_insert_with(|| {
+                self.order.push_back((packet.time, key));
+                let bytes = self.spare.pop().unwrap_or_default();
+                Open { opened: packet.time, direction: packet.direction, bytes }
+            });
+            block.bytes.extend_from_slice(payload);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), ConfigError> {
+        self.close_until(i64::MAX)
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn memory(&self) -> u64 {
+        let encoders: usize = self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
+        (encoders + self.open.values().map(|block| block.bytes.capacity()).sum::<usize>()) as u64
+    }
+}

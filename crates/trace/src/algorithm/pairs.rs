@@ -1,0 +1,207 @@
+//! A cache for each pair of hosts, as EndRE has at its clients and servers (sections 4 and 8.2).
+
+use super::{Run, Tally};
+use crate::batch::{Charge, Packet, View};
+use oncewire_codec::matcher::{Density, Match, Matcher, PublishedMaxMatch};
+use oncewire_codec::table::CompactTable;
+use oncewire_codec::{ConfigError, Geometry, Kernels, Log, SamplerKind};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// How large a pair's cache may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PairLimits {
+    /// That many bytes.
+    Fixed(u64),
+    /// By what runs between the two (EndRE section 8.2.1): see [`service_limit`].
+    ByService,
+}
+
+/// EndRE's cache limits in bytes: HTTP, SMB and NetBIOS file sharing, others.
+pub(crate) const HTTP_LIMIT: u64 = 10_000_000;
+pub(crate) const SMB_LIMIT: u64 = 4_000_000;
+pub(crate) const OTHER_LIMIT: u64 = 1_000_000;
+
+/// The limit that one packet's service asks for, in bytes.
+pub(crate) fn service_limit(packet: &Packet) -> u64 {
+    match packet.service {
+        80 | 8080 | 8000 | 8001 | 3128 => HTTP_LIMIT,
+        445 | 139 => SMB_LIMIT,
+        _ => OTHER_LIMIT,
+    }
+}
+
+/// A cache as small as what it holds: it doubles until it reaches its limit.
+struct PairCache {
+    log: Log,
+    matcher: PublishedMaxMatch<CompactTable<u32>>,
+    /// Lengths of the packets in the log, as long as it may still grow.
+    lengths: Vec<u32>,
+    limit: u64,
+    used: u64,
+}
+
+/// Smallest capacity of a pair's log: a packet of any size fits.
+const FIRST: u64 = 128 << 10;
+
+impl PairCache {
+    fn new(run: &PairParams, capacity: u64, limit: u64, used: u64) -> Result<PairCache, ConfigError> {
+        let geometry = Geometry::new(capacity, 0)?;
+        let entries = (capacity as f64 / run.sampler.expected_rate(run.period) * 2.0) as u64;
+        let table = CompactTable::new(geometry, entries.max(64))?;
+        let matcher = PublishedMaxMatch::new(run.sampler.boxed(), table, Kernels::detect(), run.window, 0, None);
+        Ok(PairCache { log: Log::new(geometry)?, matcher: matcher.with_reach(limit), lengths: Vec::new(), limit, used })
+    }
+
+    /// Without the lengths, 4 bytes for each packet of a cache that still grows.
+    fn memory(&self) -> u64 {
+        self.log.geometry().capacity() + oncewire_codec::table::FingerprintTable::memory(self.matcher.table()) as u64
+    }
+
+    /// The same content in a log of the given capacity. Only while nothing has been evicted.
+    fn grown(&self, run: &PairParams, capacity: u64) -> Result<PairCache, ConfigError> {
+        let mut next = PairCache::new(run, capacity, self.limit, self.used)?;
+        let mut at = 0;
+        for &len in &self.lengths {
+            let payload = self.log.read(at..at + u64::from(len));
+            let offset = next.log.append(payload);
+            next.matcher.note(payload, offset, Density::Period(run.period));
+            at += u64::from(len);
+        }
+        next.lengths.clone_from(&self.lengths);
+        Ok(next)
+    }
+}
+
+struct PairParams {
+    sampler: SamplerKind,
+    window: usize,
+    period: usize,
+    charge: Charge,
+    limits: PairLimits,
+    /// Most memory of all caches together, in bytes.
+    memory: u64,
+}
+
+/// Max-match with a cache for each ordered pair of addresses.
+pub(crate) struct PairRun {
+    params: PairParams,
+    pairs: HashMap<(IpAddr, IpAddr), PairCache>,
+    /// Pairs by when they were last used.
+    recent: BTreeMap<u64, (IpAddr, IpAddr)>,
+    clock: u64,
+    memory: u64,
+    most: u64,
+    evicted: u64,
+    tally: Tally,
+    scratch: Vec<Match>,
+}
+
+impl PairRun {
+    pub(crate) fn new(
+        sampler: SamplerKind,
+        window: usize,
+        period: usize,
+        charge: Charge,
+        limits: PairLimits,
+        memory: u64,
+    ) -> PairRun {
+        PairRun {
+            params: PairParams { sampler, window, period, charge, limits, memory },
+            pairs: HashMap::new(),
+            recent: BTreeMap::new(),
+            clock: 0,
+            memory: 0,
+            most: 0,
+            evicted: 0,
+            tally: Tally::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes one packet with payload; returns the bytes it saves.
+    pub(crate) fn packet(&mut self, packet: &Packet, payload: &[u8]) -> Result<u32, ConfigError> {
+        let Some(flow) = packet.flow else { return Ok(0) };
+        let key = (flow.source, flow.destination);
+        let asked = match self.params.limits {
+            PairLimits::Fixed(limit) => limit,
+            PairLimits::ByService => service_limit(packet),
+        }
+        .max(FIRST);
+        self.clock += 1;
+        let params = &self.params;
+        let pair = match self.pairs.entry(key) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let pair = PairCache::new(params, FIRST, asked, self.clock)?;
+                self.memory += pair.memory();
+                entry.insert(pair)
+            }
+        };
+        self.recent.remove(&pair.used);
+        pair.used = self.clock;
+        self.recent.insert(self.clock, key);
+        if asked > pair.limit {
+            pair.limit = asked;
+            pair.matcher.set_reach(asked);
+        }
+        let capacity = pair.log.geometry().capacity();
+        // Room for the limit and the packet in work, so that the log never evicts within reach.
+        let full = pair.limit + (64 << 10);
+        if pair.log.end() + payload.len() as u64 > capacity && capacity < full && pair.log.end() <= capacity {
+            let before = pair.memory();
+            *pair = pair.grown(params, (capacity * 2).min(full))?;
+            self.memory = self.memory - before + pair.memory();
+        }
+        self.scratch.clear();
+        let offset = pair.log.geometry().place(pair.log.end(), payload.len());
+        pair.matcher.find(&pair.log, payload, offset, Density::Period(params.period), &mut self.scratch);
+        pair.log.append(payload);
+        if pair.log.end() <= pair.log.geometry().capacity() {
+            pair.lengths.push(packet.len);
+        } else {
+            pair.lengths = Vec::new();
+        }
+        let saved = params.charge.saved(&self.scratch);
+        self.tally.add(packet, u64::from(saved));
+        self.most = self.most.max(self.memory);
+        while self.memory > self.params.memory
+            && self.pairs.len() > 1
+            && let Some((_, oldest)) = self.recent.pop_first()
+        {
+            let gone = self.pairs.remove(&oldest).expect("every pair is in both maps");
+            self.memory -= gone.memory();
+            self.evicted += 1;
+        }
+        Ok(saved)
+    }
+}
+
+impl Run for PairRun {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
+            self.packet(packet, view.batch.payload(packet))?;
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn memory(&self) -> u64 {
+        self.most
+    }
+
+    fn notes(&self) -> Vec<String> {
+        if self.evicted == 0 {
+            return Vec::new();
+        }
+        vec![format!(
+            "Caches per host pair came to the limit of {} MB; {} of the least recently used were dropped before their time, and what they held \
+             was not found again.",
+            self.params.memory / 1_000_000,
+            self.evicted
+        )]
+    }
+}

@@ -1,0 +1,540 @@
+//! The study itself: packets in, a report out.
+
+mod compare;
+mod plan;
+mod verdict;
+
+pub use plan::Algorithm;
+
+use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Run};
+use crate::batch::{Batch, Caches, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
+use crate::figures;
+use crate::prefix::Prefixes;
+use crate::results::{Accounting, Figure, Input, MatchRow, Report, Share};
+use crate::service;
+use oncewire_codec::{ConfigError, SamplerKind};
+use oncewire_packet::{Dissector, Layer, Limits, Record, Transport, Unused};
+use plan::Key;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// A figure of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum FigureId {
+    Algorithms = 1,
+    Periods,
+    Caches,
+    Temporal,
+    Protocols,
+    Http,
+    Origins,
+    Lengths,
+    Locality,
+    Hits,
+    Replicated,
+    Hosts,
+    Destinations,
+    Irreducible,
+}
+
+impl FigureId {
+    /// All, by number.
+    pub const ALL: [FigureId; 14] = [
+        FigureId::Algorithms,
+        FigureId::Periods,
+        FigureId::Caches,
+        FigureId::Temporal,
+        FigureId::Protocols,
+        FigureId::Http,
+        FigureId::Origins,
+        FigureId::Lengths,
+        FigureId::Locality,
+        FigureId::Hits,
+        FigureId::Replicated,
+        FigureId::Hosts,
+        FigureId::Destinations,
+        FigureId::Irreducible,
+    ];
+
+    /// Those that a long trace is worth by default: one pass of the reference algorithm, and few others.
+    pub const LEAN: [FigureId; 11] = [
+        FigureId::Algorithms,
+        FigureId::Temporal,
+        FigureId::Protocols,
+        FigureId::Http,
+        FigureId::Origins,
+        FigureId::Lengths,
+        FigureId::Locality,
+        FigureId::Hits,
+        FigureId::Replicated,
+        FigureId::Destinations,
+        FigureId::Irreducible,
+    ];
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Its name, for `--figures`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FigureId::Algorithms => "algorithms",
+            FigureId::Periods => "periods",
+            FigureId::Caches => "caches",
+            FigureId::Temporal => "temporal",
+            FigureId::Protocols => "protocols",
+            FigureId::Http => "http",
+            FigureId::Origins => "origins",
+            FigureId::Lengths => "lengths",
+            FigureId::Locality => "locality",
+            FigureId::Hits => "hits",
+            FigureId::Replicated => "replicated",
+            FigureId::Hosts => "hosts",
+            FigureId::Destinations => "destinations",
+            FigureId::Irreducible => "irreducible",
+        }
+    }
+
+    /// The figure of that name or number.
+    pub fn named(name: &str) -> Option<FigureId> {
+        FigureId::ALL.into_iter().find(|figure| figure.name() == name || figure.number().to_string() == name)
+    }
+}
+
+/// What a study is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Window in bytes, 12 to 64.
+    pub window: usize,
+    /// Sampling period in bytes, 4 to 1024.
+    pub period: usize,
+    /// Payload that a cache holds, in bytes, in each direction; the index comes on top.
+    pub cache: u64,
+    /// The sampler of the reference algorithm.
+    pub sampler: SamplerKind,
+    /// Bytes charged for each packet that carries matches, besides 4 for each match.
+    pub shim: u32,
+    /// Nanoseconds that a compression window stays open.
+    pub compression_window: i64,
+    /// The networks called inside; one cache for all if `None`.
+    pub inside: Option<Prefixes>,
+    /// Names of destination networks, for figure 13.
+    pub prefixes: Option<Prefixes>,
+    /// The figures to make.
+    pub figures: BTreeSet<FigureId>,
+    /// The rows of figure 1.
+    pub algorithms: Vec<Algorithm>,
+    /// No less than all payload of the trace, in bytes, if that is known. Caches larger than it are not made, which changes no figure.
+    pub trace_bytes: Option<u64>,
+    /// Memory that each figure may take for its own state, in bytes.
+    pub figure_memory: u64,
+    /// Memory that caches per host pair may take together, in bytes.
+    pub pair_memory: u64,
+    /// Price of a gigabyte (10^9 bytes).
+    pub price: Option<f64>,
+    /// Rate of the link in bits per second.
+    pub link: Option<f64>,
+    /// Threads; 0 for one on each core.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            window: 32,
+            period: 32,
+            cache: 250_000_000,
+            sampler: SamplerKind::Maxp,
+            shim: 12,
+            compression_window: 10_000_000,
+            inside: None,
+            prefixes: None,
+            figures: FigureId::ALL.into(),
+            algorithms: Algorithm::ALL.to_vec(),
+            trace_bytes: None,
+            figure_memory: 64 << 20,
+            pair_memory: 1 << 30,
+            price: None,
+            link: None,
+            threads: 0,
+        }
+    }
+}
+
+/// A study cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// A parameter of an algorithm cannot work, or there is no memory for it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system starts no threads.
+    #[error("cannot start threads for the study: {0}")]
+    Threads(String),
+    /// Whoever took the matches could not.
+    #[error("cannot write the matches: {0}")]
+    Matches(String),
+    /// A thread of the study ended unexpectedly.
+    #[error("a thread of the study ended unexpectedly; this is a bug")]
+    Lost,
+}
+
+/// Takes all matches of the reference algorithm, batch by batch.
+pub type MatchSink = Box<dyn FnMut(&[MatchRow]) -> Result<(), String> + Send>;
+
+/// Payload bytes and packets of a batch, at most. A batch is what threads wait for each other for.
+const BATCH_BYTES: usize = 4 << 20;
+const BATCH_PACKETS: usize = 1 << 15;
+
+/// A study at work. Packets are taken apart on the caller's thread and measured on others.
+pub struct Study {
+    settings: Arc<Settings>,
+    dissector: Dissector,
+    batch: Batch,
+    forward: SyncSender<Batch>,
+    back: Receiver<Batch>,
+    worker: JoinHandle<Result<Pass, StudyError>>,
+    input: Input,
+    first: i64,
+    last: i64,
+    unused: HashMap<Unused, Share>,
+    tcp_payload: Share,
+    tcp_empty: Share,
+    udp: Share,
+    headers: u64,
+    payload: u64,
+    missing: u64,
+    trailer: u64,
+    layers: BTreeMap<Layer, Share>,
+}
+
+impl Study {
+    /// A study that begins. `sink` gets every match of the reference algorithm, if there is one.
+    ///
+    /// # Errors
+    /// [`StudyError`] if a parameter cannot work.
+    pub fn new(settings: Settings, sink: Option<MatchSink>) -> Result<Study, StudyError> {
+        let settings = Arc::new(settings);
+        let mut pass = Pass::new(Arc::clone(&settings), sink)?;
+        // One batch in work, one waiting, one being filled.
+        let (forward, to_do) = sync_channel::<Batch>(1);
+        let (done, back) = sync_channel::<Batch>(4);
+        let worker = std::thread::Builder::new().name("study".into()).spawn(move || {
+            for mut batch in to_do {
+                pass.batch(&mut batch)?;
+                batch.clear();
+                let _ = done.try_send(batch);
+            }
+            pass.finish()?;
+            Ok(pass)
+        });
+        let worker = worker.map_err(|error| StudyError::Threads(error.to_string()))?;
+        Ok(Study {
+            settings,
+            dissector: Dissector::new(Limits::default()),
+            batch: Batch::default(),
+            forward,
+            back,
+            worker,
+            input: Input::default(),
+            first: i64::MAX,
+            last: i64::MIN,
+            unused: HashMap::new(),
+            tcp_payload: Share::default(),
+            tcp_empty: Share::default(),
+            udp: Share::default(),
+            headers: 0,
+            payload: 0,
+            missing: 0,
+            trailer: 0,
+            layers: BTreeMap::new(),
+        })
+    }
+
+    /// Takes the next packet of the trace.
+    ///
+    /// # Errors
+    /// [`StudyError`] if the measuring threads failed; the study is over then.
+    pub fn push(&mut self, record: &Record<'_>) -> Result<(), StudyError> {
+        let wire = record.wire_bytes();
+        self.input.packets += 1;
+        self.input.wire_bytes += u64::from(wire);
+        self.input.captured_bytes += record.data.len() as u64;
+        self.first = self.first.min(record.time);
+        self.last = self.last.max(record.time);
+        let inside = self.settings.inside.as_ref();
+        let mut packet = Packet::other(record.time, wire);
+        match self.dissector.dissect(record) {
+            Ok(found) => {
+                let (source_port, destination_port) = found.transport.ports();
+                let flow = FlowKey {
+                    source: found.source,
+                    destination: found.destination,
+                    source_port,
+                    destination_port,
+                    protocol: found.protocol,
+                };
+                packet.flow_hash = crate::flow_hash(&flow);
+                packet.flow = Some(flow);
+                packet.direction = direction(inside, &flow);
+                packet.service = service::service(source_port, destination_port);
+                packet.missing = found.missing;
+                let share = match found.transport {
+                    Transport::Tcp { seq, flags, .. } => {
+                        packet.kind = Kind::Tcp { seq, flags };
+                        if found.payload.is_empty() && found.missing == 0 { &mut self.tcp_empty } else { &mut self.tcp_payload }
+                    }
+                    Transport::Udp { .. } => {
+                        packet.kind = Kind::Udp;
+                        &mut self.udp
+                    }
+                };
+                share.packets += 1 + u64::from(found.fragments);
+                share.bytes += found.wire_len;
+                self.headers += u64::from(found.headers);
+                self.payload += found.payload.len() as u64;
+                self.missing += u64::from(found.missing);
+                self.trailer += u64::from(found.trailer);
+                for layer in found.layers.iter() {
+                    let share = self.layers.entry(layer).or_default();
+                    share.packets += 1;
+                    share.bytes += found.wire_len;
+                }
+                self.batch.push(packet, found.payload);
+            }
+            Err(reason) => {
+                if inside.is_some() {
+                    packet.direction = Direction::Unknown;
+                }
+                let share = self.unused.entry(reason).or_default();
+                share.packets += 1;
+                share.bytes += u64::from(wire);
+                self.batch.push(packet, &[]);
+            }
+        }
+        if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes on the wire so far.
+    pub fn wire_bytes(&self) -> u64 {
+        self.input.wire_bytes
+    }
+
+    fn hand_over(&mut self) -> Result<(), StudyError> {
+        if !self.batch.is_empty() {
+            let next = self.back.try_recv().unwrap_or_default();
+            let full = std::mem::replace(&mut self.batch, next);
+            if self.forward.send(full).is_err() {
+                // The worker has ended: with an error, which is worth more than this one. `finish` tells it.
+                return Err(StudyError::Lost);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the study. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
+    ///
+    /// # Errors
+    /// [`StudyError`] that ended the study before its time.
+    pub fn finish(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+        let handed = self.hand_over();
+        let counters = *self.dissector.finish();
+        let Study { settings, forward, worker, mut input, .. } = self;
+        drop(forward);
+        let pass = worker.join().map_err(|_| StudyError::Lost)??;
+        handed?;
+
+        if input.packets > 0 {
+            input.start = Some(self.first);
+            input.duration = self.last.saturating_sub(self.first) as f64 / 1e9;
+        }
+        (input.captures, input.damaged) = (captures, damaged);
+        let named = |name: &str, share: &Share| Share { name: name.to_owned(), ..*share };
+        let of_bytes = |name: &str, bytes| Share { name: name.to_owned(), packets: 0, bytes };
+        // Fragments that were held and in vain: those that were held and not used.
+        self.unused.remove(&Unused::FragmentHeld);
+        let lost = self.unused.entry(Unused::FragmentLost).or_default();
+        (lost.packets, lost.bytes) = (counters.fragment_lost.packets, counters.fragment_lost.bytes);
+        let unused = self.unused.iter().filter(|(_, share)| share.packets > 0);
+        let mut unused: Vec<Share> = unused.map(|(reason, share)| named(&reason.to_string(), share)).collect();
+        unused.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        let accounting = Accounting {
+            used: [("TCP with payload", &self.tcp_payload), ("TCP without payload", &self.tcp_empty), ("UDP", &self.udp)]
+                .map(|(name, share)| named(name, share))
+                .to_vec(),
+            unused,
+            bytes: vec![
+                of_bytes("headers", self.headers),
+                of_bytes("payload", self.payload),
+                of_bytes("payload that was not captured", self.missing),
+                of_bytes("padding and trailers", self.trailer),
+            ],
+            layers: self.layers.iter().map(|(layer, share)| named(&layer.to_string(), share)).collect(),
+        };
+        Ok(pass.report(&settings, input, accounting))
+    }
+}
+
+/// Which way a flow goes.
+fn direction(inside: Option<&Prefixes>, flow: &FlowKey) -> Direction {
+    let Some(inside) = inside else { return Direction::All };
+    match (inside.contains(flow.source), inside.contains(flow.destination)) {
+        (true, false) => Direction::Outbound,
+        (false, true) => Direction::Inbound,
+        (true, true) => Direction::Internal,
+        (false, false) => Direction::Transit,
+    }
+}
+
+/// Wire bytes, payload bytes and packets of something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Volume {
+    packets: u64,
+    wire: u64,
+    payload: u64,
+}
+
+impl Volume {
+    fn add(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.wire += u64::from(packet.wire);
+        self.payload += u64::from(packet.len);
+    }
+}
+
+/// Everything that looks at the packets, one batch at a time.
+struct Pass {
+    settings: Arc<Settings>,
+    pool: rayon::ThreadPool,
+    caches: Caches,
+    reference: MaxMatchRun,
+    matches: Matches,
+    runs: Vec<(Key, Box<dyn Run>)>,
+    observers: Vec<Box<dyn Observer>>,
+    figures: Vec<Figure>,
+    volumes: [Volume; Direction::ALL.len()],
+    services: HashMap<(u8, u16), Volume>,
+    sink: Option<MatchSink>,
+    rows: Vec<MatchRow>,
+}
+
+impl Pass {
+    fn new(settings: Arc<Settings>, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).thread_name(|n| format!("study-{n}")).build();
+        let pool = pool.map_err(|error| StudyError::Threads(error.to_string()))?;
+        let mut keys = settings.keys();
+        let reach = settings.longest_reach(&keys);
+        let caches = Caches::new(reach, BATCH_BYTES + (64 << 10))?;
+        let reference = settings.reference();
+        keys.remove(&reference);
+        let Key::MaxMatch { sampler, period, cache } = reference else { unreachable!("the reference is a max-match") };
+        let reference = settings.max_match_run(sampler, period, cache);
+        let mut pass = Pass {
+            pool,
+            caches,
+            reference,
+            matches: Matches::default(),
+            runs: keys.iter().map(|key| (key.clone(), settings.run(key))).collect(),
+            observers: Vec::new(),
+            figures: Vec::new(),
+            volumes: Default::default(),
+            services: HashMap::new(),
+            sink,
+            rows: Vec::new(),
+            settings,
+        };
+        pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
+        // Before a packet is read.
+        pass.reference.check()?;
+        Ok(pass)
+    }
+
+    fn observer(&self, figure: FigureId) -> Option<Box<dyn Observer>> {
+        let Settings { figure_memory: memory, prefixes, .. } = &*self.settings;
+        Some(match figure {
+            FigureId::Temporal => Box::new(figures::temporal::Temporal::new(*memory)),
+            FigureId::Http => Box::new(figures::http::Http::new(*memory)),
+            FigureId::Origins => Box::new(figures::origins::Origins::new(*memory)),
+            FigureId::Lengths => Box::new(figures::lengths::Lengths::new(*memory)),
+            FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
+            FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
+            FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
+            FigureId::Hosts => Box::new(figures::hosts::Hosts::new(&self.settings)),
+            FigureId::Destinations => {
+                Box::new(figures::destinations::Destinations::new(*memory, prefixes.clone().unwrap_or_default()))
+            }
+            FigureId::Irreducible =>
+            /*TMP irreducible::Irreducible::new(*memory)*/
+            {
+                return None;
+            }
+            FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => return None,
+        })
+    }
+
+    fn batch(&mut self, batch: &mut Batch) -> Result<(), StudyError> {
+        self.caches.append(batch)?;
+        for packet in batch.packets() {
+            self.volumes[packet.direction.index()].add(packet);
+            if let Some(flow) = &packet.flow {
+                let mut key = (flow.protocol, packet.service);
+                if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
+                    key.1 = 0;
+                }
+                self.services.entry(key).or_default().add(packet);
+            }
+        }
+        let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
+        pool.install(|| -> Result<(), ConfigError> {
+            reference.find_all(batch, caches, matches)?;
+            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
+            let (outcome, ()) = rayon::join(
+                || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
+                || observers.par_iter_mut().with_max_len(1).for_each(|observer| observer.batch(&view)),
+            );
+            outcome
+        })?;
+        self.write_matches(batch)
+    }
+
+    /// Gives the batch's matches to whoever asked for them.
+    fn write_matches(&mut self, batch: &Batch) -> Result<(), StudyError> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let Pass { caches, matches, rows, settings, .. } = self;
+        let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache };
+        rows.clear();
+        for (index, packet) in batch.packets().iter().enumerate() {
+            let Some(flow) = packet.flow else { continue };
+            rows.extend(matches.of(index).iter().map(|found| MatchRow {
+                time: packet.time,
+                direction: packet.direction.name(),
+                source: flow.source,
+                destination: flow.destination,
+                source_port: flow.source_port,
+                destination_port: flow.destination_port,
+                protocol: flow.protocol,
+                packet_length: packet.len,
+                length: found.len,
+                distance: view.distance(packet, found),
+                origin: figures::origins::origin_name(&flow, view.origin(packet, found).map(|cached| &cached.flow)),
+            }));
+        }
+        sink(rows).map_err(StudyError::Matches)
+    }
+
+    fn finish(&mut self) -> Result<(), StudyError> {
+        for (_, run) in &mut self.runs {
+            run.finish()?;
+        }
+        self.figures = self.observers.drain(..).map(Observer::finish).collect();
+        Ok(())
+    }
+}

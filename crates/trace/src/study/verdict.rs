@@ -1,0 +1,154 @@
+//! The verdict: what to deploy, and what it would bring.
+
+use super::compare::{bytes, knee, larger, percent, share};
+use super::plan::Key;
+use super::{Algorithm, Pass};
+use crate::results::{Cell, Deploy, Figure, Input, Money, Time, Verdict};
+
+/// Below this share nothing is worth deploying.
+const WORTH: f64 = 0.05;
+/// The tunnel is simpler to run than the packet link; it is advised if it saves at least this share of what the link would.
+const TUNNEL_PREFERRED: f64 = 0.9;
+/// Seconds of a month.
+const MONTH: f64 = 30.0 * 86_400.0;
+
+/// A number from a figure's table: of the row that begins with `row`, in the column of that name.
+fn cell(figures: &[Figure], figure: &str, table: &str, row: &str, column: &str) -> Option<f64> {
+    let figure = figures.iter().find(|candidate| candidate.id == figure)?;
+    let table = figure.tables.iter().find(|candidate| candidate.id == table)?;
+    let column = table.columns.iter().position(|candidate| candidate.name == column)?;
+    let row = table.rows.iter().find(|candidate| candidate.first() == Some(&Cell::from(row)))?;
+    match row.get(column)? {
+        Cell::Number(number) => Some(*number),
+        Cell::Count(count) => Some(*count as f64),
+        _ => None,
+    }
+}
+
+pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict {
+    let settings = &pass.settings;
+    let reference = pass.savings(&settings.reference()).unwrap_or(0.0);
+    let tunnel = pass.savings(&Key::Other(Algorithm::Tunnel));
+    let link = pass.savings(&Key::Other(Algorithm::Packets));
+    let best = larger(tunnel, link).unwrap_or(reference);
+    let (deploy, savings) = if best < WORTH {
+        (Deploy::Nothing, best)
+    } else {
+        match (tunnel, link) {
+            (Some(tunnel), Some(link)) if tunnel < link * TUNNEL_PREFERRED => (Deploy::PacketLink, link),
+            (Some(tunnel), _) => (Deploy::Tunnel, tunnel),
+            (None, Some(link)) => (Deploy::PacketLink, link),
+            (None, None) => (Deploy::Tunnel, reference),
+        }
+    };
+    let cache = if deploy == Deploy::Nothing { None } else { knee(&pass.curve()) };
+    let spread = cell(figures, "temporal", "spread", "p10", "savings").zip(cell(figures, "temporal", "spread", "p90", "savings"));
+    // The spread was measured on the reference algorithm; what is advised differs from it by a factor.
+    let spread = spread.filter(|_| reference > 0.0).map(|(low, high)| {
+        let factor = savings / reference;
+        ((low * factor).clamp(0.0, 1.0), (high * factor).clamp(0.0, 1.0))
+    });
+    let range = spread.map(|(low, high)| format!(" ({} to {} over time)", percent(low), percent(high))).unwrap_or_default();
+    let with_cache = cache.map(|cache| format!(" with a cache of {} in each direction", bytes(cache))).unwrap_or_default();
+    let headline = match deploy {
+        Deploy::Tunnel => {
+            format!("Deploy the tunnel{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
+        }
+        Deploy::PacketLink => {
+            format!("Deploy the packet link{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
+        }
+        Deploy::Nothing => format!("Deploy nothing here: at best {} of all bytes on the wire would be saved.", percent(savings)),
+    };
+    let mut reasons = Vec::new();
+    match deploy {
+        Deploy::Tunnel => {
+            reasons.push(format!(
+                "Our codec over TCP flows saves {}; max-match alone, as the papers have it, {}.",
+                percent(savings),
+                percent(reference)
+            ));
+            reasons.push(match cache {
+                Some(cache) => format!("Next: `oncewire serve` at one end and `oncewire connect` at the other, each with a log of {}.", bytes(cache)),
+                None => "Next: `oncewire serve` at one end and `oncewire connect` at the other.".to_owned(),
+            });
+        }
+        Deploy::PacketLink => reasons.push(format!(
+            "The packet link reduces UDP and flows of few packets too: {} against {} for the tunnel. It needs packets to be routed through it at \
+             both ends.",
+            percent(savings),
+            tunnel.map_or("not measured".to_owned(), percent)
+        )),
+        Deploy::Nothing => reasons.push("Less than 5 % is not worth two more boxes in the path.".to_owned()),
+    }
+    if let Some(encrypted) = cell(figures, "irreducible", "classes", "recognised encryption", "share of payload")
+        && encrypted >= 0.2
+    {
+        reasons.push(format!(
+            "{} of the payload is encrypted: neither end of a link can reduce it. Where you hold the servers, put the tunnel in front of the \
+             encryption, and the studies of the papers suggest that it repeats as plain traffic does.",
+            percent(encrypted)
+        ));
+    }
+    if let Some(near) = cell(figures, "origins", "origins", "intra-flow", "share of savings")
+        .zip(cell(figures, "origins", "origins", "inter-flow", "share of savings"))
+        .map(|(intra, inter)| intra + inter)
+        && deploy != Deploy::Nothing
+    {
+        reasons.push(format!(
+            "{} of what max-match saves lies between packets of the same two hosts: {}",
+            percent(near),
+            if near > 0.75 {
+                "a tunnel between the hosts themselves would get most of it."
+            } else {
+                "a cache that many hosts share, at the edge of the network, gets what host to host cannot."
+            }
+        ));
+    }
+    if input.duration < 600.0 {
+        reasons.push(format!(
+            "The trace lasts {:.0} s and has {}: too little to know a day of this link. Repeat with hours of it: a first copy costs its bytes, \
+             so a longer trace mostly saves more.",
+            input.duration,
+            bytes(input.wire_bytes)
+        ));
+    } else if input.duration < 86_400.0 {
+        reasons.push("The trace is shorter than a day: savings change with the hour.".to_owned());
+    }
+    let money = settings.price.filter(|_| input.duration >= 1.0).map(|per_gigabyte| {
+        let month = input.wire_bytes as f64 / input.duration * MONTH / 1e9 * per_gigabyte;
+        let saved = if deploy == Deploy::Nothing { 0.0 } else { savings };
+        Money { per_gigabyte, month_before: month, month_after: month * (1.0 - saved) }
+    });
+    let time = settings.link.filter(|&link| link > 0.0).and_then(|rate| {
+        let key = match deploy {
+            Deploy::Tunnel => tunnel.map(|_| Key::Other(Algorithm::Tunnel)),
+            Deploy::PacketLink => Some(Key::Other(Algorithm::Packets)),
+            Deploy::Nothing => None,
+        };
+        let tally = key.as_ref().and_then(|key| pass.tally(key));
+        let directions = crate::Direction::ALL.into_iter().map(|direction| {
+            let wire = pass.volumes[direction.index()].wire;
+            let saved = match (tally, deploy) {
+                (Some(tally), _) => tally.of(direction),
+                (None, Deploy::Nothing) => 0,
+                (None, _) => (wire as f64 * savings) as u64,
+            };
+            (wire, wire - saved.min(wire))
+        });
+        directions.max_by_key(|&(wire, _)| wire).map(|(before, after)| Time {
+            link: rate,
+            busy_before: before as f64 * 8.0 / rate,
+            busy_after: after as f64 * 8.0 / rate,
+        })
+    });
+    if let Some(payload) = share(pass.volumes.iter().map(|volume| volume.payload).sum(), input.wire_bytes)
+        && payload < 0.5
+        && input.packets > 0
+    {
+        reasons.push(format!(
+            "Only {} of the bytes are payload that could be read; the rest is headers, other protocols, or was not captured (capture with `-s 0`).",
+            percent(payload)
+        ));
+    }
+    Verdict { deploy, headline, reasons, cache, savings, spread, money, time }
+}

@@ -1,0 +1,313 @@
+//! The whole study on traces whose redundancy is known by construction, from captured bytes to figures.
+
+use oncewire_packet::{LinkType, Record};
+use oncewire_trace::results::{Cell, Deploy, Figure, MatchRow, Report};
+use oncewire_trace::{Algorithm, FigureId, Settings, Study};
+use std::sync::{Arc, Mutex};
+
+/// Bytes that repeat nothing, by seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A TCP packet from one port of one host to another, on Ethernet.
+fn packet(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 12];
+    bytes.extend([0x08, 0x00, 0x45, 0]);
+    bytes.extend((40 + payload.len() as u16).to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    bytes.extend(from.0);
+    bytes.extend(to.0);
+    bytes.extend(from.1.to_be_bytes());
+    bytes.extend(to.1.to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    bytes.extend(payload);
+    bytes
+}
+
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 1], 80);
+const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
+const OTHER: ([u8; 4], u16) = ([10, 0, 0, 2], 40_000);
+
+/// Bytes of headers in front of each payload.
+const HEADERS: usize = 54;
+
+/// Studies packets that come a second after each other.
+fn study(settings: Settings, packets: &[Vec<u8>]) -> Report {
+    let mut study = Study::new(settings, None).unwrap();
+    for (second, data) in packets.iter().enumerate() {
+        let time = 1_700_000_000_000_000_000 + second as i64 * 1_000_000_000;
+        study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+    }
+    study.finish(vec!["made here".into()], Vec::new()).unwrap()
+}
+
+fn settings(figures: &[FigureId], packets: &[Vec<u8>]) -> Settings {
+    let bytes = packets.iter().map(|packet| packet.len() as u64).sum();
+    Settings { figures: figures.iter().copied().collect(), trace_bytes: Some(bytes), threads: 2, ..Settings::default() }
+}
+
+fn figure(report: &Report, id: FigureId) -> &Figure {
+    report.figures.iter().find(|figure| figure.id == id.name()).unwrap()
+}
+
+/// The number in a figure's first table, by the text that begins its row and the name of its column.
+fn number(report: &Report, id: FigureId, row: &str, column: &str) -> f64 {
+    let table = &figure(report, id).tables[0];
+    let column = table.columns.iter().position(|candidate| candidate.name == column).unwrap();
+    let row = table.rows.iter().find(|candidate| candidate[0] == Cell::from(row)).unwrap();
+    match row[column] {
+        Cell::Number(number) => number,
+        Cell::Count(count) => count as f64,
+        ref other => panic!("no number: {other:?}"),
+    }
+}
+
+/// A payload of 1,000 bytes, another, and the first again.
+fn again() -> Vec<Vec<u8>> {
+    [1, 2, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).to_vec()
+}
+
+#[test]
+fn algorithms_save_what_repeats_and_are_charged() {
+    let packets = again();
+    let report = study(settings(&[FigureId::Algorithms], &packets), &packets);
+    let wire = 3.0 * (1000.0 + HEADERS as f64);
+    let savings = |algorithm: Algorithm| number(&report, FigureId::Algorithms, algorithm.name(), "savings");
+    // One match of everything: 4 bytes and the shim of 12.
+    for algorithm in [
+        Algorithm::Modp,
+        Algorithm::Maxp,
+        Algorithm::Fixed,
+        Algorithm::SampleHash,
+        Algorithm::Peaks,
+        Algorithm::MaxpQuad,
+        Algorithm::Shared,
+        Algorithm::SampleByte,
+        Algorithm::Optimal,
+    ] {
+        assert_eq!(savings(algorithm), 984.0 / wire, "{}", algorithm.name());
+    }
+    // A name of 16 bytes; a cache per pair without a shim.
+    assert_eq!(savings(Algorithm::Payload), 984.0 / wire);
+    assert_eq!(savings(Algorithm::PayloadGzip), 984.0 / wire);
+    assert_eq!(savings(Algorithm::Pairs), 996.0 / wire);
+    // Noise does not compress, and nothing is within 10 ms of its copy.
+    for algorithm in [Algorithm::Gzip, Algorithm::GzipWindow, Algorithm::GzipFlow, Algorithm::ZstdWindow, Algorithm::ZstdFlow] {
+        assert_eq!(savings(algorithm), 0.0, "{}", algorithm.name());
+    }
+    // A chunk is no longer than 256 bytes, but neighbours become one match.
+    for algorithm in [Algorithm::Chunk, Algorithm::ChunkWindow] {
+        assert!((700.0 / wire..=984.0 / wire).contains(&savings(algorithm)), "{} {}", algorithm.name(), savings(algorithm));
+    }
+    for algorithm in [Algorithm::MaxpGzip, Algorithm::MaxpZstd] {
+        assert!((983.0 / wire..985.0 / wire).contains(&savings(algorithm)), "{}", algorithm.name());
+    }
+    // Frames have a head and a checksum.
+    for algorithm in [Algorithm::Packets, Algorithm::Tunnel] {
+        assert!((975.0 / wire..990.0 / wire).contains(&savings(algorithm)), "{}", algorithm.name());
+    }
+    assert_eq!(report.verdict.deploy, Deploy::Tunnel);
+}
+
+#[test]
+fn a_compression_window_opens_at_its_first_packet() {
+    // Twelve copies, 1 ms apart: those of the first ten are in one window.
+    let data = packet(SERVER, CLIENT, &noise(1, 1000));
+    let run = |gap: i64, algorithm: Algorithm| {
+        let packets = vec![data.clone(); 12];
+        let settings = Settings { algorithms: vec![algorithm], ..settings(&[FigureId::Algorithms], &packets) };
+        let mut study = Study::new(settings, None).unwrap();
+        for (index, data) in packets.iter().enumerate() {
+            let record = Record { time: index as i64 * gap, link: LinkType::ETHERNET, wire_len: data.len() as u32, data };
+            study.push(&record).unwrap();
+        }
+        let report = study.finish(Vec::new(), Vec::new()).unwrap();
+        number(&report, FigureId::Algorithms, algorithm.name(), "savings") * 12.0 * 1054.0
+    };
+    for algorithm in [Algorithm::GzipWindow, Algorithm::GzipFlow, Algorithm::ZstdWindow, Algorithm::ZstdFlow] {
+        // Two windows, so two copies are paid for, and a copy costs a match for each 258 bytes.
+        let saved = run(1_000_000, algorithm);
+        assert!((9_700.0..10_000.0).contains(&saved), "{} {saved}", algorithm.name());
+        // 10 ms apart, each has a window of its own.
+        assert_eq!(run(10_000_000, algorithm), 0.0, "{}", algorithm.name());
+    }
+    assert_eq!(run(1_000_000, Algorithm::Gzip), 0.0);
+}
+
+#[test]
+fn directions_have_caches_of_their_own() {
+    let content = noise(1, 1000);
+    let packets = vec![
+        packet(SERVER, CLIENT, &content),
+        packet(CLIENT, SERVER, &content),
+        packet(SERVER, OTHER, &content),
+        packet(CLIENT, OTHER, &content),
+    ];
+    let together = settings(&[FigureId::Algorithms], &packets);
+    let mut apart = together.clone();
+    apart.inside = Some(oncewire_trace::prefix::Prefixes::parse("10.0.0.0/8").unwrap());
+    let (together, apart) = (study(together, &packets), study(apart, &packets));
+    let wire = 4.0 * 1054.0;
+    assert_eq!(number(&together, FigureId::Algorithms, "maxp", "savings"), 3.0 * 984.0 / wire);
+    assert_eq!(number(&apart, FigureId::Algorithms, "maxp", "savings"), 984.0 / wire);
+    assert_eq!(number(&apart, FigureId::Algorithms, "maxp", "inbound"), 984.0 / (2.0 * 1054.0));
+    assert_eq!(number(&apart, FigureId::Algorithms, "maxp", "outbound"), 0.0);
+    assert_eq!(number(&apart, FigureId::Algorithms, "maxp", "internal"), 0.0);
+}
+
+#[test]
+fn periods_cost_what_lies_before_the_first_marker() {
+    let packets = again();
+    let report = study(settings(&[FigureId::Periods], &packets), &packets);
+    let table = &figure(&report, FigureId::Periods).tables[0];
+    assert_eq!(table.rows.len(), 5 * 8);
+    for row in &table.rows {
+        // Whole packets repeat: one marker finds them, and every sampler has one in 1,000 bytes at these periods.
+        if let Cell::Number(savings) = row[3] {
+            let dense = matches!(row[1], Cell::Count(period) if period <= 128);
+            assert!(savings == 984.0 / (3.0 * 1054.0) || !dense, "{row:?}");
+        }
+    }
+    let Cell::Number(share) = table.rows[0][4] else { panic!("no share of the optimum") };
+    assert!((share - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_cache_finds_what_is_no_further_back_than_its_size() {
+    // Copies 200,000 bytes apart: caches of 250,000 and more have them.
+    let mut packets = vec![packet(SERVER, CLIENT, &noise(0, 1000))];
+    packets.extend((1..200).map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))));
+    packets.push(packets[0].clone());
+    let mut settings = settings(&[FigureId::Caches], &packets);
+    settings.cache = 250_000;
+    settings.trace_bytes = None;
+    let report = study(settings, &packets);
+    let table = &figure(&report, FigureId::Caches).tables[0];
+    for row in &table.rows {
+        let (Cell::Count(size), Cell::Number(savings)) = (&row[0], &row[1]) else { panic!("{row:?}") };
+        let expected = if *size >= 201_000 { 984.0 / (201.0 * 1054.0) } else { 0.0 };
+        assert_eq!(*savings, expected, "{size}");
+    }
+    assert!(table.rows.iter().any(|row| row[0] == Cell::Count(125_000)));
+    assert!(table.rows.iter().any(|row| row[0] == Cell::Count(250_000)));
+}
+
+#[test]
+fn services_are_told_apart_by_port() {
+    let web = |seed| packet(SERVER, CLIENT, &noise(seed, 1000));
+    let mail = |seed| packet((SERVER.0, 25), CLIENT, &noise(seed, 500));
+    let packets = vec![web(1), mail(2), web(1), mail(3), web(4)];
+    let report = study(settings(&[FigureId::Protocols], &packets), &packets);
+    let of = |row: &str, column: &str| number(&report, FigureId::Protocols, row, column);
+    assert_eq!(of("tcp/80 http", "packets"), 3.0);
+    assert_eq!(of("tcp/80 http", "redundancy"), 984.0 / 3000.0);
+    assert_eq!(of("tcp/80 http", "savings"), 984.0 / (3.0 * 1054.0));
+    assert_eq!(of("tcp/80 http", "share of savings"), 1.0);
+    assert_eq!(of("tcp/25 smtp", "share of bytes"), 2.0 * 554.0 / (3.0 * 1054.0 + 2.0 * 554.0));
+    assert_eq!(of("tcp/25 smtp", "redundancy"), 0.0);
+    // The chart has each service over the cache sizes.
+    let chart = &figure(&report, FigureId::Protocols).charts[0];
+    assert_eq!(chart.series[0].points.last().unwrap().1, 984.0 / (3.0 * 1054.0));
+}
+
+#[test]
+fn every_packet_and_byte_is_accounted_for() {
+    let mut packets = again();
+    packets.push(vec![0xff; 60]);
+    packets.push(packet(SERVER, CLIENT, &[])[..30].to_vec());
+    packets.push(packet(SERVER, CLIENT, &[]));
+    let report = study(settings(&[FigureId::Lengths], &packets), &packets);
+    let sum = |shares: &[oncewire_trace::results::Share]| {
+        shares.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes))
+    };
+    let (used, unused) = (sum(&report.accounting.used), sum(&report.accounting.unused));
+    assert_eq!(used.0 + unused.0, 6);
+    assert_eq!(used.1 + unused.1, report.input.wire_bytes);
+    assert_eq!(sum(&report.accounting.bytes).1, used.1);
+    assert_eq!(unused.0, 2);
+    assert_eq!(report.input.duration, 5.0);
+}
+
+#[test]
+fn matches_are_handed_out_with_their_origin() {
+    let rows: Arc<Mutex<Vec<MatchRow>>> = Arc::default();
+    let sink = Arc::clone(&rows);
+    let packets = [packet(SERVER, CLIENT, &noise(1, 1000)), packet(SERVER, OTHER, &noise(1, 1000))];
+    let settings = settings(&[FigureId::Lengths], &packets);
+    let mut study = Study::new(
+        settings,
+        Some(Box::new(move |rows| {
+            sink.lock().unwrap().extend_from_slice(rows);
+            Ok(())
+        })),
+    )
+    .unwrap();
+    for data in &packets {
+        study.push(&Record { time: 5, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+    }
+    study.finish(Vec::new(), Vec::new()).unwrap();
+    let rows = rows.lock().unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].length, rows[0].distance, rows[0].origin), (1000, 1000, "inter-destination"));
+    assert_eq!((rows[0].packet_length, rows[0].protocol, rows[0].source_port), (1000, 6, 80));
+}
+
+#[test]
+fn nothing_at_all_is_a_report_too() {
+    let report = study(settings(&FigureId::ALL, &[]), &[]);
+    assert_eq!(report.verdict.deploy, Deploy::Nothing);
+    assert_eq!(report.input.start, None);
+    let headers = [packet(SERVER, CLIENT, &[])];
+    let report = study(settings(&FigureId::ALL, &headers), &headers);
+    assert_eq!(report.verdict.deploy, Deploy::Nothing);
+    // No number that is not one reaches a report.
+    for figure in &report.figures {
+        let points = figure.charts.iter().flat_map(|chart| &chart.series).flat_map(|series| &series.points);
+        for point in points {
+            assert!(point.0.is_finite() && point.1.is_finite(), "{}: {point:?}", figure.id);
+        }
+    }
+}
+
+#[test]
+fn price_and_link_become_money_and_time() {
+    let packets = again();
+    let mut settings = settings(&[FigureId::Algorithms], &packets);
+    (settings.price, settings.link) = (Some(0.1), Some(1e6));
+    let report = study(settings, &packets);
+    let money = report.verdict.money.unwrap();
+    // 3,162 bytes in 2 seconds.
+    assert!((money.month_before - 3162.0 / 2.0 * 30.0 * 86_400.0 / 1e9 * 0.1).abs() < 1e-9);
+    assert!((money.month_after / money.month_before - (1.0 - report.verdict.savings)).abs() < 1e-9);
+    let time = report.verdict.time.unwrap();
+    assert_eq!(time.busy_before, 3162.0 * 8.0 / 1e6);
+    assert!((time.busy_after / time.busy_before - (1.0 - report.verdict.savings)).abs() < 1e-3);
+}
+
+#[test]
+fn parameters_that_cannot_work_are_errors() {
+    let wrong = |change: fn(&mut Settings)| {
+        let mut settings = settings(&[FigureId::Lengths], &[]);
+        change(&mut settings);
+        Study::new(settings, None).err().map(|error| error.to_string())
+    };
+    assert!(wrong(|settings| settings.window = 5).is_some());
+    assert!(wrong(|settings| settings.period = 2).is_some());
+    assert!(wrong(|settings| settings.period = 5000).is_some());
+    assert!(
+        wrong(|settings| {
+            settings.cache = u64::MAX;
+            settings.trace_bytes = None;
+        })
+        .is_some()
+    );
+    assert_eq!(wrong(|_| {}), None);
+}
