@@ -593,7 +593,7 @@ mod tests {
             let mut payload = noise(seed, len);
             if few {
                 // Many equal hashes.
-                payload.iter_mut().for_each(|byte| *byte = *byte / 250);
+                payload.iter_mut().for_each(|byte| *byte /= 250);
             }
             let hashes: Vec<u32> = payload.windows(CHUNK).map(mark).collect();
             let naive = (0..hashes.len()).filter(|i| {
