@@ -279,7 +279,8 @@ pub struct Verdict {
     pub cache: Option<u64>,
     /// Share of all wire bytes that it would save, over the whole trace.
     pub savings: f64,
-    /// The tenth and the ninetieth percentile of the savings of the trace's minutes (or of its hundredths, if it is shorter than 100 minutes).
+    /// The tenth and the ninetieth percentile of the savings of the trace's minutes (or of its hundredths, if it is shorter than 100 minutes),
+    /// weighted by their bytes.
     pub spread: Option<(f64, f64)>,
     /// Given a price: money saved per month if the traffic went on as in the trace.
     pub money: Option<Money>,

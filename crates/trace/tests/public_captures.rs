@@ -5,7 +5,7 @@
 use oncewire_codec::SamplerKind;
 use oncewire_packet::{CaptureReader, Dissector, Limits};
 use oncewire_trace::results::{MatchRow, Share};
-use oncewire_trace::{FigureId, Settings, Study};
+use oncewire_trace::{FigureId, Settings, Study, Survey};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn study(path: &Path) -> (f64, u64, u64, u64) {
     let settings = Settings {
         sampler: SamplerKind::named("modp").unwrap(),
         figures: [FigureId::Lengths].into(),
-        trace_bytes: Some(path.metadata().unwrap().len()),
+        survey: Some(Survey::all(path.metadata().unwrap().len())),
         threads: 1,
         ..Settings::default()
     };

@@ -2,7 +2,7 @@
 
 use oncewire_packet::{LinkType, Record};
 use oncewire_trace::results::{Cell, Deploy, Figure, MatchRow, Report};
-use oncewire_trace::{Algorithm, FigureId, Settings, Study};
+use oncewire_trace::{Algorithm, FigureId, Settings, Study, Survey};
 use std::sync::{Arc, Mutex};
 
 /// Bytes that repeat nothing, by seed.
@@ -51,7 +51,7 @@ fn study(settings: Settings, packets: &[Vec<u8>]) -> Report {
 
 fn settings(figures: &[FigureId], packets: &[Vec<u8>]) -> Settings {
     let bytes = packets.iter().map(|packet| packet.len() as u64).sum();
-    Settings { figures: figures.iter().copied().collect(), trace_bytes: Some(bytes), threads: 2, ..Settings::default() }
+    Settings { figures: figures.iter().copied().collect(), survey: Some(Survey::all(bytes)), threads: 2, ..Settings::default() }
 }
 
 fn figure(report: &Report, id: FigureId) -> &Figure {
@@ -188,7 +188,7 @@ fn a_cache_finds_what_is_no_further_back_than_its_size() {
     packets.push(packets[0].clone());
     let mut settings = settings(&[FigureId::Caches], &packets);
     settings.cache = 250_000;
-    settings.trace_bytes = None;
+    settings.survey = None;
     let report = study(settings, &packets);
     let table = &figure(&report, FigureId::Caches).tables[0];
     for row in &table.rows {
@@ -305,7 +305,7 @@ fn parameters_that_cannot_work_are_errors() {
     assert!(
         wrong(|settings| {
             settings.cache = u64::MAX;
-            settings.trace_bytes = None;
+            settings.survey = None;
         })
         .is_some()
     );

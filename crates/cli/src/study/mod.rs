@@ -11,9 +11,9 @@ use crate::failure::{Failure, Outcome};
 use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
-use oncewire_packet::{CaptureError, CaptureReader, Compression, Record};
+use oncewire_packet::{CaptureError, CaptureReader, Dissector, Limits, Record};
 use oncewire_trace::prefix::Prefixes;
-use oncewire_trace::{Algorithm, FigureId, Settings, Study, StudyError};
+use oncewire_trace::{Algorithm, FigureId, Settings, Study, StudyError, Survey};
 use outputs::Outputs;
 use source::{Counted, Source};
 use std::io::IsTerminal;
@@ -35,10 +35,11 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         return Err(Failure::usage("what should be studied? Name captures, `-` for standard input, or --interface"));
     }
     let sources = source::sources(&args.captures)?;
-    let settings = settings(args, &sources)?;
+    let mut settings = settings(args, &sources)?;
     // Before hours of reading.
     let outputs = Outputs::open(args)?;
     let enough = source::enough_on_signal();
+    settings.survey = survey(&sources, &settings, &enough);
     let mut study = Study::new(settings, outputs.sink()).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
     let mut sampler = args.sample.map(Sampler::new);
@@ -83,6 +84,27 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
     }
     outputs.write(args, &found)
+}
+
+/// Looks through captures that can be read twice and are not too long for that. Whatever is wrong with them shows in the second look.
+fn survey(sources: &[Source], settings: &Settings, enough: &AtomicBool) -> Option<Survey> {
+    let stored = sources.iter().map(Source::size).sum::<Option<u64>>()?;
+    if sources.is_empty() || stored > ALL_UP_TO {
+        return None;
+    }
+    let (mut survey, mut dissector) = (Survey::new(), Dissector::new(Limits::default()));
+    for source in sources {
+        let Ok(mut reader) = source.open().map_err(drop).and_then(|file| CaptureReader::new(file).map_err(drop)) else {
+            continue;
+        };
+        while let Some(Ok(record)) = reader.next() {
+            survey.add(&mut dissector, &record, settings.inside.as_ref());
+            if enough.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+    }
+    Some(survey)
 }
 
 /// What became of a capture.
@@ -164,8 +186,6 @@ fn failure(error: StudyError) -> Failure {
 
 fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
     let stored = sources.iter().map(Source::size).sum::<Option<u64>>();
-    // A capture's payload is less than the file, unless that is compressed.
-    let plain = stored.filter(|_| !sources.is_empty() && sources.iter().all(is_plain));
     let small = stored.is_some_and(|stored| stored <= ALL_UP_TO) && !sources.is_empty();
     let mut settings = Settings {
         window: args.window,
@@ -173,7 +193,6 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         sampler: args.sampler.kind()?,
         shim: args.shim,
         inside: prefixes(&args.inside.join("\n"), "--inside")?.filter(|_| !args.inside.is_empty()),
-        trace_bytes: plain,
         figure_memory: args.figure_memory,
         pair_memory: args.pair_memory,
         price: args.price,
@@ -218,13 +237,6 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         );
     }
     Ok(settings)
-}
-
-/// Whether the file is a capture as it is, not compressed.
-fn is_plain(source: &Source) -> bool {
-    let (Source::File(path) | Source::Found(path)) = source else { return false };
-    let Ok(file) = std::fs::File::open(path) else { return false };
-    CaptureReader::new(file).is_ok_and(|reader| reader.compression() == Compression::None)
 }
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {

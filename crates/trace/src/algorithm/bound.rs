@@ -1,6 +1,6 @@
 //! Optimal: the Bloom-filter upper bound (thesis section 2.2).
 
-use super::{Run, Tally};
+use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
 use oncewire_codec::ConfigError;
 use oncewire_codec::optimal::{Filter, Optimal};
@@ -8,17 +8,15 @@ use oncewire_codec::optimal::{Filter, Optimal};
 /// One filter for each direction.
 pub(crate) struct Bound {
     window: usize,
-    cache: u64,
+    cache: Sizes,
     charge: Charge,
-    /// Whether the whole trace fits the cache: then nothing needs to be forgotten.
-    fits: bool,
     filters: [Option<Optimal>; Direction::ALL.len()],
     tally: Tally,
 }
 
 impl Bound {
-    pub(crate) fn new(window: usize, cache: u64, charge: Charge, fits: bool) -> Bound {
-        Bound { window, cache, charge, fits, filters: [const { None }; Direction::ALL.len()], tally: Tally::default() }
+    pub(crate) fn new(window: usize, cache: Sizes, charge: Charge) -> Bound {
+        Bound { window, cache, charge, filters: [const { None }; Direction::ALL.len()], tally: Tally::default() }
     }
 
     /// What the filters, as full as they are, would claim of random bytes, at most: savings that are not there.
@@ -33,8 +31,10 @@ impl Run for Bound {
             let filter = match &mut self.filters[packet.direction.index()] {
                 Some(filter) => filter,
                 empty => {
-                    let kind = if self.fits { Filter::Bloom } else { Filter::CountingBloom };
-                    empty.insert(Optimal::new(self.window, self.cache, u64::from(self.charge.per_match), kind)?)
+                    // What all fits needs not forget, and takes a quarter of the memory.
+                    let kind = if self.cache.holds_all(packet.direction) { Filter::Bloom } else { Filter::CountingBloom };
+                    let pointer = u64::from(self.charge.per_match);
+                    empty.insert(Optimal::new(self.window, self.cache.of(packet.direction), pointer, kind)?)
                 }
             };
             let found = filter.add_block(view.batch.payload(packet));

@@ -1,6 +1,6 @@
 //! Max-match over a shared log (thesis section 2.2; EndRE section 5.2.2).
 
-use super::{Run, Tally};
+use super::{Run, Sizes, Tally};
 use crate::batch::{Cache, Charge, Direction, Matches, Packet, View};
 use oncewire_codec::matcher::{Density, Match, Matcher, PublishedMaxMatch};
 use oncewire_codec::table::{COMPACT_LIMIT, CompactTable};
@@ -15,28 +15,32 @@ pub(crate) struct MaxMatchParams {
     /// Sampling period in bytes.
     pub(crate) period: usize,
     /// How far back matches reach, in bytes of payload.
-    pub(crate) cache: u64,
+    pub(crate) sizes: Sizes,
     pub(crate) charge: Charge,
 }
 
 /// Fingerprint table slots for each fingerprint that the cache is expected to hold: slots are overwritten, and at one to one every third
-/// fingerprint would be gone before its content is.
+/// fingerprint would be gone before its content is. Where fingerprints are dense, their neighbours make up for that.
 const SLOTS: f64 = 2.0;
+const SLOTS_IF_DENSE: f64 = 1.0;
+const DENSE: usize = 8;
 
 /// Key of the fingerprints. Fixed: figures repeat, and a study has no adversary but the one who made the capture.
 const KEY: u64 = 0x6f6e_6365_7769_7265;
 
 impl MaxMatchParams {
     /// A matcher over a log of that geometry.
-    pub(crate) fn matcher(&self, geometry: Geometry) -> Result<Box<dyn Matcher>, ConfigError> {
-        let entries = ((self.cache as f64 / self.sampler.expected_rate(self.period) * SLOTS) as u64).max(1 << 10);
+    pub(crate) fn matcher(&self, direction: Direction, geometry: Geometry) -> Result<Box<dyn Matcher>, ConfigError> {
+        let slots = if self.period <= DENSE { SLOTS_IF_DENSE } else { SLOTS };
+        let expected = self.sizes.of(direction) as f64 / self.sampler.expected_rate(self.period);
+        let (entries, reach) = (((expected * slots) as u64).max(1 << 10), self.sizes.asked());
         let (kernels, sampler) = (Kernels::detect(), self.sampler.boxed());
         Ok(if geometry.capacity() <= COMPACT_LIMIT {
             let table = CompactTable::<u32>::new(geometry, entries)?;
-            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(self.cache))
+            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(reach))
         } else {
             let table = CompactTable::<u64>::new(geometry, entries)?;
-            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(self.cache))
+            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(reach))
         })
     }
 }
@@ -76,7 +80,7 @@ impl MaxMatchRun {
     ) -> Result<u32, ConfigError> {
         let matcher = match &mut self.matchers[packet.direction.index()] {
             Some(matcher) => matcher,
-            empty => empty.insert(self.params.matcher(cache.log().geometry())?),
+            empty => empty.insert(self.params.matcher(packet.direction, cache.log().geometry())?),
         };
         let start = matches.len();
         matcher.find(cache.log(), payload, packet.offset, Density::Period(self.params.period), matches);

@@ -18,8 +18,38 @@ pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};
+use crate::study::Survey;
 use oncewire_codec::ConfigError;
 use std::collections::HashMap;
+
+/// How large the caches of the directions are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    cache: u64,
+    survey: Option<Survey>,
+}
+
+impl Sizes {
+    pub(crate) fn new(cache: u64, survey: Option<Survey>) -> Sizes {
+        Sizes { cache, survey }
+    }
+
+    /// Size in bytes that was asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.cache
+    }
+
+    /// What a direction needs of it: no more than it has payload.
+    pub(crate) fn of(&self, direction: Direction) -> u64 {
+        let payload = self.survey.map_or(u64::MAX, |survey| survey.payload(direction));
+        self.cache.min(payload.max(oncewire_codec::MAX_BLOCK as u64))
+    }
+
+    /// Whether all payload of a direction fits its cache.
+    pub(crate) fn holds_all(&self, direction: Direction) -> bool {
+        self.survey.is_some_and(|survey| survey.payload(direction) <= self.cache)
+    }
+}
 
 /// One algorithm with its parameters, at work.
 pub(crate) trait Run: Send {

@@ -1,6 +1,6 @@
 //! Algorithms that know content by name: payload-match (Santos and Wetherall) and chunk-match (EndRE section 5.2.1; Martynov section 3.1).
 
-use super::{Run, Tally};
+use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
 use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::payload::{Compressor, KeyedBlake3, Message, PayloadPolicy, Sent, WholePacket};
@@ -64,7 +64,7 @@ pub(crate) struct ChunkRun {
     sampler: SamplerKind,
     window: usize,
     period: usize,
-    cache: u64,
+    cache: Sizes,
     charge: Charge,
     finders: [Option<Finder>; Direction::ALL.len()],
     tokens: Tokens,
@@ -77,7 +77,7 @@ impl ChunkRun {
         sampler: SamplerKind,
         window: usize,
         period: usize,
-        cache: u64,
+        cache: Sizes,
         charge: Charge,
     ) -> ChunkRun {
         ChunkRun {
@@ -85,7 +85,7 @@ impl ChunkRun {
             sampler,
             window,
             period,
-            cache: cache.max(oncewire_codec::MAX_BLOCK as u64),
+            cache,
             charge,
             finders: [const { None }; Direction::ALL.len()],
             tokens: Tokens::default(),
@@ -101,9 +101,10 @@ impl Run for ChunkRun {
                 Some(finder) => finder,
                 empty => {
                     let matcher = MatcherKind::ChunkMatch { form: self.form };
-                    let builder = Encoder::builder().cache(self.cache).window(self.window).period(self.period);
+                    let cache = self.cache.of(packet.direction).max(oncewire_codec::MAX_BLOCK as u64);
+                    let builder = Encoder::builder().cache(cache).window(self.window).period(self.period);
                     let builder = builder.sampler(self.sampler.clone()).matcher(matcher).chunk_key([0; 16]);
-                    let builder = builder.table_entries(self.cache / self.period as u64 * 2);
+                    let builder = builder.table_entries(cache / self.period as u64 * 2);
                     empty.insert(builder.build_halves()?.0)
                 }
             };

@@ -1,6 +1,6 @@
 //! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
 
-use super::{Run, Tally};
+use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, Kind, View};
 use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ struct Open {
 /// An encoder for each direction, with the defaults.
 pub(crate) struct OncewireRun {
     units: Units,
-    cache: u64,
+    cache: Sizes,
     width: i64,
     encoders: [Option<Box<Encoder>>; Direction::ALL.len()],
     /// By flow hash.
@@ -36,10 +36,10 @@ pub(crate) struct OncewireRun {
 }
 
 impl OncewireRun {
-    pub(crate) fn new(units: Units, cache: u64, width: i64) -> OncewireRun {
+    pub(crate) fn new(units: Units, cache: Sizes, width: i64) -> OncewireRun {
         OncewireRun {
             units,
-            cache: cache.max(MAX_BLOCK as u64),
+            cache,
             width,
             encoders: [const { None }; Direction::ALL.len()],
             open: HashMap::new(),
@@ -53,7 +53,10 @@ impl OncewireRun {
     fn encode(&mut self, direction: Direction, block: &[u8]) -> Result<(), ConfigError> {
         let encoder = match &mut self.encoders[direction.index()] {
             Some(encoder) => encoder,
-            empty => empty.insert(Box::new(Encoder::builder().cache(self.cache).build()?)),
+            empty => {
+                let cache = self.cache.of(direction).max(MAX_BLOCK as u64);
+                empty.insert(Box::new(Encoder::builder().cache(cache).build()?))
+            }
         };
         self.frame.clear();
         encoder.encode(block, &mut self.frame).expect("blocks are no longer than a block may be");

@@ -41,8 +41,8 @@ struct PairCache {
     used: u64,
 }
 
-/// Smallest capacity of a pair's log: a packet of any size fits.
-const FIRST: u64 = 128 << 10;
+/// First capacity of a pair's log in bytes.
+const FIRST: u64 = 4 << 10;
 
 impl PairCache {
     fn new(run: &PairParams, capacity: u64, limit: u64, used: u64) -> Result<PairCache, ConfigError> {
@@ -90,7 +90,8 @@ pub(crate) struct PairRun {
     /// Pairs by when they were last used.
     recent: BTreeMap<u64, (IpAddr, IpAddr)>,
     clock: u64,
-    memory: u64,
+    /// Memory that the caches take now, and took at most, in bytes.
+    now: u64,
     most: u64,
     evicted: u64,
     tally: Tally,
@@ -111,7 +112,7 @@ impl PairRun {
             pairs: HashMap::new(),
             recent: BTreeMap::new(),
             clock: 0,
-            memory: 0,
+            now: 0,
             most: 0,
             evicted: 0,
             tally: Tally::default(),
@@ -126,15 +127,14 @@ impl PairRun {
         let asked = match self.params.limits {
             PairLimits::Fixed(limit) => limit,
             PairLimits::ByService => service_limit(packet),
-        }
-        .max(FIRST);
+        };
         self.clock += 1;
         let params = &self.params;
         let pair = match self.pairs.entry(key) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let pair = PairCache::new(params, FIRST, asked, self.clock)?;
-                self.memory += pair.memory();
+                self.now += pair.memory();
                 entry.insert(pair)
             }
         };
@@ -148,10 +148,11 @@ impl PairRun {
         let capacity = pair.log.geometry().capacity();
         // Room for the limit and the packet in work, so that the log never evicts within reach.
         let full = pair.limit + (64 << 10);
-        if pair.log.end() + payload.len() as u64 > capacity && capacity < full && pair.log.end() <= capacity {
+        let needed = pair.log.end() + payload.len() as u64;
+        if needed > capacity && capacity < full && pair.log.end() <= capacity {
             let before = pair.memory();
-            *pair = pair.grown(params, (capacity * 2).min(full))?;
-            self.memory = self.memory - before + pair.memory();
+            *pair = pair.grown(params, needed.next_power_of_two().min(full))?;
+            self.now = self.now - before + pair.memory();
         }
         self.scratch.clear();
         let offset = pair.log.geometry().place(pair.log.end(), payload.len());
@@ -164,13 +165,13 @@ impl PairRun {
         }
         let saved = params.charge.saved(&self.scratch);
         self.tally.add(packet, u64::from(saved));
-        self.most = self.most.max(self.memory);
-        while self.memory > self.params.memory
+        self.most = self.most.max(self.now);
+        while self.now > self.params.memory
             && self.pairs.len() > 1
             && let Some((_, oldest)) = self.recent.pop_first()
         {
             let gone = self.pairs.remove(&oldest).expect("every pair is in both maps");
-            self.memory -= gone.memory();
+            self.now -= gone.memory();
             self.evicted += 1;
         }
         Ok(saved)

@@ -36,7 +36,7 @@ impl Hosts {
         let shared = settings.shared_params();
         Hosts {
             pairs: settings.pairs(PairLimits::ByService),
-            shared_cache: shared.cache,
+            shared_cache: shared.sizes.asked(),
             shared: MaxMatchRun::new(shared, Tally::default()),
             sizes: Sizes::new(settings.figure_memory / 2),
             objects: Objects::new(settings.figure_memory / 2),
@@ -454,6 +454,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Survey;
     use crate::batch::testing::{Made, noise, observe};
 
     fn number(figure: &Figure, table: usize, row: usize, column: usize) -> f64 {
@@ -465,7 +466,7 @@ mod tests {
     }
 
     fn hosts() -> Box<Hosts> {
-        Box::new(Hosts::new(&Settings { period: 4, trace_bytes: Some(1 << 20), ..Settings::default() }))
+        Box::new(Hosts::new(&Settings { period: 4, survey: Some(Survey::all(1 << 20)), ..Settings::default() }))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Figure 4: savings over time, and whether they come when the link is busy (thesis, section 2.3, "Temporal Variations", Figures 2.3 to 2.5).
 
 use super::burstiness::{BASE, OCTAVES, Pyramid};
-use super::tally::{TOTAL, percent, percentile, seconds, share, varies};
+use super::tally::{TOTAL, percent, seconds, share, varies};
 use crate::batch::{Direction, Observer, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
@@ -429,15 +429,17 @@ impl Clock {
         Some((width as f64 / SECOND as f64, points.len() as u64, pearson(&points)))
     }
 
-    /// Width in seconds, buckets with packets, and their savings' tenth, fiftieth and ninetieth percentiles.
+    /// Width in seconds, buckets with packets, and their savings' tenth, fiftieth and ninetieth percentiles, each bucket weighted by its bytes:
+    /// what quiet times save matters little.
     fn spread(&self, buckets: &[Bucket]) -> (f64, u64, [Option<f64>; 3]) {
         let (from, to) = self.span;
         let length = i128::from(to) - i128::from(from) + 1;
         let minute = 60 * SECOND;
-        let (width, mut savings): (f64, Vec<f64>) = if length >= 100 * i128::from(minute) && self.has(minute) {
+        let (width, mut savings): (f64, Vec<(f64, f64)>) = if length >= 100 * i128::from(minute) && self.has(minute) {
             let (first, last) = self.complete(minute);
             let minutes = self.regroup(buckets, minute).filter(|(index, ..)| (first..=last).contains(index));
-            (60.0, minutes.filter_map(|(_, original, reduced)| saved(original as f64, reduced as f64)).collect())
+            let of = |original: f64, reduced: f64| Some((saved(original, reduced)?, original));
+            (60.0, minutes.filter_map(|(_, original, reduced)| of(original as f64, reduced as f64)).collect())
         } else {
             // Each bucket goes where it begins; they are much finer than hundredths unless memory is very short.
             let part = |bucket: &Bucket| {
@@ -445,12 +447,22 @@ impl Clock {
             };
             let parts = buckets.chunk_by(|a, b| part(a) == part(b)).filter_map(|group| {
                 let sum = |of: fn(&Bucket) -> u64| group.iter().map(of).sum::<u64>() as f64;
-                saved(sum(|bucket| bucket.original), sum(|bucket| bucket.reduced))
+                let original = sum(|bucket| bucket.original);
+                Some((saved(original, sum(|bucket| bucket.reduced))?, original))
             });
             (length as f64 / 100.0 / SECOND as f64, parts.collect())
         };
-        savings.sort_unstable_by(f64::total_cmp);
-        (width, savings.len() as u64, [0.1, 0.5, 0.9].map(|share| percentile(&savings, share)))
+        savings.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let total: f64 = savings.iter().map(|(_, bytes)| bytes).sum();
+        let percentile = |share: f64| {
+            let mut below = 0.0;
+            let at = savings.iter().find(|(_, bytes)| {
+                below += bytes;
+                below >= share * total
+            });
+            at.or(savings.last()).map(|(savings, _)| *savings)
+        };
+        (width, savings.len() as u64, [0.1, 0.5, 0.9].map(percentile))
     }
 
     /// Figure 2.3: volume and redundancy over time.
@@ -657,7 +669,8 @@ impl Tables {
         if last {
             let each =
                 if width == 60.0 { "minutes".to_owned() } else { format!("hundredths of the trace ({} each)", seconds(width)) };
-            of_spread.caption = format!("Percentiles of the savings of the {buckets} {each} that have packets");
+            of_spread.caption =
+                format!("Percentiles of the savings of the {buckets} {each} that have packets, weighted by their bytes");
         }
     }
 }

@@ -288,7 +288,7 @@ impl Pass {
             None => "No cache size stands out: too little is saved at any of them.".to_owned(),
         };
         let mut notes = Vec::new();
-        if settings.trace_bytes.is_some_and(|bytes| bytes <= settings.cache.saturating_mul(4)) {
+        if settings.survey.is_some_and(|survey| survey.most() <= settings.cache.saturating_mul(4)) {
             notes.push("The largest cache shown holds the whole trace: a longer trace might gain from more.".to_owned());
         }
         Figure {

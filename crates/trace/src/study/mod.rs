@@ -2,9 +2,11 @@
 
 mod compare;
 mod plan;
+mod survey;
 mod verdict;
 
 pub use plan::Algorithm;
+pub use survey::Survey;
 
 use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Run};
 use crate::batch::{Batch, Caches, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
@@ -129,8 +131,8 @@ pub struct Settings {
     pub figures: BTreeSet<FigureId>,
     /// The rows of figure 1.
     pub algorithms: Vec<Algorithm>,
-    /// No less than all payload of the trace, in bytes, if that is known. Caches larger than it are not made, which changes no figure.
-    pub trace_bytes: Option<u64>,
+    /// What an earlier look at the same trace found. Caches and tables larger than what they are to hold are not made then.
+    pub survey: Option<Survey>,
     /// Memory that each figure may take for its own state, in bytes.
     pub figure_memory: u64,
     /// Memory that caches per host pair may take together, in bytes.
@@ -156,7 +158,7 @@ impl Default for Settings {
             prefixes: None,
             figures: FigureId::ALL.into(),
             algorithms: Algorithm::ALL.to_vec(),
-            trace_bytes: None,
+            survey: None,
             figure_memory: 64 << 20,
             pair_memory: 1 << 30,
             price: None,

@@ -2,8 +2,8 @@
 
 use super::{FigureId, Settings};
 use crate::algorithm::{
-    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Source,
-    Tally, Units, WindowRun,
+    Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Sizes,
+    Source, Tally, Units, WindowRun,
 };
 use crate::batch::Charge;
 use oncewire_codec::SamplerKind;
@@ -164,9 +164,14 @@ pub(super) fn swept() -> [SamplerKind; 5] {
 const SHARED: u64 = 2_000_000_000;
 
 impl Settings {
-    /// No cache needs to be larger than the trace.
-    pub(super) fn fit(&self, cache: u64) -> u64 {
-        self.trace_bytes.map_or(cache, |bytes| cache.min(bytes.max(1 << 20)))
+    /// No cache needs to be larger than what it is to hold.
+    pub(crate) fn fit(&self, cache: u64) -> u64 {
+        self.survey.map_or(cache, |survey| cache.min(survey.most().max(1 << 20)))
+    }
+
+    /// Sizes of the caches of all directions.
+    fn sizes(&self, cache: u64) -> Sizes {
+        Sizes::new(cache, self.survey)
     }
 
     pub(super) fn charge(&self) -> Charge {
@@ -177,7 +182,7 @@ impl Settings {
     pub(super) fn cache_sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = (0..14).map(|halvings| (self.cache * 4) >> halvings).filter(|&size| size >= 64 << 10).collect();
         sizes.reverse();
-        if let Some(enough) = self.trace_bytes.and_then(|bytes| sizes.iter().position(|&size| size >= bytes)) {
+        if let Some(enough) = self.survey.and_then(|survey| sizes.iter().position(|&size| size >= survey.most())) {
             sizes.truncate(enough + 1);
         }
         sizes
@@ -239,7 +244,7 @@ impl Settings {
     }
 
     fn params(&self, sampler: SamplerKind, period: usize, cache: u64) -> MaxMatchParams {
-        MaxMatchParams { sampler, window: self.window, period, cache, charge: self.charge() }
+        MaxMatchParams { sampler, window: self.window, period, sizes: self.sizes(cache), charge: self.charge() }
     }
 
     /// The caches per host pair of figures 1 and 12.
@@ -258,7 +263,7 @@ impl Settings {
 
     /// The run of a key.
     pub(super) fn run(&self, key: &Key) -> Box<dyn Run> {
-        let (cache, charge) = (self.fit(self.cache), self.charge());
+        let (cache, charge) = (self.sizes(self.cache), self.charge());
         let window = |coder, grouping, source| Box::new(WindowRun::new(coder, grouping, source, self.compression_window));
         let chunk = |form, sampler| Box::new(ChunkRun::new(form, sampler, self.window, self.period, cache, charge));
         match *key {
@@ -271,15 +276,14 @@ impl Settings {
                 Algorithm::ZstdFlow => window(Coder::Zstd, Grouping::Flow, Source::Payload),
                 Algorithm::MaxpGzip => window(Coder::Deflate, Grouping::Direction, Source::Residue),
                 Algorithm::MaxpZstd => window(Coder::Zstd, Grouping::Direction, Source::Residue),
-                Algorithm::PayloadGzip => window(Coder::Deflate, Grouping::Packet, Source::Names(PayloadRun::new(cache))),
-                Algorithm::Payload => Box::new(PayloadRun::new(cache)),
+                Algorithm::PayloadGzip => {
+                    window(Coder::Deflate, Grouping::Packet, Source::Names(Box::new(PayloadRun::new(self.cache))))
+                }
+                Algorithm::Payload => Box::new(PayloadRun::new(self.cache)),
                 Algorithm::Chunk => chunk(ChunkForm::StartsAtMarker, SamplerKind::sample_byte()),
                 Algorithm::ChunkWindow => chunk(ChunkForm::EndsWithWindow, SamplerKind::Modp(Modp::default())),
                 Algorithm::Pairs => Box::new(self.pairs(PairLimits::Fixed(crate::algorithm::HTTP_LIMIT))),
-                Algorithm::Optimal => {
-                    let fits = self.trace_bytes.is_some_and(|bytes| bytes <= self.cache);
-                    Box::new(Bound::new(self.window, cache, charge, fits))
-                }
+                Algorithm::Optimal => Box::new(Bound::new(self.window, cache, charge)),
                 Algorithm::Packets => Box::new(OncewireRun::new(Units::Packets, cache, self.compression_window)),
                 Algorithm::Tunnel => Box::new(OncewireRun::new(Units::Tunnel, cache, self.compression_window)),
                 Algorithm::Modp

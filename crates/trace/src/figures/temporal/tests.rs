@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::testing::{Made, noise, observe};
+use crate::figures::tally::percentile;
 use proptest::prelude::*;
 
 fn made(time: f64, payload: &[u8]) -> Made {
