@@ -547,9 +547,19 @@ pub(crate) struct StudyArgs {
     /// Threads that measure [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) threads: usize,
-    /// Martynov's score instead: files as they are, or captures as TCP buffers and IP packets, by original and modified algorithm
-    #[arg(long)]
+    /// Martynov's score instead: how much each configuration of encoder would give links of all speeds. Each argument is a benchmark:
+    /// files as they are, or captures as TCP buffers and IP packets; three of them are weighted 2, 49 and 49
+    #[arg(long, conflicts_with_all = ["report", "figures", "algorithms"])]
     pub(crate) score: bool,
+    /// Distances between fingerprints to score, in bytes [default: 32 to 2048 in powers of two]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', requires = "score")]
+    pub(crate) distances: Vec<u32>,
+    /// Buffer sizes of files to score [default: 512 to 256K in powers of two]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, requires = "score")]
+    pub(crate) buffers: Vec<u64>,
+    /// How often each configuration is measured; medians count
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) repeats: u8,
     /// One JSON document instead of the summary
     #[arg(long)]
     pub(crate) json: bool,

@@ -21,6 +21,20 @@ pub(crate) fn bar(total: Option<u64>) -> ProgressBar {
     bar
 }
 
+/// A bar of steps and time left, its length still to be set.
+pub(crate) fn steps() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len}  {eta} left") {
+        bar.set_style(style);
+    }
+    bar.set_draw_target(if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    });
+    bar
+}
+
 /// One line about finished work, for a person who is watching.
 pub(crate) fn note(text: &str) {
     if std::io::stderr().is_terminal() {

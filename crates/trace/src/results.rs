@@ -271,7 +271,7 @@ impl Series {
 pub struct Verdict {
     /// The choice.
     pub deploy: Deploy,
-    /// In one line: `Deploy the tunnel, with a cache of 64 MB: it would save 61 % (40 to 75 %) of this traffic.`
+    /// In one line: `Deploy the tunnel: it would save 61.0 % (40.2 % to 75.3 % over time) of all bytes on the wire.`
     pub headline: String,
     /// The reasons, the caveats, and the next step with its command, each a sentence or two.
     pub reasons: Vec<String>,

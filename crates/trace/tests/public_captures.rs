@@ -89,8 +89,10 @@ fn study(path: &Path) -> (f64, u64, u64, u64) {
         }
     }
     let report = study.finish(Vec::new(), Vec::new()).unwrap();
-    let accounted = |shares: &[Share]| shares.iter().map(|share| share.packets).sum::<u64>();
-    assert_eq!(accounted(&report.accounting.used) + accounted(&report.accounting.unused), report.input.packets, "{path:?}");
+    let sides = [&report.accounting.used, &report.accounting.unused];
+    let sum = |of: fn(&Share) -> u64| sides.iter().flat_map(|side| side.iter()).map(of).sum::<u64>();
+    assert_eq!(sum(|share| share.packets), report.input.packets, "{path:?}");
+    assert_eq!(sum(|share| share.bytes), report.input.wire_bytes, "{path:?}");
     let payload = report.accounting.bytes[1].bytes;
     (matched.load(Ordering::Relaxed) as f64 / payload.max(1) as f64, payload, packets, in_runs)
 }

@@ -3,6 +3,7 @@
 mod live;
 mod outputs;
 mod report;
+mod score;
 mod source;
 
 use crate::args::{Sampling, StudyArgs};
@@ -27,6 +28,10 @@ const ALL_UP_TO: u64 = 1_000_000_000;
 const PREFIX_FILE_MAX: u64 = 256 << 20;
 
 pub(crate) fn run(args: &StudyArgs) -> Outcome {
+    if args.score {
+        crate::endpoint::clean_up_on_signal();
+        return score::run(args);
+    }
     if args.captures.is_empty() && args.interface.is_none() {
         return Err(Failure::usage("what should be studied? Name captures, `-` for standard input, or --interface"));
     }

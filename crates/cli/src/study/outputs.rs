@@ -59,11 +59,16 @@ impl Outputs {
         if args.json {
             return output::json(&json::document(found));
         }
-        let terminal = std::io::stdout().is_terminal();
-        let width = if terminal { comfy_table::Table::new().width().map_or(100, usize::from) } else { 100 };
+        let (width, colour) = page();
         let mut text = Vec::new();
-        let colour = terminal && std::env::var_os("NO_COLOR").is_none();
         terminal::write(found, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
         output::text(&String::from_utf8_lossy(&text))
     }
+}
+
+/// Width of the page that standard output is, in characters, and whether it has colours.
+pub(super) fn page() -> (usize, bool) {
+    let terminal = std::io::stdout().is_terminal();
+    let width = if terminal { comfy_table::Table::new().width().map_or(100, usize::from) } else { 100 };
+    (width, terminal && std::env::var_os("NO_COLOR").is_none())
 }

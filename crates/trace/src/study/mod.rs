@@ -359,12 +359,19 @@ impl Study {
         (input.captures, input.damaged) = (captures, damaged);
         let named = |name: &str, share: &Share| Share { name: name.to_owned(), ..*share };
         let of_bytes = |name: &str, bytes| Share { name: name.to_owned(), packets: 0, bytes };
-        // Fragments that were held and in vain: those that were held and not used.
+        // Fragments that were held became part of used packets, were lost, or made a packet that was of no use for another reason.
         self.unused.remove(&Unused::FragmentHeld);
         let lost = self.unused.entry(Unused::FragmentLost).or_default();
         (lost.packets, lost.bytes) = (counters.fragment_lost.packets, counters.fragment_lost.bytes);
-        let unused = self.unused.iter().filter(|(_, share)| share.packets > 0);
-        let mut unused: Vec<Share> = unused.map(|(reason, share)| named(&reason.to_string(), share)).collect();
+        let told = self.unused.values().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+        let of_unused = Share {
+            name: "earlier fragments of packets not used".to_owned(),
+            packets: counters.unused().packets - told.0,
+            bytes: counters.unused().bytes - told.1,
+        };
+        let mut unused: Vec<Share> = self.unused.iter().map(|(reason, share)| named(&reason.to_string(), share)).collect();
+        unused.push(of_unused);
+        unused.retain(|share| share.packets > 0);
         unused.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         let accounting = Accounting {
             used: [("TCP with payload", &self.tcp_payload), ("TCP without payload", &self.tcp_empty), ("UDP", &self.udp)]
@@ -471,11 +478,7 @@ impl Pass {
             FigureId::Destinations => {
                 Box::new(figures::destinations::Destinations::new(*memory, prefixes.clone().unwrap_or_default()))
             }
-            FigureId::Irreducible =>
-            /*TMP irreducible::Irreducible::new(*memory)*/
-            {
-                return None;
-            }
+            FigureId::Irreducible => Box::new(figures::irreducible::Irreducible::new(*memory)),
             FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => return None,
         })
     }

@@ -41,7 +41,8 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
             (None, None) => (Deploy::Tunnel, reference),
         }
     };
-    let cache = if deploy == Deploy::Nothing { None } else { knee(&pass.curve()) };
+    let curve = pass.curve();
+    let cache = if deploy == Deploy::Nothing { None } else { knee(&curve) };
     let spread = cell(figures, "temporal", "spread", "p10", "savings").zip(cell(figures, "temporal", "spread", "p90", "savings"));
     // The spread was measured on the reference algorithm; what is advised differs from it by a factor.
     let spread = spread.filter(|_| reference > 0.0).map(|(low, high)| {
@@ -49,29 +50,21 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
         ((low * factor).clamp(0.0, 1.0), (high * factor).clamp(0.0, 1.0))
     });
     let range = spread.map(|(low, high)| format!(" ({} to {} over time)", percent(low), percent(high))).unwrap_or_default();
-    let with_cache = cache.map(|cache| format!(" with a cache of {} in each direction", bytes(cache))).unwrap_or_default();
     let headline = match deploy {
-        Deploy::Tunnel => {
-            format!("Deploy the tunnel{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
-        }
+        Deploy::Tunnel => format!("Deploy the tunnel: it would save {}{range} of all bytes on the wire.", percent(savings)),
         Deploy::PacketLink => {
-            format!("Deploy the packet link{with_cache}: it would save {}{range} of all bytes on the wire.", percent(savings))
+            format!("Deploy the packet link: it would save {}{range} of all bytes on the wire.", percent(savings))
         }
         Deploy::Nothing => format!("Deploy nothing here: at best {} of all bytes on the wire would be saved.", percent(savings)),
     };
     let mut reasons = Vec::new();
     match deploy {
-        Deploy::Tunnel => {
-            reasons.push(format!(
-                "Our codec over TCP flows saves {}; max-match alone, as the papers have it, {}.",
-                percent(savings),
-                percent(reference)
-            ));
-            reasons.push(match cache {
-                Some(cache) => format!("Next: `oncewire serve` at one end and `oncewire connect` at the other, each with a log of {}.", bytes(cache)),
-                None => "Next: `oncewire serve` at one end and `oncewire connect` at the other.".to_owned(),
-            });
-        }
+        Deploy::Tunnel => reasons.push(format!(
+            "Our codec over TCP flows saves {}; max-match alone, as the papers have it, {}. Next: `oncewire serve` at one end and `oncewire \
+             connect` at the other.",
+            percent(savings),
+            percent(reference)
+        )),
         Deploy::PacketLink => reasons.push(format!(
             "The packet link reduces UDP and flows of few packets too: {} against {} for the tunnel. It needs packets to be routed through it at \
              both ends.",
@@ -80,12 +73,22 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
         )),
         Deploy::Nothing => reasons.push("Less than 5 % is not worth two more boxes in the path.".to_owned()),
     }
+    if let Some(size) = cache {
+        let at = |wanted| curve.iter().find(|&&(size, _)| size == wanted).map_or(0.0, |&(_, savings)| savings);
+        reasons.push(format!(
+            "The knee of the curve is a cache of {} in each direction: max-match saves {} with it, {} with the largest tried. Give it that much \
+             at least, and more where memory is cheap.",
+            bytes(size),
+            percent(at(size)),
+            percent(curve.last().map_or(0.0, |&(_, savings)| savings))
+        ));
+    }
     if let Some(encrypted) = cell(figures, "irreducible", "classes", "recognised encryption", "share of payload")
         && encrypted >= 0.2
     {
         reasons.push(format!(
             "{} of the payload is encrypted: neither end of a link can reduce it. Where you hold the servers, put the tunnel in front of the \
-             encryption, and the studies of the papers suggest that it repeats as plain traffic does.",
+             encryption: what repeats inside is not seen from here.",
             percent(encrypted)
         ));
     }

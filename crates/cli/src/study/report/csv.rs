@@ -15,28 +15,56 @@ use std::path::{Path, PathBuf};
 ///
 /// If the directory or a file cannot be written.
 pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<PathBuf>> {
-    fs::create_dir_all(dir).map_err(|error| Failure::io("make the directory", dir.display(), &error))?;
-    let mut written = Vec::new();
-    let mut file = |name: String, fill: &dyn Fn(&mut Writer<File>) -> csv::Result<()>| -> Outcome {
-        let path = dir.join(name);
+    let mut files = Files::new(dir)?;
+    files.write("accounting.csv".into(), |out| accounting(&report.accounting, out))?;
+    for figure in &report.figures {
+        files.figure(figure)?;
+    }
+    Ok(files.written)
+}
+
+/// Writes the files of one figure, as [`write`] would.
+///
+/// # Errors
+///
+/// If the directory or a file cannot be written.
+pub(crate) fn figure(figure: &Figure, dir: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut files = Files::new(dir)?;
+    files.figure(figure)?;
+    Ok(files.written)
+}
+
+struct Files<'a> {
+    dir: &'a Path,
+    written: Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    fn new(dir: &Path) -> Outcome<Files<'_>> {
+        fs::create_dir_all(dir).map_err(|error| Failure::io("make the directory", dir.display(), &error))?;
+        Ok(Files { dir, written: Vec::new() })
+    }
+
+    fn write(&mut self, name: String, fill: impl FnOnce(&mut Writer<File>) -> csv::Result<()>) -> Outcome {
+        let path = self.dir.join(name);
         let filled = File::create(&path).and_then(|file| {
             let mut out = WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(file);
             fill(&mut out).map_err(io::Error::from).and_then(|()| out.flush())
         });
         filled.map_err(|error| Failure::io("write", path.display(), &error))?;
-        written.push(path);
+        self.written.push(path);
         Ok(())
-    };
-    file("accounting.csv".into(), &|out| accounting(&report.accounting, out))?;
-    for figure in &report.figures {
+    }
+
+    fn figure(&mut self, figure: &Figure) -> Outcome {
         for one in &figure.tables {
-            file(name_of_table(figure, one), &|out| table(one, out))?;
+            self.write(name_of_table(figure, one), |out| table(one, out))?;
         }
         for one in &figure.charts {
-            file(name_of_chart(figure, one), &|out| chart(one, out))?;
+            self.write(name_of_chart(figure, one), |out| chart(one, out))?;
         }
+        Ok(())
     }
-    Ok(written)
 }
 
 /// `04-sizes-matches.csv`.

@@ -34,6 +34,15 @@ pub(crate) fn write(report: &Report, out: &mut impl Write, width: usize, colour:
     page.line("")
 }
 
+/// Writes one figure alone, as [`write`] would.
+///
+/// # Errors
+///
+/// If `out` cannot be written.
+pub(crate) fn figure(figure: &Figure, out: &mut impl Write, width: usize, colour: bool) -> io::Result<()> {
+    Page { out, width: width.clamp(80, 120), colour }.figure(figure)
+}
+
 struct Page<'a, W> {
     out: &'a mut W,
     width: usize,
@@ -163,7 +172,9 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
-        self.heading(&format!("Figure {}  ", figure.number), figure.title)?;
+        // What is no figure of the study has no number.
+        let number = if figure.number == 0 { String::new() } else { format!("Figure {}  ", figure.number) };
+        self.heading(&number, figure.title)?;
         if !figure.finding.is_empty() {
             self.wrapped("", &figure.finding)?;
         }

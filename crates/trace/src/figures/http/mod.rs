@@ -1,4 +1,4 @@
-//! Figure 6: what object compression, redundancy elimination and caching save of HTTP (thesis, section 2.3.3, Table 2.5).
+//! Figure 6: what object compression, redundancy elimination and caching save of HTTP (thesis, section 2.3, Table 2.5).
 
 mod caching;
 mod gzip;
@@ -14,7 +14,7 @@ use message::{Fields, Framing, Head, Messages, Parser};
 use std::collections::{HashMap, VecDeque};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Length of a window of literals that are compressed together, in nanoseconds (thesis, section 2.3.1: 10 ms).
+/// Length of a window of literals that are compressed together, in nanoseconds (thesis, section 2.3: 10 ms).
 const WINDOW: i64 = 10_000_000;
 
 /// Requests of a connection that wait for their responses.
@@ -679,7 +679,7 @@ impl Http {
             number: 6,
             id: "http",
             title: "HTTP: compression, redundancy elimination and caching",
-            source: "thesis, section 2.3.3 and Table 2.5; RFC 9110, 9111, 9112",
+            source: "thesis, section 2.3 and Table 2.5; RFC 9110, 9111, 9112",
             definition: format!(
                 "HTTP/1 is recognised by its messages, on any port, in TCP streams put together again. Savings are shares of the payload of \
                  all packets of response streams, heads and retransmissions included, from the packet on that completes the first head. Object gzip: each body as sent is compressed alone with \

@@ -405,7 +405,7 @@ impl Observer for Irreducible {
             number: 14,
             id: "irreducible",
             title: "What cannot be reduced",
-            source: "ours; the thesis, section 2.3.3, notes that encrypted payload shows minimal redundancy",
+            source: "ours; the thesis, section 2.3, notes that encrypted payload shows minimal redundancy",
             definition: format!(
                 "Each payload byte is in one class. Repeated: within a match of the reference algorithm, before its costs. Encrypted: in a connection recognised as \
                  TLS (a hello, or two records in a row: content type 20 to 23, version 3.0 to 3.4, at most {MAX} bytes), QUIC versions 1 and 2 (a long \

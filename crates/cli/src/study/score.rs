@@ -1,0 +1,227 @@
+//! `oncewire study --score`: Martynov's score of encoders on files or captures.
+
+use super::outputs::page;
+use super::report::{csv, terminal};
+use super::source::{self, Source};
+use crate::args::StudyArgs;
+use crate::failure::{Failure, Outcome};
+use crate::quantity::bytes;
+use crate::{progress, report as output};
+use oncewire_packet::{CaptureReader, Dissector, Limits, Transport};
+use oncewire_trace::FlowKey;
+use oncewire_trace::score::{Layer, Options, Score, Test, Units, score};
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+
+/// Most bytes of one benchmark, which is held in memory several times over.
+const MOST: u64 = 1 << 30;
+/// Nanoseconds within which bytes of a flow are read together, and the most that one read returns.
+const READ_WITHIN: i64 = 10_000_000;
+const READ_MOST: usize = 256 << 10;
+
+/// What one argument holds.
+enum Benchmark {
+    Files(Vec<Vec<u8>>),
+    Capture { tcp: Cut, ip: Cut },
+}
+
+pub(super) fn run(args: &StudyArgs) -> Outcome {
+    if args.captures.is_empty() {
+        return Err(Failure::usage(
+            "what should be scored? Name files, directories or captures; three of them are weighted 2, 49 and 49",
+        ));
+    }
+    let mut benchmarks = Vec::new();
+    for argument in &args.captures {
+        benchmarks.push(read(&source::sources(std::slice::from_ref(argument))?, &argument.display().to_string())?);
+    }
+    let names: Vec<String> = args.captures.iter().map(|argument| argument.display().to_string()).collect();
+    let mut tests: Vec<Test<'_>> = Vec::new();
+    for (index, benchmark) in benchmarks.iter().enumerate() {
+        match benchmark {
+            Benchmark::Files(files) => {
+                let sizes = Test::of_files(index, files, 1);
+                tests.extend(sizes.filter(|test| {
+                    args.buffers.is_empty() || test.base.is_some_and(|base| args.buffers.contains(&(base as u64)))
+                }));
+            }
+            Benchmark::Capture { tcp, ip } => {
+                tests.push(Test::of_capture(index, Layer::Tcp, tcp.units()));
+                tests.push(Test::of_capture(index, Layer::Ip, ip.units()));
+            }
+        }
+    }
+    if tests.is_empty() {
+        return Err(Failure::usage("none of these buffer sizes is scored; use powers of two from 512 to 256K"));
+    }
+    let defaults = Options::default();
+    let distances = if args.distances.is_empty() { defaults.distances } else { args.distances.clone() };
+    let options = Options { distances, repeats: usize::from(args.repeats), max_bytes: MOST, ..defaults };
+    let bar = progress::steps();
+    let scored = score(names, &mut tests, &options, &mut |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let scored = scored.map_err(|error| Failure::failed(format!("cannot score: {error}")))?;
+    write(args, &scored)
+}
+
+/// The ranking as a document.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    benchmarks: &'a [String],
+    weights: &'a [f64],
+    figure: &'a oncewire_trace::results::Figure,
+}
+
+fn write(args: &StudyArgs, scored: &Score) -> Outcome {
+    let figure = scored.figure();
+    if let Some(directory) = &args.csv {
+        let written = csv::figure(&figure, directory)?;
+        progress::note(&format!("{}: {} files", directory.display(), written.len()));
+    }
+    if args.json {
+        let (benchmarks, weights) = (&scored.benchmarks[..], &scored.weights[..]);
+        return output::json(&Document { format: "oncewire-score/1", benchmarks, weights, figure: &figure });
+    }
+    let (width, colour) = page();
+    let mut text = Vec::new();
+    terminal::figure(&figure, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
+    output::text(&String::from_utf8_lossy(&text))
+}
+
+/// Reads what an argument names: captures if the first file is one, else files as they are.
+fn read(sources: &[Source], name: &str) -> Outcome<Benchmark> {
+    let first = sources.first().map(Source::open).transpose()?;
+    if first.is_some_and(|file| CaptureReader::new(file).is_ok()) {
+        return capture(sources, name);
+    }
+    let (mut files, mut total) = (Vec::new(), 0u64);
+    for source in sources {
+        let mut content = Vec::new();
+        let read = source.open()?.take(MOST + 1 - total.min(MOST)).read_to_end(&mut content);
+        total += read.map_err(|error| Failure::io("read", source.name(), &error))? as u64;
+        if total > MOST {
+            return Err(too_much(name));
+        }
+        files.push(content);
+    }
+    Ok(Benchmark::Files(files))
+}
+
+fn too_much(name: &str) -> Failure {
+    Failure::failed(format!("{name} has more than {}, which a score would have to hold in memory; give less", bytes(MOST)))
+}
+
+fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
+    let (mut tcp, mut ip) = (Cut::default(), Cut::default());
+    let mut open: HashMap<FlowKey, (i64, Vec<u8>)> = HashMap::new();
+    let mut order: VecDeque<(i64, FlowKey)> = VecDeque::new();
+    for source in sources {
+        let Ok(mut reader) = CaptureReader::new(source.open()?) else { continue };
+        let mut dissector = Dissector::new(Limits::default());
+        // A capture that is cut or damaged is scored to there.
+        while let Some(Ok(record)) = reader.next() {
+            let Ok(found) = dissector.dissect(&record) else { continue };
+            let Transport::Tcp { source_port, destination_port, .. } = found.transport else { continue };
+            if found.payload.is_empty() {
+                continue;
+            }
+            ip.push(found.payload);
+            if ip.bytes.len() as u64 > MOST {
+                return Err(too_much(name));
+            }
+            while let Some(&(opened, flow)) = order.front()
+                && opened + READ_WITHIN <= record.time
+            {
+                order.pop_front();
+                if open.get(&flow).is_some_and(|(time, _)| *time == opened)
+                    && let Some((_, content)) = open.remove(&flow)
+                {
+                    tcp.push(&content);
+                }
+            }
+            let (source, destination, protocol) = (found.source, found.destination, found.protocol);
+            let flow = FlowKey { source, destination, source_port, destination_port, protocol };
+            if open.get(&flow).is_some_and(|(_, content)| content.len() + found.payload.len() > READ_MOST)
+                && let Some((_, content)) = open.remove(&flow)
+            {
+                tcp.push(&content);
+            }
+            let (_, content) = open.entry(flow).or_insert_with(|| {
+                order.push_back((record.time, flow));
+                (record.time, Vec::new())
+            });
+            content.extend_from_slice(found.payload);
+        }
+    }
+    for (opened, flow) in order {
+        if open.get(&flow).is_some_and(|(time, _)| *time == opened)
+            && let Some((_, content)) = open.remove(&flow)
+        {
+            tcp.push(&content);
+        }
+    }
+    Ok(Benchmark::Capture { tcp, ip })
+}
+
+/// Units one after the other, with where each ends.
+#[derive(Default)]
+struct Cut {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Cut {
+    fn push(&mut self, unit: &[u8]) {
+        self.bytes.extend_from_slice(unit);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn units(&self) -> CutUnits<'_> {
+        CutUnits { cut: self, next: 0 }
+    }
+}
+
+struct CutUnits<'a> {
+    cut: &'a Cut,
+    next: usize,
+}
+
+impl Units for CutUnits<'_> {
+    fn rewind(&mut self) {
+        self.next = 0;
+    }
+
+    fn next_unit(&mut self) -> Option<&[u8]> {
+        let end = *self.cut.ends.get(self.next)?;
+        let start = if self.next == 0 { 0 } else { self.cut.ends[self.next - 1] };
+        self.next += 1;
+        Some(&self.cut.bytes[start..end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_come_again_as_they_were() {
+        let mut cut = Cut::default();
+        for unit in ["one", "", "three"] {
+            cut.push(unit.as_bytes());
+        }
+        let mut units = cut.units();
+        for _ in 0..2 {
+            units.rewind();
+            let mut all = Vec::new();
+            while let Some(unit) = units.next_unit() {
+                all.push(unit.to_vec());
+            }
+            assert_eq!(all, [&b"one"[..], b"", b"three"]);
+        }
+    }
+}
