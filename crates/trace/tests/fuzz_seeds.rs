@@ -6,9 +6,35 @@ mod fuzz_entry;
 use proptest::prelude::*;
 use std::path::PathBuf;
 
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/study"].iter().collect()
+}
+
+/// Random records after settings that ask for everything, and after each memory limit.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    let all = [0, 0, 0, 0, 0].to_vec();
+    let memory = [0, 0x40, 0xd5, 0xaa, 0x3f, 0x8c];
+    memory
+        .map(|memory| {
+            (format!("seed-{memory:02x}"), [all.clone(), [memory, next()].to_vec(), (0..2000).map(|_| next()).collect()].concat())
+        })
+        .into()
+}
+
 #[test]
 fn the_corpus_keeps_the_promises() {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/study"].iter().collect();
+    let folder = folder();
+    if std::env::var_os("ONCEWIRE_BLESS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, seed) in seeds() {
+            std::fs::write(folder.join(name), seed).unwrap();
+        }
+    }
     let mut corpus: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     corpus.sort();
     assert!(!corpus.is_empty());
@@ -19,7 +45,7 @@ fn the_corpus_keeps_the_promises() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_records_keep_the_promises(input in proptest::collection::vec(any::<u8>(), 0..2000)) {

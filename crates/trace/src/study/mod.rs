@@ -191,6 +191,9 @@ pub type MatchSink = Box<dyn FnMut(&[MatchRow]) -> Result<(), String> + Send>;
 const BATCH_BYTES: usize = 4 << 20;
 const BATCH_PACKETS: usize = 1 << 15;
 
+/// Times are kept to 146 years around 1970, so that differences of them do not overflow. Times beyond come from damaged captures.
+const TIME_MAX: i64 = 1 << 62;
+
 /// A study at work. Packets are taken apart on the caller's thread and measured on others.
 pub struct Study {
     settings: Arc<Settings>,
@@ -268,7 +271,7 @@ impl Study {
         self.first = self.first.min(record.time);
         self.last = self.last.max(record.time);
         let inside = self.settings.inside.as_ref();
-        let mut packet = Packet::other(record.time, wire);
+        let mut packet = Packet::other(record.time.clamp(-TIME_MAX, TIME_MAX), wire);
         match self.dissector.dissect(record) {
             Ok(found) => {
                 let (source_port, destination_port) = found.transport.ports();
