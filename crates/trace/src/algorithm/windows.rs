@@ -106,12 +106,16 @@ impl WindowRun {
         self.out.clear();
         let len = match self.coder {
             Coder::Deflate => {
-                // Room for as many bytes as there are: what does not fit did not shrink.
-                self.out.reserve(bytes.len());
+                // Room for stored blocks, 5 bytes more for each of 16 KiB: a stream that ended without it would not be reset well by
+                // zlib-rs 0.6, whose next stream panics then.
+                self.out.reserve(bytes.len() + bytes.len() / 1000 + 64);
                 self.deflate.reset();
                 match self.deflate.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
                     Ok(Status::StreamEnd) => self.out.len(),
-                    _ => bytes.len(),
+                    _ => {
+                        self.deflate = Compress::new(Compression::new(6), false);
+                        bytes.len()
+                    }
                 }
             }
             Coder::Zstd => {
