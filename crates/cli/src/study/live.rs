@@ -14,7 +14,7 @@ pub(super) use system::capture;
 pub(super) struct Captured {
     /// Packets that were taken.
     pub(super) packets: u64,
-    /// Packets that came faster than they were taken, which the kernel dropped, as far as it told.
+    /// Packets that came faster than they were taken, which were dropped, as far as the kernel told.
     pub(super) lost: u64,
     /// The interface went down or away, which ended the capture.
     pub(super) went_down: bool,

@@ -110,7 +110,7 @@ fn read(
     study: &mut Study,
     sampler: &mut Option<Sampler>,
 ) -> Outcome<Read> {
-    let counted = Counted { inner: source.open(enough)?, bar: bar.clone() };
+    let counted = Counted { inner: source.open_until(enough)?, bar: bar.clone() };
     let had_enough = || enough.load(Ordering::Relaxed);
     let mut reader = match CaptureReader::new(counted) {
         Ok(reader) => reader,

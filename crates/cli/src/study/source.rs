@@ -29,8 +29,13 @@ impl Source {
         }
     }
 
-    /// Opens it for reading, which ends early when `enough` is set.
-    pub(super) fn open(&self, enough: &Arc<AtomicBool>) -> Outcome<Box<dyn Read>> {
+    /// Opens it for reading.
+    pub(super) fn open(&self) -> Outcome<Box<dyn Read>> {
+        self.open_until(&Arc::default())
+    }
+
+    /// The same; a pipe ends early when `enough` is set.
+    pub(super) fn open_until(&self, enough: &Arc<AtomicBool>) -> Outcome<Box<dyn Read>> {
         let failed = |error| Failure::io("read", self.name(), &error);
         let file = match self {
             Source::File(path) | Source::Found(path) => File::open(path).map_err(failed)?,

@@ -19,12 +19,13 @@ use std::fs::read_to_string;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes of a packet that are taken: an offloaded segment of 64 KiB with its headers, and twice that. Of longer ones (BIG TCP), the first.
 const LONGEST: usize = 128 << 10;
 
-/// Bytes of packets that the kernel may hold for us: some 0.3 s at 1 Gbit/s. Without CAP_NET_ADMIN it is `net.core.rmem_max` if that is less.
+/// Bytes of packets that the kernel may hold for us. Without CAP_NET_ADMIN it is `net.core.rmem_max` if that is less.
 const HELD: usize = 32 << 20;
 
 /// How often the end is looked for when nothing comes.
@@ -47,8 +48,67 @@ pub(crate) fn capture(
     })?;
     let link = link_type(name)?;
     let mut socket = Socket::open(interface).map_err(|error| denied(name, &error))?;
+    // A thread of its own empties the socket: a full one drops packets, and tells so only with a packet that comes later.
+    std::thread::scope(|scope| {
+        let (chunks, queue) = sync_channel(QUEUED);
+        let reader = scope.spawn(move || read(&mut socket, duration, enough, &chunks));
+        // If it fails, so does the next sending, and the reader ends.
+        let taken = queue.into_iter().try_for_each(|chunk: Chunk| {
+            chunk.packets().try_for_each(|(time, wire_len, data)| take(&Record { time, link, wire_len, data }))
+        });
+        let captured = reader.join();
+        taken?;
+        match captured {
+            Ok(Ok(captured)) => Ok(captured),
+            Ok(Err(Errno::ENETDOWN)) => {
+                Err(Failure::failed(format!("cannot capture from {name}: it is down; `ip link set {name} up` starts it")))
+            }
+            Ok(Err(error)) => Err(Failure::io("capture from", name, &error.into())),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Bytes of packets that go from the reader to the study together.
+const CHUNK: usize = 1 << 20;
+
+/// Chunks that wait for the study, at most: 128 MiB, some 1 s at 1 Gbit/s.
+const QUEUED: usize = 128;
+
+/// Packets behind each other.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Of each its time, its length on the wire, and where it ends.
+    ends: Vec<(Nanos, u32, usize)>,
+}
+
+impl Chunk {
+    fn push(&mut self, packet: &Packet<'_>) {
+        self.bytes.extend_from_slice(packet.data);
+        self.ends.push((packet.time, u32::try_from(packet.wire_len).unwrap_or(u32::MAX), self.bytes.len()));
+    }
+
+    fn packets(&self) -> impl Iterator<Item = (Nanos, u32, &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(time, wire_len, end)| {
+            let data = &self.bytes[start..end];
+            start = end;
+            (time, wire_len, data)
+        })
+    }
+}
+
+/// Reads packets until `duration` has passed or `enough` is set. What the study does not take in time is lost, and counted.
+fn read(
+    socket: &mut Socket,
+    duration: Option<Duration>,
+    enough: &AtomicBool,
+    queue: &SyncSender<Chunk>,
+) -> Result<Captured, Errno> {
     let begun = Instant::now();
     let mut captured = Captured::default();
+    let (mut dropped, mut chunk) = (0, Chunk::default());
     // Nanoseconds since the epoch: what came until then is taken, though it be read later.
     let mut until = None;
     loop {
@@ -56,33 +116,46 @@ pub(crate) fn capture(
             until = Some(now());
         }
         let left = duration.map_or(PAUSE, |duration| duration.saturating_sub(begun.elapsed()).min(PAUSE));
-        match socket.next(until.is_none().then_some(left)) {
+        // What has come is handed over before it is waited for more.
+        let wait = until.is_none() && chunk.ends.is_empty();
+        let quiet = match socket.next(wait.then_some(left)) {
             Ok(Some(packet)) => {
-                captured.lost = packet.lost;
+                dropped = packet.dropped;
                 if until.is_some_and(|until| packet.time > until) {
                     break;
                 }
-                if packet.sent && packet.loopback {
-                    continue;
+                if !(packet.sent && packet.loopback) {
+                    captured.packets += 1;
+                    chunk.push(&packet);
                 }
-                captured.packets += 1;
-                let wire_len = u32::try_from(packet.wire_len).unwrap_or(u32::MAX);
-                take(&Record { time: packet.time, link, wire_len, data: packet.data })?;
+                false
             }
             Ok(None) if until.is_some() => break,
-            Ok(None) => {}
+            Ok(None) => true,
             Err(Errno::ENETDOWN | Errno::ENXIO) if captured.packets > 0 => {
                 captured.went_down = true;
                 break;
             }
-            Err(Errno::ENETDOWN) => {
-                return Err(Failure::failed(format!(
-                    "cannot capture from {name}: it is down; `ip link set {name} up` starts it"
-                )));
+            Err(error) => return Err(error),
+        };
+        if chunk.bytes.len() >= CHUNK || quiet && !chunk.ends.is_empty() {
+            match queue.try_send(std::mem::take(&mut chunk)) {
+                Ok(()) => {}
+                Err(TrySendError::Full(full)) if full.bytes.len() < CHUNK => {
+                    chunk = full;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(TrySendError::Full(full)) => {
+                    captured.lost += full.ends.len() as u64;
+                    captured.packets -= full.ends.len() as u64;
+                }
+                // The study has failed.
+                Err(TrySendError::Disconnected(_)) => return Ok(captured),
             }
-            Err(error) => return Err(Failure::io("capture from", name, &error.into())),
         }
     }
+    let _ = queue.send(chunk);
+    captured.lost += dropped;
     Ok(captured)
 }
 
@@ -94,8 +167,8 @@ struct Packet<'a> {
     /// It was sent from this host, not received.
     sent: bool,
     loopback: bool,
-    /// Packets dropped since the socket was opened.
-    lost: u64,
+    /// Packets that the kernel dropped since the socket was opened.
+    dropped: u64,
 }
 
 struct Socket {
@@ -104,7 +177,7 @@ struct Socket {
     _channel: Channel,
     buffer: Vec<u8>,
     control: Vec<u8>,
-    lost: u64,
+    dropped: u64,
 }
 
 impl Socket {
@@ -120,7 +193,7 @@ impl Socket {
         let config = Config { socket_fd: Some(socket.try_clone()?.into_raw_fd()), ..Config::default() };
         let channel = pnet_datalink::channel(interface, config)?;
         let control = cmsg_space!(TimeSpec, u32);
-        Ok(Socket { socket, _channel: channel, buffer: vec![0; LONGEST], control, lost: 0 })
+        Ok(Socket { socket, _channel: channel, buffer: vec![0; LONGEST], control, dropped: 0 })
     }
 
     /// The next packet. If there is none, waits for as long as given; then `None`.
@@ -139,8 +212,8 @@ impl Socket {
                                 time = Some(at.tv_sec().saturating_mul(1_000_000_000).saturating_add(at.tv_nsec()));
                             }
                             // The counter has 32 bits.
-                            ControlMessageOwned::RxqOvfl(lost) => {
-                                self.lost += u64::from(lost.wrapping_sub(self.lost as u32));
+                            ControlMessageOwned::RxqOvfl(dropped) => {
+                                self.dropped += u64::from(dropped.wrapping_sub(self.dropped as u32));
                             }
                             _ => {}
                         }
@@ -167,7 +240,7 @@ impl Socket {
             wire_len,
             sent: address.is_some_and(|address| address.pkttype() == libc::PACKET_OUTGOING),
             loopback: address.is_some_and(|address| address.hatype() == libc::ARPHRD_LOOPBACK),
-            lost: self.lost,
+            dropped: self.dropped,
         }))
     }
 }
