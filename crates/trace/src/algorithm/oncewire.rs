@@ -1,5 +1,6 @@
 //! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
 
+use super::windows::{MAX_HELD, WINDOW_COST};
 use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, Kind, View};
 use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
@@ -30,6 +31,10 @@ pub(crate) struct OncewireRun {
     /// By flow hash.
     open: HashMap<u64, Open>,
     order: VecDeque<(i64, u64)>,
+    /// Time of the packet before.
+    latest: i64,
+    /// Bytes of open blocks.
+    held: usize,
     spare: Vec<Vec<u8>>,
     frame: Vec<u8>,
     tally: Tally,
@@ -44,6 +49,8 @@ impl OncewireRun {
             encoders: [const { None }; Direction::ALL.len()],
             open: HashMap::new(),
             order: VecDeque::new(),
+            latest: i64::MIN,
+            held: 0,
             spare: Vec::new(),
             frame: Vec::new(),
             tally: Tally::default(),
@@ -58,31 +65,43 @@ impl OncewireRun {
                 empty.insert(Box::new(Encoder::builder().cache(cache).build()?))
             }
         };
-        self.frame.clear();
-        encoder.encode(block, &mut self.frame).expect("blocks are no longer than a block may be");
-        self.tally.add_to(direction, block.len().saturating_sub(self.frame.len()) as u64);
+        // An IPv6 jumbogram has more than a block.
+        for block in block.chunks(MAX_BLOCK) {
+            self.frame.clear();
+            encoder.encode(block, &mut self.frame).expect("blocks are no longer than a block may be");
+            self.tally.add_to(direction, block.len().saturating_sub(self.frame.len()) as u64);
+        }
         Ok(())
     }
 
     fn close(&mut self, key: u64) -> Result<(), ConfigError> {
         if let Some(Open { direction, mut bytes, .. }) = self.open.remove(&key) {
+            self.held -= bytes.len() + WINDOW_COST;
             self.encode(direction, &bytes)?;
             bytes.clear();
-            if self.spare.len() < 256 {
+            if self.spare.len() < 256 && bytes.capacity() <= 2 * MAX_BLOCK {
                 self.spare.push(bytes);
             }
         }
         Ok(())
     }
 
-    fn close_until(&mut self, time: i64) -> Result<(), ConfigError> {
-        while let Some(&(opened, key)) = self.order.front()
-            && opened <= time
-        {
-            self.order.pop_front();
-            if self.open.get(&key).is_some_and(|block| block.opened == opened) {
-                self.close(key)?;
-            }
+    /// Closes the block that was opened before all others. `false` if there is none.
+    fn close_oldest(&mut self) -> Result<bool, ConfigError> {
+        let Some((opened, key)) = self.order.pop_front() else { return Ok(false) };
+        if self.open.get(&key).is_some_and(|block| block.opened == opened) {
+            self.close(key)?;
+        }
+        Ok(true)
+    }
+
+    /// As for windows of compression.
+    fn close_before(&mut self, time: i64) -> Result<(), ConfigError> {
+        let back = time < self.latest.saturating_sub(self.width);
+        self.latest = time;
+        let over = time.saturating_sub(self.width);
+        while self.order.front().is_some_and(|&(opened, _)| back || opened <= over) {
+            self.close_oldest()?;
         }
         Ok(())
     }
@@ -99,23 +118,27 @@ impl Run for OncewireRun {
             if !matches!(packet.kind, Kind::Tcp { .. }) {
                 continue;
             }
-            self.close_until(packet.time - self.width)?;
+            self.close_before(packet.time)?;
             let key = packet.flow_hash;
             if self.open.get(&key).is_some_and(|block| block.bytes.len() + payload.len() > MAX_BLOCK) {
                 self.close(key)?;
             }
             let block = self.open.entry(key).or_insert_with(|| {
                 self.order.push_back((packet.time, key));
+                self.held += WINDOW_COST;
                 let bytes = self.spare.pop().unwrap_or_default();
                 Open { opened: packet.time, direction: packet.direction, bytes }
             });
             block.bytes.extend_from_slice(payload);
+            self.held += payload.len();
+            while self.held > MAX_HELD && self.close_oldest()? {}
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), ConfigError> {
-        self.close_until(i64::MAX)
+        while self.close_oldest()? {}
+        Ok(())
     }
 
     fn tally(&self) -> &Tally {

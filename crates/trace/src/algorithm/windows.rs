@@ -52,6 +52,12 @@ struct Window {
 /// Most bytes of a window; one that fills up is closed before its time.
 const MAX_WINDOW: usize = 16 << 20;
 
+/// Most bytes of open windows together, with [`WINDOW_COST`] for each: beyond it the oldest are closed before their time.
+pub(super) const MAX_HELD: usize = 64 << 20;
+
+/// Bytes that an open window is taken to cost besides its content.
+pub(super) const WINDOW_COST: usize = 256;
+
 /// Compression over windows of time. A window opens at its first packet.
 pub(crate) struct WindowRun {
     coder: Coder,
@@ -63,6 +69,10 @@ pub(crate) struct WindowRun {
     open: HashMap<u64, Window>,
     /// The open ones in the order of their opening; entries of windows closed meanwhile do not match their `opened`.
     order: VecDeque<(i64, u64)>,
+    /// Time of the packet before.
+    latest: i64,
+    /// Bytes of open windows.
+    held: usize,
     spare: Vec<Vec<u8>>,
     deflate: Compress,
     zstd: zstd_safe::CCtx<'static>,
@@ -80,6 +90,8 @@ impl WindowRun {
             width,
             open: HashMap::new(),
             order: VecDeque::new(),
+            latest: i64::MIN,
+            held: 0,
             spare: Vec::new(),
             deflate: Compress::new(Compression::new(6), false),
             zstd: zstd_safe::CCtx::create(),
@@ -94,12 +106,16 @@ impl WindowRun {
         self.out.clear();
         let len = match self.coder {
             Coder::Deflate => {
-                // Room for as many bytes as there are: what does not fit did not shrink.
-                self.out.reserve(bytes.len());
+                // Room for stored blocks, 5 bytes more for each of 16 KiB: a stream that ended without it would not be reset well by
+                // zlib-rs 0.6, whose next stream panics then.
+                self.out.reserve(bytes.len() + bytes.len() / 1000 + 64);
                 self.deflate.reset();
                 match self.deflate.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
                     Ok(Status::StreamEnd) => self.out.len(),
-                    _ => bytes.len(),
+                    _ => {
+                        self.deflate = Compress::new(Compression::new(6), false);
+                        bytes.len()
+                    }
                 }
             }
             Coder::Zstd => {
@@ -119,16 +135,31 @@ impl WindowRun {
         }
     }
 
-    /// Closes all windows that were opened at or before `time`.
-    fn close_until(&mut self, time: i64) {
-        while let Some(&(opened, key)) = self.order.front()
-            && opened <= time
-        {
-            self.order.pop_front();
-            if self.open.get(&key).is_some_and(|window| window.opened == opened) {
-                let window = self.open.remove(&key).expect("it was there a line ago");
-                self.close(window);
-            }
+    /// Closes the window of a key.
+    fn close_key(&mut self, key: u64) {
+        if let Some(window) = self.open.remove(&key) {
+            self.held -= window.bytes.len() + WINDOW_COST;
+            self.close(window);
+        }
+    }
+
+    /// Closes the window that was opened before all others. `false` if there is none.
+    fn close_oldest(&mut self) -> bool {
+        let Some((opened, key)) = self.order.pop_front() else { return false };
+        if self.open.get(&key).is_some_and(|window| window.opened == opened) {
+            self.close_key(key);
+        }
+        true
+    }
+
+    /// Closes the windows whose time is over when a packet of `time` comes: all of them if the clock of the capture was set back, or if
+    /// another capture begins.
+    fn close_before(&mut self, time: i64) {
+        let back = time < self.latest.saturating_sub(self.width);
+        self.latest = time;
+        let over = time.saturating_sub(self.width);
+        while self.order.front().is_some_and(|&(opened, _)| back || opened <= over) {
+            self.close_oldest();
         }
     }
 
@@ -179,18 +210,21 @@ impl Run for WindowRun {
                 Grouping::Direction => packet.direction.index() as u64,
                 Grouping::Flow => packet.flow_hash,
             };
-            self.close_until(packet.time - self.width);
+            self.close_before(packet.time);
             if self.open.get(&key).is_some_and(|window| window.bytes.len() >= MAX_WINDOW) {
-                let window = self.open.remove(&key).expect("it was there a line ago");
-                self.close(window);
+                self.close_key(key);
             }
             let window = self.open.entry(key).or_insert_with(|| {
                 self.order.push_back((packet.time, key));
+                self.held += WINDOW_COST;
                 let bytes = self.spare.pop().unwrap_or_default();
                 Window { opened: packet.time, direction: packet.direction, bytes, payload: 0, plain: 0 }
             });
+            let before = window.bytes.len();
             window.plain += WindowRun::fill(&mut self.source, view, index, packet, &mut window.bytes)?;
             window.payload += u64::from(packet.len);
+            self.held += window.bytes.len() - before;
+            while self.held > MAX_HELD && self.close_oldest() {}
         }
         let held: usize = self.open.values().map(|window| window.bytes.capacity()).sum();
         self.memory = self.memory.max(held as u64);
@@ -198,7 +232,7 @@ impl Run for WindowRun {
     }
 
     fn finish(&mut self) -> Result<(), ConfigError> {
-        self.close_until(i64::MAX);
+        while self.close_oldest() {}
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::prefix::Prefixes;
 use crate::results::{Accounting, Figure, Input, MatchRow, Report, Share};
 use crate::service;
 use oncewire_codec::{ConfigError, SamplerKind};
-use oncewire_packet::{Dissector, Layer, Limits, Record, Transport, Unused};
+use oncewire_packet::{Dissector, Layer, Limits, Record, Tally, Transport, Unused};
 use plan::Key;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -193,6 +193,9 @@ pub type MatchSink = Box<dyn FnMut(&[MatchRow]) -> Result<(), String> + Send>;
 const BATCH_BYTES: usize = 4 << 20;
 const BATCH_PACKETS: usize = 1 << 15;
 
+/// Times are kept to 146 years around 1970, so that differences of them do not overflow. Times beyond come from damaged captures.
+const TIME_MAX: i64 = 1 << 62;
+
 /// A study at work. Packets are taken apart on the caller's thread and measured on others.
 pub struct Study {
     settings: Arc<Settings>,
@@ -205,6 +208,8 @@ pub struct Study {
     first: i64,
     last: i64,
     unused: HashMap<Unused, Share>,
+    /// Sums of `unused`, lost fragments not among them, which are known at the end.
+    unused_sum: Tally,
     tcp_payload: Share,
     tcp_empty: Share,
     udp: Share,
@@ -247,6 +252,7 @@ impl Study {
             first: i64::MAX,
             last: i64::MIN,
             unused: HashMap::new(),
+            unused_sum: Tally::default(),
             tcp_payload: Share::default(),
             tcp_empty: Share::default(),
             udp: Share::default(),
@@ -270,7 +276,7 @@ impl Study {
         self.first = self.first.min(record.time);
         self.last = self.last.max(record.time);
         let inside = self.settings.inside.as_ref();
-        let mut packet = Packet::other(record.time, wire);
+        let mut packet = Packet::other(record.time.clamp(-TIME_MAX, TIME_MAX), wire);
         match self.dissector.dissect(record) {
             Ok(found) => {
                 let (source_port, destination_port) = found.transport.ports();
@@ -286,6 +292,8 @@ impl Study {
                 packet.direction = direction(inside, &flow);
                 packet.service = service::service(source_port, destination_port);
                 packet.missing = found.missing;
+                // With the fragments before.
+                packet.wire = u32::try_from(found.wire_len).unwrap_or(u32::MAX);
                 let share = match found.transport {
                     Transport::Tcp { seq, flags, .. } => {
                         packet.kind = Kind::Tcp { seq, flags };
@@ -309,13 +317,21 @@ impl Study {
                 }
                 self.batch.push(packet, found.payload);
             }
+            // Their bytes belong to the packet that completes the datagram, or are known as lost at the end.
+            Err(Unused::FragmentHeld | Unused::FragmentLost) => {}
             Err(reason) => {
                 if inside.is_some() {
                     packet.direction = Direction::Unknown;
                 }
+                // More than this packet, if it completed a datagram that turned out to be of no use.
+                let counters = self.dissector.counters();
+                let mut sum = counters.unused();
+                sum -= counters.fragment_lost;
                 let share = self.unused.entry(reason).or_default();
-                share.packets += 1;
-                share.bytes += u64::from(wire);
+                share.packets += sum.packets - self.unused_sum.packets;
+                share.bytes += sum.bytes - self.unused_sum.bytes;
+                packet.wire = u32::try_from(sum.bytes - self.unused_sum.bytes).unwrap_or(u32::MAX);
+                self.unused_sum = sum;
                 self.batch.push(packet, &[]);
             }
         }
@@ -351,8 +367,12 @@ impl Study {
         let counters = *self.dissector.finish();
         let Study { settings, forward, worker, mut input, .. } = self;
         drop(forward);
-        let pass = worker.join().map_err(|_| StudyError::Lost)??;
+        let mut pass = worker.join().map_err(|_| StudyError::Lost)??;
         handed?;
+        let nowhere = if settings.inside.is_some() { Direction::Unknown } else { Direction::All };
+        let volume = &mut pass.volumes[nowhere.index()];
+        volume.packets += counters.fragment_lost.packets;
+        volume.wire += counters.fragment_lost.bytes;
 
         if input.packets > 0 {
             input.start = Some(self.first);

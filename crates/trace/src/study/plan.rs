@@ -180,7 +180,8 @@ impl Settings {
 
     /// Cache sizes of figure 3, ascending: from four times the cache down by halves. Of those that hold the whole trace, one.
     pub(super) fn cache_sizes(&self) -> Vec<u64> {
-        let mut sizes: Vec<u64> = (0..14).map(|halvings| (self.cache * 4) >> halvings).filter(|&size| size >= 64 << 10).collect();
+        let mut sizes: Vec<u64> =
+            (0..14).map(|halvings| self.cache.saturating_mul(4) >> halvings).filter(|&size| size >= 64 << 10).collect();
         sizes.reverse();
         if let Some(enough) = self.survey.and_then(|survey| sizes.iter().position(|&size| size >= survey.most())) {
             sizes.truncate(enough + 1);
