@@ -64,6 +64,7 @@ class Scale:
             if unit == "share" and self.high <= 1.0001:
                 step = 0.2 if self.high > 0.5 else 0.1 if self.high > 0.2 else 0.02
                 self.high = min(1.0, math.ceil(self.high / step - 1e-9) * step)
+                self.low = math.floor(self.low / 0.1) * 0.1 if not zero else self.low
             elif not zero:
                 step = self.step()
                 self.low, self.high = math.floor(self.low / step) * step, math.ceil(self.high / step) * step
@@ -298,9 +299,8 @@ def pictures(reports):
     day = reports["day"]
     each = [(TRACES[name], report) for name, report in reports.items()]
 
-    chosen = ["gzip", "gzip-10ms", "zstd-10ms", "payload", "modp", "maxp", "fixed", "samplebyte", "chunk", "maxp+gzip-10ms", "pairs", "oncewire"]
-    have = [row["algorithm"] for row in day.table("algorithms", "savings")]
-    chosen = [name for name in chosen if name in have] + [name for name in have if name.startswith("oncewire") and name not in chosen]
+    chosen = ["gzip", "gzip-10ms", "payload", "modp", "maxp", "fixed", "samplebyte", "chunk", "samplebyte-pairs", "re+gzip-10ms", "optimal"]
+    chosen += ["oncewire-link", "oncewire-tunnel"]
     lines = []
     for name, report in each:
         rows = {row["algorithm"]: row["savings"] for row in report.table("algorithms", "savings")}
@@ -309,7 +309,7 @@ def pictures(reports):
 
     chart = day.chart("periods", "periods")
     lines = [series(line["name"], line["points"]) for line in chart["series"]]
-    yield "periods", draw("Savings by sampling period: the arranged day", "line", axis("sampling period", "bytes", log=True), axis("savings of all wire bytes", "share"), lines)
+    yield "periods", draw("Savings by sampling period: the arranged day", "line", axis("sampling period", "bytes", log=True), axis("savings of all wire bytes", "share", zero=False), lines)
 
     lines, marks = [], []
     for name, report in each:
@@ -357,7 +357,7 @@ def pictures(reports):
         yield f"lengths-{chart}", draw(f"Lengths of matches: {label} no longer than that", "step", axis("length of match", "bytes"), axis(label, "share"), lines)
 
     lines = [series(name, total(report, "locality", "distance")) for name, report in each]
-    yield "distance", draw("How far back the matched packet lies", "step", axis("distance as a share of the cache of 250 MB", "share"), axis("share of savings", "share"), lines)
+    yield "distance", draw("How far back the matched packet lies", "step", axis("distance as a share of the cache", "share"), axis("share of savings", "share"), lines)
 
     lines = [series(name, [p for p in report.line("locality", "chunks", "total") if p[0] > 0]) for name, report in each]
     lines += [series("(d), matched twice or more", [p for p in day.line("locality", "chunks", "total, matched twice or more") if p[0] > 0])]
