@@ -538,6 +538,10 @@ pub(crate) struct StudyArgs {
     /// Write every match of the reference algorithm: FILE.parquet (if built with that feature) or FILE.csv
     #[arg(long, value_name = "FILE", conflicts_with = "score")]
     pub(crate) matches: Option<PathBuf>,
+    /// Memory that algorithms may take at once, caches per host pair among them, the content they share aside; captures are read again for
+    /// those that do not fit, if they can be
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
+    pub(crate) memory: u64,
     /// Memory that each figure may take for its own state
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) figure_memory: u64,
