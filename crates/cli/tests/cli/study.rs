@@ -248,7 +248,7 @@ fn wrong_calls() {
         (&["--sample", "60s"], &["60s/10m"]),
         (&["--sample", "10m/60s"], &["60s/10m"]),
         (&["--sample", "0s/60s"], &["60s/10m"]),
-        (&["--duration", "10s"], &["--interface"]),
+        (&["--duration", "10s"], &["--duration", "cannot be used with"]),
         (&["--interface", "lo"], &["cannot be used with"]),
     ];
     for (args, words) in cases {
