@@ -35,7 +35,7 @@ pub(crate) enum Source {
     /// What the reference algorithm leaves of it: literals, and 4 bytes for each match. The shim is not compressed.
     Residue,
     /// A name if payload-match knows the payload, else the payload (Santos and Wetherall, Table 2, "both").
-    Names(PayloadRun),
+    Names(Box<PayloadRun>),
 }
 
 /// A window that is open.

@@ -272,7 +272,9 @@ impl Settings {
                 Algorithm::ZstdFlow => window(Coder::Zstd, Grouping::Flow, Source::Payload),
                 Algorithm::MaxpGzip => window(Coder::Deflate, Grouping::Direction, Source::Residue),
                 Algorithm::MaxpZstd => window(Coder::Zstd, Grouping::Direction, Source::Residue),
-                Algorithm::PayloadGzip => window(Coder::Deflate, Grouping::Packet, Source::Names(PayloadRun::new(cache))),
+                Algorithm::PayloadGzip => {
+                    window(Coder::Deflate, Grouping::Packet, Source::Names(Box::new(PayloadRun::new(cache))))
+                }
                 Algorithm::Payload => Box::new(PayloadRun::new(cache)),
                 Algorithm::Chunk => chunk(ChunkForm::StartsAtMarker, SamplerKind::sample_byte()),
                 Algorithm::ChunkWindow => chunk(ChunkForm::EndsWithWindow, SamplerKind::Modp(Modp::default())),
