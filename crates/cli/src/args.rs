@@ -489,7 +489,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["captures", "score"])]
     pub(crate) interface: Option<String>,
     /// How long to capture from the interface [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "interface")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "interface", conflicts_with = "captures")]
     pub(crate) duration: Option<Duration>,
     /// Networks that are inside, such as 10.0.0.0/8,2001:db8::/32: each direction gets a cache of its own
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', num_args = 1..)]
