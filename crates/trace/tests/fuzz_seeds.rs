@@ -45,7 +45,7 @@ fn the_corpus_keeps_the_promises() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_records_keep_the_promises(input in proptest::collection::vec(any::<u8>(), 0..2000)) {

@@ -42,16 +42,20 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     let outputs = Outputs::open(args)?;
     let enough = source::enough_on_signal();
     settings.survey = survey(&sources, &settings, &enough);
-    let mut study = Study::new(settings, outputs.sink()).map_err(failure)?;
+    // What cannot be read again is measured in one pass.
+    let memory = if settings.survey.is_some() { args.memory } else { u64::MAX };
+    let mut parts = settings.parts(memory).into_iter();
+    let first = parts.next().unwrap_or_default();
+    let mut study = Study::part(settings.clone(), first, outputs.sink()).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
     let mut sampler = args.sample.map(Sampler::new);
+    let total = sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
+    let bar = progress::bar(total.map(|total| total * (parts.len() as u64 + 1)));
     if let Some(interface) = &args.interface {
-        let bar = progress::bar(None);
         let captured = live::capture(interface, args.duration, &enough, |record| {
             bar.inc(record.data.len() as u64);
             take(&mut study, &mut sampler, record)
         })?;
-        bar.finish_and_clear();
         if captured.lost > 0 {
             eprintln!(
                 "oncewire: {} packets came faster than they could be studied and are missing, beside {} that were captured; choose fewer \
@@ -64,8 +68,6 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         }
         names.push(format!("interface {interface}"));
     } else {
-        let total = sources.iter().map(Source::size).sum::<Option<u64>>();
-        let bar = progress::bar(total);
         for source in &sources {
             if enough.load(Ordering::Relaxed) {
                 break;
@@ -80,12 +82,25 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
                 Read::NoCapture => progress::note(&format!("{} is no capture: left out", source.name())),
             }
         }
-        bar.finish_and_clear();
         if names.is_empty() && !enough.load(Ordering::Relaxed) {
             return Err(Failure::damaged("none of these files is a capture; give files that tcpdump or Wireshark wrote"));
         }
     }
-    let found = study.finish(names, damaged).map_err(failure)?;
+    let mut found = study.finish_part().map_err(failure)?;
+    for part in parts {
+        let mut study = Study::part(settings.clone(), part, None).map_err(failure)?;
+        let mut sampler = args.sample.map(Sampler::new);
+        for source in &sources {
+            read(source, &bar, &enough, &mut study, &mut sampler)?;
+        }
+        if enough.load(Ordering::Relaxed) {
+            eprintln!("oncewire: some algorithms are missing from figures 1 and 2: their pass was cut short");
+            break;
+        }
+        found.add(study.finish_part().map_err(failure)?);
+    }
+    bar.finish_and_clear();
+    let found = found.report(names, damaged);
     if found.input.packets == 0 {
         if !found.input.damaged.is_empty() {
             return Err(Failure::damaged("no packet could be read: the captures are damaged from their beginning"));

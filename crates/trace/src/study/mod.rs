@@ -5,10 +5,10 @@ mod plan;
 mod survey;
 mod verdict;
 
-pub use plan::Algorithm;
+pub use plan::{Algorithm, Part};
 pub use survey::Survey;
 
-use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Run};
+use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Outcome, Run};
 use crate::batch::{Batch, Caches, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 use crate::figures;
 use crate::prefix::Prefixes;
@@ -221,13 +221,22 @@ pub struct Study {
 }
 
 impl Study {
-    /// A study that begins. `sink` gets every match of the reference algorithm, if there is one.
+    /// A study that does all in one pass. `sink` gets every match of the reference algorithm, if there is one.
     ///
     /// # Errors
     /// [`StudyError`] if a parameter cannot work.
     pub fn new(settings: Settings, sink: Option<MatchSink>) -> Result<Study, StudyError> {
+        let parts = settings.parts(u64::MAX);
+        Study::part(settings, parts.into_iter().next().unwrap_or_default(), sink)
+    }
+
+    /// One part of a study ([`Settings::parts`]), which goes through the whole trace.
+    ///
+    /// # Errors
+    /// [`StudyError`] if a parameter cannot work.
+    pub fn part(settings: Settings, part: Part, sink: Option<MatchSink>) -> Result<Study, StudyError> {
         let settings = Arc::new(settings);
-        let mut pass = Pass::new(Arc::clone(&settings), sink)?;
+        let mut pass = Pass::new(Arc::clone(&settings), part, sink)?;
         // One batch in work, one waiting, one being filled.
         let (forward, to_do) = sync_channel::<Batch>(1);
         let (done, back) = sync_channel::<Batch>(4);
@@ -358,18 +367,28 @@ impl Study {
         Ok(())
     }
 
-    /// Ends the study. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
+    /// Ends a study of one part. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
     ///
     /// # Errors
     /// [`StudyError`] that ended the study before its time.
-    pub fn finish(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+    pub fn finish(self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+        Ok(self.finish_part()?.report(captures, damaged))
+    }
+
+    /// Ends a part.
+    ///
+    /// # Errors
+    /// [`StudyError`] that ended the study before its time.
+    pub fn finish_part(mut self) -> Result<Found, StudyError> {
         let handed = self.hand_over();
         let counters = *self.dissector.finish();
-        let Study { settings, forward, worker, mut input, .. } = self;
+        let Study { ref settings, .. } = self;
+        let inside = settings.inside.is_some();
+        let Study { forward, worker, mut input, .. } = self;
         drop(forward);
         let mut pass = worker.join().map_err(|_| StudyError::Lost)??;
         handed?;
-        let nowhere = if settings.inside.is_some() { Direction::Unknown } else { Direction::All };
+        let nowhere = if inside { Direction::Unknown } else { Direction::All };
         let volume = &mut pass.volumes[nowhere.index()];
         volume.packets += counters.fragment_lost.packets;
         volume.wire += counters.fragment_lost.bytes;
@@ -378,7 +397,6 @@ impl Study {
             input.start = Some(self.first);
             input.duration = self.last.saturating_sub(self.first) as f64 / 1e9;
         }
-        (input.captures, input.damaged) = (captures, damaged);
         let named = |name: &str, share: &Share| Share { name: name.to_owned(), ..*share };
         let of_bytes = |name: &str, bytes| Share { name: name.to_owned(), packets: 0, bytes };
         // Fragments that were held became part of used packets, were lost, or made a packet that was of no use for another reason.
@@ -408,7 +426,27 @@ impl Study {
             ],
             layers: self.layers.iter().map(|(layer, share)| named(&layer.to_string(), share)).collect(),
         };
-        Ok(pass.report(&settings, input, accounting))
+        Ok(Found { pass, input, accounting })
+    }
+}
+
+/// What a part of a study found.
+pub struct Found {
+    pass: Pass,
+    input: Input,
+    accounting: Accounting,
+}
+
+impl Found {
+    /// Adds what another part of the same study found in the same trace.
+    pub fn add(&mut self, other: Found) {
+        self.pass.outcomes.extend(other.pass.outcomes);
+    }
+
+    /// The report. `captures` and `damaged` are as for [`Study::finish`].
+    pub fn report(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Report {
+        (self.input.captures, self.input.damaged) = (captures, damaged);
+        self.pass.report(self.input, self.accounting)
     }
 }
 
@@ -444,9 +482,11 @@ struct Pass {
     settings: Arc<Settings>,
     pool: rayon::ThreadPool,
     caches: Caches,
-    reference: MaxMatchRun,
+    /// In the first part only, as are figures.
+    reference: Option<MaxMatchRun>,
     matches: Matches,
     runs: Vec<(Key, Box<dyn Run>)>,
+    outcomes: BTreeMap<Key, Outcome>,
     observers: Vec<Box<dyn Observer>>,
     figures: Vec<Figure>,
     volumes: [Volume; Direction::ALL.len()],
@@ -456,21 +496,24 @@ struct Pass {
 }
 
 impl Pass {
-    fn new(settings: Arc<Settings>, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
+    fn new(settings: Arc<Settings>, part: Part, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).thread_name(|n| format!("study-{n}")).build();
         let pool = pool.map_err(|error| StudyError::Threads(error.to_string()))?;
-        let mut keys = settings.keys();
-        let reach = settings.longest_reach(&keys);
+        let Part { mut keys, first } = part;
+        let reach = settings.longest_reach(&keys, first);
         let caches = Caches::new(reach, BATCH_BYTES + (64 << 10))?;
-        let reference = settings.reference();
-        keys.remove(&reference);
-        let Key::MaxMatch { sampler, period, cache } = reference else { unreachable!("the reference is a max-match") };
+        let key = settings.reference();
+        let Key::MaxMatch { sampler, period, cache } = key else { unreachable!("the reference is a max-match") };
         let reference = settings.max_match_run(sampler, period, cache);
+        // Before a packet is read.
+        reference.check()?;
+        keys.remove(&key);
         let mut pass = Pass {
             pool,
             caches,
-            reference,
+            reference: first.then_some(reference),
             matches: Matches::default(),
+            outcomes: BTreeMap::new(),
             runs: keys.iter().map(|key| (key.clone(), settings.run(key))).collect(),
             observers: Vec::new(),
             figures: Vec::new(),
@@ -480,9 +523,9 @@ impl Pass {
             rows: Vec::new(),
             settings,
         };
-        pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
-        // Before a packet is read.
-        pass.reference.check()?;
+        if first {
+            pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
+        }
         Ok(pass)
     }
 
@@ -519,7 +562,9 @@ impl Pass {
         }
         let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
         pool.install(|| -> Result<(), ConfigError> {
-            reference.find_all(batch, caches, matches)?;
+            if let Some(reference) = reference {
+                reference.find_all(batch, caches, matches)?;
+            }
             let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
@@ -556,8 +601,13 @@ impl Pass {
     }
 
     fn finish(&mut self) -> Result<(), StudyError> {
-        for (_, run) in &mut self.runs {
+        // Their tables go with them.
+        for (key, mut run) in self.runs.drain(..) {
             run.finish()?;
+            self.outcomes.insert(key, Outcome::of(&*run));
+        }
+        if let Some(reference) = self.reference.take() {
+            self.outcomes.insert(self.settings.reference(), Outcome::of(&reference));
         }
         self.figures = self.observers.drain(..).map(Observer::finish).collect();
         Ok(())
