@@ -1,9 +1,9 @@
 //! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
 
+use super::timed::{Open, Timed};
 use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, Kind, View};
 use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
-use std::collections::{HashMap, VecDeque};
 
 /// What becomes a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,22 +14,13 @@ pub(crate) enum Units {
     Tunnel,
 }
 
-/// A block that is being filled.
-struct Open {
-    opened: i64,
-    direction: Direction,
-    bytes: Vec<u8>,
-}
-
 /// An encoder for each direction, with the defaults.
 pub(crate) struct OncewireRun {
     units: Units,
     cache: Sizes,
-    width: i64,
     encoders: [Option<Box<Encoder>>; Direction::ALL.len()],
-    /// By flow hash.
-    open: HashMap<u64, Open>,
-    order: VecDeque<(i64, u64)>,
+    /// Blocks that are being filled, by flow hash.
+    open: Timed<Direction>,
     spare: Vec<Vec<u8>>,
     frame: Vec<u8>,
     tally: Tally,
@@ -40,10 +31,8 @@ impl OncewireRun {
         OncewireRun {
             units,
             cache,
-            width,
             encoders: [const { None }; Direction::ALL.len()],
-            open: HashMap::new(),
-            order: VecDeque::new(),
+            open: Timed::new(width),
             spare: Vec::new(),
             frame: Vec::new(),
             tally: Tally::default(),
@@ -64,25 +53,11 @@ impl OncewireRun {
         Ok(())
     }
 
-    fn close(&mut self, key: u64) -> Result<(), ConfigError> {
-        if let Some(Open { direction, mut bytes, .. }) = self.open.remove(&key) {
-            self.encode(direction, &bytes)?;
-            bytes.clear();
-            if self.spare.len() < 256 {
-                self.spare.push(bytes);
-            }
-        }
-        Ok(())
-    }
-
-    fn close_until(&mut self, time: i64) -> Result<(), ConfigError> {
-        while let Some(&(opened, key)) = self.order.front()
-            && opened <= time
-        {
-            self.order.pop_front();
-            if self.open.get(&key).is_some_and(|block| block.opened == opened) {
-                self.close(key)?;
-            }
+    fn close(&mut self, Open { mut bytes, value: direction, .. }: Open<Direction>) -> Result<(), ConfigError> {
+        self.encode(direction, &bytes)?;
+        bytes.clear();
+        if self.spare.len() < 256 {
+            self.spare.push(bytes);
         }
         Ok(())
     }
@@ -99,23 +74,30 @@ impl Run for OncewireRun {
             if !matches!(packet.kind, Kind::Tcp { .. }) {
                 continue;
             }
-            self.close_until(packet.time - self.width)?;
-            let key = packet.flow_hash;
-            if self.open.get(&key).is_some_and(|block| block.bytes.len() + payload.len() > MAX_BLOCK) {
-                self.close(key)?;
+            while let Some(block) = self.open.expired(packet.time) {
+                self.close(block)?;
             }
-            let block = self.open.entry(key).or_insert_with(|| {
-                self.order.push_back((packet.time, key));
-                let bytes = self.spare.pop().unwrap_or_default();
-                Open { opened: packet.time, direction: packet.direction, bytes }
-            });
-            block.bytes.extend_from_slice(payload);
+            let key = packet.flow_hash;
+            if self.open.len(key) + payload.len() > MAX_BLOCK
+                && let Some(block) = self.open.close(key)
+            {
+                self.close(block)?;
+            }
+            let spare = &mut self.spare;
+            let new = || (spare.pop().unwrap_or_default(), packet.direction);
+            self.open.with(key, packet.time, new, |block| block.bytes.extend_from_slice(payload));
+            while let Some(block) = self.open.too_much() {
+                self.close(block)?;
+            }
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), ConfigError> {
-        self.close_until(i64::MAX)
+        while let Some(block) = self.open.oldest() {
+            self.close(block)?;
+        }
+        Ok(())
     }
 
     fn tally(&self) -> &Tally {
@@ -124,6 +106,10 @@ impl Run for OncewireRun {
 
     fn memory(&self) -> u64 {
         let encoders: usize = self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
-        (encoders + self.open.values().map(|block| block.bytes.capacity()).sum::<usize>()) as u64
+        encoders as u64 + self.open.memory()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.open.notes("blocks of the tunnel")
     }
 }

@@ -307,7 +307,12 @@ impl Study {
                     share.packets += 1;
                     share.bytes += found.wire_len;
                 }
-                self.batch.push(packet, found.payload);
+                for (packet, payload) in packet.pieces(found.payload) {
+                    self.batch.push(packet, payload);
+                    if self.batch.payload_bytes() >= BATCH_BYTES {
+                        hand_over(&mut self.batch, &self.forward, &self.back)?;
+                    }
+                }
             }
             Err(reason) => {
                 if inside.is_some() {
@@ -320,7 +325,7 @@ impl Study {
             }
         }
         if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS {
-            self.hand_over()?;
+            hand_over(&mut self.batch, &self.forward, &self.back)?;
         }
         Ok(())
     }
@@ -330,24 +335,12 @@ impl Study {
         self.input.wire_bytes
     }
 
-    fn hand_over(&mut self) -> Result<(), StudyError> {
-        if !self.batch.is_empty() {
-            let next = self.back.try_recv().unwrap_or_default();
-            let full = std::mem::replace(&mut self.batch, next);
-            if self.forward.send(full).is_err() {
-                // The worker has ended: with an error, which is worth more than this one. `finish` tells it.
-                return Err(StudyError::Lost);
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the study. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
     ///
     /// # Errors
     /// [`StudyError`] that ended the study before its time.
     pub fn finish(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
-        let handed = self.hand_over();
+        let handed = hand_over(&mut self.batch, &self.forward, &self.back);
         let counters = *self.dissector.finish();
         let Study { settings, forward, worker, mut input, .. } = self;
         drop(forward);
@@ -390,6 +383,16 @@ impl Study {
         };
         Ok(pass.report(&settings, input, accounting))
     }
+}
+
+/// Gives a batch to the measuring threads, and takes an empty one for it.
+fn hand_over(batch: &mut Batch, forward: &SyncSender<Batch>, back: &Receiver<Batch>) -> Result<(), StudyError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let full = std::mem::replace(batch, back.try_recv().unwrap_or_default());
+    // If the worker has ended, it was with an error, which is worth more than this one. `finish` tells it.
+    forward.send(full).map_err(|_| StudyError::Lost)
 }
 
 /// Which way a flow goes.
