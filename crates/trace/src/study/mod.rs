@@ -503,7 +503,7 @@ impl Pass {
         let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
         pool.install(|| -> Result<(), ConfigError> {
             reference.find_all(batch, caches, matches)?;
-            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
+            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache.max(1) };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
                 || observers.par_iter_mut().with_max_len(1).for_each(|observer| observer.batch(&view)),
