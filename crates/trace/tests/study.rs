@@ -333,7 +333,8 @@ fn payloads_longer_than_a_packet_are_studied() {
     };
     let packets = [1, 2, 1].map(|seed| (0, long(seed)));
     let all = FigureId::ALL.into();
-    let report = study_at(Settings { figures: all, threads: 2, cache: 1 << 20, ..Settings::default() }, &packets);
+    let report =
+        study_at(Settings { figures: all, threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
     assert_eq!(report.input.packets, 3);
     for algorithm in ["maxp", "chunk", "oncewire-link", "oncewire-tunnel", "samplebyte-pairs"] {
         let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
@@ -345,11 +346,32 @@ fn payloads_longer_than_a_packet_are_studied() {
 fn random_payloads_and_a_clock_out_of_order_are_studied() {
     let times = [0, i64::MAX, i64::MIN, 5, -1, i64::MAX - 1, 1 << 40];
     let packets: Vec<_> = (0..2000u64)
-        .map(|seed| (times[seed as usize % times.len()], packet(SERVER, if seed % 2 == 0 { CLIENT } else { OTHER }, &noise(seed, 300))))
+        .map(|seed| {
+            (times[seed as usize % times.len()], packet(SERVER, if seed % 2 == 0 { CLIENT } else { OTHER }, &noise(seed, 300)))
+        })
         .collect();
-    let report = study_at(Settings { threads: 2, cache: 1 << 20, ..Settings::default() }, &packets);
+    let report = study_at(Settings { threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
     for algorithm in ["gzip", "gzip-10ms", "gzip-10ms-flow", "zstd-10ms-flow"] {
         let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
         assert!(savings < 0.01, "{algorithm}: {savings}");
     }
+}
+
+#[test]
+fn the_verdict_claims_nothing_that_was_not_measured() {
+    let packets: Vec<_> = [1, 1, 1, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).into();
+    let without = study(settings(&[FigureId::Lengths], &packets), &packets).verdict;
+    assert!(without.reasons[0].contains("was not measured"), "{:?}", without.reasons);
+    let with = study(settings(&[FigureId::Algorithms], &packets), &packets).verdict;
+    assert!(with.reasons[0].starts_with("Our codec over TCP flows"), "{:?}", with.reasons);
+}
+
+#[test]
+fn distances_are_shares_of_the_cache_that_was_asked_for() {
+    // Known to be shorter than the cache or not, the figure is the same.
+    let packets = again();
+    let settings = Settings { cache: 1 << 20, ..settings(&[FigureId::Locality], &packets) };
+    let unknown = study(Settings { survey: None, ..settings.clone() }, &packets);
+    let known = study(settings, &packets);
+    assert_eq!(figure(&known, FigureId::Locality).tables[0].rows, figure(&unknown, FigureId::Locality).tables[0].rows);
 }

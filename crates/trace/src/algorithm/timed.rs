@@ -103,7 +103,11 @@ impl<T> Timed<T> {
         if self.early == 0 {
             return Vec::new();
         }
-        vec![format!("{} {what} were closed before their time: those open at once held more than {} MB.", self.early, MAX_HELD / 1_000_000)]
+        vec![format!(
+            "{} {what} were closed before their time: those open at once held more than {} MB.",
+            self.early,
+            MAX_HELD / 1_000_000
+        )]
     }
 }
 
