@@ -65,7 +65,8 @@ impl Gzips {
             old = self.live.pop_oldest().map(|(_, gzip)| gzip);
         }
         let mut gzip = old.unwrap_or_else(Gzip::new);
-        gzip.0.reset();
+        // Ends what another object left, rather than only reset it: zlib-rs 0.6.8 loses room for output at a reset with some pending.
+        gzip.finish();
         self.live.insert(*flow, gzip);
     }
 
