@@ -126,6 +126,36 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// The packet with its payload, in pieces of at most [`LONGEST`] bytes: what a network card was to cut into segments may be longer than
+    /// any packet on the wire. Wire bytes, sequence numbers and flags are shared out among the pieces; headers go with the first.
+    pub(crate) fn pieces<'a>(&self, payload: &'a [u8]) -> impl Iterator<Item = (Packet, &'a [u8])> + use<'a> {
+        const FIN: u8 = 1;
+        const SYN: u8 = 2;
+        let whole = *self;
+        // An empty payload is one piece too.
+        let last = payload.len().saturating_sub(1) / LONGEST;
+        (0..=last).map(move |index| {
+            let before = index * LONGEST;
+            let piece = &payload[before..payload.len().min(before + LONGEST)];
+            let mut packet = whole;
+            packet.missing = if index == last { whole.missing } else { 0 };
+            packet.wire = match index {
+                0 => whole.wire.saturating_sub((payload.len() - piece.len()) as u32),
+                _ => piece.len() as u32,
+            };
+            if let Kind::Tcp { seq, flags } = &mut packet.kind {
+                if index > 0 {
+                    *seq = seq.wrapping_add(before as u32).wrapping_add((*flags & SYN != 0).into());
+                    *flags &= !SYN;
+                }
+                if index < last {
+                    *flags &= !FIN;
+                }
+            }
+            (packet, piece)
+        })
+    }
+
     /// A packet that counts as bytes on the wire only.
     pub(crate) fn other(time: i64, wire: u32) -> Packet {
         Packet {
@@ -143,6 +173,9 @@ impl Packet {
         }
     }
 }
+
+/// Longest payload of a packet in a batch, in bytes.
+const LONGEST: usize = 65_535;
 
 /// Packets that pass through the study together.
 #[derive(Debug, Default)]
@@ -243,7 +276,7 @@ impl Cache {
     }
 }
 
-/// Packets of a cache whose origin is remembered, in all directions together: 64 bytes each.
+/// Packets of each direction's cache whose origin is remembered: 64 bytes each.
 const MAX_CACHED: usize = 1 << 20;
 
 /// The caches of all directions.
@@ -507,6 +540,23 @@ pub(crate) mod testing {
             });
         }
         observer.finish()
+    }
+
+    #[test]
+    fn what_is_longer_than_a_packet_is_cut() {
+        let payload = noise(1, 2 * LONGEST + 10);
+        let mut whole = Made::tcp("10.0.0.1:80", "10.0.0.2:2000").seq(u32::MAX, 0b10011).payload(&payload).packet;
+        whole.missing = 7;
+        let pieces: Vec<_> = whole.pieces(&payload).collect();
+        assert_eq!(pieces.iter().flat_map(|(_, piece)| piece.iter().copied()).collect::<Vec<u8>>(), payload);
+        assert_eq!(pieces.iter().map(|(packet, _)| packet.wire).sum::<u32>(), whole.wire);
+        assert_eq!(pieces.iter().map(|(packet, _)| packet.missing).collect::<Vec<_>>(), [0, 0, 7]);
+        let kinds: Vec<_> = pieces.iter().map(|(packet, _)| packet.kind).collect();
+        // The SYN takes a sequence number before the payload, and the first piece has it.
+        let tcp = |seq, flags| Kind::Tcp { seq, flags };
+        assert_eq!(kinds, [tcp(u32::MAX, 0b10010), tcp(65_535, 0b10000), tcp(131_070, 0b10001)]);
+        assert_eq!(whole.pieces(&payload[..100]).count(), 1);
+        assert_eq!(whole.pieces(&[]).count(), 1);
     }
 
     #[test]

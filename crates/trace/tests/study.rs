@@ -338,3 +338,67 @@ fn in_parts_it_finds_the_same() {
     // Without a survey nothing can be read twice.
     assert_eq!(Settings { survey: None, ..settings }.parts(1).len(), 1);
 }
+
+/// Studies packets that come at the given times, in nanoseconds.
+fn study_at(settings: Settings, packets: &[(i64, Vec<u8>)]) -> Report {
+    let mut study = Study::new(settings, None).unwrap();
+    for (time, data) in packets {
+        study.push(&Record { time: *time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+    }
+    study.finish(vec!["made here".into()], Vec::new()).unwrap()
+}
+
+#[test]
+fn payloads_longer_than_a_packet_are_studied() {
+    // IP length 0: the sender's network card was to cut it.
+    let long = |seed| {
+        let mut bytes = packet(SERVER, CLIENT, &noise(seed, 1000));
+        bytes.truncate(HEADERS);
+        bytes[16..18].fill(0);
+        bytes.extend(noise(seed, 200_000));
+        bytes
+    };
+    let packets = [1, 2, 1].map(|seed| (0, long(seed)));
+    let all = FigureId::ALL.into();
+    let report =
+        study_at(Settings { figures: all, threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
+    assert_eq!(report.input.packets, 3);
+    for algorithm in ["maxp", "chunk", "oncewire-link", "oncewire-tunnel", "samplebyte-pairs"] {
+        let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
+        assert!((0.3..0.34).contains(&savings), "{algorithm}: {savings}");
+    }
+}
+
+#[test]
+fn random_payloads_and_a_clock_out_of_order_are_studied() {
+    let times = [0, i64::MAX, i64::MIN, 5, -1, i64::MAX - 1, 1 << 40];
+    let packets: Vec<_> = (0..2000u64)
+        .map(|seed| {
+            (times[seed as usize % times.len()], packet(SERVER, if seed % 2 == 0 { CLIENT } else { OTHER }, &noise(seed, 300)))
+        })
+        .collect();
+    let report = study_at(Settings { threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
+    for algorithm in ["gzip", "gzip-10ms", "gzip-10ms-flow", "zstd-10ms-flow"] {
+        let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
+        assert!(savings < 0.01, "{algorithm}: {savings}");
+    }
+}
+
+#[test]
+fn the_verdict_claims_nothing_that_was_not_measured() {
+    let packets: Vec<_> = [1, 1, 1, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).into();
+    let without = study(settings(&[FigureId::Lengths], &packets), &packets).verdict;
+    assert!(without.reasons[0].contains("was not measured"), "{:?}", without.reasons);
+    let with = study(settings(&[FigureId::Algorithms], &packets), &packets).verdict;
+    assert!(with.reasons[0].starts_with("Our codec over TCP flows"), "{:?}", with.reasons);
+}
+
+#[test]
+fn distances_are_shares_of_the_cache_that_was_asked_for() {
+    // Known to be shorter than the cache or not, the figure is the same.
+    let packets = again();
+    let settings = Settings { cache: 1 << 20, ..settings(&[FigureId::Locality], &packets) };
+    let unknown = study(Settings { survey: None, ..settings.clone() }, &packets);
+    let known = study(settings, &packets);
+    assert_eq!(figure(&known, FigureId::Locality).tables[0].rows, figure(&unknown, FigureId::Locality).tables[0].rows);
+}

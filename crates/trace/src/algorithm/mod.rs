@@ -8,6 +8,7 @@ mod max_match;
 mod names;
 mod oncewire;
 mod pairs;
+mod timed;
 mod windows;
 
 pub(crate) use bound::Bound;

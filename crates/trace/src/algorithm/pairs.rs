@@ -190,7 +190,6 @@ impl Run for PairRun {
         &self.tally
     }
 
-    #[expect(clippy::misnamed_getters, reason = "the field is the limit, this is what was taken of it")]
     fn memory(&self) -> u64 {
         self.most
     }

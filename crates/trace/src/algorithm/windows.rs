@@ -2,11 +2,11 @@
 //!
 //! Each window is compressed with fresh state, as a link must that may lose packets (thesis, section 2.2; EndRE, section 9.1; RFC 2393).
 
+use super::timed::{Open, Timed};
 use super::{PayloadRun, Run, Tally};
 use crate::batch::{Direction, Packet, View};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use oncewire_codec::ConfigError;
-use std::collections::{HashMap, VecDeque};
 
 /// What compresses a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,10 @@ pub(crate) enum Source {
     Names(Box<PayloadRun>),
 }
 
-/// A window that is open.
+/// What a window's bytes are.
+#[derive(Debug)]
 struct Window {
-    opened: i64,
     direction: Direction,
-    bytes: Vec<u8>,
     /// Payload that the bytes stand for.
     payload: u64,
     /// Bytes on the wire that are not compressed.
@@ -52,33 +51,18 @@ struct Window {
 /// Most bytes of a window; one that fills up is closed before its time.
 const MAX_WINDOW: usize = 16 << 20;
 
-/// Most bytes of open windows together, with [`WINDOW_COST`] for each: beyond it the oldest are closed before their time.
-pub(super) const MAX_HELD: usize = 64 << 20;
-
-/// Bytes that an open window is taken to cost besides its content.
-pub(super) const WINDOW_COST: usize = 256;
-
 /// Compression over windows of time. A window opens at its first packet.
 pub(crate) struct WindowRun {
     coder: Coder,
     grouping: Grouping,
     source: Source,
-    /// Nanoseconds that a window stays open.
-    width: i64,
     /// By direction or flow hash.
-    open: HashMap<u64, Window>,
-    /// The open ones in the order of their opening; entries of windows closed meanwhile do not match their `opened`.
-    order: VecDeque<(i64, u64)>,
-    /// Time of the packet before.
-    latest: i64,
-    /// Bytes of open windows.
-    held: usize,
+    open: Timed<Window>,
     spare: Vec<Vec<u8>>,
     deflate: Compress,
     zstd: zstd_safe::CCtx<'static>,
     out: Vec<u8>,
     tally: Tally,
-    memory: u64,
 }
 
 impl WindowRun {
@@ -87,17 +71,12 @@ impl WindowRun {
             coder,
             grouping,
             source,
-            width,
-            open: HashMap::new(),
-            order: VecDeque::new(),
-            latest: i64::MIN,
-            held: 0,
+            open: Timed::new(width),
             spare: Vec::new(),
             deflate: Compress::new(Compression::new(6), false),
             zstd: zstd_safe::CCtx::create(),
             out: Vec::new(),
             tally: Tally::default(),
-            memory: 0,
         }
     }
 
@@ -106,17 +85,17 @@ impl WindowRun {
         self.out.clear();
         let len = match self.coder {
             Coder::Deflate => {
-                // Room for stored blocks, 5 bytes more for each of 16 KiB: a stream that ended without it would not be reset well by
-                // zlib-rs 0.6, whose next stream panics then.
-                self.out.reserve(bytes.len() + bytes.len() / 1000 + 64);
-                self.deflate.reset();
+                // Room for what does not shrink too: stored blocks add 5 bytes to 16 KiB or less. A stream that was left in the middle must
+                // not be reset: zlib-rs 0.6 then counts what it had still to write, and panics when that fills its buffer.
+                self.out.reserve(bytes.len() + bytes.len() / 8 + 256);
                 match self.deflate.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
-                    Ok(Status::StreamEnd) => self.out.len(),
+                    Ok(Status::StreamEnd) => self.deflate.reset(),
                     _ => {
                         self.deflate = Compress::new(Compression::new(6), false);
-                        bytes.len()
+                        return bytes.len() as u64;
                     }
                 }
+                self.out.len()
             }
             Coder::Zstd => {
                 self.out.reserve(zstd_safe::compress_bound(bytes.len()));
@@ -126,41 +105,17 @@ impl WindowRun {
         len.min(bytes.len()) as u64
     }
 
-    fn close(&mut self, mut window: Window) {
-        let coded = self.coded(&window.bytes) + window.plain;
+    fn close(&mut self, window: &Window, mut bytes: Vec<u8>) {
+        let coded = self.coded(&bytes) + window.plain;
         self.tally.add_to(window.direction, window.payload.saturating_sub(coded));
-        window.bytes.clear();
-        if self.spare.len() < 64 && window.bytes.capacity() <= 1 << 20 {
-            self.spare.push(window.bytes);
+        bytes.clear();
+        if self.spare.len() < 64 && bytes.capacity() <= 64 << 10 {
+            self.spare.push(bytes);
         }
     }
 
-    /// Closes the window of a key.
-    fn close_key(&mut self, key: u64) {
-        if let Some(window) = self.open.remove(&key) {
-            self.held -= window.bytes.len() + WINDOW_COST;
-            self.close(window);
-        }
-    }
-
-    /// Closes the window that was opened before all others. `false` if there is none.
-    fn close_oldest(&mut self) -> bool {
-        let Some((opened, key)) = self.order.pop_front() else { return false };
-        if self.open.get(&key).is_some_and(|window| window.opened == opened) {
-            self.close_key(key);
-        }
-        true
-    }
-
-    /// Closes the windows whose time is over when a packet of `time` comes: all of them if the clock of the capture was set back, or if
-    /// another capture begins.
-    fn close_before(&mut self, time: i64) {
-        let back = time < self.latest.saturating_sub(self.width);
-        self.latest = time;
-        let over = time.saturating_sub(self.width);
-        while self.order.front().is_some_and(|&(opened, _)| back || opened <= over) {
-            self.close_oldest();
-        }
+    fn close_open(&mut self, Open { bytes, value, .. }: Open<Window>) {
+        self.close(&value, bytes);
     }
 
     /// Appends what of the packet is to be compressed; returns the bytes that are not.
@@ -203,36 +158,38 @@ impl Run for WindowRun {
                 Grouping::Packet => {
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     let plain = WindowRun::fill(&mut self.source, view, index, packet, &mut bytes)?;
-                    let payload = u64::from(packet.len);
-                    self.close(Window { opened: packet.time, direction: packet.direction, bytes, payload, plain });
+                    self.close(&Window { direction: packet.direction, payload: packet.len.into(), plain }, bytes);
                     continue;
                 }
                 Grouping::Direction => packet.direction.index() as u64,
                 Grouping::Flow => packet.flow_hash,
             };
-            self.close_before(packet.time);
-            if self.open.get(&key).is_some_and(|window| window.bytes.len() >= MAX_WINDOW) {
-                self.close_key(key);
+            while let Some(window) = self.open.expired(packet.time) {
+                self.close_open(window);
             }
-            let window = self.open.entry(key).or_insert_with(|| {
-                self.order.push_back((packet.time, key));
-                self.held += WINDOW_COST;
-                let bytes = self.spare.pop().unwrap_or_default();
-                Window { opened: packet.time, direction: packet.direction, bytes, payload: 0, plain: 0 }
-            });
-            let before = window.bytes.len();
-            window.plain += WindowRun::fill(&mut self.source, view, index, packet, &mut window.bytes)?;
-            window.payload += u64::from(packet.len);
-            self.held += window.bytes.len() - before;
-            while self.held > MAX_HELD && self.close_oldest() {}
+            if self.open.len(key) >= MAX_WINDOW
+                && let Some(window) = self.open.close(key)
+            {
+                self.close_open(window);
+            }
+            let (source, spare) = (&mut self.source, &mut self.spare);
+            let new = || (spare.pop().unwrap_or_default(), Window { direction: packet.direction, payload: 0, plain: 0 });
+            self.open.with(key, packet.time, new, |window| -> Result<(), ConfigError> {
+                window.value.plain += WindowRun::fill(source, view, index, packet, &mut window.bytes)?;
+                window.value.payload += u64::from(packet.len);
+                Ok(())
+            })?;
+            while let Some(window) = self.open.too_much() {
+                self.close_open(window);
+            }
         }
-        let held: usize = self.open.values().map(|window| window.bytes.capacity()).sum();
-        self.memory = self.memory.max(held as u64);
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), ConfigError> {
-        while self.close_oldest() {}
+        while let Some(window) = self.open.oldest() {
+            self.close_open(window);
+        }
         Ok(())
     }
 
@@ -242,6 +199,32 @@ impl Run for WindowRun {
 
     fn memory(&self) -> u64 {
         let names = if let Source::Names(names) = &self.source { names.memory() } else { 0 };
-        self.memory + names + self.out.capacity() as u64
+        self.open.memory() + names + self.out.capacity() as u64
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.open.notes("compression windows")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::testing::noise;
+
+    #[test]
+    fn what_does_not_shrink_leaves_nothing_behind_for_the_next() {
+        let text = b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nAccept: text/html\r\n\r\n".repeat(30);
+        for coder in [Coder::Deflate, Coder::Zstd] {
+            let fresh = || WindowRun::new(coder, Grouping::Packet, Source::Payload, 0);
+            let alone = fresh().coded(&text);
+            assert!(alone < text.len() as u64 / 4);
+            let mut run = fresh();
+            for len in (0..70_000).step_by(1_733) {
+                let noise = noise(len as u64, len);
+                assert_eq!(run.coded(&noise), len as u64, "{coder:?}");
+                assert_eq!(run.coded(&text), alone, "{coder:?} after {len} bytes of noise");
+            }
+        }
     }
 }

@@ -5,7 +5,8 @@ use crate::batch::{Direction, Observer, Packet, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 use crate::study::Settings;
 use oncewire_codec::ConfigError;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::net::IpAddr;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -114,9 +115,8 @@ impl Observer for Hosts {
             String::new()
         } else {
             format!(
-                "Caches at the hosts get {:.0} % of what one shared cache of {:.0} MB in the middle gets: {:.1} against {:.1} % of all bytes.",
+                "Caches at the hosts get {:.0} % of what one shared cache in the middle gets: {:.1} against {:.1} % of all bytes.",
                 pairs as f64 / shared as f64 * 100.0,
-                self.shared_cache as f64 / 1e6,
                 pairs as f64 / wire as f64 * 100.0,
                 shared as f64 / wire as f64 * 100.0
             )
@@ -192,7 +192,7 @@ struct Sizes {
     nodes: HashMap<IpAddr, NodeSize>,
     servers: HashSet<IpAddr>,
     /// Pairs in memory, by a time at which each was known to be in use; looked at again when it would be paged out.
-    active: VecDeque<(i64, (IpAddr, IpAddr))>,
+    active: BinaryHeap<Reverse<(i64, (IpAddr, IpAddr))>>,
     now: i64,
     max_pairs: usize,
     left_out: u64,
@@ -223,7 +223,7 @@ impl Sizes {
             pairs: HashMap::new(),
             nodes: HashMap::new(),
             servers: HashSet::new(),
-            active: VecDeque::new(),
+            active: BinaryHeap::new(),
             now: i64::MIN,
             max_pairs: (memory / PAIR_BYTES).max(1) as usize,
             left_out: 0,
@@ -251,7 +251,7 @@ impl Sizes {
         pair.counted = counted;
         if !pair.active {
             pair.active = true;
-            self.active.push_back((self.now, key));
+            self.active.push(Reverse((self.now, key)));
         }
         for node in [key.0, key.1] {
             let node = self.nodes.entry(node).or_default();
@@ -261,14 +261,13 @@ impl Sizes {
     }
 
     fn page_out(&mut self) {
-        while let Some(&(time, key)) = self.active.front()
+        while let Some(&Reverse((time, key))) = self.active.peek()
             && time.saturating_add(PAGED_OUT) <= self.now
         {
-            self.active.pop_front();
+            self.active.pop();
             let pair = self.pairs.get_mut(&key).expect("active pairs are kept");
             if pair.last.saturating_add(PAGED_OUT) > self.now {
-                self.active.push_back((pair.last, key));
-                // Not in order any more, but none is paged out late: the front is looked at whenever its own time has come.
+                self.active.push(Reverse((pair.last, key)));
                 continue;
             }
             pair.active = false;
@@ -317,7 +316,7 @@ impl Sizes {
 struct Objects {
     open: HashMap<u64, Object>,
     /// Flows by a time at which each had a packet; looked at again when the object would end.
-    active: VecDeque<(i64, u64)>,
+    active: BinaryHeap<Reverse<(i64, u64)>>,
     known: HashMap<u128, Known>,
     now: i64,
     volume: u64,
@@ -353,7 +352,7 @@ impl Objects {
     fn new(memory: u64) -> Objects {
         Objects {
             open: HashMap::new(),
-            active: VecDeque::new(),
+            active: BinaryHeap::new(),
             known: HashMap::new(),
             now: i64::MIN,
             volume: 0,
@@ -374,7 +373,7 @@ impl Objects {
         let Some(flow) = &packet.flow else { return };
         self.now = self.now.max(packet.time);
         self.volume += payload.len() as u64;
-        self.close_until(self.now - OBJECT_GAP, cache, &mut gain);
+        self.close_until(self.now.saturating_sub(OBJECT_GAP), cache, &mut gain);
         let open = self.open.len();
         let object = match self.open.entry(packet.flow_hash) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -383,7 +382,7 @@ impl Objects {
                     self.left_out += 1;
                     return;
                 }
-                self.active.push_back((self.now, packet.flow_hash));
+                self.active.push(Reverse((self.now, packet.flow_hash)));
                 entry.insert(Object {
                     hash: Box::new(Xxh3::new()),
                     direction: packet.direction,
@@ -404,13 +403,13 @@ impl Objects {
 
     /// Ends the objects whose last packet came at or before `time`.
     fn close_until(&mut self, time: i64, cache: u64, gain: &mut impl FnMut(Direction, [u64; 2])) {
-        while let Some(&(seen, flow)) = self.active.front()
+        while let Some(&Reverse((seen, flow))) = self.active.peek()
             && seen <= time
         {
-            self.active.pop_front();
+            self.active.pop();
             let last = self.open.get(&flow).expect("active objects are open").last;
             if last > time {
-                self.active.push_back((last, flow));
+                self.active.push(Reverse((last, flow)));
                 continue;
             }
             let object = self.open.remove(&flow).expect("it was there a line ago");
@@ -505,6 +504,42 @@ mod tests {
         let server: IpAddr = "10.0.0.1".parse().unwrap();
         assert_eq!(sizes.nodes[&server].most, 2600);
         assert_eq!(sizes.nodes[&server].now, 2600);
+    }
+
+    #[test]
+    fn a_pair_is_paged_out_on_time_though_others_came_later() {
+        let mut sizes = Sizes::new(1 << 20);
+        let mut send = |client: &str, hours: f64| {
+            let mut packet = Made::tcp("10.0.0.1:80", client).at(hours * 3600.0).packet;
+            packet.len = 1000;
+            sizes.packet(&packet);
+        };
+        send("10.0.1.1:5000", 0.0);
+        send("10.0.1.1:5000", 5.0);
+        send("10.0.1.2:5000", 9.0);
+        // Looks at the first at 10 h, which was last used at 5 h, before the second was.
+        send("10.0.1.3:5000", 10.0);
+        send("10.0.1.4:5000", 15.1);
+        // The first is on disk.
+        assert_eq!(sizes.nodes[&"10.0.0.1".parse::<IpAddr>().unwrap()].now, 3000);
+    }
+
+    #[test]
+    fn a_gap_ends_an_object_though_other_flows_go_on() {
+        // Of the first flow's packets the last comes 1.2 s after the others: an object of its own, which another host gets later.
+        let sent = |client: &str, at: f64, seed| Made::tcp("10.0.0.1:80", client).at(at).payload(&noise(seed, 500));
+        let (first, beside, other) = ("10.0.1.1:5000", "10.0.1.2:5000", "10.0.1.3:5000");
+        let packets = [
+            sent(first, 0.0, 1),
+            sent(first, 0.5, 2),
+            sent(beside, 0.99, 3),
+            sent(beside, 1.0, 4),
+            sent(first, 1.7, 5),
+            sent(other, 10.0, 5),
+        ];
+        let figure = observe(hosts(), &packets, 1 << 20, 1);
+        let gain = number(&figure, 0, 0, 2) - number(&figure, 0, 0, 1);
+        assert!((gain * 6.0 * 554.0 - 480.0).abs() < 1e-6, "{gain}");
     }
 
     #[test]

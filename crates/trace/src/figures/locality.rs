@@ -12,6 +12,8 @@ pub struct Locality {
     counts: ByDirection<Counts>,
     chunks: Sampled<Chunk>,
     histogram: u64,
+    /// Size of the cache.
+    cache: u64,
 }
 
 impl Locality {
@@ -19,7 +21,7 @@ impl Locality {
     /// at least. The rest is for chunks, which are sampled when they are more than fit: about 90 bytes each, the work at the end included.
     pub fn new(memory: u64) -> Locality {
         let chunks = Sampled::new(memory / 4 * 3);
-        Locality { counts: ByDirection::default(), chunks, histogram: (memory / 4 / 7).saturating_sub(FIXED) }
+        Locality { counts: ByDirection::default(), chunks, histogram: (memory / 4 / 7).saturating_sub(FIXED), cache: 0 }
     }
 }
 
@@ -57,6 +59,8 @@ struct Counts {
     /// Savings whose origin is known.
     known: f64,
     saved: f64,
+    /// The greatest distance, in bytes.
+    farthest: u64,
 }
 
 impl Counts {
@@ -67,6 +71,7 @@ impl Counts {
             within: [0.0; TIMES.len()],
             known: 0.0,
             saved: 0.0,
+            farthest: 0,
         }
     }
 
@@ -83,11 +88,13 @@ impl Merge for Counts {
         self.within.iter_mut().zip(&other.within).for_each(|(mine, theirs)| *mine += theirs);
         self.known += other.known;
         self.saved += other.saved;
+        self.farthest = self.farthest.max(other.farthest);
     }
 }
 
 impl Observer for Locality {
     fn batch(&mut self, view: &View<'_>) {
+        self.cache = view.cache;
         for (i, packet) in view.batch.packets().iter().enumerate() {
             if packet.len == 0 {
                 continue;
@@ -98,6 +105,7 @@ impl Observer for Locality {
                 let distance = u128::from(view.distance(packet, &found)) * u128::from(PARTS) / u128::from(view.cache.max(1));
                 counts.distance[distance.min(u128::from(PARTS - 1)) as usize] += saved;
                 counts.saved += saved;
+                counts.farthest = counts.farthest.max(view.distance(packet, &found));
                 if let Some(origin) = view.origin(packet, &found) {
                     // A packet that seems older than its origin is as old.
                     let time = packet.time.saturating_sub(origin.time).max(0) as u64;
@@ -123,7 +131,7 @@ impl Observer for Locality {
     }
 
     fn finish(self: Box<Self>) -> Figure {
-        let Locality { counts, chunks, .. } = *self;
+        let Locality { counts, chunks, cache, .. } = *self;
         let mut lives = lives(&chunks);
         let (rate, sampled, chunk_memory) = (chunks.rate(), chunks.note("chunks"), chunks.memory(2 * size_of::<(u64, u32)>()));
         drop(chunks);
@@ -242,6 +250,15 @@ impl Observer for Locality {
                  times."
                     .into(),
             );
+        }
+        if let Some((_, counts)) = rows.last()
+            && counts.saved > 0.0
+            && counts.farthest < cache / 2
+        {
+            notes.push(format!(
+                "No match reaches farther back than {} of the cache: the trace does not fill it, or repeats only what is near.",
+                percent(counts.farthest as f64 / cache as f64)
+            ));
         }
         let used = rows.len() as u64 * FIXED + rows.iter().map(|(_, counts)| counts.time.memory()).sum::<u64>();
         let finding = rows.last().map(|(_, counts)| finding(counts, lives.last().map(|(_, lives)| lives.as_slice())));

@@ -418,7 +418,7 @@ pub(super) fn percent(share: f64) -> String {
 /// `250 MB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
-    for unit in ["B", "KB", "MB", "GB"] {
+    for unit in ["B", "kB", "MB", "GB"] {
         if value < 999.5 {
             return if value.fract() == 0.0 || value >= 99.5 {
                 format!("{value:.0} {unit}")
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn bytes_are_written_for_reading() {
         assert_eq!(bytes(250_000_000), "250 MB");
-        assert_eq!(bytes(1_500), "1.5 KB");
+        assert_eq!(bytes(1_500), "1.5 kB");
         assert_eq!(bytes(999_999_999_999_999), "1000.0 TB");
         assert_eq!(bytes(0), "0 B");
     }

@@ -324,7 +324,12 @@ impl Study {
                     share.packets += 1;
                     share.bytes += found.wire_len;
                 }
-                self.batch.push(packet, found.payload);
+                for (packet, payload) in packet.pieces(found.payload) {
+                    self.batch.push(packet, payload);
+                    if self.batch.payload_bytes() >= BATCH_BYTES {
+                        hand_over(&mut self.batch, &self.forward, &self.back)?;
+                    }
+                }
             }
             // Their bytes belong to the packet that completes the datagram, or are known as lost at the end.
             Err(Unused::FragmentHeld | Unused::FragmentLost) => {}
@@ -345,7 +350,7 @@ impl Study {
             }
         }
         if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS {
-            self.hand_over()?;
+            hand_over(&mut self.batch, &self.forward, &self.back)?;
         }
         Ok(())
     }
@@ -353,18 +358,6 @@ impl Study {
     /// Bytes on the wire so far.
     pub fn wire_bytes(&self) -> u64 {
         self.input.wire_bytes
-    }
-
-    fn hand_over(&mut self) -> Result<(), StudyError> {
-        if !self.batch.is_empty() {
-            let next = self.back.try_recv().unwrap_or_default();
-            let full = std::mem::replace(&mut self.batch, next);
-            if self.forward.send(full).is_err() {
-                // The worker has ended: with an error, which is worth more than this one. `finish` tells it.
-                return Err(StudyError::Lost);
-            }
-        }
-        Ok(())
     }
 
     /// Ends a study of one part. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
@@ -380,7 +373,7 @@ impl Study {
     /// # Errors
     /// [`StudyError`] that ended the study before its time.
     pub fn finish_part(mut self) -> Result<Found, StudyError> {
-        let handed = self.hand_over();
+        let handed = hand_over(&mut self.batch, &self.forward, &self.back);
         let counters = *self.dissector.finish();
         let Study { ref settings, .. } = self;
         let inside = settings.inside.is_some();
@@ -448,6 +441,16 @@ impl Found {
         (self.input.captures, self.input.damaged) = (captures, damaged);
         self.pass.report(self.input, self.accounting)
     }
+}
+
+/// Gives a batch to the measuring threads, and takes an empty one for it.
+fn hand_over(batch: &mut Batch, forward: &SyncSender<Batch>, back: &Receiver<Batch>) -> Result<(), StudyError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let full = std::mem::replace(batch, back.try_recv().unwrap_or_default());
+    // If the worker has ended, it was with an error, which is worth more than this one. `finish` tells it.
+    forward.send(full).map_err(|_| StudyError::Lost)
 }
 
 /// Which way a flow goes.
@@ -565,7 +568,7 @@ impl Pass {
             if let Some(reference) = reference {
                 reference.find_all(batch, caches, matches)?;
             }
-            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.fit(settings.cache).max(1) };
+            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache.max(1) };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
                 || observers.par_iter_mut().with_max_len(1).for_each(|observer| observer.batch(&view)),
