@@ -65,7 +65,11 @@ impl Gzips {
             old = self.live.pop_oldest().map(|(_, gzip)| gzip);
         }
         let mut gzip = old.unwrap_or_else(Gzip::new);
-        gzip.0.reset();
+        if gzip.0.total_in() > 0 {
+            // zlib-rs 0.6 must not be reset in the middle of a stream: what was still to be written stays in its buffer, and in the end a
+            // panic comes of it.
+            gzip.finish();
+        }
         self.live.insert(*flow, gzip);
     }
 
@@ -81,5 +85,28 @@ impl Gzips {
         let size = gzip.finish();
         self.free.push(gzip);
         Some(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::testing::{Made, noise};
+
+    #[test]
+    fn a_compressor_that_was_taken_starts_anew() {
+        let flow = Made::tcp("10.0.0.1:80", "10.0.0.2:2000").packet.flow.unwrap();
+        let content = noise(1, 70_001);
+        let mut alone = Gzip::new();
+        alone.write(&content);
+        let expected = alone.finish();
+        let mut gzips = Gzips::new(1);
+        for len in (1..).map(|n| n * 977).take_while(|len| *len < content.len()) {
+            gzips.start(&flow);
+            gzips.write(&flow, &content[..len]);
+        }
+        gzips.start(&flow);
+        gzips.write(&flow, &content);
+        assert_eq!(gzips.finish(&flow), Some(expected));
     }
 }
