@@ -489,7 +489,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["captures", "score"])]
     pub(crate) interface: Option<String>,
     /// How long to capture from the interface [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "interface")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "interface", conflicts_with = "captures")]
     pub(crate) duration: Option<Duration>,
     /// Networks that are inside, such as 10.0.0.0/8,2001:db8::/32: each direction gets a cache of its own
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', num_args = 1..)]
@@ -538,6 +538,10 @@ pub(crate) struct StudyArgs {
     /// Write every match of the reference algorithm: FILE.parquet (if built with that feature) or FILE.csv
     #[arg(long, value_name = "FILE", conflicts_with = "score")]
     pub(crate) matches: Option<PathBuf>,
+    /// Memory that algorithms may take at once, caches per host pair among them, the content they share aside; captures are read again for
+    /// those that do not fit, if they can be
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
+    pub(crate) memory: u64,
     /// Memory that each figure may take for its own state
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) figure_memory: u64,

@@ -98,7 +98,8 @@ pub(crate) fn clean_up_on_signal() {
     });
 }
 
-fn remove_unfinished() {
+/// Removes the unfinished file, if there is one, before the program ends.
+pub(crate) fn remove_unfinished() {
     if let Ok(mut unfinished) = UNFINISHED.lock()
         && let Some(path) = unfinished.take()
     {

@@ -16,7 +16,7 @@ mod study;
 pub mod tcp;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
-pub use study::{Algorithm, FigureId, MatchSink, Settings, Study, StudyError, Survey};
+pub use study::{Algorithm, FigureId, Found, MatchSink, Part, Settings, Study, StudyError, Survey};
 
 use std::net::IpAddr;
 

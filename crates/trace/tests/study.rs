@@ -312,6 +312,33 @@ fn parameters_that_cannot_work_are_errors() {
     assert_eq!(wrong(|_| {}), None);
 }
 
+#[test]
+fn in_parts_it_finds_the_same() {
+    let packets: Vec<Vec<u8>> = (0..40).map(|index| packet(SERVER, CLIENT, &noise(index % 13, 1000))).collect();
+    let settings = settings(&[FigureId::Algorithms, FigureId::Periods, FigureId::Caches, FigureId::Origins], &packets);
+    let whole = study(settings.clone(), &packets);
+    let parts = settings.parts(100_000);
+    assert!(parts.len() > 3, "{}", parts.len());
+    let mut found = None;
+    for part in parts {
+        let mut study = Study::part(settings.clone(), part, None).unwrap();
+        for (second, data) in packets.iter().enumerate() {
+            let time = 1_700_000_000_000_000_000 + second as i64 * 1_000_000_000;
+            study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+        }
+        let part = study.finish_part().unwrap();
+        match &mut found {
+            None => found = Some(part),
+            Some(found) => found.add(part),
+        }
+    }
+    let report = found.unwrap().report(vec!["made here".into()], Vec::new());
+    assert_eq!(report, whole);
+    assert!(whole.verdict.savings > 0.5);
+    // Without a survey nothing can be read twice.
+    assert_eq!(Settings { survey: None, ..settings }.parts(1).len(), 1);
+}
+
 /// Studies packets that come at the given times, in nanoseconds.
 fn study_at(settings: Settings, packets: &[(i64, Vec<u8>)]) -> Report {
     let mut study = Study::new(settings, None).unwrap();

@@ -7,7 +7,7 @@ mod score;
 mod source;
 
 use crate::args::{Sampling, StudyArgs};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, without_number};
 use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
@@ -18,6 +18,7 @@ use outputs::Outputs;
 use source::{Counted, Source};
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest captures, in bytes, for which everything is measured unless told otherwise. It takes minutes at that size.
@@ -35,31 +36,38 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         return Err(Failure::usage("what should be studied? Name captures, `-` for standard input, or --interface"));
     }
     let sources = source::sources(&args.captures)?;
+    // What can be wrong is found out before hours of reading.
+    source::check(&sources)?;
     let mut settings = settings(args, &sources)?;
-    // Before hours of reading.
     let outputs = Outputs::open(args)?;
     let enough = source::enough_on_signal();
     settings.survey = survey(&sources, &settings, &enough);
-    let mut study = Study::new(settings, outputs.sink()).map_err(failure)?;
+    // What cannot be read again is measured in one pass.
+    let memory = if settings.survey.is_some() { args.memory } else { u64::MAX };
+    let mut parts = settings.parts(memory).into_iter();
+    let first = parts.next().unwrap_or_default();
+    let mut study = Study::part(settings.clone(), first, outputs.sink()).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
     let mut sampler = args.sample.map(Sampler::new);
+    let total = sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
+    let bar = progress::bar(total.map(|total| total * (parts.len() as u64 + 1)));
     if let Some(interface) = &args.interface {
-        let bar = progress::bar(None);
         let captured = live::capture(interface, args.duration, &enough, |record| {
             bar.inc(record.data.len() as u64);
             take(&mut study, &mut sampler, record)
         })?;
-        bar.finish_and_clear();
-        if let Some(seen) = captured.seen.filter(|&seen| seen > captured.packets + captured.packets / 100) {
+        if captured.lost > 0 {
             eprintln!(
-                "oncewire: the interface counted {seen} packets, {} were captured; the rest was lost to this study",
-                captured.packets
+                "oncewire: {} packets came faster than they could be studied and are missing, beside {} that were captured; choose fewer \
+                 figures and algorithms, or study a file that tcpdump wrote",
+                captured.lost, captured.packets
             );
+        }
+        if captured.went_down {
+            eprintln!("oncewire: {interface} went down; what was captured until then is reported");
         }
         names.push(format!("interface {interface}"));
     } else {
-        let total = sources.iter().map(Source::size).sum::<Option<u64>>();
-        let bar = progress::bar(total);
         for source in &sources {
             if enough.load(Ordering::Relaxed) {
                 break;
@@ -74,13 +82,29 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
                 Read::NoCapture => progress::note(&format!("{} is no capture: left out", source.name())),
             }
         }
-        bar.finish_and_clear();
         if names.is_empty() && !enough.load(Ordering::Relaxed) {
             return Err(Failure::damaged("none of these files is a capture; give files that tcpdump or Wireshark wrote"));
         }
     }
-    let found = study.finish(names, damaged).map_err(failure)?;
+    let mut found = study.finish_part().map_err(failure)?;
+    for part in parts {
+        let mut study = Study::part(settings.clone(), part, None).map_err(failure)?;
+        let mut sampler = args.sample.map(Sampler::new);
+        for source in &sources {
+            read(source, &bar, &enough, &mut study, &mut sampler)?;
+        }
+        if enough.load(Ordering::Relaxed) {
+            eprintln!("oncewire: some algorithms are missing from figures 1 and 2: their pass was cut short");
+            break;
+        }
+        found.add(study.finish_part().map_err(failure)?);
+    }
+    bar.finish_and_clear();
+    let found = found.report(names, damaged);
     if found.input.packets == 0 {
+        if !found.input.damaged.is_empty() {
+            return Err(Failure::damaged("no packet could be read: the captures are damaged from their beginning"));
+        }
         return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
     }
     outputs.write(args, &found)
@@ -119,37 +143,35 @@ enum Read {
 fn read(
     source: &Source,
     bar: &indicatif::ProgressBar,
-    enough: &AtomicBool,
+    enough: &Arc<AtomicBool>,
     study: &mut Study,
     sampler: &mut Option<Sampler>,
 ) -> Outcome<Read> {
-    let counted = Counted { inner: source.open()?, bar: bar.clone() };
+    let counted = Counted { inner: source.open_until(enough)?, bar: bar.clone() };
+    let had_enough = || enough.load(Ordering::Relaxed);
     let mut reader = match CaptureReader::new(counted) {
         Ok(reader) => reader,
+        // A pipe that was given up has no end of its own.
+        Err(_) if had_enough() => return Ok(Read::Whole),
         Err(CaptureError::NotACapture { .. }) if matches!(source, Source::Found(_)) => return Ok(Read::NoCapture),
-        Err(error) => return broken(source, error),
+        Err(error @ CaptureError::NotACapture { .. }) => return Err(source.no_capture(&error)),
+        Err(CaptureError::Io(error)) => return Err(Failure::io("read", source.name(), &error)),
+        Err(error) => return Ok(Read::Damaged(error.to_string())),
     };
     while let Some(record) = reader.next() {
         match record {
             Ok(record) => take(study, sampler, &record)?,
-            Err(error @ (CaptureError::Cut { .. } | CaptureError::Malformed { .. } | CaptureError::Compressed { .. })) => {
-                return Ok(Read::Damaged(error.to_string()));
+            Err(_) if had_enough() => break,
+            Err(CaptureError::Io(error)) => {
+                return Ok(Read::Damaged(format!("reading failed: {}; the packets before were read", without_number(&error))));
             }
-            Err(error) => return broken(source, error),
+            Err(error) => return Ok(Read::Damaged(error.to_string())),
         }
-        if enough.load(Ordering::Relaxed) {
+        if had_enough() {
             break;
         }
     }
     Ok(Read::Whole)
-}
-
-/// A capture of which nothing can be read.
-fn broken(source: &Source, error: CaptureError) -> Outcome<Read> {
-    match error {
-        CaptureError::Io(error) => Err(Failure::io("read", source.name(), &error)),
-        error => Err(Failure::damaged(format!("cannot study {}: {error}", source.name()))),
-    }
 }
 
 fn take(study: &mut Study, sampler: &mut Option<Sampler>, record: &Record<'_>) -> Outcome {
@@ -192,7 +214,7 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         period: args.period,
         sampler: args.sampler.kind()?,
         shim: args.shim,
-        inside: prefixes(&args.inside.join("\n"), "--inside")?.filter(|_| !args.inside.is_empty()),
+        inside: inside(args)?,
         figure_memory: args.figure_memory,
         pair_memory: args.pair_memory,
         price: args.price,
@@ -244,6 +266,20 @@ fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) ->
     let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
     let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
     Failure::usage(format!("there is no {what} {name}{hint} They are: all, {}", known.join(", ")))
+}
+
+/// The networks of `--inside`.
+fn inside(args: &StudyArgs) -> Outcome<Option<Prefixes>> {
+    if args.inside.is_empty() {
+        return Ok(None);
+    }
+    // Its lines are of our making: their numbers help nobody.
+    let found =
+        Prefixes::parse(&args.inside.join("\n")).map_err(|error| Failure::usage(format!("--inside: {}", error.problem)))?;
+    if found.is_empty() {
+        return Err(Failure::usage("--inside names no network; write prefixes such as 10.0.0.0/8,2001:db8::/32"));
+    }
+    Ok(Some(found))
 }
 
 fn prefixes(text: &str, from: &str) -> Outcome<Option<Prefixes>> {

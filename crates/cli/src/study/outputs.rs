@@ -20,6 +20,9 @@ pub(super) struct Outputs {
 
 impl Outputs {
     pub(super) fn open(args: &StudyArgs) -> Outcome<Outputs> {
+        if args.report.as_deref().is_some_and(|path| path == Path::new("-")) {
+            return Err(Failure::usage("--report writes a file for a browser, standard output has the summary; name a file"));
+        }
         let report = args.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
         if let Some(directory) = &args.csv {
             std::fs::create_dir_all(directory).map_err(|error| Failure::io("make the directory", directory.display(), &error))?;

@@ -1,6 +1,8 @@
 //! Where a study's packets come from: captures by name, in directories and by pattern, and standard input.
 
+use crate::endpoint;
 use crate::failure::{Failure, Outcome};
+use oncewire_packet::{CaptureError, CaptureReader};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -27,13 +29,41 @@ impl Source {
         }
     }
 
+    /// Opens it for reading.
     pub(super) fn open(&self) -> Outcome<Box<dyn Read>> {
-        Ok(match self {
-            Source::File(path) | Source::Found(path) => {
-                Box::new(File::open(path).map_err(|error| Failure::io("read", path.display(), &error))?)
-            }
-            Source::Stdin => Box::new(io::stdin().lock()),
-        })
+        self.open_until(&Arc::default())
+    }
+
+    /// The same; a pipe ends early when `enough` is set.
+    pub(super) fn open_until(&self, enough: &Arc<AtomicBool>) -> Outcome<Box<dyn Read>> {
+        let failed = |error| Failure::io("read", self.name(), &error);
+        let file = match self {
+            Source::File(path) | Source::Found(path) => File::open(path).map_err(failed)?,
+            #[cfg(unix)]
+            Source::Stdin => File::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned().map_err(failed)?),
+            #[cfg(not(unix))]
+            Source::Stdin => return Ok(Box::new(io::stdin().lock())),
+        };
+        #[cfg(unix)]
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Ok(Box::new(Waiting { file, enough: Arc::clone(enough) }));
+        }
+        Ok(Box::new(file))
+    }
+
+    /// Opens a file and reads its head.
+    fn reader(&self, path: &Path) -> Outcome<Result<CaptureReader<File>, CaptureError>> {
+        let file = File::open(path).map_err(|error| Failure::io("read", path.display(), &error))?;
+        match CaptureReader::new(file) {
+            Err(CaptureError::Io(error)) => Err(Failure::io("read", path.display(), &error)),
+            Err(error @ CaptureError::NotACapture { .. }) if matches!(self, Source::File(_)) => Err(self.no_capture(&error)),
+            other => Ok(other),
+        }
+    }
+
+    /// Says that a file that was named cannot be studied.
+    pub(super) fn no_capture(&self, error: &CaptureError) -> Failure {
+        Failure::damaged(format!("cannot study {}: {error}", self.name()))
     }
 
     /// Its size in bytes as it is stored, if it has one.
@@ -45,6 +75,19 @@ impl Source {
             Source::Stdin => None,
         }
     }
+}
+
+/// Looks at the head of every file, before hours go into those before one that is missing or something else.
+pub(super) fn check(sources: &[Source]) -> Outcome {
+    for source in sources {
+        // What is read of a pipe is gone.
+        if let Source::File(path) | Source::Found(path) = source
+            && (!path.exists() || path.is_file())
+        {
+            drop(source.reader(path)?);
+        }
+    }
+    Ok(())
 }
 
 /// Deepest directory that is searched.
@@ -110,11 +153,41 @@ pub(super) fn enough_on_signal() -> Arc<AtomicBool> {
     let flag = Arc::clone(&enough);
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
+            endpoint::remove_unfinished();
             std::process::exit(130);
         }
         eprintln!("oncewire: reading ends here, what was read is reported; once more to stop at once");
     });
     enough
+}
+
+/// A pipe or a terminal, which may stay quiet when the user has had enough: then it has ended.
+#[cfg(unix)]
+struct Waiting {
+    file: File,
+    enough: Arc<AtomicBool>,
+}
+
+#[cfg(unix)]
+impl Read for Waiting {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        use nix::errno::Errno;
+        use nix::poll::{PollFd, PollFlags, poll};
+        use std::os::fd::AsFd;
+
+        /// Milliseconds between looks at `enough`.
+        const PAUSE: u8 = 100;
+        loop {
+            if self.enough.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], PAUSE) {
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return self.file.read(out),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Counts what passes through it for a progress bar.

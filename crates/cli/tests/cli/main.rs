@@ -10,6 +10,7 @@ mod memory;
 mod pipes;
 mod reports;
 mod round_trip;
+mod study;
 mod support;
 mod terminal;
 mod usage;

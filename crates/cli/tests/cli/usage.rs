@@ -3,7 +3,7 @@
 use crate::support::*;
 use std::ffi::OsString;
 
-const VERBS: [&str; 9] = ["demo", "keygen", "serve", "connect", "status", "check-config", "pack", "unpack", "bench"];
+const VERBS: [&str; 10] = ["demo", "keygen", "serve", "connect", "status", "check-config", "pack", "unpack", "bench", "study"];
 
 #[test]
 fn every_verb_has_help_with_an_example() {

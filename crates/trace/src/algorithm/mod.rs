@@ -79,6 +79,26 @@ pub(crate) trait Run: Send {
     }
 }
 
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) tally: Tally,
+    pub(crate) memory: u64,
+    pub(crate) bytes_per_fingerprint: Option<f64>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Outcome {
+    pub(crate) fn of(run: &dyn Run) -> Outcome {
+        Outcome {
+            tally: run.tally().clone(),
+            memory: run.memory(),
+            bytes_per_fingerprint: run.bytes_per_fingerprint(),
+            notes: run.notes(),
+        }
+    }
+}
+
 /// Bytes saved on the wire, everything charged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {

@@ -206,3 +206,25 @@ impl Run for WindowRun {
         self.open.notes("compression windows")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::testing::noise;
+
+    #[test]
+    fn what_does_not_shrink_leaves_nothing_behind_for_the_next() {
+        let text = b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nAccept: text/html\r\n\r\n".repeat(30);
+        for coder in [Coder::Deflate, Coder::Zstd] {
+            let fresh = || WindowRun::new(coder, Grouping::Packet, Source::Payload, 0);
+            let alone = fresh().coded(&text);
+            assert!(alone < text.len() as u64 / 4);
+            let mut run = fresh();
+            for len in (0..70_000).step_by(1_733) {
+                let noise = noise(len as u64, len);
+                assert_eq!(run.coded(&noise), len as u64, "{coder:?}");
+                assert_eq!(run.coded(&text), alone, "{coder:?} after {len} bytes of noise");
+            }
+        }
+    }
+}

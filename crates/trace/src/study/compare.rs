@@ -2,7 +2,7 @@
 
 use super::plan::{Key, PERIODS, swept};
 use super::{Algorithm, FigureId, Pass, Settings, verdict};
-use crate::algorithm::Tally;
+use crate::algorithm::{Outcome, Tally};
 use crate::batch::Direction;
 use crate::results::{Accounting, Axis, Cell, Chart, ChartKind, Column, Figure, Input, Report, Series, Table, Unit};
 use crate::service;
@@ -24,19 +24,11 @@ impl Pass {
 
     /// What the run of a key saved. `None` if it did not run.
     pub(super) fn tally(&self, key: &Key) -> Option<&Tally> {
-        if *key == self.settings.reference() {
-            return Some(crate::algorithm::Run::tally(&self.reference));
-        }
-        let place = self.runs.binary_search_by(|(run, _)| run.cmp(key)).ok()?;
-        Some(self.runs[place].1.tally())
+        self.run(key).map(|run| &run.tally)
     }
 
-    fn run(&self, key: &Key) -> Option<&dyn crate::algorithm::Run> {
-        if *key == self.settings.reference() {
-            return Some(&self.reference);
-        }
-        let place = self.runs.binary_search_by(|(run, _)| run.cmp(key)).ok()?;
-        Some(&*self.runs[place].1)
+    fn run(&self, key: &Key) -> Option<&Outcome> {
+        self.outcomes.get(key)
     }
 
     /// Savings over all wire bytes. `None` if the run did not run or there are none.
@@ -53,7 +45,8 @@ impl Pass {
         savings.collect::<Option<_>>().unwrap_or_default()
     }
 
-    pub(super) fn report(self, settings: &Settings, input: Input, accounting: Accounting) -> Report {
+    pub(super) fn report(self, input: Input, accounting: Accounting) -> Report {
+        let settings = &self.settings;
         let mut figures = Vec::new();
         for &figure in &settings.figures {
             match figure {
@@ -88,14 +81,14 @@ impl Pass {
             let (Some(run), Some(savings)) = (self.run(&key), self.savings(&key)) else { continue };
             let mut row: Vec<Cell> = vec![algorithm.name().into(), algorithm.what().into(), savings.into()];
             if directions.len() > 1 {
-                let of = |direction: &Direction| share(run.tally().of(*direction), self.volumes[direction.index()].wire);
+                let of = |direction: &Direction| share(run.tally.of(*direction), self.volumes[direction.index()].wire);
                 row.extend(directions.iter().map(|direction| Cell::from(of(direction))));
             }
-            row.push(run.memory().into());
+            row.push(run.memory.into());
             bars.push((names.len() as f64, savings));
             names.push(algorithm.name().to_owned());
             rows.push(row);
-            notes.extend(run.notes());
+            notes.extend(run.notes.iter().cloned());
         }
         let volume = Table {
             id: "volume",
@@ -187,7 +180,7 @@ impl Pass {
                 rows.push(vec![
                     sampler.name().into(),
                     (period as u64).into(),
-                    run.bytes_per_fingerprint().into(),
+                    run.bytes_per_fingerprint.into(),
                     savings.into(),
                     of_bound.into(),
                 ]);
@@ -243,7 +236,7 @@ impl Pass {
                 right: None,
                 series,
             }],
-            notes: optimal.map(|run| run.notes()).unwrap_or_default(),
+            notes: optimal.map(|run| run.notes.clone()).unwrap_or_default(),
             memory: 0,
         }
     }

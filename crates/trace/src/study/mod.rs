@@ -5,17 +5,17 @@ mod plan;
 mod survey;
 mod verdict;
 
-pub use plan::Algorithm;
+pub use plan::{Algorithm, Part};
 pub use survey::Survey;
 
-use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Run};
+use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Outcome, Run};
 use crate::batch::{Batch, Caches, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 use crate::figures;
 use crate::prefix::Prefixes;
 use crate::results::{Accounting, Figure, Input, MatchRow, Report, Share};
 use crate::service;
 use oncewire_codec::{ConfigError, SamplerKind};
-use oncewire_packet::{Dissector, Layer, Limits, Record, Transport, Unused};
+use oncewire_packet::{Dissector, Layer, Limits, Record, Tally, Transport, Unused};
 use plan::Key;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -193,6 +193,9 @@ pub type MatchSink = Box<dyn FnMut(&[MatchRow]) -> Result<(), String> + Send>;
 const BATCH_BYTES: usize = 4 << 20;
 const BATCH_PACKETS: usize = 1 << 15;
 
+/// Times are kept to 146 years around 1970, so that differences of them do not overflow. Times beyond come from damaged captures.
+const TIME_MAX: i64 = 1 << 62;
+
 /// A study at work. Packets are taken apart on the caller's thread and measured on others.
 pub struct Study {
     settings: Arc<Settings>,
@@ -205,6 +208,8 @@ pub struct Study {
     first: i64,
     last: i64,
     unused: HashMap<Unused, Share>,
+    /// Sums of `unused`, lost fragments not among them, which are known at the end.
+    unused_sum: Tally,
     tcp_payload: Share,
     tcp_empty: Share,
     udp: Share,
@@ -216,13 +221,22 @@ pub struct Study {
 }
 
 impl Study {
-    /// A study that begins. `sink` gets every match of the reference algorithm, if there is one.
+    /// A study that does all in one pass. `sink` gets every match of the reference algorithm, if there is one.
     ///
     /// # Errors
     /// [`StudyError`] if a parameter cannot work.
     pub fn new(settings: Settings, sink: Option<MatchSink>) -> Result<Study, StudyError> {
+        let parts = settings.parts(u64::MAX);
+        Study::part(settings, parts.into_iter().next().unwrap_or_default(), sink)
+    }
+
+    /// One part of a study ([`Settings::parts`]), which goes through the whole trace.
+    ///
+    /// # Errors
+    /// [`StudyError`] if a parameter cannot work.
+    pub fn part(settings: Settings, part: Part, sink: Option<MatchSink>) -> Result<Study, StudyError> {
         let settings = Arc::new(settings);
-        let mut pass = Pass::new(Arc::clone(&settings), sink)?;
+        let mut pass = Pass::new(Arc::clone(&settings), part, sink)?;
         // One batch in work, one waiting, one being filled.
         let (forward, to_do) = sync_channel::<Batch>(1);
         let (done, back) = sync_channel::<Batch>(4);
@@ -247,6 +261,7 @@ impl Study {
             first: i64::MAX,
             last: i64::MIN,
             unused: HashMap::new(),
+            unused_sum: Tally::default(),
             tcp_payload: Share::default(),
             tcp_empty: Share::default(),
             udp: Share::default(),
@@ -270,7 +285,7 @@ impl Study {
         self.first = self.first.min(record.time);
         self.last = self.last.max(record.time);
         let inside = self.settings.inside.as_ref();
-        let mut packet = Packet::other(record.time, wire);
+        let mut packet = Packet::other(record.time.clamp(-TIME_MAX, TIME_MAX), wire);
         match self.dissector.dissect(record) {
             Ok(found) => {
                 let (source_port, destination_port) = found.transport.ports();
@@ -286,6 +301,8 @@ impl Study {
                 packet.direction = direction(inside, &flow);
                 packet.service = service::service(source_port, destination_port);
                 packet.missing = found.missing;
+                // With the fragments before.
+                packet.wire = u32::try_from(found.wire_len).unwrap_or(u32::MAX);
                 let share = match found.transport {
                     Transport::Tcp { seq, flags, .. } => {
                         packet.kind = Kind::Tcp { seq, flags };
@@ -314,13 +331,21 @@ impl Study {
                     }
                 }
             }
+            // Their bytes belong to the packet that completes the datagram, or are known as lost at the end.
+            Err(Unused::FragmentHeld | Unused::FragmentLost) => {}
             Err(reason) => {
                 if inside.is_some() {
                     packet.direction = Direction::Unknown;
                 }
+                // More than this packet, if it completed a datagram that turned out to be of no use.
+                let counters = self.dissector.counters();
+                let mut sum = counters.unused();
+                sum -= counters.fragment_lost;
                 let share = self.unused.entry(reason).or_default();
-                share.packets += 1;
-                share.bytes += u64::from(wire);
+                share.packets += sum.packets - self.unused_sum.packets;
+                share.bytes += sum.bytes - self.unused_sum.bytes;
+                packet.wire = u32::try_from(sum.bytes - self.unused_sum.bytes).unwrap_or(u32::MAX);
+                self.unused_sum = sum;
                 self.batch.push(packet, &[]);
             }
         }
@@ -335,23 +360,36 @@ impl Study {
         self.input.wire_bytes
     }
 
-    /// Ends the study. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
+    /// Ends a study of one part. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
     ///
     /// # Errors
     /// [`StudyError`] that ended the study before its time.
-    pub fn finish(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+    pub fn finish(self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+        Ok(self.finish_part()?.report(captures, damaged))
+    }
+
+    /// Ends a part.
+    ///
+    /// # Errors
+    /// [`StudyError`] that ended the study before its time.
+    pub fn finish_part(mut self) -> Result<Found, StudyError> {
         let handed = hand_over(&mut self.batch, &self.forward, &self.back);
         let counters = *self.dissector.finish();
-        let Study { settings, forward, worker, mut input, .. } = self;
+        let Study { ref settings, .. } = self;
+        let inside = settings.inside.is_some();
+        let Study { forward, worker, mut input, .. } = self;
         drop(forward);
-        let pass = worker.join().map_err(|_| StudyError::Lost)??;
+        let mut pass = worker.join().map_err(|_| StudyError::Lost)??;
         handed?;
+        let nowhere = if inside { Direction::Unknown } else { Direction::All };
+        let volume = &mut pass.volumes[nowhere.index()];
+        volume.packets += counters.fragment_lost.packets;
+        volume.wire += counters.fragment_lost.bytes;
 
         if input.packets > 0 {
             input.start = Some(self.first);
             input.duration = self.last.saturating_sub(self.first) as f64 / 1e9;
         }
-        (input.captures, input.damaged) = (captures, damaged);
         let named = |name: &str, share: &Share| Share { name: name.to_owned(), ..*share };
         let of_bytes = |name: &str, bytes| Share { name: name.to_owned(), packets: 0, bytes };
         // Fragments that were held became part of used packets, were lost, or made a packet that was of no use for another reason.
@@ -381,7 +419,27 @@ impl Study {
             ],
             layers: self.layers.iter().map(|(layer, share)| named(&layer.to_string(), share)).collect(),
         };
-        Ok(pass.report(&settings, input, accounting))
+        Ok(Found { pass, input, accounting })
+    }
+}
+
+/// What a part of a study found.
+pub struct Found {
+    pass: Pass,
+    input: Input,
+    accounting: Accounting,
+}
+
+impl Found {
+    /// Adds what another part of the same study found in the same trace.
+    pub fn add(&mut self, other: Found) {
+        self.pass.outcomes.extend(other.pass.outcomes);
+    }
+
+    /// The report. `captures` and `damaged` are as for [`Study::finish`].
+    pub fn report(mut self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Report {
+        (self.input.captures, self.input.damaged) = (captures, damaged);
+        self.pass.report(self.input, self.accounting)
     }
 }
 
@@ -427,9 +485,11 @@ struct Pass {
     settings: Arc<Settings>,
     pool: rayon::ThreadPool,
     caches: Caches,
-    reference: MaxMatchRun,
+    /// In the first part only, as are figures.
+    reference: Option<MaxMatchRun>,
     matches: Matches,
     runs: Vec<(Key, Box<dyn Run>)>,
+    outcomes: BTreeMap<Key, Outcome>,
     observers: Vec<Box<dyn Observer>>,
     figures: Vec<Figure>,
     volumes: [Volume; Direction::ALL.len()],
@@ -439,21 +499,24 @@ struct Pass {
 }
 
 impl Pass {
-    fn new(settings: Arc<Settings>, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
+    fn new(settings: Arc<Settings>, part: Part, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).thread_name(|n| format!("study-{n}")).build();
         let pool = pool.map_err(|error| StudyError::Threads(error.to_string()))?;
-        let mut keys = settings.keys();
-        let reach = settings.longest_reach(&keys);
+        let Part { mut keys, first } = part;
+        let reach = settings.longest_reach(&keys, first);
         let caches = Caches::new(reach, BATCH_BYTES + (64 << 10))?;
-        let reference = settings.reference();
-        keys.remove(&reference);
-        let Key::MaxMatch { sampler, period, cache } = reference else { unreachable!("the reference is a max-match") };
+        let key = settings.reference();
+        let Key::MaxMatch { sampler, period, cache } = key else { unreachable!("the reference is a max-match") };
         let reference = settings.max_match_run(sampler, period, cache);
+        // Before a packet is read.
+        reference.check()?;
+        keys.remove(&key);
         let mut pass = Pass {
             pool,
             caches,
-            reference,
+            reference: first.then_some(reference),
             matches: Matches::default(),
+            outcomes: BTreeMap::new(),
             runs: keys.iter().map(|key| (key.clone(), settings.run(key))).collect(),
             observers: Vec::new(),
             figures: Vec::new(),
@@ -463,9 +526,9 @@ impl Pass {
             rows: Vec::new(),
             settings,
         };
-        pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
-        // Before a packet is read.
-        pass.reference.check()?;
+        if first {
+            pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
+        }
         Ok(pass)
     }
 
@@ -502,7 +565,9 @@ impl Pass {
         }
         let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
         pool.install(|| -> Result<(), ConfigError> {
-            reference.find_all(batch, caches, matches)?;
+            if let Some(reference) = reference {
+                reference.find_all(batch, caches, matches)?;
+            }
             let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache.max(1) };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
@@ -539,8 +604,13 @@ impl Pass {
     }
 
     fn finish(&mut self) -> Result<(), StudyError> {
-        for (_, run) in &mut self.runs {
+        // Their tables go with them.
+        for (key, mut run) in self.runs.drain(..) {
             run.finish()?;
+            self.outcomes.insert(key, Outcome::of(&*run));
+        }
+        if let Some(reference) = self.reference.take() {
+            self.outcomes.insert(self.settings.reference(), Outcome::of(&reference));
         }
         self.figures = self.observers.drain(..).map(Observer::finish).collect();
         Ok(())

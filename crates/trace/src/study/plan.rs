@@ -5,7 +5,7 @@ use crate::algorithm::{
     Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun, PairLimits, PairRun, PayloadRun, Run, Sizes,
     Source, Tally, Units, WindowRun,
 };
-use crate::batch::Charge;
+use crate::batch::{Charge, Direction};
 use oncewire_codec::SamplerKind;
 use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::sampler::Modp;
@@ -151,6 +151,13 @@ pub(super) enum Key {
     Other(Algorithm),
 }
 
+/// Some of a study's algorithms: see [`Settings::parts`].
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    pub(super) keys: BTreeSet<Key>,
+    pub(super) first: bool,
+}
+
 /// The sampling periods of figure 2, in bytes.
 pub(super) const PERIODS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 
@@ -180,7 +187,8 @@ impl Settings {
 
     /// Cache sizes of figure 3, ascending: from four times the cache down by halves. Of those that hold the whole trace, one.
     pub(super) fn cache_sizes(&self) -> Vec<u64> {
-        let mut sizes: Vec<u64> = (0..14).map(|halvings| (self.cache * 4) >> halvings).filter(|&size| size >= 64 << 10).collect();
+        let mut sizes: Vec<u64> =
+            (0..14).map(|halvings| self.cache.saturating_mul(4) >> halvings).filter(|&size| size >= 64 << 10).collect();
         sizes.reverse();
         if let Some(enough) = self.survey.and_then(|survey| sizes.iter().position(|&size| size >= survey.most())) {
             sizes.truncate(enough + 1);
@@ -231,10 +239,68 @@ impl Settings {
         keys
     }
 
+    /// Splits the algorithms so that each part takes about `memory` bytes at most, or has one algorithm only. Every part goes through the whole
+    /// trace; the first has the reference algorithm and all figures that look at its matches. One part if nothing is known of the
+    /// trace's length.
+    pub fn parts(&self, memory: u64) -> Vec<Part> {
+        let reference = self.reference();
+        let mut parts = vec![Part { keys: BTreeSet::from([reference.clone()]), first: true }];
+        let mut taken = vec![self.estimate(&reference)];
+        let mut keys: Vec<(u64, Key)> = self.keys().into_iter().map(|key| (self.estimate(&key), key)).collect();
+        keys.retain(|(_, key)| *key != reference);
+        // Those that need the reference's matches first, then the largest.
+        let of_matches = |key: &Key| matches!(key, Key::Other(Algorithm::MaxpGzip | Algorithm::MaxpZstd));
+        keys.sort_by(|a, b| of_matches(&b.1).cmp(&of_matches(&a.1)).then(b.0.cmp(&a.0)).then(a.1.cmp(&b.1)));
+        for (bytes, key) in keys {
+            let fits = |taken: &u64| self.survey.is_none() || taken.saturating_add(bytes) <= memory;
+            match taken.iter().position(fits) {
+                _ if of_matches(&key) => {
+                    parts[0].keys.insert(key);
+                }
+                Some(part) => {
+                    parts[part].keys.insert(key);
+                    taken[part] += bytes;
+                }
+                None => {
+                    parts.push(Part { keys: BTreeSet::from([key]), first: false });
+                    taken.push(bytes);
+                }
+            }
+        }
+        parts
+    }
+
+    /// About how much memory the run of a key takes in the end, in bytes, logs that all share aside.
+    fn estimate(&self, key: &Key) -> u64 {
+        let per_direction = |cache: u64, of: &dyn Fn(u64) -> f64| -> u64 {
+            let sizes = self.sizes(cache);
+            let used = Direction::ALL
+                .into_iter()
+                .filter(|&direction| self.survey.map_or(direction == Direction::All, |survey| survey.payload(direction) > 0));
+            used.map(|direction| of(sizes.of(direction)) as u64).sum()
+        };
+        match key {
+            Key::MaxMatch { sampler, period, cache } => {
+                let rate = SamplerKind::named(sampler).map_or(*period as f64, |sampler| sampler.expected_rate(*period));
+                per_direction(*cache, &|cache| cache as f64 / rate * 8.0)
+            }
+            Key::Other(Algorithm::Optimal) => {
+                per_direction(self.cache, &|cache| if cache < self.cache { 2.0 } else { 9.0 } * cache as f64)
+            }
+            Key::Other(Algorithm::Packets | Algorithm::Tunnel) => per_direction(self.cache, &|cache| 1.25 * cache as f64),
+            Key::Other(Algorithm::Chunk | Algorithm::ChunkWindow) => {
+                per_direction(self.cache, &|cache| cache as f64 / self.period as f64 * 2.0 * 64.0 / 3.0)
+            }
+            Key::Other(Algorithm::Payload | Algorithm::PayloadGzip) => per_direction(self.cache, &|cache| 1.2 * cache as f64),
+            Key::Other(Algorithm::Pairs) => self.pair_memory.min(2 * self.survey.map_or(u64::MAX / 2, |survey| survey.total())),
+            Key::Other(_) => 1 << 20,
+        }
+    }
+
     /// How far back the shared logs must reach, in bytes.
-    pub(super) fn longest_reach(&self, keys: &BTreeSet<Key>) -> u64 {
+    pub(super) fn longest_reach(&self, keys: &BTreeSet<Key>, first: bool) -> u64 {
         let of_runs = keys.iter().map(|key| if let Key::MaxMatch { cache, .. } = key { *cache } else { 0 }).max();
-        let hosts = if self.figures.contains(&FigureId::Hosts) { self.fit(SHARED) } else { 0 };
+        let hosts = if first && self.figures.contains(&FigureId::Hosts) { self.fit(SHARED) } else { 0 };
         of_runs.unwrap_or(0).max(hosts)
     }
 

@@ -36,6 +36,11 @@ impl Survey {
         self.payload[direction.index()]
     }
 
+    /// Bytes of payload of all directions.
+    pub fn total(&self) -> u64 {
+        self.payload.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+    }
+
     /// Bytes of payload of the direction that has most.
     pub fn most(&self) -> u64 {
         self.payload.into_iter().max().unwrap_or(0)

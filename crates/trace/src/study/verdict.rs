@@ -44,11 +44,10 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
     let curve = pass.curve();
     let cache = if deploy == Deploy::Nothing { None } else { knee(&curve) };
     let spread = cell(figures, "temporal", "spread", "p10", "savings").zip(cell(figures, "temporal", "spread", "p90", "savings"));
-    // The spread was measured on the reference algorithm; what is advised differs from it by a factor.
-    let spread = spread.filter(|_| reference > 0.0).map(|(low, high)| {
-        let factor = savings / reference;
-        ((low * factor).clamp(0.0, 1.0), (high * factor).clamp(0.0, 1.0))
-    });
+    // The spread was measured on the reference algorithm. What is advised leaves a share of what that leaves, and is taken to do so at all times.
+    let left = (1.0 - savings) / (1.0 - reference).max(f64::EPSILON);
+    let advised = |at: f64| (1.0 - (1.0 - at) * left).clamp(0.0, 1.0);
+    let spread = spread.filter(|_| reference > 0.0).map(|(low, high)| (advised(low), advised(high)));
     let range = spread.map(|(low, high)| format!(" ({} to {} over time)", percent(low), percent(high))).unwrap_or_default();
     let headline = match deploy {
         Deploy::Tunnel => format!("Deploy the tunnel: it would save {}{range} of all bytes on the wire.", percent(savings)),

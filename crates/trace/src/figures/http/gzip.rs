@@ -65,11 +65,8 @@ impl Gzips {
             old = self.live.pop_oldest().map(|(_, gzip)| gzip);
         }
         let mut gzip = old.unwrap_or_else(Gzip::new);
-        if gzip.0.total_in() > 0 {
-            // zlib-rs 0.6 must not be reset in the middle of a stream: what was still to be written stays in its buffer, and in the end a
-            // panic comes of it.
-            gzip.finish();
-        }
+        // Ends what another object left, rather than only reset it: zlib-rs 0.6.8 loses room for output at a reset with some pending.
+        gzip.finish();
         self.live.insert(*flow, gzip);
     }
 
