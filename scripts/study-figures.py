@@ -278,8 +278,9 @@ class Report:
         return next(chart for chart in self.figures[figure]["charts"] if chart["id"] == name)
 
     def line(self, figure, chart, name):
-        """The points of a series, or none."""
-        return next((s["points"] for s in self.chart(figure, chart)["series"] if s["name"] == name), [])
+        """The points of a series, or none. A trace without directions calls `total` `all`."""
+        found = {line["name"]: line["points"] for line in self.chart(figure, chart)["series"]}
+        return found.get(name) or found.get(name.replace("total", "all", 1), [])
 
     def table(self, figure, name):
         """The rows of a table, as dictionaries."""
@@ -353,7 +354,7 @@ def pictures(reports):
     yield "origins", draw("Origins of redundancy", "stacked-bars", axis("trace", "text", categories=names), axis("share of savings", "share"), stacked("origins", "origins"))
 
     for chart, label in (("matches", "share of matches"), ("savings", "share of savings")):
-        lines = [series(name, [p for p in total(report, "lengths", chart) if p[0] <= 1600]) for name, report in each]
+        lines = [series(name, [p for p in total(report, "lengths", chart) if p[0] <= 1500]) for name, report in each]
         yield f"lengths-{chart}", draw(f"Lengths of matches: {label} no longer than that", "step", axis("length of match", "bytes"), axis(label, "share"), lines)
 
     lines = [series(name, total(report, "locality", "distance")) for name, report in each]

@@ -269,8 +269,8 @@ impl Observer for Locality {
             source: "thesis, section 2.4, Figure 2.8",
             definition: format!(
                 "(a) The distance of a match: bytes of payload that entered the cache between the copy it is taken from, the most recent one, \
-                 and itself, as a share of the size of the cache, or of the payload of the direction with most where that is known to be less; also the \
-                 time between the two packets, in seconds. Shares are of bytes saved. {CHARGED} (b) For each chunk, the time from its first match to its last in the whole trace, however often it left the \
+                 and itself, as a share of the size of the cache; also the time between the two packets, in seconds. Shares are of bytes \
+                 saved. {CHARGED} (b) For each chunk, the time from its first match to its last in the whole trace, however often it left the \
                  cache in between. A chunk is the content of a match, known by a 64-bit hash; the packet that brought it first is not a \
                  match, and a chunk that was matched once has time 0. Directions have their own chunks. Times below 1 µs are shown as 1 µs."
             ),
