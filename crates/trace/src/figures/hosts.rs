@@ -366,7 +366,7 @@ impl Object {
         for (i, &byte) in bytes.iter().enumerate() {
             self.roll = (self.roll << 1).wrapping_add(GEAR[usize::from(byte)]);
             self.bytes += 1;
-            let here = self.bytes >= CHUNK_LEAST && (self.roll >> 32) % CHUNK_MEAN == 0;
+            let here = self.bytes >= CHUNK_LEAST && (self.roll >> 32).is_multiple_of(CHUNK_MEAN);
             if here || self.bytes >= CHUNK_MOST {
                 return (&bytes[..i + 1], &bytes[i + 1..], true);
             }
