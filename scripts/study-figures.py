@@ -203,8 +203,12 @@ def draw(title, kind, x, y, lines, right=None, marks=()):
             labels.append(f"<text {where}>{escape(name)}</text>")
     else:
         across = Scale([p[0] for line in lines for p in line["points"]], x["unit"], x["log"], LEFT, end, x["zero"])
+        last = -math.inf
         for tick in across.ticks():
-            at = number(across(tick))
+            if across(tick) - last < 34:
+                continue
+            last = across(tick)
+            at = number(last)
             grid.append(f"M{at} {top}V{bottom}")
             labels.append(f'<text x="{at}" y="{bottom + 17}" text-anchor="middle">{say(tick, x["unit"])}</text>')
     svg.append(f'<path d="{"".join(grid)}" stroke="#e2e2e2" fill="none"/>')
@@ -358,9 +362,9 @@ def pictures(reports):
         yield f"lengths-{chart}", draw(f"Lengths of matches: {label} no longer than that", "step", axis("length of match", "bytes"), axis(label, "share"), lines)
 
     lines = [series(name, total(report, "locality", "distance")) for name, report in each]
-    yield "distance", draw("How far back the matched packet lies", "step", axis("distance as a share of the cache", "share"), axis("share of savings", "share"), lines)
+    yield "distance", draw("How far back the matched packet lies", "step", axis("distance as a share of the cache of 250 MB", "share"), axis("share of savings", "share"), lines)
 
-    lines = [series(name, [p for p in report.line("locality", "chunks", "total") if p[0] > 0]) for name, report in each]
+    lines = [series(name, [p for p in report.line("locality", "chunks", "total") if 0 < p[0] <= 86400]) for name, report in each]
     lines += [series("(d), matched twice or more", [p for p in day.line("locality", "chunks", "total, matched twice or more") if p[0] > 0])]
     yield "chunks", draw("From the first to the last match of a chunk", "step", axis("time", "seconds", log=True), axis("share of chunks", "share"), lines)
 
