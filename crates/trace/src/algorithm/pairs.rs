@@ -3,7 +3,7 @@
 use super::{Run, Tally};
 use crate::batch::{Charge, Packet, View};
 use oncewire_codec::matcher::{Density, Match, Matcher, PublishedMaxMatch};
-use oncewire_codec::table::CompactTable;
+use oncewire_codec::table::{CompactTable, FingerprintTable};
 use oncewire_codec::{ConfigError, Geometry, Kernels, Log, SamplerKind};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -44,6 +44,13 @@ struct PairCache {
 /// First capacity of a pair's log in bytes.
 const FIRST: u64 = 4 << 10;
 
+/// Most pairs at once: each has two mappings, of which a process may have 65,530 on Linux.
+const MAX_PAIRS: usize = 16 << 10;
+
+/// Smallest mapping, and what a pair takes beside its mappings, in bytes.
+const PAGE: u64 = 4 << 10;
+const OVERHEAD: u64 = 2 << 10;
+
 impl PairCache {
     fn new(run: &PairParams, capacity: u64, limit: u64, used: u64) -> Result<PairCache, ConfigError> {
         let geometry = Geometry::new(capacity, 0)?;
@@ -53,9 +60,11 @@ impl PairCache {
         Ok(PairCache { log: Log::new(geometry)?, matcher: matcher.with_reach(limit), lengths: Vec::new(), limit, used })
     }
 
-    /// Without the lengths, 4 bytes for each packet of a cache that still grows.
     fn memory(&self) -> u64 {
-        self.log.geometry().capacity() + oncewire_codec::table::FingerprintTable::memory(self.matcher.table()) as u64
+        let table = FingerprintTable::memory(self.matcher.table()) as u64;
+        // While it grows, the lengths of packets too.
+        let lengths = self.lengths.capacity() as u64 * 4;
+        self.log.geometry().capacity().max(PAGE) + table.max(PAGE) + lengths + OVERHEAD
     }
 
     /// The same content in a log of the given capacity. Only while nothing has been evicted.
@@ -145,14 +154,13 @@ impl PairRun {
             pair.limit = asked;
             pair.matcher.set_reach(asked);
         }
+        let before = pair.memory();
         let capacity = pair.log.geometry().capacity();
         // Room for the limit and the packet in work, so that the log never evicts within reach.
         let full = pair.limit + (64 << 10);
         let needed = pair.log.end() + payload.len() as u64;
         if needed > capacity && capacity < full && pair.log.end() <= capacity {
-            let before = pair.memory();
             *pair = pair.grown(params, needed.next_power_of_two().min(full))?;
-            self.now = self.now - before + pair.memory();
         }
         self.scratch.clear();
         let offset = pair.log.geometry().place(pair.log.end(), payload.len());
@@ -163,10 +171,11 @@ impl PairRun {
         } else {
             pair.lengths = Vec::new();
         }
+        self.now = self.now - before + pair.memory();
         let saved = params.charge.saved(&self.scratch);
         self.tally.add(packet, u64::from(saved));
         self.most = self.most.max(self.now);
-        while self.now > self.params.memory
+        while (self.now > self.params.memory || self.pairs.len() > MAX_PAIRS)
             && self.pairs.len() > 1
             && let Some((_, oldest)) = self.recent.pop_first()
         {
@@ -199,9 +208,9 @@ impl Run for PairRun {
             return Vec::new();
         }
         vec![format!(
-            "Caches per host pair came to the limit of {} MB; {} of the least recently used were dropped before their time, and what they held \
-             was not found again.",
-            self.params.memory / 1_000_000,
+            "Caches per host pair came to the limit of {} MiB or {MAX_PAIRS} pairs; {} of the least recently used were dropped before their \
+             time, and what they held was not found again.",
+            self.params.memory >> 20,
             self.evicted
         )]
     }

@@ -677,8 +677,8 @@ impl Tables {
 
 fn words(savings: f64, percentiles: &[Percentiles], correlation: Option<f64>, octaves: &[Octave]) -> String {
     let mut words = Vec::new();
-    // Links are billed by buckets of five minutes.
-    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0)
+    // Links are billed by buckets of five minutes. Of fewer than twenty buckets the 95th percentile is the peak.
+    if let Some(of) = percentiles.iter().rev().find(|of| of.width <= 300.0 && of.buckets >= 20)
         && let [Some(mean), _, Some(p95), Some(peak)] = of.savings()
     {
         let judgement = match p95 - mean {

@@ -142,7 +142,8 @@ impl Pass {
                  with matches {} more (the shim); caches per pair of hosts have no shim, as EndRE works above the packet. A payload's name is \
                  charged 16 bytes. Compression is charged its DEFLATE or zstd bytes; what it does not shrink is sent as it is. Each compression \
                  window has fresh state, opens at its first packet and closes 10 ms later. Our codec is charged its whole frames, checksums \
-                 included; headers of packets are never counted as saved, though a tunnel would save acknowledgements too. Matches may go on \
+                 included; headers of packets are never counted as saved, though a tunnel would save acknowledgements too. Segments that TCP sent \
+                 again are in the trace, and count as repeats for all, though a tunnel's own connection would not see them. Matches may go on \
                  across the border of two packets that are neighbours in the cache. Matches refer to packets seen before, as if none were lost.",
                 bytes(settings.cache),
                 settings.window,
@@ -431,6 +432,11 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{value:.1} TB")
 }
 
+/// Memory, which is set in powers of 1,024: `64 MiB`.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
 /// Where more cache stops paying: see figure 3's definition. `None` if nothing is saved.
 pub(super) fn knee(curve: &[(u64, f64)]) -> Option<u64> {
     let (&(first, low), &(last, high)) = (curve.first()?, curve.last()?);
@@ -466,8 +472,8 @@ impl Settings {
                 "memory",
                 format!(
                     "{} for each figure's own state, {} for caches per host pair",
-                    bytes(self.figure_memory),
-                    bytes(self.pair_memory)
+                    mebibytes(self.figure_memory),
+                    mebibytes(self.pair_memory)
                 ),
             ),
         ];

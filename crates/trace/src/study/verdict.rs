@@ -70,7 +70,8 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
             percent(reference)
         )),
         Deploy::PacketLink => reasons.push(format!(
-            "The packet link reduces UDP and flows of few packets too: {}; the tunnel {}. It needs packets to be routed through it at both ends.",
+            "The packet link reduces UDP and flows of few packets too: {}; the tunnel {}. It needs packets to be routed through it at both ends, and is \
+             not part of this version yet: until then, the tunnel.",
             percent(savings),
             tunnel.map_or("was not measured".to_owned(), |tunnel| format!("would save {}", percent(tunnel)))
         )),

@@ -149,7 +149,10 @@ fn verdict(out: &mut String, verdict: &Verdict) {
     if !verdict.reasons.is_empty() {
         out.push_str("<ul class=\"reasons\">");
         for reason in &verdict.reasons {
-            let _ = write!(out, "<li>{}</li>", escape(reason));
+            // What stands between backticks is to be typed.
+            let parts = reason.split('`').enumerate();
+            let marked = parts.map(|(i, part)| if i % 2 == 1 { format!("<code>{}</code>", escape(part)) } else { escape(part) });
+            let _ = write!(out, "<li>{}</li>", marked.collect::<String>());
         }
         out.push_str("</ul>");
     }

@@ -225,7 +225,7 @@ impl<W: Write> Page<'_, W> {
         let heads: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
         let units: Vec<Unit> = table.columns.iter().map(|column| column.unit).collect();
         // One or two more are shown rather than counted.
-        let shown = if table.rows.len() <= ROWS + 3 { table.rows.len() } else { ROWS };
+        let shown = if table.rows.len() <= 2 * ROWS { table.rows.len() } else { ROWS };
         let rows = table
             .rows
             .iter()

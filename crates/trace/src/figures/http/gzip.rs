@@ -84,3 +84,26 @@ impl Gzips {
         Some(size)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::testing::{Made, noise};
+
+    #[test]
+    fn a_compressor_that_was_taken_starts_anew() {
+        let flow = Made::tcp("10.0.0.1:80", "10.0.0.2:2000").packet.flow.unwrap();
+        let content = noise(1, 70_001);
+        let mut alone = Gzip::new();
+        alone.write(&content);
+        let expected = alone.finish();
+        let mut gzips = Gzips::new(1);
+        for len in (1..).map(|n| n * 977).take_while(|len| *len < content.len()) {
+            gzips.start(&flow);
+            gzips.write(&flow, &content[..len]);
+        }
+        gzips.start(&flow);
+        gzips.write(&flow, &content);
+        assert_eq!(gzips.finish(&flow), Some(expected));
+    }
+}

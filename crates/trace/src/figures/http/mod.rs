@@ -194,7 +194,8 @@ struct Sums {
 /// Literals of one direction within the window of 10 ms.
 #[derive(Debug)]
 struct Window {
-    number: i64,
+    /// Time of its first packet.
+    opened: i64,
     literals: u64,
     gzip: Gzip,
 }
@@ -289,11 +290,11 @@ impl Http {
         way.matches += u64::from(saved);
         // What matches save, then what compression saves of what they leave.
         way.matches_and_gzip += u64::from(saved);
-        let number = packet.time.div_euclid(WINDOW);
-        let window = self.windows[at].get_or_insert_with(|| Box::new(Window { number, literals: 0, gzip: Gzip::new() }));
-        if window.number != number {
+        let opened = packet.time;
+        let window = self.windows[at].get_or_insert_with(|| Box::new(Window { opened, literals: 0, gzip: Gzip::new() }));
+        if window.opened.abs_diff(packet.time) >= WINDOW.unsigned_abs() {
             way.matches_and_gzip += window.close();
-            window.number = number;
+            window.opened = opened;
         }
         let mut from = 0;
         if saved > 0 {
