@@ -9,6 +9,8 @@ use crate::results::{Cell, Deploy, Figure, Input, Money, Time, Verdict};
 const WORTH: f64 = 0.05;
 /// The tunnel is simpler to run than the packet link; it is advised if it saves at least this share of what the link would.
 const TUNNEL_PREFERRED: f64 = 0.9;
+/// Seconds of a year.
+const YEAR: f64 = 365.0 * 86_400.0;
 /// Seconds of a month.
 const MONTH: f64 = 30.0 * 86_400.0;
 
@@ -111,14 +113,21 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
         ));
     }
     if input.duration < 600.0 {
+        let digits = usize::from(input.duration < 10.0);
         reasons.push(format!(
-            "The trace lasts {:.0} s and has {}: too little to know a day of this link. Repeat with hours of it: a first copy costs its bytes, \
-             so a longer trace mostly saves more.",
+            "The trace lasts {:.digits$} s and has {}: too little to know a day of this link. Repeat with hours of it: a first copy costs its \
+             bytes, so a longer trace mostly saves more.",
             input.duration,
             bytes(input.wire_bytes)
         ));
-    } else if input.duration < 86_400.0 {
+    } else if input.duration < 0.9 * 86_400.0 {
         reasons.push("The trace is shorter than a day: savings change with the hour.".to_owned());
+    } else if input.duration > YEAR {
+        reasons.push(format!(
+            "The packets' clocks say that the trace lasts {:.0} years: it is several traces, or some clocks are wrong. What depends on time (figure \
+             4, the range, money) means nothing here.",
+            input.duration / YEAR
+        ));
     }
     let money = settings.price.filter(|_| input.duration >= 1.0).map(|per_gigabyte| {
         let month = input.wire_bytes as f64 / input.duration * MONTH / 1e9 * per_gigabyte;
