@@ -263,9 +263,10 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
     let known: Vec<&str> = known.collect();
-    let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-    Failure::usage(format!("there is no {what} {name}{hint} They are: all, {}", known.join(", ")))
+    let near = |known: &&&str| strsim::jaro_winkler(known, name);
+    let nearest = known.iter().filter(|known| near(known) >= 0.8).max_by(|a, b| near(a).total_cmp(&near(b)));
+    let hint = nearest.map_or("; ".to_owned(), |nearest| format!("; did you mean {nearest}? "));
+    Failure::usage(format!("there is no {what} {name}{hint}they are: all, {}", known.join(", ")))
 }
 
 /// The networks of `--inside`.

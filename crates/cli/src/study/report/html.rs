@@ -100,7 +100,8 @@ fn escape(text: &str) -> String {
 fn title(input: &Input) -> String {
     match &input.captures[..] {
         [] => "no capture".into(),
-        [one] => one.clone(),
+        // The whole name is below.
+        [one] => one.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(one).to_owned(),
         many => format!("{} captures", many.len()),
     }
 }
