@@ -23,7 +23,7 @@ pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files.written)
 }
 
-/// Writes the files of one figure, as [`write`] would.
+/// Writes the files of one figure, as [`write()`] would.
 ///
 /// # Errors
 ///

@@ -34,7 +34,7 @@ pub(crate) fn write(report: &Report, out: &mut impl Write, width: usize, colour:
     page.line("")
 }
 
-/// Writes one figure alone, as [`write`] would.
+/// Writes one figure alone, as [`write()`] would.
 ///
 /// # Errors
 ///
