@@ -402,3 +402,16 @@ fn distances_are_shares_of_the_cache_that_was_asked_for() {
     let known = study(settings, &packets);
     assert_eq!(figure(&known, FigureId::Locality).tables[0].rows, figure(&unknown, FigureId::Locality).tables[0].rows);
 }
+
+#[test]
+fn what_ends_a_study_is_told_by_whoever_meets_it_first() {
+    let data = packet(SERVER, CLIENT, &noise(1, 1400));
+    let settings = settings(&[FigureId::Lengths], std::slice::from_ref(&data));
+    let mut study = Study::new(settings, Some(Box::new(|_| Err("the disk is full".into())))).unwrap();
+    // Batches have some megabytes, and two may wait.
+    let pushed = (0..20_000)
+        .find_map(|time| study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data: &data }).err());
+    let error = pushed.expect("the measuring thread has ended").to_string();
+    assert!(error.contains("the disk is full"), "{error}");
+    assert!(study.finish(Vec::new(), Vec::new()).is_err());
+}

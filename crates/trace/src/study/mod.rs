@@ -196,6 +196,9 @@ const BATCH_PACKETS: usize = 1 << 15;
 /// Times are kept to 146 years around 1970, so that differences of them do not overflow. Times beyond come from damaged captures.
 const TIME_MAX: i64 = 1 << 62;
 
+/// The thread that measures.
+type Worker = JoinHandle<Result<Pass, StudyError>>;
+
 /// A study at work. Packets are taken apart on the caller's thread and measured on others.
 pub struct Study {
     settings: Arc<Settings>,
@@ -203,7 +206,8 @@ pub struct Study {
     batch: Batch,
     forward: SyncSender<Batch>,
     back: Receiver<Batch>,
-    worker: JoinHandle<Result<Pass, StudyError>>,
+    /// `None` once its error was told.
+    worker: Option<Worker>,
     input: Input,
     first: i64,
     last: i64,
@@ -256,7 +260,7 @@ impl Study {
             batch: Batch::default(),
             forward,
             back,
-            worker,
+            worker: Some(worker),
             input: Input::default(),
             first: i64::MAX,
             last: i64::MIN,
@@ -327,7 +331,7 @@ impl Study {
                 for (packet, payload) in packet.pieces(found.payload) {
                     self.batch.push(packet, payload);
                     if self.batch.payload_bytes() >= BATCH_BYTES {
-                        hand_over(&mut self.batch, &self.forward, &self.back)?;
+                        hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker)?;
                     }
                 }
             }
@@ -350,7 +354,7 @@ impl Study {
             }
         }
         if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS {
-            hand_over(&mut self.batch, &self.forward, &self.back)?;
+            hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker)?;
         }
         Ok(())
     }
@@ -373,14 +377,14 @@ impl Study {
     /// # Errors
     /// [`StudyError`] that ended the study before its time.
     pub fn finish_part(mut self) -> Result<Found, StudyError> {
-        let handed = hand_over(&mut self.batch, &self.forward, &self.back);
+        let handed = hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker);
         let counters = *self.dissector.finish();
         let Study { ref settings, .. } = self;
         let inside = settings.inside.is_some();
         let Study { forward, worker, mut input, .. } = self;
         drop(forward);
-        let mut pass = worker.join().map_err(|_| StudyError::Lost)??;
         handed?;
+        let mut pass = worker.ok_or(StudyError::Lost)?.join().map_err(|_| StudyError::Lost)??;
         let nowhere = if inside { Direction::Unknown } else { Direction::All };
         let volume = &mut pass.volumes[nowhere.index()];
         volume.packets += counters.fragment_lost.packets;
@@ -443,14 +447,24 @@ impl Found {
     }
 }
 
-/// Gives a batch to the measuring threads, and takes an empty one for it.
-fn hand_over(batch: &mut Batch, forward: &SyncSender<Batch>, back: &Receiver<Batch>) -> Result<(), StudyError> {
+/// Gives a batch to the measuring threads, and takes an empty one for it. If they have ended, the error is theirs.
+fn hand_over(
+    batch: &mut Batch,
+    forward: &SyncSender<Batch>,
+    back: &Receiver<Batch>,
+    worker: &mut Option<Worker>,
+) -> Result<(), StudyError> {
     if batch.is_empty() {
         return Ok(());
     }
     let full = std::mem::replace(batch, back.try_recv().unwrap_or_default());
-    // If the worker has ended, it was with an error, which is worth more than this one. `finish` tells it.
-    forward.send(full).map_err(|_| StudyError::Lost)
+    if forward.send(full).is_ok() {
+        return Ok(());
+    }
+    match worker.take().map(JoinHandle::join) {
+        Some(Ok(Err(error))) => Err(error),
+        _ => Err(StudyError::Lost),
+    }
 }
 
 /// Which way a flow goes.
