@@ -329,12 +329,18 @@ fn in_parts_it_finds_the_same() {
         let part = study.finish_part().unwrap();
         match &mut found {
             None => found = Some(part),
-            Some(found) => found.add(part),
+            Some(found) => assert!(found.add(part)),
         }
     }
     let report = found.unwrap().report(vec!["made here".into()], Vec::new());
     assert_eq!(report, whole);
     assert!(whole.verdict.savings > 0.5);
+    // A part that saw another trace is not taken.
+    let first = || Study::new(settings.clone(), None).unwrap().finish_part().unwrap();
+    let mut longer = Study::new(settings.clone(), None).unwrap();
+    longer.push(&Record { time: 0, link: LinkType::ETHERNET, wire_len: 60, data: &[0; 60] }).unwrap();
+    assert!(first().add(first()));
+    assert!(!first().add(longer.finish_part().unwrap()));
     // Without a survey nothing can be read twice.
     assert_eq!(Settings { survey: None, ..settings }.parts(1).len(), 1);
 }

@@ -97,7 +97,9 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             eprintln!("oncewire: some algorithms are missing from figures 1 and 2: their pass was cut short");
             break;
         }
-        found.add(study.finish_part().map_err(failure)?);
+        if !found.add(study.finish_part().map_err(failure)?) {
+            eprintln!("oncewire: the captures changed while they were read: what was measured in a later pass is missing");
+        }
     }
     bar.finish_and_clear();
     let found = found.report(names, damaged);

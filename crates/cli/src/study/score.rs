@@ -17,7 +17,7 @@ use std::io::Read;
 /// Most bytes of one benchmark, which is held in memory several times over.
 const MOST: u64 = 1 << 30;
 /// Nanoseconds within which bytes of a flow are read together, and the most that one read returns.
-const READ_WITHIN: i64 = 10_000_000;
+const READ_WITHIN: u64 = 10_000_000;
 const READ_MOST: usize = 256 << 10;
 
 /// What one argument holds.
@@ -135,7 +135,7 @@ fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
                 return Err(too_much(name));
             }
             while let Some(&(opened, flow)) = order.front()
-                && opened + READ_WITHIN <= record.time
+                && opened.abs_diff(record.time) >= READ_WITHIN
             {
                 order.pop_front();
                 if open.get(&flow).is_some_and(|(time, _)| *time == opened)

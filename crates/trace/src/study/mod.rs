@@ -435,9 +435,15 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds what another part of the same study found in the same trace.
-    pub fn add(&mut self, other: Found) {
-        self.pass.outcomes.extend(other.pass.outcomes);
+    /// Adds what another part of the same study found in the same trace. `false`, and nothing is added, if it was not the same: a capture
+    /// that is still being written, say.
+    #[must_use]
+    pub fn add(&mut self, other: Found) -> bool {
+        let same = (self.input.packets, self.input.wire_bytes) == (other.input.packets, other.input.wire_bytes);
+        if same {
+            self.pass.outcomes.extend(other.pass.outcomes);
+        }
+        same
     }
 
     /// The report. `captures` and `damaged` are as for [`Study::finish`].
