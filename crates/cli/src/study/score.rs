@@ -20,6 +20,9 @@ const MOST: u64 = 1 << 30;
 const READ_WITHIN: u64 = 10_000_000;
 const READ_MOST: usize = 256 << 10;
 
+/// What a packet is charged beside its payload, in bytes: one of a byte may be a unit, and a flow, of its own.
+const UNIT_OVERHEAD: usize = 200;
+
 /// What one argument holds.
 enum Benchmark {
     Files(Vec<Vec<u8>>),
@@ -131,7 +134,7 @@ fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
                 continue;
             }
             ip.push(found.payload);
-            if ip.bytes.len() as u64 > MOST {
+            if (ip.bytes.len() + ip.ends.len() * UNIT_OVERHEAD) as u64 > MOST {
                 return Err(too_much(name));
             }
             while let Some(&(opened, flow)) = order.front()
