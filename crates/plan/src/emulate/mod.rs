@@ -1,0 +1,5 @@
+//! Packets through a planned network, with the real codec.
+
+mod packet;
+
+pub use packet::{Fields, Header, Packet};
