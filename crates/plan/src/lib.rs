@@ -11,7 +11,10 @@ mod instance;
 pub mod network;
 pub mod path;
 pub mod profile;
+pub mod routing;
 mod solution;
+pub mod topology;
+pub mod traffic;
 mod watch;
 
 pub use error::Error;
