@@ -314,7 +314,7 @@ pub fn optimal(
 }
 
 /// Nodes of branch and bound between two looks at the watch.
-const SLICE: u64 = 8;
+const SLICE: u64 = 1;
 
 /// Of the mixed integer solver, absolute, in rows scaled to 1.
 const FEASIBILITY: f64 = 1e-9;
