@@ -146,7 +146,9 @@ pub fn hop_by_hop(instance: &Instance) -> Outcome {
             encoded * stored
         })
         .collect();
-    link_by_link(instance, Scheme::HopByHop, &on_links, |link| of_link[link as usize].map_or(0.0, |device| removed[device as usize]))
+    link_by_link(instance, Scheme::HopByHop, &on_links, |link| {
+        of_link[link as usize].map_or(0.0, |device| removed[device as usize])
+    })
 }
 
 /// The instance with decoders only where paths end: each path keeps the device at its egress. SmartRE on it is edge-only redundancy elimination.
@@ -157,12 +159,14 @@ pub fn edge_only(instance: &Instance) -> Result<Instance, Error> {
     instance.restricted(|path, hop| instance.devices[hop.device as usize].node == instance.paths[path].egress)
 }
 
-/// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, capped as in [`capped`]. An assignment for [`evaluate`].
+/// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, scaled down where a device or the ingress cannot do that.
+/// An assignment for [`evaluate`].
 pub fn equal(instance: &Instance) -> Vec<f64> {
     by_weight(instance, |_| 1.0)
 }
 
-/// Heur2: the i-th of a path's devices caches i / (1 + 2 + ...) of what its ingress encodes, capped as in [`capped`]. An assignment for [`evaluate`].
+/// Heur2: the i-th of a path's devices caches i / (1 + 2 + ...) of what its ingress encodes, scaled down where a device or the ingress cannot do that.
+/// An assignment for [`evaluate`].
 pub fn by_distance(instance: &Instance) -> Vec<f64> {
     by_weight(instance, |position| position as f64)
 }
@@ -187,7 +191,9 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     let devices: Vec<f64> = evaluation
         .devices
         .iter()
-        .map(|device| factor(device.memory.used, device.memory.limit).min(factor(device.operations.used, device.operations.limit)))
+        .map(|device| {
+            factor(device.memory.used, device.memory.limit).min(factor(device.operations.used, device.operations.limit))
+        })
         .collect();
     let mut stored = vec![0.0; instance.ingresses.len()];
     for (number, path) in instance.paths.iter().enumerate() {
@@ -221,7 +227,7 @@ pub fn compare(
     };
     let ruled = |scheme, cached: Vec<f64>| -> Result<Outcome, Error> {
         let evaluation = evaluate(instance, &cached)?;
-        evaluation.holds()?;
+        evaluation.holds(instance)?;
         Ok(Outcome::of(scheme, &evaluation, cached, 0.0))
     };
     let mut outcomes = Vec::with_capacity(Scheme::ALL.len());
@@ -248,7 +254,7 @@ pub fn compare(
 /// Evaluates a solver's answer; an error if it breaks a rule or the solver misjudges it.
 pub(crate) fn evaluate_solution(instance: &Instance, solution: &Solution) -> Result<Evaluation, Error> {
     let evaluation = crate::evaluate::check(instance, solution)?;
-    evaluation.holds()?;
+    evaluation.holds(instance)?;
     Ok(evaluation)
 }
 

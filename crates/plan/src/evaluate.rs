@@ -1,8 +1,6 @@
 //! What an assignment of caches is worth, straight from the definitions: pair by pair of paths, device by device. It shares nothing with what builds
 //! and solves the linear program, so that the one can check the other (`docs/PLANNERS.md`, "Checks").
 
-use std::fmt;
-
 use rayon::prelude::*;
 
 use crate::{Error, Instance, Profile, Solution};
@@ -13,7 +11,7 @@ pub const TOLERANCE: f64 = 1e-9;
 /// How far an objective may be from what the evaluation finds, as a share.
 pub const AGREEMENT: f64 = 1e-6;
 
-/// What an assignment does to a network, per retention epoch.
+/// What an assignment does to a network, per retention epoch. Its lists are in the order of the instance's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Of all traffic.
@@ -109,7 +107,7 @@ pub struct DeviceUse {
     pub decoded: f64,
 }
 
-/// A rule that is broken, and by how much. Shown, it is one line for people, with numbers in place of names.
+/// A rule that is broken, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Violation {
@@ -166,22 +164,41 @@ pub enum Violation {
     },
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Negative { path, device, share } => write!(f, "device {device} caches a share of {share} of path {path}; none is below 0"),
-            Self::Cover { path, cover } => {
-                write!(f, "devices cache {} of path {path}; its ingress encodes {}", cover.used, cover.limit)
+impl Violation {
+    /// One line for people.
+    pub fn words(&self, instance: &Instance) -> String {
+        let id = |node: u32| &instance.network.nodes[node as usize].id;
+        let device = |device: usize| instance.device_name(device);
+        let ingress = |ingress: usize| id(instance.ingresses[ingress].node);
+        let path = |path: usize| {
+            let path = &instance.paths[path];
+            format!("the path from {} to {}", ingress(path.ingress as usize), id(path.egress))
+        };
+        match *self {
+            Self::Negative { path: of, device: at, share } => {
+                format!("{} caches a share of {share} of {}; none is below 0", device(at), path(of))
             }
-            Self::Memory { device, memory } => write!(f, "device {device} caches {} bytes; it holds {}", memory.used, memory.limit),
-            Self::Operations { device, operations } => {
-                write!(f, "device {device} has {} operations to do per epoch; it can do {}", operations.used, operations.limit)
+            Self::Cover { path: of, cover } => {
+                format!("devices cache {} of {}; its ingress encodes {}", cover.used, path(of), cover.limit)
             }
-            Self::IngressMemory { ingress, memory } => {
-                write!(f, "ingress {ingress} stores {} bytes; it holds {}", memory.used, memory.limit)
+            Self::Memory { device: at, memory } => {
+                format!("the device of {} caches {} bytes; it holds {}", device(at), memory.used, memory.limit)
             }
-            Self::Objective { said, found } => write!(f, "the solver says {said}; the plan is worth {found}"),
-            Self::Bound { bound, found } => write!(f, "the solver says that nothing is better than {bound}; the plan is worth {found}"),
+            Self::Operations { device: at, operations } => {
+                format!(
+                    "the device of {} has {} operations per epoch; it can do {}",
+                    device(at),
+                    operations.used,
+                    operations.limit
+                )
+            }
+            Self::IngressMemory { ingress: at, memory } => {
+                format!("the ingress {} stores {} bytes; it holds {}", ingress(at), memory.used, memory.limit)
+            }
+            Self::Objective { said, found } => format!("the solver says {said}; the plan is worth {found}"),
+            Self::Bound { bound, found } => {
+                format!("the solver says that nothing is better than {bound}; the plan is worth {found}")
+            }
         }
     }
 }
@@ -192,16 +209,17 @@ impl Evaluation {
         self.links.iter().filter_map(|link| link.utilisation).map(|[_, after]| after).reduce(f64::max)
     }
 
-    /// An error that names the first broken rule.
+    /// An error that names the first broken rule. `instance` is the one that was evaluated.
     ///
     /// # Errors
     /// A rule is broken.
-    pub fn holds(&self) -> Result<(), Error> {
-        match self.violations.as_slice() {
-            [] => Ok(()),
-            [first] => Err(Error::Solver(format!("the plan breaks a rule: {first}"))),
-            [first, rest @ ..] => Err(Error::Solver(format!("the plan breaks {} rules, the first: {first}", rest.len() + 1))),
-        }
+    pub fn holds(&self, instance: &Instance) -> Result<(), Error> {
+        let Some(first) = self.violations.first() else { return Ok(()) };
+        let first = first.words(instance);
+        Err(Error::Solver(match self.violations.len() {
+            1 => format!("the plan breaks a rule: {first}"),
+            broken => format!("the plan breaks {broken} rules, the first: {first}"),
+        }))
     }
 }
 
@@ -344,10 +362,7 @@ fn agree(evaluation: &mut Evaluation, solution: &Solution, found: f64, near: f64
 fn decode(instance: &Instance, cached: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let of_ingress: Vec<(Vec<f64>, Vec<f64>)> = (0..instance.ingresses.len())
         .into_par_iter()
-        .map_init(
-            || vec![NOT_ON_PATH; instance.devices.len()],
-            |slots, ingress| decode_ingress(instance, ingress, cached, slots),
-        )
+        .map_init(|| vec![NOT_ON_PATH; instance.devices.len()], |slots, ingress| decode_ingress(instance, ingress, cached, slots))
         .collect();
     let mut bytes = Vec::with_capacity(instance.hop_count());
     let mut matches = Vec::with_capacity(instance.hop_count());

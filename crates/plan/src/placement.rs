@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem, ResumeOptions, SolveOptions, SolveOutcome, TerminationReason, Variable};
+use microlp::{
+    ComparisonOp, OptimizationDirection, Problem, ResumeOptions, SolveOptions, SolveOutcome, TerminationReason, Variable,
+};
 
 use crate::{
     Error, Instance, Solution, Watch,
@@ -136,9 +138,9 @@ pub fn curve(
     for (done, &count) in (0..).zip(counts) {
         watch.progress("deployments", done, counts.len() as u64);
         watch.go_on()?;
-        let devices = order.get(..count).ok_or_else(|| {
-            Error::Devices(format!("a deployment of {count} devices, but the order has {}", order.len()))
-        })?;
+        let devices = order
+            .get(..count)
+            .ok_or_else(|| Error::Devices(format!("a deployment of {count} devices, but the order has {}", order.len())))?;
         steps.push(Step { devices: count, footprint: saved_by(instance, devices, solve)? });
     }
     watch.progress("deployments", counts.len() as u64, counts.len() as u64);
@@ -200,9 +202,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// What ends in a minute or so; see `docs/PLANNERS.md`.
+    /// The first node of 10,000 variables takes some seconds; few programs need 100 nodes.
     fn default() -> Self {
-        Self { variables: 3_000, nodes: 10_000 }
+        Self { variables: 10_000, nodes: 10_000 }
     }
 }
 
@@ -230,7 +232,7 @@ impl Optimal {
 
 /// The at most `budget` candidates with which SmartRE saves most: a mixed integer program, for small networks.
 ///
-/// Stopped by the watch or at the limit of nodes, it answers the best found with its gap.
+/// Stopped by the watch, after the node that is being solved, or at the limit of nodes, it answers the best found with its gap.
 ///
 /// # Errors
 /// A candidate that there is not; more variables than the limit; [`Error::Stopped`] before any placement is found; a program whose numbers differ too much
@@ -243,8 +245,7 @@ pub fn optimal(
     watch: &dyn Watch,
 ) -> Result<Optimal, Error> {
     let on_paths = on_paths(instance);
-    let candidates: Vec<u32> =
-        checked(instance, candidates)?.into_iter().filter(|&device| on_paths[device as usize]).collect();
+    let candidates: Vec<u32> = checked(instance, candidates)?.into_iter().filter(|&device| on_paths[device as usize]).collect();
     let candidate: BTreeSet<u32> = candidates.iter().copied().collect();
     let hops = instance.paths.iter().flat_map(|path| &path.hops).filter(|hop| candidate.contains(&hop.device)).count();
     let variables = hops + candidates.len();
@@ -265,15 +266,13 @@ pub fn optimal(
     options.tolerances.feasibility = FEASIBILITY;
     let hint: BTreeSet<u32> =
         rank(&part, Strategy::Redundancy, &candidates)?.iter().take(budget).map(|ranked| ranked.device).collect();
-    options.warm_start = Some(
-        model.built.iter().map(|&(device, built)| (built, if hint.contains(&device) { 1.0 } else { 0.0 })).collect(),
-    );
+    options.warm_start =
+        Some(model.built.iter().map(|&(device, built)| (built, if hint.contains(&device) { 1.0 } else { 0.0 })).collect());
     let mut outcome = model.problem.solve_with(options).map_err(program_error)?;
     loop {
         let nodes = outcome.stats().nodes_solved;
         watch.progress("placement", nodes, 0);
-        let unfinished =
-            matches!(outcome.termination_reason(), TerminationReason::NodeLimit | TerminationReason::TimeLimit);
+        let unfinished = matches!(outcome.termination_reason(), TerminationReason::NodeLimit | TerminationReason::TimeLimit);
         if !unfinished || nodes >= limits.nodes || watch.stopped() {
             break;
         }
@@ -293,7 +292,7 @@ pub fn optimal(
     let cached = model.assignment(&part, &solution);
     // The solver's tolerance is absolute in rows scaled to 1.
     let evaluation = evaluate_within(&part, &cached, 1e3 * FEASIBILITY)?;
-    evaluation.holds()?;
+    evaluation.holds(&part)?;
     let used: BTreeSet<u32> = part
         .paths
         .iter()
@@ -313,7 +312,7 @@ pub fn optimal(
     })
 }
 
-/// Nodes of branch and bound between two looks at the watch.
+/// Nodes of branch and bound between two looks at the watch. A node is a linear program, which cannot be interrupted; to go on from one costs little.
 const SLICE: u64 = 1;
 
 /// Of the mixed integer solver, absolute, in rows scaled to 1.
@@ -393,11 +392,7 @@ impl Model {
                     let volume = instance.paths[path].volume;
                     instance.hop_range(path).map(move |at| (at, volume))
                 });
-                problem.add_constraint(
-                    terms.map(|(at, volume)| (cached[at], volume / ingress.memory)),
-                    ComparisonOp::Le,
-                    1.0,
-                );
+                problem.add_constraint(terms.map(|(at, volume)| (cached[at], volume / ingress.memory)), ComparisonOp::Le, 1.0);
             }
         }
         Self { problem, cached, built, scale }
@@ -405,12 +400,8 @@ impl Model {
 
     /// d(p, r) of a solution, without what rounding leaves below 0 and at devices that are not built.
     pub(crate) fn assignment(&self, instance: &Instance, solution: &microlp::Solution) -> Vec<f64> {
-        let absent: BTreeSet<u32> = self
-            .built
-            .iter()
-            .filter(|(_, built)| solution.var_value(*built) < 0.5)
-            .map(|&(device, _)| device)
-            .collect();
+        let absent: BTreeSet<u32> =
+            self.built.iter().filter(|(_, built)| solution.var_value(*built) < 0.5).map(|&(device, _)| device).collect();
         let hops = instance.paths.iter().flat_map(|path| &path.hops);
         self.cached
             .iter()
@@ -514,11 +505,10 @@ pub const MORE_OPERATIONS: f64 = 0.1;
 pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
     let prices = &solution.prices;
     let memory = (0..).zip(&prices.memory).map(|(at, &price)| (Resource::Memory(at), MORE_MEMORY, price));
-    let operations = (0..).zip(instance.devices.iter().zip(&prices.operations)).map(|(at, (device, &price))| {
-        (Resource::Operations(at), MORE_OPERATIONS * device.operations, price)
-    });
-    let ingresses =
-        (0..).zip(&prices.ingress_memory).map(|(at, &price)| (Resource::IngressMemory(at), MORE_MEMORY, price));
+    let operations = (0..)
+        .zip(instance.devices.iter().zip(&prices.operations))
+        .map(|(at, (device, &price))| (Resource::Operations(at), MORE_OPERATIONS * device.operations, price));
+    let ingresses = (0..).zip(&prices.ingress_memory).map(|(at, &price)| (Resource::IngressMemory(at), MORE_MEMORY, price));
     let mut upgrades: Vec<Upgrade> = memory
         .chain(operations)
         .chain(ingresses)

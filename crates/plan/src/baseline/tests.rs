@@ -138,11 +138,7 @@ fn hop_by_hop_shares_a_routers_device_among_its_links() {
 #[test]
 fn edge_only_keeps_the_last_device_of_each_path() {
     let network = network(4, &[(0, 1), (1, 2), (2, 3)]);
-    let routes = vec![
-        route(&network, &[0, 1], 10.0),
-        route(&network, &[0, 1, 2], 10.0),
-        route(&network, &[0, 1, 2, 3], 10.0),
-    ];
+    let routes = vec![route(&network, &[0, 1], 10.0), route(&network, &[0, 1, 2], 10.0), route(&network, &[0, 1, 2, 3], 10.0)];
     // Each path repeats itself, and the last the first.
     let profile = measured(&[(0, 0, 1.0, 1.0), (1, 1, 2.0, 1.0), (2, 2, 4.0, 1.0), (2, 0, 8.0, 0.5)]);
     let whole = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();

@@ -78,10 +78,7 @@ fn each_rule_can_be_broken() {
         violations(&|instance| instance.ingresses[0].memory = 99.0, &full),
         [Violation::IngressMemory { ingress: 0, memory: Use { used: 100.0, limit: 99.0 } }]
     );
-    assert_eq!(
-        violations(&|_| (), &[0.0, 0.0, 0.5, -0.25]),
-        [Violation::Negative { path: 1, device: 4, share: -0.25 }]
-    );
+    assert_eq!(violations(&|_| (), &[0.0, 0.0, 0.5, -0.25]), [Violation::Negative { path: 1, device: 4, share: -0.25 }]);
     assert!(matches!(violations(&|_| (), &[0.5, 0.6, 0.0, 0.0])[..], [Violation::Cover { path: 0, .. }]));
     // Within the tolerance, and just beyond.
     let limit = |limit: f64| violations(&|instance| instance.devices[0].memory = limit, &full).len();
@@ -94,9 +91,12 @@ fn a_broken_plan_is_named_in_one_line() {
     instance.devices[0].memory = 10.0;
     let evaluation = evaluate(&instance, &[1.0, 1.0, 0.0, 0.0]).unwrap();
     assert_eq!(
-        evaluation.holds().unwrap_err().to_string(),
-        "solver: the plan breaks 2 rules, the first: devices cache 2 of path 0; its ingress encodes 1"
+        evaluation.holds(&instance).unwrap_err().to_string(),
+        "solver: the plan breaks 2 rules, the first: devices cache 2 of the path from 0 to 2; its ingress encodes 1"
     );
+    assert_eq!(evaluation.violations[1].words(&instance), "the device of 0 -> 1 caches 100 bytes; it holds 10");
+    let whole = evaluate(&fork(), &[1.0, 0.0, 0.0, 0.0]).unwrap();
+    assert_eq!(whole.holds(&instance), Ok(()));
 }
 
 #[test]
