@@ -220,18 +220,19 @@ impl Plan {
         let mut paths = Vec::with_capacity(instance.paths.len());
         for (number, (path, id)) in instance.paths.iter().zip(ids).enumerate() {
             let coded = instance.coded(path.ingress as usize);
-            let most = (coded.clamp(0.0, 1.0) * SPACE as f64) as u64;
+            let most = (coded * SPACE as f64) as u64;
             let mut ranges = Vec::new();
             let (mut end, mut at) = (0.0, 0u64);
             for (hop, share) in shares(instance, solution, number)?.enumerate() {
                 let device = path.hops[hop].device as usize;
-                let to = (((end + share) * SPACE as f64).round() as u64).min(most);
+                let rounded = ((end + share) * SPACE as f64).round() as u64;
+                let to = rounded.min(most);
                 if to < at + smallest {
                     continue;
                 }
                 let factor = of_device[device].min(of_ingress[path.ingress as usize]);
-                // The exact share, unless the cut above made the range smaller.
-                let exact = share.min((to - at) as f64 / SPACE as f64);
+                // Buckets are of the exact share, unless the ingress's limit cut the range.
+                let exact = if rounded <= most { share } else { share.min((to - at) as f64 / SPACE as f64) };
                 let bytes = exact * path.volume * factor;
                 if bytes > MAX_NUMBER as f64 {
                     return Err(Error::Manifest(format!("a bucket of {bytes:.0} bytes at {}", names[device])));
@@ -443,13 +444,14 @@ impl Plan {
 /// d(p, r) of a path's hops, in bounds.
 fn shares<'a>(instance: &Instance, solution: &'a Solution, path: usize) -> Result<impl Iterator<Item = f64> + 'a, Error> {
     let shares = solution.of_path(instance, path);
-    let most = instance.coded(instance.paths[path].ingress as usize).min(1.0) + TOLERANCE;
+    let coded = instance.coded(instance.paths[path].ingress as usize);
+    let most = coded + TOLERANCE;
     if let Some(&share) = shares.iter().find(|&&share| !(share >= -TOLERANCE && share <= most)) {
         return Err(Error::Manifest(format!("the solution gives a device {share} of path {path}; a share is from 0 to 1")));
     }
     let sum: f64 = shares.iter().sum();
     if sum > most {
-        return Err(Error::Manifest(format!("the solution covers {sum} of path {path}; it can be at most {}", most - TOLERANCE)));
+        return Err(Error::Manifest(format!("the solution covers {sum} of path {path}; it can be at most {coded}")));
     }
     Ok(shares.iter().map(|share| share.clamp(0.0, 1.0)))
 }
