@@ -10,6 +10,7 @@ pub mod emulate;
 mod error;
 pub mod evaluate;
 mod instance;
+pub mod manifest;
 pub mod network;
 pub mod path;
 pub mod placement;
