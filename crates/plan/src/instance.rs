@@ -282,6 +282,32 @@ impl Instance {
         Ok(self)
     }
 
+    /// The same in small, for emulation: volumes, memories, operations, encodings, counted matches and capacities of links are multiplied by `factor`. What
+    /// stays are T, sizes of packets and lengths of matches, and so every share and ratio.
+    ///
+    /// # Errors
+    /// A factor that is not above 0 and finite.
+    pub fn scaled(mut self, factor: f64) -> Result<Self, Error> {
+        if !(factor > 0.0 && factor.is_finite()) {
+            return Err(Error::Traffic(format!("a scale of {factor}; it must be above 0")));
+        }
+        for device in &mut self.devices {
+            device.memory *= factor;
+            device.operations *= factor;
+            device.encodings *= factor;
+        }
+        for ingress in &mut self.ingresses {
+            ingress.memory *= factor;
+            ingress.encodings *= factor;
+        }
+        self.network.links.iter_mut().filter_map(|link| link.capacity.as_mut()).for_each(|capacity| *capacity *= factor);
+        if let Profile::Measured(profile) = &mut self.profile {
+            profile.pairs.iter_mut().for_each(|pair| pair.2.count *= factor);
+        }
+        let volumes: Vec<f64> = self.paths.iter().map(|path| path.volume * factor).collect();
+        self.with_volumes(&volumes)
+    }
+
     /// Only what enters at one ingress; of each device it gets the share that its traffic has of the link's (thesis, section 3.5).
     pub fn single(&self, ingress: usize) -> Self {
         let mut all = vec![0.0; self.devices.len()];

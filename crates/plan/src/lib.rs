@@ -11,6 +11,7 @@ mod error;
 pub mod evaluate;
 mod instance;
 pub mod manifest;
+pub mod measure;
 pub mod network;
 pub mod path;
 pub mod placement;
