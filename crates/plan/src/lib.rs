@@ -8,6 +8,7 @@
 pub mod emulate;
 mod error;
 mod instance;
+pub mod lp;
 pub mod network;
 pub mod path;
 pub mod profile;
