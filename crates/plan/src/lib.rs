@@ -12,6 +12,7 @@ pub mod evaluate;
 mod instance;
 pub mod manifest;
 pub mod measure;
+pub mod lp;
 pub mod network;
 pub mod path;
 pub mod placement;
