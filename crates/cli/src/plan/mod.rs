@@ -1,0 +1,4 @@
+//! `oncewire plan`.
+
+mod document;
+mod report;
