@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! `oncewire plan` and `oncewire emulate`: redundancy elimination over a whole network.
 
 mod build;
@@ -260,3 +261,9 @@ fn about(scheme: Scheme) -> &'static str {
         Scheme::Ideal => "hop-by-hop without any limit",
     }
 }
+=======
+//! `oncewire plan`.
+
+mod document;
+mod report;
+>>>>>>> a9e404da4afa54d21d09b4696d60f96cbe1727fc
