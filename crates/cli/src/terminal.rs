@@ -3,7 +3,7 @@
 use crate::format::{self, tame};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Grid, TableStyle, Width};
 use oncewire_trace::results::{Chart, ChartKind, Series, Table, Unit};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Rows of a table. All are in `--csv`.
 const ROWS: usize = 12;
@@ -392,6 +392,13 @@ fn wrap(first: &str, text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines.iter().enumerate().map(|(at, line)| format!("{}{line}", if at == 0 { first } else { &indent })).collect()
+}
+
+/// Width of the page that standard output is, in characters, and whether it has colours.
+pub(crate) fn page() -> (usize, bool) {
+    let terminal = std::io::stdout().is_terminal();
+    let width = if terminal { Grid::new().width().map_or(100, usize::from) } else { 100 };
+    (width, terminal && std::env::var_os("NO_COLOR").is_none())
 }
 
 #[cfg(test)]

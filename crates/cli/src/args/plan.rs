@@ -22,6 +22,9 @@ pub(crate) struct PlanArgs {
     /// What to make the least of: the footprint (bytes times links), or the highest utilisation of a link
     #[arg(long, value_enum, default_value = "footprint")]
     pub(crate) objective: ObjectiveName,
+    /// Capacity of links that the map gives none, for the objective link-load
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) capacity: Option<f64>,
     /// The method that solves the program
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) solver: SolverName,
@@ -141,10 +144,13 @@ pub(crate) struct ScenarioArgs {
     pub(crate) endpoints: Option<usize>,
     /// Add N access routers to each PoP, where traffic enters and leaves
     #[arg(long, value_name = "N", help_heading = "Network")]
-    pub(crate) access: Option<usize>,
+    pub(crate) access: Option<u32>,
     /// Leave unconnected parts of the map out, all but the largest
     #[arg(long, help_heading = "Network")]
     pub(crate) largest_part: bool,
+    /// Nodes of unknown population only forward
+    #[arg(long, help_heading = "Network")]
+    pub(crate) populated: bool,
     /// Paths to take instead of the shortest: a file of `from node ... node to`, one a line
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) paths: Option<PathBuf>,
@@ -226,7 +232,8 @@ pub(crate) enum SolverName {
     Interior,
     /// Simplex in Rust: for small models
     Simplex,
-    /// HiGHS, if built with that feature
+    /// HiGHS
+    #[cfg(feature = "highs")]
     Highs,
 }
 

@@ -2,8 +2,8 @@
 
 use super::about;
 use super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts, NetworkFacts, NodeRow, Scheme, SolutionFacts,
-    Upgrade, Verdict,
+    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts, NetworkFacts, NodeRow, Scheme,
+    SolutionFacts, Upgrade, Verdict,
 };
 use super::scenario::Scenario;
 use crate::args::plan::{ObjectiveName, PlanArgs};
@@ -40,9 +40,8 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
     let Step { solution, evaluation, schemes, .. } = step;
     let footprint = evaluation.footprint;
     let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
-    let utilisation = |at: usize| {
-        evaluation.links.iter().filter_map(|link| link.utilisation.map(|both| both[at])).max_by(f64::total_cmp)
-    };
+    let utilisation =
+        |at: usize| evaluation.links.iter().filter_map(|link| link.utilisation.map(|both| both[at])).max_by(f64::total_cmp);
     let verdict = Verdict {
         headline: headline(footprint.reduction(), ideal, solution.gap()),
         footprint_before: footprint.before,
@@ -143,7 +142,9 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
         },
         solution: SolutionFacts {
             objective: match args.objective {
-                ObjectiveName::Footprint | ObjectiveName::LinkLoad => "footprint of each ingress: bytes times links saved per epoch",
+                ObjectiveName::Footprint | ObjectiveName::LinkLoad => {
+                    "footprint of each ingress: bytes times links saved per epoch"
+                }
             },
             value: saved,
             bound: saved / (1.0 - worst_gap),
@@ -189,7 +190,10 @@ fn headline(reduction: f64, ideal: Option<f64>, gap: f64) -> String {
 fn coding_note(instance: &Instance) -> Option<String> {
     let least = (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).min_by(f64::total_cmp)?;
     (least < 1.0).then(|| {
-        format!("At the busiest ingress the encoder can fingerprint {:.0} % of the packets only; faster encoders would save more.", 100.0 * least)
+        format!(
+            "At the busiest ingress the encoder can fingerprint {:.0} % of the packets only; faster encoders would save more.",
+            100.0 * least
+        )
     })
 }
 
@@ -316,9 +320,7 @@ fn upgrades(args: &PlanArgs, instance: &Instance, solution: &Solution) -> Vec<Up
     let row = |upgrade: placement::Upgrade| {
         let (device, resource, by) = match upgrade.resource {
             Resource::Memory(at) => (instance.device_name(at), "cache", bytes(upgrade.amount as u64)),
-            Resource::Operations(at) => {
-                (instance.device_name(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS))
-            }
+            Resource::Operations(at) => (instance.device_name(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS)),
             Resource::IngressMemory(at) => {
                 let node = &instance.network.nodes[instance.ingresses[at].node as usize];
                 (node.id.clone(), "packet store", bytes(upgrade.amount as u64))

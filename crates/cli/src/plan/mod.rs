@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! `oncewire plan` and `oncewire emulate`: redundancy elimination over a whole network.
 
 mod build;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
 fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<Built> {
     let against = args.against.as_deref().map(read_plan).transpose()?;
     let options = options(args);
-    let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.solution) };
+    let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.0) };
     let mut deployment = Vec::new();
     if let Some(budget) = args.deploy {
         watch.say("choosing links");
@@ -66,13 +65,13 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
         _ => oncewire_plan::evaluate::check_load(&scenario.instance, &solution),
     }
     .map_err(failure)?;
-    evaluation.holds().map_err(failure)?;
+    evaluation.holds(&scenario.instance).map_err(failure)?;
     scenario.seconds.push(("checking it without the solver's code", clock.elapsed().as_secs_f64()));
     let schemes = if args.quick {
         Vec::new()
     } else {
         let clock = Instant::now();
-        let footprint = lp::Options { objective: Objective::Footprint, ..options.clone() };
+        let footprint = lp::Options { objective: Objective::Footprint, ..options };
         // The program itself is among them: it is not solved again.
         let known = RefCell::new((options.objective == Objective::Footprint).then(|| solution.clone()));
         let again = |instance: &Instance| {
@@ -81,7 +80,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
             {
                 return Ok(solution);
             }
-            Ok(lp::solve(instance, &footprint, None, watch)?.solution)
+            Ok(lp::solve(instance, &footprint, None, watch)?.0)
         };
         let schemes = baseline::compare(&scenario.instance, &again, watch).map_err(failure)?;
         scenario.seconds.push(("the schemes it is compared with", clock.elapsed().as_secs_f64()));
@@ -107,12 +106,14 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
 /// A plan for each ingress alone, with its share of the devices (thesis, figure 3.7).
 fn each_ingress(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<Built> {
     if args.manifests.is_some() || args.against.is_some() {
-        return Err(Failure::usage("--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against"));
+        return Err(Failure::usage(
+            "--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against",
+        ));
     }
     let options = lp::Options { objective: Objective::Footprint, ..options(args) };
     let solve = |instance: &Instance| -> Result<Solution, Error> {
         // Inner progress would hide which ingress it is.
-        Ok(lp::solve(instance, &options, None, &oncewire_plan::Unwatched)?.solution)
+        Ok(lp::solve(instance, &options, None, &oncewire_plan::Unwatched)?.0)
     };
     let clock = Instant::now();
     let mut outcomes = Vec::new();
@@ -172,15 +173,16 @@ fn options(args: &PlanArgs) -> lp::Options {
     lp::Options {
         objective: match args.objective {
             ObjectiveName::Footprint => Objective::Footprint,
-            ObjectiveName::LinkLoad => Objective::LinkLoad,
+            ObjectiveName::LinkLoad => Objective::LinkLoad { capacity: args.capacity },
         },
         method: match args.solver {
             SolverName::Auto => Method::Auto,
             SolverName::Interior => Method::Interior,
             SolverName::Simplex => Method::Simplex,
+            #[cfg(feature = "highs")]
             SolverName::Highs => Method::Highs,
         },
-        gap: args.gap,
+        tolerance: args.gap,
         ..lp::Options::default()
     }
 }
@@ -261,9 +263,3 @@ fn about(scheme: Scheme) -> &'static str {
         Scheme::Ideal => "hop-by-hop without any limit",
     }
 }
-=======
-//! `oncewire plan`.
-
-mod document;
-mod report;
->>>>>>> a9e404da4afa54d21d09b4696d60f96cbe1727fc

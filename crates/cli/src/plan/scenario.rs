@@ -5,8 +5,11 @@ use super::watch::Waiting;
 use crate::args::plan::ScenarioArgs;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::bytes;
+use oncewire_plan::measure::Measurement;
+use oncewire_plan::path::Route;
 use oncewire_plan::topology::{self, Cities, Format, Unknown};
-use oncewire_plan::{Error, Instance, Network, Placement, Profile, Provision, Synthetic, measure, routing, traffic};
+use oncewire_plan::traffic::Scale;
+use oncewire_plan::{Error, Instance, Network, Placement, Profile, Provision, Synthetic, routing, traffic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -40,9 +43,9 @@ impl Scenario {
         let clock = Instant::now();
         let routes = match &args.paths {
             Some(path) => routing::given(&network, &self::read(path)?).map_err(|error| in_file(path, error))?,
-            None => routing::shortest(&network, watch).map_err(failure)?,
+            None => routing::shortest_paths(&network).map_err(failure)?,
         };
-        let routes = self::traffic(args, &network, routes, &provision)?;
+        let routes = self::volumes(args, &network, routes, &provision)?;
         let placement = match &args.links {
             Some(path) => Placement::Some(links(&network, path)?),
             None if args.per_router => Placement::Routers,
@@ -57,8 +60,10 @@ impl Scenario {
         });
         let mut instance = Instance::new(network, routes, &provision, &placement, profile).map_err(failure)?;
         if let Some(path) = &args.profile {
-            let measured = measure::read_profile(&instance, &self::read(path)?).map_err(|error| in_file(path, error))?;
-            instance = instance.with_profile(Profile::Measured(measured)).map_err(failure)?;
+            let measured = Measurement::parse(&self::read(path)?, &instance).map_err(|error| in_file(path, error))?;
+            instance =
+                if args.volumes { measured.apply(&instance) } else { instance.with_profile(Profile::Measured(measured.profile)) }
+                    .map_err(failure)?;
         }
         if let Some(path) = &args.devices {
             devices(&mut instance, path)?;
@@ -97,7 +102,10 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
         // Rocketfuel's maps are older than UTF-8 was everywhere.
         let text = error.into_bytes();
         if text.contains(&0) {
-            return Err(Failure::usage(format!("{} is no text; name a topology, such as a .json, .graphml or .cch file", path.display())));
+            return Err(Failure::usage(format!(
+                "{} is no text; name a topology, such as a .json, .graphml or .cch file",
+                path.display()
+            )));
         }
         Ok(text.iter().map(|&byte| char::from(byte)).collect())
     })
@@ -120,18 +128,21 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
     let options = topology::Options {
         companion: latencies.as_deref(),
         cities: cities.as_ref(),
-        unknown: Unknown::Refuse,
+        unknown: if args.populated { Unknown::LeaveOut } else { Unknown::Refuse },
         largest_component: args.largest_part,
     };
     let mut network = topology::read(format, &text, &options).map_err(|error| in_file(path, error))?;
     if args.pops {
-        network = network.to_pops().map_err(failure)?;
+        network = network.to_pops();
+    }
+    if args.populated {
+        network = network.without_unpopulated();
     }
     if let Some(pops) = args.reduce {
         network = network.reduce(pops).map_err(failure)?;
     }
     if let Some(pops) = args.endpoints {
-        network = network.endpoints(pops).map_err(failure)?;
+        network = network.with_endpoints(pops).map_err(failure)?;
     }
     if let Some(routers) = args.access {
         network = network.with_access_routers(routers).map_err(failure)?;
@@ -140,6 +151,21 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
         notes.push("The map names no capacities: utilisations are not known.".into());
     }
     Ok(network)
+}
+
+/// The paths with their volumes.
+fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision: &Provision) -> Outcome<Vec<Route>> {
+    let matrix = match args.traffic.as_str() {
+        "gravity" => traffic::gravity(network).map_err(failure)?,
+        "demands" => traffic::demands(network).map_err(failure)?,
+        file => traffic::matrix(network, &read(Path::new(file))?).map_err(|error| in_file(Path::new(file), error))?,
+    };
+    let scale = match (args.volumes, args.equal) {
+        (true, _) => Scale::Given,
+        (false, true) => Scale::EqualIngress(args.load),
+        (false, false) => Scale::LargestIngress(args.load),
+    };
+    traffic::assign(network, routes, &matrix, scale, provision).map_err(failure)
 }
 
 fn provision(args: &ScenarioArgs) -> Provision {
@@ -160,7 +186,8 @@ fn provision(args: &ScenarioArgs) -> Provision {
 /// Devices that differ from the others.
 fn devices(instance: &mut Instance, path: &Path) -> Outcome {
     let text = read(path)?;
-    let names: BTreeMap<String, usize> = (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
+    let names: BTreeMap<String, usize> =
+        (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
@@ -168,12 +195,18 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
         let place = format!("{}, line {number}", path.display());
         let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [name, memory, operations] = fields[..] else {
-            return Err(Failure::usage(format!("{place}: write the device, its memory and its operations per second, separated by tabs")));
+            return Err(Failure::usage(format!(
+                "{place}: write the device, its memory and its operations per second, separated by tabs"
+            )));
         };
         let Some(&device) = names.get(name) else {
-            return Err(Failure::usage(format!("{place}: no device {name:?}{}", nearest(name, names.keys().map(String::as_str)))));
+            return Err(Failure::usage(format!(
+                "{place}: no device {name:?}{}",
+                nearest(name, names.keys().map(String::as_str))
+            )));
         };
-        let memory = crate::quantity::parse_size(memory).map_err(|why| Failure::usage(format!("{place}: {memory:?} is {why}")))?;
+        let memory =
+            crate::quantity::parse_size(memory).map_err(|why| Failure::usage(format!("{place}: {memory:?} is {why}")))?;
         let operations: f64 = operations
             .parse()
             .ok()
@@ -205,7 +238,8 @@ fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
         let ends = line.split_once(" -> ").or_else(|| line.split_once('\t')).or_else(|| line.trim().split_once(' '));
         let (from, to) = ends.ok_or_else(|| Failure::usage(format!("{place}: write the two ends of a link, `from -> to`")))?;
         let link = names.get(&(from.trim(), to.trim()));
-        chosen.insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {:?} to {:?}", from.trim(), to.trim())))?);
+        chosen
+            .insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {:?} to {:?}", from.trim(), to.trim())))?);
     }
     if chosen.is_empty() {
         return Err(Failure::usage(format!("{} names no link", path.display())));
@@ -233,7 +267,15 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     let size = |size: f64| bytes(size as u64);
     settings.extend([
         ("mean packet", format!("{} bytes", args.packet)),
-        ("epoch", format!("{:.3} s: {} at {:.3} Gbit/s", provision.epoch(), size(provision.ingress_memory), provision.ingress_rate / 1e9)),
+        (
+            "epoch",
+            format!(
+                "{:.3} s: {} at {:.3} Gbit/s",
+                provision.epoch(),
+                size(provision.ingress_memory),
+                provision.ingress_rate / 1e9
+            ),
+        ),
         ("caches", format!("{} at edges, {} inside", size(provision.edge_memory), size(provision.interior_memory))),
         ("speeds", format!("{} encodings, {} operations per second", provision.encodings, provision.operations)),
         ("devices", if args.per_router { "one per router" } else { "one per link and direction" }.into()),

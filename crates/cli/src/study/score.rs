@@ -1,6 +1,6 @@
 //! `oncewire study --score`: Martynov's score of encoders on files or captures.
 
-use super::outputs::page;
+use crate::terminal::page;
 use super::report::{csv, terminal};
 use super::source::{self, Source};
 use crate::args::StudyArgs;
