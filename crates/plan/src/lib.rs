@@ -13,6 +13,8 @@ pub mod path;
 pub mod profile;
 pub mod routing;
 mod solution;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 pub mod traffic;
 mod watch;

@@ -69,9 +69,9 @@ impl Format {
         let words: Vec<&str> = first.split_whitespace().take(4).collect();
         if start.starts_with('{') {
             Ok(Self::Json)
-        } else if head.contains("<graphml") {
+        } else if start.starts_with('<') && head.contains("graphml") {
             Ok(Self::GraphMl)
-        } else if head.contains("<network") {
+        } else if start.starts_with('<') && head.contains("network") {
             Ok(Self::Sndlib)
         } else if first.starts_with("NODES") {
             Ok(Self::Repetita)

@@ -134,12 +134,12 @@ impl Network {
     /// There are fewer nodes that carry traffic, or access routers have already been added, or k is under 2.
     pub fn with_endpoints(&self, k: usize) -> Result<Self, Error> {
         self.check_pop_level()?;
-        let chosen = self.highest_degree(k);
-        if chosen.len() < k || k < 2 {
-            return Err(Error::Topology(format!("{k} PoPs of highest degree are asked for; 2 to {} are possible", chosen.len())));
+        let possible = self.nodes.iter().filter(|node| node.role != Role::Backbone).count();
+        if k > possible || k < 2 {
+            return Err(Error::Topology(format!("{k} PoPs of highest degree are asked for; 2 to {possible} are possible")));
         }
         let mut network = self.clone();
-        let chosen: HashSet<u32> = chosen.into_iter().collect();
+        let chosen: HashSet<u32> = self.highest_degree(k).into_iter().collect();
         for (number, node) in network.nodes.iter_mut().enumerate() {
             if !chosen.contains(&(number as u32)) {
                 node.role = Role::Backbone;
