@@ -184,7 +184,7 @@ fn ntt_at_router_level_has_the_paths_of_the_paper() {
     let Some(network) = load("rocketfuel-2914-NTT-Verio-pop.json") else { return };
     let network = network.reduce(70).unwrap().with_access_routers(4).unwrap();
     assert_eq!(network.nodes.len(), 350);
-    let routes = routing::shortest_paths(&network).unwrap();
+    let routes = routing::shortest_paths(&network, &Unwatched).unwrap();
     assert_eq!(routes.len(), 77_280);
     let hops: usize = routes.iter().map(|route| route.links.len()).sum();
     assert_eq!(hops, 404_288);

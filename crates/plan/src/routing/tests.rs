@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Instance, Measured, Placement, Profile, Provision,
+    Instance, Measured, Placement, Profile, Provision, Unwatched,
     network::{Link, Node},
     testing,
 };
@@ -35,20 +35,33 @@ fn of(routes: &[Route], from: u32, to: u32) -> &Route {
 #[test]
 fn ties_go_to_fewer_links_then_to_the_smaller_id() {
     let mut network = ring();
-    let routes = shortest_paths(&network).unwrap();
+    let routes = shortest_paths(&network, &Unwatched).unwrap();
     assert_eq!(routes.len(), 12);
     assert_eq!(names(&network, of(&routes, 0, 2)), ["a", "b", "c"]);
     assert_eq!(names(&network, of(&routes, 2, 0)), ["c", "b", "a"]);
     network.nodes[1].id = "x".into();
-    let routes = shortest_paths(&network).unwrap();
+    let routes = shortest_paths(&network, &Unwatched).unwrap();
     assert_eq!(names(&network, of(&routes, 0, 2)), ["a", "d", "c"]);
     network.links.push(link(0, 2, 2.0));
-    let routes = shortest_paths(&network).unwrap();
+    let routes = shortest_paths(&network, &Unwatched).unwrap();
     assert_eq!(names(&network, of(&routes, 0, 2)), ["a", "c"]);
     // So light that it is lost in the sum: it is a link all the same.
     network.links[0].weight = 1e300;
     network.links[2].weight = 1e-300;
-    assert!(shortest_paths(&network).unwrap().iter().all(|route| route.links.len() <= 3));
+    assert!(shortest_paths(&network, &Unwatched).unwrap().iter().all(|route| route.links.len() <= 3));
+}
+
+#[test]
+fn an_interruption_ends_it() {
+    struct Impatient;
+    impl Watch for Impatient {
+        fn progress(&self, _stage: &str, _done: u64, _total: u64) {}
+
+        fn stopped(&self) -> bool {
+            true
+        }
+    }
+    assert_eq!(shortest_paths(&ring(), &Impatient), Err(Error::Stopped));
 }
 
 #[test]
@@ -58,14 +71,14 @@ fn access_routers_send_and_receive_but_forward_nothing() {
     network.nodes[1].role = Role::Access;
     network.nodes[2].role = Role::Access;
     assert_eq!(endpoints(&network), [0, 1, 2]);
-    let routes = shortest_paths(&network).unwrap();
+    let routes = shortest_paths(&network, &Unwatched).unwrap();
     assert_eq!(routes.len(), 6);
     assert_eq!(names(&network, of(&routes, 0, 2)), ["a", "d", "c"]);
     // Of one PoP.
     network.nodes[2].pop = 0;
     assert_eq!(pairs(&network).unwrap(), [(0, 1), (1, 0), (1, 2), (2, 1)]);
     network.nodes[1].pop = 0;
-    let message = shortest_paths(&network).unwrap_err().to_string();
+    let message = shortest_paths(&network, &Unwatched).unwrap_err().to_string();
     assert_eq!(message, "paths: traffic needs at least two PoPs that send and receive it");
 }
 
@@ -74,7 +87,7 @@ fn what_cannot_be_routed_is_refused() {
     let refused = |change: fn(&mut Network), part: &str| {
         let mut network = ring();
         change(&mut network);
-        let message = shortest_paths(&network).unwrap_err().to_string();
+        let message = shortest_paths(&network, &Unwatched).unwrap_err().to_string();
         assert!(message.contains(part), "{message} / {part}");
     };
     refused(|network| network.links.truncate(2), "no path from a to c: the network is not connected");
@@ -82,9 +95,9 @@ fn what_cannot_be_routed_is_refused() {
     refused(|network| network.links[0].weight = 0.0, "the link a -> b has weight 0");
     refused(|network| network.links[0].to = 9, "a link from node 0 to 9, but there are 4 nodes");
     refused(|network| network.nodes.clear(), "at least two PoPs");
-    let message = shortest_paths_between(&ring(), &[(1, 1)]).unwrap_err().to_string();
+    let message = shortest_paths_between(&ring(), &[(1, 1)], &Unwatched).unwrap_err().to_string();
     assert_eq!(message, "paths: a path from b to itself");
-    assert!(shortest_paths_between(&ring(), &[(1, 4)]).is_err());
+    assert!(shortest_paths_between(&ring(), &[(1, 4)], &Unwatched).is_err());
     let mut large = Network { nodes: (0..4000).map(|n| node(&n.to_string(), n, Role::Any)).collect(), ..Network::default() };
     assert!(pairs(&large).unwrap_err().to_string().contains("make 15996000 paths"));
     large.nodes.truncate(2);
@@ -139,7 +152,7 @@ proptest! {
 
     #[test]
     fn paths_are_shortest_and_make_trees(network in testing::network()) {
-        let routes = shortest_paths(&network).unwrap();
+        let routes = shortest_paths(&network, &Unwatched).unwrap();
         let count = network.nodes.len();
         prop_assert_eq!(routes.len(), count * (count - 1));
         prop_assert!(routes.is_sorted_by_key(|route| (route.from, route.to)));
@@ -193,7 +206,7 @@ proptest! {
             ..Network::default()
         };
         let all = |network: &Network| -> Vec<Vec<String>> {
-            let mut all: Vec<_> = shortest_paths(network).unwrap().iter().map(|route| names(network, route)).collect();
+            let mut all: Vec<_> = shortest_paths(network, &Unwatched).unwrap().iter().map(|route| names(network, route)).collect();
             all.sort();
             all
         };
@@ -210,7 +223,7 @@ proptest! {
     /// The shortest paths written out and read again.
     #[test]
     fn paths_survive_as_text(network in testing::network()) {
-        let routes = shortest_paths(&network).unwrap();
+        let routes = shortest_paths(&network, &Unwatched).unwrap();
         let text: Vec<String> = routes.iter().rev().map(|route| names(&network, route).join(" ")).collect();
         prop_assert_eq!(given(&network, &text.join("\n")).unwrap(), routes);
     }

@@ -124,7 +124,7 @@ impl Cities {
         };
         let (state, country) = (code(STATES, &region), code(COUNTRIES, &region));
         if state.is_none() && country.is_none() {
-            let region = name.split_once(',').map_or("", |(_, region)| region);
+            let region = name.split_once(',').map_or("", |(_, region)| region.trim());
             return Err(Error::Topology(format!("the city {}: {} is no state or country", quote(name), quote(region))));
         }
         let in_state = candidates.iter().find(|city| city.country == "US" && Some(city.admin1.as_str()) == state);
@@ -208,6 +208,7 @@ impl Cities {
             network.derivation.push("positions and populations from the table of cities".into());
         }
         if !left_out.is_empty() {
+            network.drop_demands_of_backbone();
             network.derivation.push(format!("no traffic at {} unknown cities: {}", left_out.len(), shortened(&left_out)));
         }
         Ok(network)

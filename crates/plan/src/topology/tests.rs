@@ -295,7 +295,7 @@ fn cities_are_found_by_name_and_place() {
         assert_eq!(id(name), Ok(number), "{name}");
     }
     assert_eq!(id("Perth, WA").unwrap_err(), "topology: the city Perth, WA is not in the table of cities");
-    assert_eq!(id("Perth, Tasmania").unwrap_err(), "topology: the city Perth, Tasmania:  Tasmania is no state or country");
+    assert_eq!(id("Perth, Tasmania").unwrap_err(), "topology: the city Perth, Tasmania: Tasmania is no state or country");
     assert!(id("").is_err() && id(",").is_err());
     assert_eq!(cities.near([38.6, -90.3]).unwrap().id, 5);
     assert_eq!(cities.near([-16.8, 179.9]).unwrap().id, 8);
@@ -401,6 +401,17 @@ fn access_routers_hang_on_their_pops() {
     assert!(message(network.with_access_routers(1)).contains("has access routers already"));
     assert!(message(network.reduce(2)).contains("has access routers already"));
     assert!(message(small().with_access_routers(0)).contains("0 access routers"));
+    assert!(
+        message(
+            json(&format!(
+                r#"{{"nodes":[{}{{"id":"x"}}],"links":[]}}"#,
+                (0..200).map(|n| format!(r#"{{"id":{n}}},"#)).collect::<String>()
+            ))
+            .unwrap()
+            .with_access_routers(10_000)
+        )
+        .contains("10000 access routers in each of 201 PoPs are too many")
+    );
     assert!(message(cch(CCH).unwrap().with_access_routers(4)).contains("reduce it to PoPs first"));
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{network::Node, testing};
+use crate::{Unwatched, network::Node, testing};
 
 /// PoPs A (population 1), B (2), C (4) in a row, with two access routers each.
 fn row() -> Network {
@@ -97,7 +97,7 @@ fn scales_are_what_they_say() {
     let provision = Provision::default();
     let full = 3e9;
     let assigned = |scale: Scale| {
-        let paths = routing::shortest_paths(&network).unwrap();
+        let paths = routing::shortest_paths(&network, &Unwatched).unwrap();
         let routes = assign(&network, paths, &gravity(&network).unwrap(), scale, &provision).unwrap();
         let mut ingresses: BTreeMap<u32, f64> = BTreeMap::new();
         routes.iter().for_each(|route| *ingresses.entry(route.from).or_default() += route.volume);
@@ -118,7 +118,7 @@ fn scales_are_what_they_say() {
 fn what_cannot_be_assigned_is_refused() {
     let network = row();
     let refused = |matrix: &[Demand], scale: Scale, part: &str| {
-        let paths = routing::shortest_paths(&network).unwrap();
+        let paths = routing::shortest_paths(&network, &Unwatched).unwrap();
         let message = assign(&network, paths, matrix, scale, &Provision::default()).unwrap_err().to_string();
         assert!(message.contains(part), "{message} / {part}");
     };
@@ -134,7 +134,7 @@ fn what_cannot_be_assigned_is_refused() {
     }
     refused(&[demand(3, 5, f64::MAX), demand(3, 5, f64::MAX)], Scale::Given, "more than numbers can say");
     // Two of one pair add up; pairs without traffic have no route.
-    let paths = routing::shortest_paths(&network).unwrap();
+    let paths = routing::shortest_paths(&network, &Unwatched).unwrap();
     let routes = assign(&network, paths, &[demand(3, 5, 1.0), demand(3, 5, 2.0)], Scale::Given, &Provision::default()).unwrap();
     assert_eq!(routes.iter().map(|route| (route.from, route.to, route.volume)).collect::<Vec<_>>(), [(3, 5, 3.0)]);
 }

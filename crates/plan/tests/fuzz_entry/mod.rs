@@ -1,7 +1,7 @@
 //! What the fuzz target `topology` does, so that tests can do it as well.
 
 use oncewire_plan::{
-    Error, Network, Provision, routing,
+    Error, Network, Provision, Unwatched, routing,
     topology::{self, Cities, Format, Options, Unknown},
     traffic::{self, Scale},
 };
@@ -66,7 +66,7 @@ fn plan(network: &Network, lines: &str) {
     if network.nodes.len() > 40 {
         return;
     }
-    let shortest = one_line(routing::shortest_paths(network));
+    let shortest = one_line(routing::shortest_paths(network, &Unwatched));
     let given = one_line(routing::given(network, lines));
     for matrix in [traffic::gravity(network), traffic::demands(network), traffic::matrix(network, lines)] {
         let Some(matrix) = one_line(matrix) else { continue };
