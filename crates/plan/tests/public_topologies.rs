@@ -10,7 +10,7 @@ use std::{
 };
 
 use oncewire_plan::{
-    Instance, Measured, Network, Placement, Profile, Provision, routing,
+    Instance, Measured, Network, Placement, Profile, Provision, Unwatched, routing,
     topology::{self, Cities, Format, Options, Unknown},
     traffic::{self, Scale},
 };
