@@ -93,7 +93,7 @@ fn loops_go_and_parallel_links_merge() {
     let network = json(text).unwrap();
     let values: Vec<_> = network.links.iter().map(|link| (link.from, link.weight, link.latency, link.capacity)).collect();
     assert_eq!(values, [(0, 2.0, 7.0, Some(7000.0)), (1, 2.0, 5.0, Some(7000.0))]);
-    assert_eq!(network.derivation, ["1 links from a node to itself left out", "2 parallel links merged into others"]);
+    assert_eq!(network.derivation, ["links from a node to itself left out: 1", "parallel links merged: 2"]);
     // An unknown capacity makes the sum unknown.
     let network = json(&text.replace(r#","capacity_kbps":4"#, "")).unwrap();
     assert_eq!(network.links[0].capacity, None);

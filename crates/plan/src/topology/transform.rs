@@ -111,7 +111,7 @@ impl Network {
             }
             let at = *sums.entry(ends).or_insert(demands.len());
             match demands.get_mut(at) {
-                Some(known) => known.volume += demand.volume,
+                Some(known) => known.volume = (known.volume + demand.volume).min(f64::MAX),
                 None => demands.push(Demand { from: ends.0, to: ends.1, volume: demand.volume }),
             }
         }
