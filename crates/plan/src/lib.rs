@@ -19,6 +19,8 @@ pub mod placement;
 pub mod profile;
 pub mod routing;
 mod solution;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 pub mod traffic;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Error, Network,
+    Error, Network, Watch,
     network::{Names, Role, compare_ids},
     path::Route,
     topology::quote,
@@ -57,16 +57,16 @@ pub fn pairs(network: &Network) -> Result<Vec<(u32, u32)>, Error> {
 /// node has one predecessor whatever the egress; and neither the order of nodes nor that of links matters.
 ///
 /// # Errors
-/// As [`pairs`]; a pair without a path.
-pub fn shortest_paths(network: &Network) -> Result<Vec<Route>, Error> {
-    shortest_paths_between(network, &pairs(network)?)
+/// As [`pairs`]; a pair without a path; an interruption.
+pub fn shortest_paths(network: &Network, watch: &dyn Watch) -> Result<Vec<Route>, Error> {
+    shortest_paths_between(network, &pairs(network)?, watch)
 }
 
 /// [`shortest_paths`] of these pairs only, in their order. Consecutive pairs with the same ingress share the work.
 ///
 /// # Errors
-/// A pair without a path, from a node to itself, or of unknown nodes; weights that are not above 0.
-pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)]) -> Result<Vec<Route>, Error> {
+/// A pair without a path, from a node to itself, or of unknown nodes; weights that are not above 0; an interruption.
+pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)], watch: &dyn Watch) -> Result<Vec<Route>, Error> {
     let name = |node: u32| quote(&network.nodes[node as usize].id);
     let nodes = network.nodes.len() as u32;
     if let Some((from, to)) = pairs.iter().find(|&&(from, to)| from >= nodes || to >= nodes) {
@@ -83,6 +83,8 @@ pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)]) -> Result
     let mut ingress = None;
     for &(from, to) in pairs {
         if ingress != Some(from) {
+            watch.go_on()?;
+            watch.progress("paths", routes.len() as u64, pairs.len() as u64);
             search.run(from);
             ingress = Some(from);
         }

@@ -117,16 +117,18 @@ fn spread(network: &Network, list: impl IntoIterator<Item = (String, Demand)>) -
         of_pop.entry(network.nodes[end as usize].pop).or_default().push(end);
     }
     let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    let mut work = 0_usize;
     for (place, demand) in list {
-        let routers = |node: u32| -> Result<Vec<u32>, Error> {
+        let routers = |node: u32| -> Result<&[u32], Error> {
             let Some(of) = network.nodes.get(node as usize) else {
                 return Err(Error::Traffic(format!("{place}a demand of node {node}, but there are {}", network.nodes.len())));
             };
             if is_end[node as usize] {
-                return Ok(vec![node]);
+                // The list of endpoints is sorted and has it.
+                return Ok(ends.binary_search(&node).map_or(&[], |at| &ends[at..=at]));
             }
             let routers = of_pop.get(&of.pop).filter(|_| of.role != Role::Access);
-            routers.cloned().ok_or_else(|| Error::Traffic(format!("{place}{} forwards traffic only", quote(&of.id))))
+            routers.map(Vec::as_slice).ok_or_else(|| Error::Traffic(format!("{place}{} forwards traffic only", quote(&of.id))))
         };
         let (from, to) = (routers(demand.from)?, routers(demand.to)?);
         if !(demand.volume >= 0.0 && demand.volume.is_finite()) {
@@ -134,12 +136,13 @@ fn spread(network: &Network, list: impl IntoIterator<Item = (String, Demand)>) -
             let (from, to) = (name(demand.from), name(demand.to));
             return Err(Error::Traffic(format!("{place}a volume of {} from {from} to {to}", demand.volume)));
         }
-        let part = demand.volume / (from.len() * to.len()) as f64;
-        for &from in &from {
-            to.iter().filter(|&&to| to != from).for_each(|&to| *sums.entry((from, to)).or_default() += part);
+        work += from.len().saturating_mul(to.len());
+        if work > 2 * MAX_PATHS {
+            return Err(Error::Traffic(format!("the demands spread over more than {MAX_PATHS} paths")));
         }
-        if sums.len() > MAX_PATHS {
-            return Err(Error::Traffic(format!("the demands have more than {MAX_PATHS} paths")));
+        let part = demand.volume / (from.len() * to.len()) as f64;
+        for &from in from {
+            to.iter().filter(|&&to| to != from).for_each(|&to| *sums.entry((from, to)).or_default() += part);
         }
     }
     if !sums.values().any(|&volume| volume > 0.0) {

@@ -69,9 +69,9 @@ impl Format {
         let words: Vec<&str> = first.split_whitespace().take(4).collect();
         if start.starts_with('{') {
             Ok(Self::Json)
-        } else if head.contains("<graphml") {
+        } else if start.starts_with('<') && head.contains("graphml") {
             Ok(Self::GraphMl)
-        } else if head.contains("<network") {
+        } else if start.starts_with('<') && head.contains("network") {
             Ok(Self::Sndlib)
         } else if first.starts_with("NODES") {
             Ok(Self::Repetita)
@@ -294,9 +294,9 @@ impl Builder {
                 network.links.extend(back.map(|back| links[back]));
             }
         }
-        let lines = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
+        let lines = |n: usize, what: &str| (n > 0).then(|| format!("{what}: {n}"));
         network.derivation.extend(lines(self.loops, "links from a node to itself left out"));
-        network.derivation.extend(lines(self.merged, "parallel links merged into others"));
+        network.derivation.extend(lines(self.merged, "parallel links merged"));
         Ok(network)
     }
 }
@@ -307,7 +307,7 @@ fn merge(link: &mut Link, other: &Link) {
     if (other.weight, other.latency) < (link.weight, link.latency) {
         (link.weight, link.latency) = (other.weight, other.latency);
     }
-    link.capacity = link.capacity.zip(other.capacity).map(|(a, b)| a + b);
+    link.capacity = link.capacity.zip(other.capacity).map(|(a, b)| a + b).filter(|sum| sum.is_finite());
 }
 
 /// Text for a name or source in reports: one line, not endless.

@@ -111,7 +111,7 @@ impl Network {
             }
             let at = *sums.entry(ends).or_insert(demands.len());
             match demands.get_mut(at) {
-                Some(known) => known.volume += demand.volume,
+                Some(known) => known.volume = (known.volume + demand.volume).min(f64::MAX),
                 None => demands.push(Demand { from: ends.0, to: ends.1, volume: demand.volume }),
             }
         }
@@ -131,15 +131,15 @@ impl Network {
     /// them are those of the whole network (thesis, section 3.5, Figure 3.8). Demands of other nodes go.
     ///
     /// # Errors
-    /// There are fewer nodes that carry traffic, or access routers have already been added, or k is under 2.
+    /// There are fewer nodes that carry traffic, or k is under 2; PoPs have several nodes.
     pub fn with_endpoints(&self, k: usize) -> Result<Self, Error> {
         self.check_pop_level()?;
-        let chosen = self.highest_degree(k);
-        if chosen.len() < k || k < 2 {
-            return Err(Error::Topology(format!("{k} PoPs of highest degree are asked for; 2 to {} are possible", chosen.len())));
+        let possible = self.nodes.iter().filter(|node| node.role != Role::Backbone).count();
+        if k > possible || k < 2 {
+            return Err(Error::Topology(format!("{k} PoPs of highest degree are asked for; 2 to {possible} are possible")));
         }
         let mut network = self.clone();
-        let chosen: HashSet<u32> = chosen.into_iter().collect();
+        let chosen: HashSet<u32> = self.highest_degree(k).into_iter().collect();
         for (number, node) in network.nodes.iter_mut().enumerate() {
             if !chosen.contains(&(number as u32)) {
                 node.role = Role::Backbone;
@@ -156,7 +156,7 @@ impl Network {
     /// them are replaced by what connects the rest, and the derivation says how many. Demands of other nodes go.
     ///
     /// # Errors
-    /// A network that is not connected or has fewer nodes, or has access routers already; k under 2.
+    /// A network that is not connected or has fewer nodes; k under 2; PoPs with several nodes.
     pub fn reduce(&self, k: usize) -> Result<Self, Error> {
         self.check_pop_level()?;
         self.check_connected()?;
@@ -202,22 +202,24 @@ impl Network {
     /// to `/n`. Demands stay those between PoPs.
     ///
     /// # Errors
-    /// n is 0, there are access routers already, several nodes of a PoP carry traffic, no node does, or an id is taken.
+    /// n is 0 or out of all proportion, PoPs have several nodes, none carries traffic, or an id is taken.
     pub fn with_access_routers(&self, n: u32) -> Result<Self, Error> {
         self.check_pop_level()?;
         if n == 0 || n > 10_000 {
             return Err(Error::Topology(format!("{n} access routers per PoP are asked for; 1 to 10000 are possible")));
         }
-        if self.pop_count() < self.nodes.len() {
-            return Err(Error::Topology(
-                "access routers are added to PoPs, but this map has several routers per PoP; reduce it to PoPs first".into(),
-            ));
+        let pops = self.nodes.iter().filter(|node| node.role == Role::Any).count();
+        if pops == 0 {
+            return Err(Error::Topology("no PoP carries traffic".into()));
+        }
+        if pops * n as usize > 1_000_000 {
+            return Err(Error::Topology(format!(
+                "{n} access routers in each of {pops} PoPs are too many; at most 1000000 in all"
+            )));
         }
         let ids: HashSet<&str> = self.nodes.iter().map(|node| node.id.as_str()).collect();
         let mut network = self.clone();
-        let mut pops = 0;
         for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Any) {
-            pops += 1;
             network.nodes[number].role = Role::Backbone;
             for router in 1..=n {
                 let id = format!("{}/{router}", node.id);
@@ -231,9 +233,6 @@ impl Network {
                 network.links.push(link);
                 network.links.push(Link { from: number as u32, to: at, ..link });
             }
-        }
-        if pops == 0 {
-            return Err(Error::Topology("no PoP carries traffic".into()));
         }
         network.derivation.push(format!("{n} access routers in each of {pops} PoPs"));
         Ok(network)
@@ -269,11 +268,15 @@ impl Network {
         before - self.demands.len()
     }
 
+    /// One node per PoP, none of them an access router.
     fn check_pop_level(&self) -> Result<(), Error> {
-        match self.nodes.iter().find(|node| node.role == Role::Access) {
-            Some(node) => Err(Error::Topology(format!("the network has access routers already ({})", node.id))),
-            None => Ok(()),
+        if let Some(node) = self.nodes.iter().find(|node| node.role == Role::Access) {
+            return Err(Error::Topology(format!("the network has access routers already ({})", node.id)));
         }
+        if self.pop_count() < self.nodes.len() {
+            return Err(Error::Topology("the map has several routers per PoP; reduce it to PoPs first".into()));
+        }
+        Ok(())
     }
 
     /// All nodes, those with the most neighbours first.

@@ -85,11 +85,13 @@ pub(super) fn parse(text: &str) -> Result<Element, Error> {
                 let mut attributes = Vec::new();
                 // Without the reader's own check for double ones, which is quadratic.
                 for attribute in tag.attributes().with_checks(false) {
-                    let attribute = attribute.map_err(|error| bad(place, format_args!("an attribute: {error}")))?;
+                    let attribute =
+                        attribute.map_err(|error| bad(place, format_args!("an attribute: {}", quote(&error.to_string()))))?;
                     if attributes.len() == MAX_ATTRIBUTES {
                         return Err(bad(place, format_args!("more than {MAX_ATTRIBUTES} attributes")));
                     }
-                    let value = quick_xml::escape::unescape(&attribute.value).map_err(|error| bad(place, error))?;
+                    let value =
+                        quick_xml::escape::unescape(&attribute.value).map_err(|error| bad(place, quote(&error.to_string())))?;
                     attributes.push((attribute.key.local_name().as_ref().to_owned(), value.into()));
                 }
                 let element = Element {
