@@ -216,10 +216,9 @@ fn retransmissions_match_nothing_and_repeat_all() {
     assert!(likely(made.retransmissions as f64, made.packets as f64 * 0.05));
     assert!(again > made.retransmissions / 2);
     let (measured, seen, _) = measure(&instance, settings, measure::Settings::default());
-    // Small ones may have no marker, and a packet with three matches is no longer whole.
-    let missed = made.retransmissions - seen.retransmissions.min(made.retransmissions);
-    assert!(missed * 2 < made.retransmissions, "{} of {}", seen.retransmissions, made.retransmissions);
-    drop(measured);
+    // The store of an epoch holds what was sent within a fifth of one.
+    assert_eq!(seen.retransmissions, made.retransmissions);
+    agrees(&instance, &measured, 3.0, 0.02);
 }
 
 #[test]
@@ -254,7 +253,7 @@ fn a_drift_is_what_the_instance_of_that_time_says() {
     agrees(&now, &profiler.measurement_until(4_000_000_000).unwrap(), 3.0, 0.02);
     // After a few of its times nothing is left of what was; the mean of many is.
     let packets = Synthetic::new(&instance, settings).unwrap();
-    let later: Vec<Instance> = (1..400).map(|at| packets.instance_at(f64::from(at) * 600.0).unwrap()).collect();
+    let later: Vec<Instance> = (1..200).map(|at| packets.instance_at(f64::from(at) * 600.0).unwrap()).collect();
     for path in 0..instance.paths.len() {
         let mean = later.iter().map(|later| later.paths[path].volume).sum::<f64>() / later.len() as f64;
         // Of a log-normal number with s = 0.5 the deviation is 0.53 of the mean.
