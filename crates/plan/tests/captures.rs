@@ -67,7 +67,7 @@ fn dissected<'a>(source: &str, destination: &str, payload: &'a [u8]) -> Dissecte
 fn prefixes_lead_to_paths_and_what_has_none_is_counted() {
     let instance = instance();
     let table = "10.1.0.0/16 Seattle\n10.2.0.0/16 denver\n10.3.0.0/16 bos\n10.4.0.0/16 Atlantis\n10.5.0.0/16 den2\n";
-    let egresses = Egresses::Prefixes(Prefixes::parse(table).unwrap());
+    let egresses = Egresses::Prefixes(Prefixes::parse(table).unwrap().into());
     let mut mapper = FromCapture::new(&instance, Ingresses::BySource, egresses, TimeScale { time: 2.0, instance: 1.0 }).unwrap();
     let mut packet = |time, source: &str, destination: &str| mapper.packet(time, &dissected(source, destination, b"payload"));
     let ends = |packet: &Packet| {
@@ -164,7 +164,7 @@ fn what_cannot_be_mapped_is_refused_in_words() {
     );
     let table = Prefixes::parse("10.0.0.0/8 Atlantis\n11.0.0.0/8 Ys").unwrap();
     assert_eq!(
-        error(Ingresses::BySource, Egresses::Prefixes(table), TimeScale::NONE),
+        error(Ingresses::BySource, Egresses::Prefixes(table.into()), TimeScale::NONE),
         "emulation: none of the prefixes has the name of a node; names are Atlantis, Ys"
     );
     error(Ingresses::BySource, spread, TimeScale { time: 0.0, instance: 1.0 });
