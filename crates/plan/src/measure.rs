@@ -51,8 +51,8 @@ impl Default for Settings {
             sampler: SamplerKind::Maxp,
             fingerprints: None,
             matches: 3,
-            // Fewer than one insertion in 500 fails.
-            table: BucketShape { slots: 2, hashes: 2, factor: 4.0 },
+            // Four slots for each fingerprint, of which it may lie in eight: no insertion in thousands fails.
+            table: BucketShape { slots: 4, hashes: 2, factor: 1.0 },
             warm_up: 1.0,
         }
     }
@@ -135,7 +135,8 @@ struct Piece {
 }
 
 impl<'a> Profiler<'a> {
-    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's and as much again for fingerprints.
+    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's and about as much
+    /// again for fingerprints at the default period.
     ///
     /// # Errors
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
