@@ -196,8 +196,14 @@ fn packets_come_in_order_from_the_hosts_of_their_path() {
 
 #[test]
 fn retransmissions_match_nothing_and_repeat_all() {
+    for renumbered in [true, false] {
+        retransmit(renumbered);
+    }
+}
+
+fn retransmit(renumbered: bool) {
     let instance = instance(4e6, synthetic(0.25, 300.0));
-    let retransmissions = Retransmissions { share: 0.05, within: 0.2, renumbered: true };
+    let retransmissions = Retransmissions { share: 0.05, within: 0.2, renumbered };
     let settings = Settings { epochs: 4.0, retransmissions, ..Settings::default() };
     let mut seen: HashMap<_, (u64, Option<u16>)> = HashMap::new();
     let mut again = 0;
@@ -208,7 +214,7 @@ fn retransmissions_match_nothing_and_repeat_all() {
             && let Some((time, number)) = seen.insert(key, (packet.time, packet.header.identification))
         {
             again += 1;
-            assert!(packet.header.source.is_ipv6() || number != packet.header.identification);
+            assert_eq!(number != packet.header.identification, renumbered && packet.header.source.is_ipv4());
             assert!(packet.time - time <= 200_000_000);
         }
     }
@@ -296,7 +302,7 @@ fn settings_out_of_range_are_refused_in_words() {
     };
     assert_eq!(
         refused(&plain, &|s| s.epochs = f64::NAN),
-        "emulation: NaN epochs of 1 s; more than none, and at most 32000000 s in all"
+        "emulation: NaN epochs of 1 s; there are more than none, at most 1000000, and at most 32000000 s in all"
     );
     refused(&plain, &|s| s.epochs = 1e300);
     refused(&plain, &|s| s.headers.hosts = 0);
@@ -312,7 +318,7 @@ fn settings_out_of_range_are_refused_in_words() {
         refused(&plain, &|s| s.dynamics.crowds = vec![Crowd { ingress: Some(3), ..crowd.clone() }]),
         "emulation: a flash crowd enters at node 3, where nothing enters"
     );
-    refused(&plain, &|s| s.dynamics.drift = Some(Drift { time: 0.0, volume: 1.0, matches: 1.0 }));
+    refused(&plain, &|s| s.dynamics.drift = Some(Drift { time: 0.5, volume: 1.0, matches: 1.0 }));
     assert_eq!(
         refused(&instance(1e6, synthetic(0.25, 1460.0)), &|_| ()),
         "redundancy profile: a mean match length of 1460 bytes; packets have 1440 bytes of payload"

@@ -562,9 +562,9 @@ fn longest(instance: &Instance, settings: &Settings) -> f64 {
 
 fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::Emulation(what));
-    if !(settings.epochs > 0.0 && settings.epochs * instance.epoch <= MAX_SECONDS) {
+    if !(settings.epochs > 0.0 && settings.epochs <= MAX_EPOCHS && settings.epochs * instance.epoch <= MAX_SECONDS) {
         return wrong(format!(
-            "{} epochs of {} s; more than none, and at most {MAX_SECONDS} s in all",
+            "{} epochs of {} s; there are more than none, at most {MAX_EPOCHS}, and at most {MAX_SECONDS} s in all",
             settings.epochs, instance.epoch
         ));
     }
@@ -610,6 +610,8 @@ fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
     settings.dynamics.check(instance)
 }
 
+/// Longest run in epochs.
+const MAX_EPOCHS: f64 = 1e6;
 /// Longest run in seconds of emulated time: a year. Nanoseconds of it fit their type, and are exact enough in a double.
 const MAX_SECONDS: f64 = 3.2e7;
 
