@@ -4,8 +4,9 @@
 //! could encode every match. So match(p, q) is what there is to be decoded, wherever it is cached.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     fmt::Write as _,
+    net::IpAddr,
 };
 
 use oncewire_codec::{
@@ -13,6 +14,7 @@ use oncewire_codec::{
     matcher::{Density, Match as Found, Matcher, PublishedMaxMatch},
     table::{BucketShape, BucketTable},
 };
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     Error, Instance, Match, Measured, Profile,
@@ -49,8 +51,8 @@ impl Default for Settings {
             sampler: SamplerKind::Maxp,
             fingerprints: None,
             matches: 3,
-            // Fewer than one insertion in 500 fails.
-            table: BucketShape { slots: 2, hashes: 2, factor: 4.0 },
+            // Four slots for each fingerprint, of which it may lie in eight: no insertion in thousands fails.
+            table: BucketShape { slots: 4, hashes: 2, factor: 1.0 },
             warm_up: 1.0,
         }
     }
@@ -82,7 +84,7 @@ pub struct Seen {
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets that repeat an earlier one of their flow whole: they are sent plain, and match nothing.
+    /// Packets that repeat a stored one of their flow whole: they are sent plain, and match nothing (thesis, section 3.4).
     pub retransmissions: u64,
     /// Matches, of all packets but retransmissions.
     pub matches: u64,
@@ -113,13 +115,16 @@ struct Store {
     matcher: PublishedMaxMatch<BucketTable>,
     /// Packets in the log, in order of offset.
     packets: VecDeque<Stored>,
+    /// How many of them have a hash.
+    hashes: HashMap<u64, u32>,
 }
 
 struct Stored {
     offset: u64,
     len: u32,
     path: u32,
-    flow: Header,
+    /// Hash of flow and payload.
+    hash: u64,
 }
 
 /// A part of a packet that is in the store.
@@ -127,12 +132,11 @@ struct Piece {
     at: usize,
     len: usize,
     path: u32,
-    /// Whether it is the whole of a packet of the same flow.
-    whole: bool,
 }
 
 impl<'a> Profiler<'a> {
-    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's and as much again for fingerprints.
+    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's and about as much
+    /// again for fingerprints at the default period.
     ///
     /// # Errors
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
@@ -196,8 +200,9 @@ impl<'a> Profiler<'a> {
             Some(store) => store,
             none => none.insert(Store::new(self.instance.ingresses[path.ingress as usize].memory, &self.settings)?),
         };
+        let hash = hash(packet);
         let mut pieces = store.find(packet, &self.settings, &mut self.found);
-        if pieces.iter().any(|piece| piece.whole) {
+        if store.hashes.contains_key(&hash) {
             self.seen.retransmissions += 1;
             pieces.clear();
         }
@@ -209,7 +214,7 @@ impl<'a> Profiler<'a> {
                 *pair = (pair.0 + 1, pair.1 + piece.len as u64);
             }
         }
-        store.keep(packet, &pieces, &self.settings, &mut self.block);
+        store.keep(packet, hash, &pieces, &self.settings, &mut self.block);
         Ok(())
     }
 
@@ -266,7 +271,7 @@ impl Store {
         let table = BucketTable::new(geometry, entries, settings.table).map_err(error)?;
         let matcher =
             PublishedMaxMatch::new(settings.sampler.boxed(), table, Kernels::detect(), settings.window, 0, settings.fingerprints);
-        Ok(Self { log: Log::new(geometry).map_err(error)?, matcher, packets: VecDeque::new() })
+        Ok(Self { log: Log::new(geometry).map_err(error)?, matcher, packets: VecDeque::new(), hashes: HashMap::new() })
     }
 
     /// What of a packet the store holds: disjoint pieces, each of one stored packet, in the order of their places.
@@ -277,6 +282,12 @@ impl Store {
         while let Some(oldest) = self.packets.front()
             && oldest.offset < floor
         {
+            if let Entry::Occupied(mut held) = self.hashes.entry(oldest.hash) {
+                *held.get_mut() -= 1;
+                if *held.get() == 0 {
+                    held.remove();
+                }
+            }
             self.packets.pop_front();
         }
         found.clear();
@@ -292,8 +303,7 @@ impl Store {
                 if len < settings.window {
                     continue;
                 }
-                let whole = len == payload.len() && len == stored.len as usize && same_flow(&packet.header, &stored.flow);
-                pieces.push(Piece { at: found.at as usize + (start - from) as usize, len, path: stored.path, whole });
+                pieces.push(Piece { at: found.at as usize + (start - from) as usize, len, path: stored.path });
             }
         }
         if pieces.len() > settings.matches {
@@ -305,10 +315,11 @@ impl Store {
     }
 
     /// Stores a packet of which `pieces` matched.
-    fn keep(&mut self, packet: &Packet, pieces: &[Piece], settings: &Settings, block: &mut Vec<u8>) {
+    fn keep(&mut self, packet: &Packet, hash: u64, pieces: &[Piece], settings: &Settings, block: &mut Vec<u8>) {
         let density = Density::Period(settings.period);
         let offset = self.log.geometry().place(self.log.end(), packet.payload.len());
-        self.packets.push_back(Stored { offset, len: packet.payload.len() as u32, path: packet.path, flow: packet.header });
+        self.packets.push_back(Stored { offset, len: packet.payload.len() as u32, path: packet.path, hash });
+        *self.hashes.entry(hash).or_default() += 1;
         if settings.older == Older::Last || pieces.is_empty() {
             self.log.write(offset, &packet.payload);
             self.matcher.note(&packet.payload, offset, density);
@@ -335,9 +346,20 @@ impl Store {
     }
 }
 
-fn same_flow(a: &Header, b: &Header) -> bool {
-    let key = |header: &Header| (header.source, header.destination, header.source_port, header.destination_port, header.protocol);
-    key(a) == key(b)
+/// Of flow and payload. Two packets with the same are taken for the same: 64 bits are enough for what is only counted.
+fn hash(packet: &Packet) -> u64 {
+    let Header { source, destination, source_port, destination_port, protocol, .. } = packet.header;
+    let mut flow = [0; 37];
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    flow[..16].copy_from_slice(&octets(source));
+    flow[16..32].copy_from_slice(&octets(destination));
+    flow[32..34].copy_from_slice(&source_port.to_be_bytes());
+    flow[34..36].copy_from_slice(&destination_port.to_be_bytes());
+    flow[36] = protocol;
+    xxh3_64_with_seed(&packet.payload, xxh3_64(&flow))
 }
 
 /// First line of a measurement's text form.
@@ -411,9 +433,9 @@ impl Measurement {
                     }
                     let (count, bytes) = (amount(count).map_err(fail)?, amount(bytes).map_err(fail)?);
                     let length = bytes / count;
-                    if length > instance.mss * (1.0 + 1e-9) {
+                    if !(length > 0.0 && length <= instance.mss * (1.0 + 1e-9)) {
                         return Err(fail(format!(
-                            "{count} matches with {bytes} bytes: more than the largest packet, {} bytes, each",
+                            "{count} matches with {bytes} bytes: each has more than none and at most the largest packet's, {}",
                             instance.mss
                         )));
                     }
@@ -495,3 +517,6 @@ fn unescape(text: &str) -> String {
     }
     id
 }
+
+#[cfg(test)]
+mod tests;

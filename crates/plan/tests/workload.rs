@@ -196,8 +196,14 @@ fn packets_come_in_order_from_the_hosts_of_their_path() {
 
 #[test]
 fn retransmissions_match_nothing_and_repeat_all() {
+    for renumbered in [true, false] {
+        retransmit(renumbered);
+    }
+}
+
+fn retransmit(renumbered: bool) {
     let instance = instance(4e6, synthetic(0.25, 300.0));
-    let retransmissions = Retransmissions { share: 0.05, within: 0.2, renumbered: true };
+    let retransmissions = Retransmissions { share: 0.05, within: 0.2, renumbered };
     let settings = Settings { epochs: 4.0, retransmissions, ..Settings::default() };
     let mut seen: HashMap<_, (u64, Option<u16>)> = HashMap::new();
     let mut again = 0;
@@ -208,7 +214,7 @@ fn retransmissions_match_nothing_and_repeat_all() {
             && let Some((time, number)) = seen.insert(key, (packet.time, packet.header.identification))
         {
             again += 1;
-            assert!(packet.header.source.is_ipv6() || number != packet.header.identification);
+            assert_eq!(number != packet.header.identification, renumbered && packet.header.source.is_ipv4());
             assert!(packet.time - time <= 200_000_000);
         }
     }
@@ -216,10 +222,9 @@ fn retransmissions_match_nothing_and_repeat_all() {
     assert!(likely(made.retransmissions as f64, made.packets as f64 * 0.05));
     assert!(again > made.retransmissions / 2);
     let (measured, seen, _) = measure(&instance, settings, measure::Settings::default());
-    // Small ones may have no marker, and a packet with three matches is no longer whole.
-    let missed = made.retransmissions - seen.retransmissions.min(made.retransmissions);
-    assert!(missed * 2 < made.retransmissions, "{} of {}", seen.retransmissions, made.retransmissions);
-    drop(measured);
+    // The store of an epoch holds what was sent within a fifth of one.
+    assert_eq!(seen.retransmissions, made.retransmissions);
+    agrees(&instance, &measured, 3.0, 0.02);
 }
 
 #[test]
@@ -254,7 +259,7 @@ fn a_drift_is_what_the_instance_of_that_time_says() {
     agrees(&now, &profiler.measurement_until(4_000_000_000).unwrap(), 3.0, 0.02);
     // After a few of its times nothing is left of what was; the mean of many is.
     let packets = Synthetic::new(&instance, settings).unwrap();
-    let later: Vec<Instance> = (1..400).map(|at| packets.instance_at(f64::from(at) * 600.0).unwrap()).collect();
+    let later: Vec<Instance> = (1..200).map(|at| packets.instance_at(f64::from(at) * 600.0).unwrap()).collect();
     for path in 0..instance.paths.len() {
         let mean = later.iter().map(|later| later.paths[path].volume).sum::<f64>() / later.len() as f64;
         // Of a log-normal number with s = 0.5 the deviation is 0.53 of the mean.
@@ -297,7 +302,7 @@ fn settings_out_of_range_are_refused_in_words() {
     };
     assert_eq!(
         refused(&plain, &|s| s.epochs = f64::NAN),
-        "emulation: NaN epochs of 1 s; more than none, and at most 32000000 s in all"
+        "emulation: NaN epochs of 1 s; there are more than none, at most 1000000, and at most 32000000 s in all"
     );
     refused(&plain, &|s| s.epochs = 1e300);
     refused(&plain, &|s| s.headers.hosts = 0);
@@ -313,7 +318,7 @@ fn settings_out_of_range_are_refused_in_words() {
         refused(&plain, &|s| s.dynamics.crowds = vec![Crowd { ingress: Some(3), ..crowd.clone() }]),
         "emulation: a flash crowd enters at node 3, where nothing enters"
     );
-    refused(&plain, &|s| s.dynamics.drift = Some(Drift { time: 0.0, volume: 1.0, matches: 1.0 }));
+    refused(&plain, &|s| s.dynamics.drift = Some(Drift { time: 0.5, volume: 1.0, matches: 1.0 }));
     assert_eq!(
         refused(&instance(1e6, synthetic(0.25, 1460.0)), &|_| ()),
         "redundancy profile: a mean match length of 1460 bytes; packets have 1440 bytes of payload"

@@ -28,7 +28,7 @@ pub enum Ingresses {
 pub enum Egresses {
     /// Behind the node that has the name of its prefix: as id, or else as label or city. Of several nodes with that label or city, such as a PoP's access
     /// routers, a seeded hash of the address chooses; backbone routers are left out.
-    Prefixes(Prefixes),
+    Prefixes(Box<Prefixes>),
     /// Behind nodes chosen by a seeded hash of the address, in proportion to the volume that the instance sends there: for captures with too few
     /// destinations, or none that are known. What the same address sends and receives stays at one node.
     Spread {
@@ -111,7 +111,7 @@ pub struct FromCapture<'a> {
 
 enum Places {
     /// Nodes of each name of the table.
-    Prefixes { table: Prefixes, nodes: HashMap<PrefixId, Box<[u32]>> },
+    Prefixes { table: Box<Prefixes>, nodes: HashMap<PrefixId, Box<[u32]>> },
     /// Nodes, with sums of volume up to each.
     Spread { seed: u64, networks: bool, nodes: Vec<(u32, f64)> },
 }
@@ -239,7 +239,7 @@ impl Places {
     }
 }
 
-fn by_name(instance: &Instance, table: Prefixes) -> Result<Places, Error> {
+fn by_name(instance: &Instance, table: Box<Prefixes>) -> Result<Places, Error> {
     let mut ids: HashMap<&str, Vec<u32>> = HashMap::new();
     let mut cities: HashMap<String, Vec<u32>> = HashMap::new();
     for (node, number) in instance.network.nodes.iter().zip(0..) {

@@ -32,7 +32,7 @@ pub struct Crowd {
 /// to a right angle).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Seconds after which what was is forgotten.
+    /// Seconds after which what was is forgotten; at least an epoch.
     pub time: f64,
     /// s of the volumes.
     pub volume: f64,
@@ -43,6 +43,9 @@ pub struct Drift {
 impl Dynamics {
     pub(crate) fn check(&self, instance: &Instance) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Emulation(what));
+        if self.crowds.len() > MAX_CROWDS {
+            return wrong(format!("{} flash crowds; there are at most {MAX_CROWDS}", self.crowds.len()));
+        }
         for crowd in &self.crowds {
             if let Some(node) = crowd.ingress
                 && !instance.ingresses.iter().any(|ingress| ingress.node == node)
@@ -62,10 +65,10 @@ impl Dynamics {
         }
         if let Some(drift) = self.drift {
             let spread = |value: f64| (0.0..=MAX_SPREAD).contains(&value);
-            if !(drift.time > 0.0 && drift.time.is_finite() && spread(drift.volume) && spread(drift.matches)) {
+            if !(drift.time >= instance.epoch && drift.time.is_finite() && spread(drift.volume) && spread(drift.matches)) {
                 return wrong(format!(
-                    "a drift of {} and {} in {} s; the time is above 0, the others from 0 to {MAX_SPREAD}",
-                    drift.volume, drift.matches, drift.time
+                    "a drift of {} and {} in {} s; the time is at least an epoch, {} s, the others are from 0 to {MAX_SPREAD}",
+                    drift.volume, drift.matches, drift.time, instance.epoch
                 ));
             }
         }
@@ -100,3 +103,5 @@ impl Dynamics {
 
 /// Largest s of a drift: beyond it the mean comes from values that a run never sees.
 const MAX_SPREAD: f64 = 3.0;
+/// Most flash crowds: all are looked at for each packet.
+const MAX_CROWDS: usize = 1024;

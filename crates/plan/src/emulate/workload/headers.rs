@@ -187,3 +187,81 @@ fn words(bytes: &[u8]) -> u64 {
     pairs.iter().map(|&pair| u64::from(u16::from_be_bytes(pair))).sum::<u64>()
         + rest.first().map_or(0, |&last| u64::from(last) << 8)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_the_rfc() {
+        // RFC 1071, section 3.
+        let sum = words(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        assert_eq!(sum, 0x2_ddf0);
+    }
+
+    #[test]
+    fn addresses_tell_their_node() {
+        for node_number in [0, 1, 255, 256, 65_535] {
+            for ipv6 in [false, true] {
+                assert_eq!(node(address(node_number, 7, ipv6)), Some(node_number));
+            }
+        }
+        assert_eq!(address(258, 3, false).to_string(), "10.1.2.3");
+        assert_eq!(address(258, 3, true).to_string(), "fd00:0:0:102::3");
+        assert_eq!((node("11.0.0.1".parse().unwrap()), node("fd01::1".parse().unwrap())), (None, None));
+    }
+
+    proptest! {
+        /// As the receiver checks it: all words and the checksum add up to ones.
+        #[test]
+        fn checksums_are_right(payload in proptest::collection::vec(any::<u8>(), 0..200), ipv6: bool, udp: bool, seed: u64) {
+            let settings = Headers { ipv6: f64::from(u8::from(ipv6)), udp: f64::from(u8::from(udp)), ..Headers::default() };
+            let path = Path {
+                ingress: 0, egress: 1, pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), hops: [].into(),
+            };
+            let mut random = Random::new(seed, 0);
+            let mut flow = Flow::new(&settings, 0, &path, &mut random);
+            let mut counters = vec![0; 128];
+            for _ in 0..2 {
+                let header = flow.next(&payload, settings.identification, &mut counters, &mut random);
+                let mut bytes = Vec::new();
+                for address in [header.source, header.destination] {
+                    match address {
+                        IpAddr::V4(address) => bytes.extend(address.octets()),
+                        IpAddr::V6(address) => bytes.extend(address.octets()),
+                    }
+                }
+                bytes.extend([0, header.protocol]);
+                bytes.extend((payload.len() as u16 + if udp { 8 } else { 20 }).to_be_bytes());
+                bytes.extend(header.source_port.to_be_bytes());
+                bytes.extend(header.destination_port.to_be_bytes());
+                match header.transport {
+                    Fields::Tcp { sequence, acknowledgement, checksum } => {
+                        bytes.extend(sequence.to_be_bytes());
+                        bytes.extend(acknowledgement.to_be_bytes());
+                        bytes.extend([0x50, 0, 0, 0]);
+                        bytes.extend(checksum.to_be_bytes());
+                        bytes.extend([0, 0]);
+                    }
+                    Fields::Udp { length, checksum } => {
+                        bytes.extend(length.to_be_bytes());
+                        bytes.extend(checksum.to_be_bytes());
+                    }
+                    Fields::None => unreachable!(),
+                }
+                bytes.extend(&payload);
+                if bytes.len() % 2 == 1 {
+                    bytes.push(0);
+                }
+                let mut sum = 0u32;
+                for pair in bytes.chunks(2) {
+                    sum += u32::from(pair[0]) << 8 | u32::from(pair[1]);
+                    sum = (sum & 0xffff) + (sum >> 16);
+                }
+                prop_assert_eq!(sum, 0xffff);
+            }
+        }
+    }
+}

@@ -77,3 +77,42 @@ pub(crate) fn normal(seed: u64, stream: u64, step: u64) -> f64 {
     let mut random = Random::new(seed ^ mix(step), stream);
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_repeat_and_differ() {
+        let take = |seed, stream| {
+            let mut random = Random::new(seed, stream);
+            [random.next(), random.next(), random.next()]
+        };
+        assert_eq!(take(1, 2), take(1, 2));
+        assert_ne!(take(1, 2), take(2, 1));
+        assert_ne!(take(1, 2), take(1, 3));
+    }
+
+    /// Mean and variance, each within five of its standard deviations.
+    #[test]
+    fn numbers_have_their_moments() {
+        let count = 20_000;
+        let moments = |draw: &mut dyn FnMut(u64) -> f64| {
+            let numbers: Vec<f64> = (0..count).map(draw).collect();
+            let mean = numbers.iter().sum::<f64>() / count as f64;
+            (mean, numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / count as f64)
+        };
+        let close = |value: f64, expected: f64, deviation: f64| {
+            assert!((value - expected).abs() < 5.0 * deviation / (count as f64).sqrt(), "{value} for {expected}");
+        };
+        let (mean, variance) = moments(&mut |step| normal(3, 4, step));
+        close(mean, 0.0, 1.0);
+        close(variance, 1.0, 2f64.sqrt());
+        let mut random = Random::new(1, 0);
+        let (mean, variance) = moments(&mut |_| random.exponential());
+        close(mean, 1.0, 1.0);
+        close(variance, 1.0, 8f64.sqrt());
+        let (mean, _) = moments(&mut |_| random.round(2.3) as f64);
+        close(mean, 2.3, 0.5);
+    }
+}

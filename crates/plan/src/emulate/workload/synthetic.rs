@@ -166,6 +166,15 @@ struct State {
     refused: u32,
 }
 
+impl State {
+    /// Forgets packets from before `time`.
+    fn forget(&mut self, time: u64) {
+        while self.sent.front().is_some_and(|sent| sent.packet.time < time) {
+            self.sent.pop_front();
+        }
+    }
+}
+
 struct Sent {
     packet: Packet,
     /// Start and length of what repeats nothing.
@@ -328,15 +337,22 @@ impl<'a> Synthetic<'a> {
         }
     }
 
-    /// Forgets packets that are older than the ingress's store keeps them.
+    /// Forgets packets that are older than an epoch.
     fn expire(&mut self, now: u64) {
         let horizon = (self.instance.epoch * NANOS) as u64;
         while let Some(&(time, path)) = self.held.front()
             && time + horizon < now
         {
             self.held.pop_front();
-            self.paths[path as usize].sent.pop_front();
+            self.paths[path as usize].forget(time + 1);
         }
+    }
+
+    /// Forgets packets of a path that its ingress's store has forgotten, if that lasts for less than an epoch.
+    fn forget(&mut self, now: u64, path: usize) {
+        let ingress = &self.instance.ingresses[self.instance.paths[path].ingress as usize];
+        let lasts = self.instance.epoch * NANOS * (ingress.memory / ingress.volume).min(1.0);
+        self.paths[path].forget(now.saturating_sub(lasts as u64));
     }
 
     /// An earlier packet of the path once more.
@@ -421,7 +437,7 @@ impl<'a> Synthetic<'a> {
         let burst = state.due >= state.burst;
         while burst && self.paths[path].due >= 1.0 && regions.len() < self.settings.matches as usize {
             let Some((other, len)) = self.paths[path].region.or_else(|| self.draw(path)) else { break };
-            let source = if len as usize <= left { self.find(other, len) } else { None };
+            let source = if len as usize <= left { self.find(now, other, len) } else { None };
             let state = &mut self.paths[path];
             let Some((from, at)) = source else {
                 state.refused += 1;
@@ -472,7 +488,8 @@ impl<'a> Synthetic<'a> {
     }
 
     /// A region of `len` bytes in a random packet of `other`.
-    fn find(&mut self, other: u32, len: u32) -> Option<(Arc<[u8]>, usize)> {
+    fn find(&mut self, now: u64, other: u32, len: u32) -> Option<(Arc<[u8]>, usize)> {
+        self.forget(now, other as usize);
         let sent = &self.paths[other as usize].sent;
         if sent.is_empty() {
             return None;
@@ -545,9 +562,9 @@ fn longest(instance: &Instance, settings: &Settings) -> f64 {
 
 fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::Emulation(what));
-    if !(settings.epochs > 0.0 && settings.epochs * instance.epoch <= MAX_SECONDS) {
+    if !(settings.epochs > 0.0 && settings.epochs <= MAX_EPOCHS && settings.epochs * instance.epoch <= MAX_SECONDS) {
         return wrong(format!(
-            "{} epochs of {} s; more than none, and at most {MAX_SECONDS} s in all",
+            "{} epochs of {} s; there are more than none, at most {MAX_EPOCHS}, and at most {MAX_SECONDS} s in all",
             settings.epochs, instance.epoch
         ));
     }
@@ -566,7 +583,7 @@ fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
             return wrong(format!("the share of {name} is {share}; it is from 0 to 1"));
         }
     }
-    if !(settings.retransmissions.within >= 0.0) {
+    if settings.retransmissions.within.is_nan() || settings.retransmissions.within < 0.0 {
         return wrong(format!("retransmissions within {} s", settings.retransmissions.within));
     }
     if settings.matches == 0 || settings.matches > 64 {
@@ -593,6 +610,8 @@ fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
     settings.dynamics.check(instance)
 }
 
+/// Longest run in epochs.
+const MAX_EPOCHS: f64 = 1e6;
 /// Longest run in seconds of emulated time: a year. Nanoseconds of it fit their type, and are exact enough in a double.
 const MAX_SECONDS: f64 = 3.2e7;
 
