@@ -2,7 +2,7 @@
 
 use super::{
     MAX_NUMBER,
-    plan::{check_range, check_version},
+    plan::{check_name, check_range, check_version},
 };
 use crate::Error;
 
@@ -48,6 +48,8 @@ impl DeviceManifest {
         entries: Vec<Entry>,
     ) -> Result<Self, Error> {
         check_version(version)?;
+        check_name(&network)?;
+        check_name(&name)?;
         if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
             return Err(Error::Manifest(format!("a memory of {memory} bytes; the most is {MAX_NUMBER}")));
         }

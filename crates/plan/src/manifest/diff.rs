@@ -92,9 +92,12 @@ pub struct Totals {
     pub useless: u64,
 }
 
+/// Device, ingress, egress and path id, with the range before and after.
+type Pairs<'a> = BTreeMap<(&'a str, &'a str, &'a str, u32), (Option<Entry>, Option<Entry>)>;
+
 /// What changes from `old` to `new`. Devices are told by name; paths by id, ingress and egress.
 pub fn diff(old: &Plan, new: &Plan) -> Diff {
-    let mut pairs: BTreeMap<(&str, &str, &str, u32), (Option<Entry>, Option<Entry>)> = BTreeMap::new();
+    let mut pairs: Pairs<'_> = BTreeMap::new();
     for (plan, after) in [(old, false), (new, true)] {
         for path in plan.paths() {
             for range in &path.ranges {

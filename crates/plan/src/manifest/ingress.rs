@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{
     MAX_HOPS, MAX_NUMBER, Plan, PlannedPath,
-    plan::{check_range, check_version},
+    plan::{check_name, check_range, check_version},
 };
 use crate::Error;
 
@@ -125,6 +125,9 @@ impl IngressManifest {
     ) -> Result<Self, Error> {
         let wrong = |what: String| Err(Error::Manifest(what));
         check_version(version)?;
+        check_name(&network)?;
+        check_name(&name)?;
+        paths.iter().try_for_each(|path| check_name(&path.egress))?;
         if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
             return wrong(format!("a memory of {memory} bytes; the most is {MAX_NUMBER}"));
         }

@@ -101,13 +101,15 @@ fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
     if text.len() > MAX_DOCUMENT {
         return wrong(format!("{what} of {} bytes; the most is {MAX_DOCUMENT}", text.len()));
     }
-    let bad = |error: serde_json::Error| Error::Manifest(format!("not {what}: {error}"));
+    // The reader's messages quote the document, which may hold anything.
+    let line = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>();
+    let bad = |error: serde_json::Error| Error::Manifest(format!("not {what}: {}", line(&error.to_string())));
     let head: Head = serde_json::from_str(text).map_err(bad)?;
     if head.format != FORMAT {
         return wrong(format!("{what} of format {}; this program reads format {FORMAT}", head.format));
     }
     if head.hash != HASH {
-        return wrong(format!("{what} for the header hash {:?}; this program computes {HASH:?}", head.hash));
+        return wrong(format!("{what} for the header hash {:?}; this program computes {HASH:?}", line(&head.hash)));
     }
     serde_json::from_str(text).map_err(bad)
 }

@@ -36,6 +36,9 @@ pub const FORMAT: u32 = 1;
 /// Most devices on a path: no IP packet crosses more routers.
 pub const MAX_HOPS: usize = 255;
 
+/// Longest name of a network, device, ingress or egress, in bytes.
+pub const MAX_NAME: usize = 1000;
+
 /// Largest document that is read, in bytes.
 pub const MAX_DOCUMENT: usize = 1 << 28;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
+use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NAME, MAX_NUMBER, SPACE};
 use crate::{Error, Instance, Solution};
 
 /// How a solution becomes a plan.
@@ -285,6 +285,12 @@ impl Plan {
     ) -> Result<Self, Error> {
         let wrong = |what: String| Err(Error::Manifest(what));
         check_version(version)?;
+        check_name(&network)?;
+        check_name(&parameters.method)?;
+        parameters.derivation.iter().try_for_each(|step| check_name(step))?;
+        devices.iter().try_for_each(|device| check_name(&device.name))?;
+        ingresses.iter().try_for_each(|ingress| check_name(&ingress.name))?;
+        paths.iter().try_for_each(|path| check_name(&path.egress))?;
         for (name, value) in
             [("epoch", parameters.epoch), ("headroom", parameters.headroom), ("smallest share", parameters.smallest)]
         {
@@ -486,6 +492,18 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Er
         if !seen.insert(name) {
             return Err(Error::Manifest(format!("two {what} have the name {name:?}")));
         }
+    }
+    Ok(())
+}
+
+/// A name that fits into a line.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let wrong = |why: &str| Err(Error::Manifest(format!("a name {why}: {:?}", name.chars().take(40).collect::<String>())));
+    if name.len() > MAX_NAME {
+        return wrong("that is too long");
+    }
+    if name.chars().any(char::is_control) {
+        return wrong("with control characters");
     }
     Ok(())
 }

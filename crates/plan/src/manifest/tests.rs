@@ -55,7 +55,7 @@ fn instance(nodes: usize, random: &mut Random) -> Instance {
         let to = random.below(node);
         links.extend([(node as u32, to as u32), (to as u32, node as u32)]);
     }
-    for _ in 0..random.below(nodes) {
+    for _ in 0..random.below(2 * nodes) {
         let (a, b) = (random.below(nodes) as u32, random.below(nodes) as u32);
         if a != b {
             links.extend([(a, b), (b, a)]);
@@ -410,7 +410,7 @@ proptest! {
 
     /// Any order of manifests, acknowledgements, releases and packets: what is allowed is decoded, and the device that was named has the packet.
     #[test]
-    fn whatever_the_order_an_allowed_encoding_is_decoded(seed: u64, nodes in 2usize..6) {
+    fn whatever_the_order_an_allowed_encoding_is_decoded(seed: u64, nodes in 2usize..9) {
         Play::new(seed, nodes).run(400);
     }
 }
@@ -786,6 +786,8 @@ fn bad_documents_are_refused_in_words() {
         (r#""version":3"#, r#""version":-3"#, "invalid value: integer `-3`"),
         (r#""version":3"#, r#""version":3,"colour":1"#, "unknown field `colour`"),
         (r#""version":3,"#, "", "missing field `version`"),
+        (r#""network":"example""#, r#""network":"a\nb""#, "a name with control characters: \"a\\nb\""),
+        (r#""version":3"#, r#""version":3,"a\u001b\n":1"#, "unknown field `a  `"),
         (r#""memory":6000000000"#, r#""memory":5"#, "take"),
     ];
     for document in [&whole, &device] {
@@ -855,6 +857,9 @@ fn bad_documents_are_refused_in_words() {
         chain.join(",")
     );
     assert!(message(IngressManifest::from_json(&deep)).contains("more than 255 devices"));
+    let long = device.replacen("I -> R1", &"x".repeat(MAX_NAME + 1), 1);
+    assert!(message(DeviceManifest::from_json(&long)).contains("a name that is too long: \"xxx"));
+    assert!(message(DeviceManifest::from_json(&device.replacen("device", &"x".repeat(5000), 1))).len() < 400);
     assert!(message(Plan::from_json(&"[".repeat(1 << 20))).contains("not a plan"));
     assert!(message(Plan::from_json(&" ".repeat(MAX_DOCUMENT + 1))).contains("the most is"));
 }
@@ -964,4 +969,76 @@ fn parallel_links_have_names_of_their_own() {
     let plan = Plan::new(&instance, &answer, &Options::default()).unwrap();
     let names: Vec<&str> = plan.devices().iter().map(|device| device.name.as_str()).collect();
     assert_eq!(names, ["a -> b", "a -> b (2)", "b -> c", "a -> b (3)"]);
+}
+
+#[test]
+fn what_is_no_longer_of_use_is_counted() {
+    let (instance, solution) = example();
+    let old = Plan::new(&instance, &solution, &Options::default()).unwrap();
+    let mut new = old.clone();
+    let totals = |new: &Plan| diff(&old, new).totals;
+    // Half the bucket.
+    new.paths[1].ranges[0].bytes = 500_000_000;
+    assert_eq!((totals(&new).resized, totals(&new).useless), (1, 500_000_000));
+    // Half the hashes go to the next device, which has a bucket as large as before.
+    new.paths[1].ranges[0] = Range { to: SPACE / 4, ..old.paths[1].ranges[0] };
+    new.paths[1].ranges[1].from = SPACE / 4;
+    assert_eq!((totals(&new).moved, totals(&new).useless), (2, 500_000_000));
+    assert_eq!(totals(&new).hands, 0.125);
+    // Half the hashes, and room for less than them.
+    new.paths[1].ranges[0].bytes = 100_000_000;
+    assert_eq!(totals(&new).useless, 900_000_000);
+    // Back again: the next device loses half of the hashes it has now, and has the same bucket.
+    assert_eq!(diff(&new, &old).totals.useless, 250_000_000);
+}
+
+/// Two paths that come to a device by different ways do not refer to each other there: the later packet may be first.
+#[test]
+fn packets_do_not_refer_to_those_they_may_overtake() {
+    let network = network(&["I", "A", "B", "C", "D"], &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
+    let plan = |links: &[u32], old: Option<&Plan>| {
+        let route = Route { from: 0, to: 4, links: links.to_vec(), volume: 1e6 };
+        let instance = Instance::new(network.clone(), vec![route], &Provision::default(), &Placement::Links, profile()).unwrap();
+        let answer = Solution { cached: vec![0.0, 0.0, 1.0], ..example().1 };
+        Arc::new(match old {
+            Some(old) => Plan::after(old, &instance, &answer, &Options::default()).unwrap(),
+            None => Plan::new(&instance, &answer, &Options::default()).unwrap(),
+        })
+    };
+    let old = plan(&[0, 2, 4], None);
+    let new = plan(&[1, 3, 4], Some(&old));
+    let (before, after) = (old.paths()[0].id, new.paths()[0].id);
+    assert_ne!(before, after);
+    let change = Transition::new(old, new).unwrap();
+    let mut progress = Progress::new(5);
+    progress.acknowledge(4);
+    let of = |path| change.copies(&progress, path, 7);
+    assert_eq!((of(before), of(after)), (Copies { old: Some(4), new: None }, Copies { old: None, new: Some(4) }));
+    let decoder = |p, q| change.decoder(&progress, p, q, 7, of(q));
+    assert_eq!(decoder(before, before), Some(Decoder { device: 4, hop: 2, configuration: Configuration::Old }));
+    assert_eq!(decoder(after, after), Some(Decoder { device: 4, hop: 2, configuration: Configuration::New }));
+    assert_eq!([decoder(after, before), decoder(before, after)], [None, None]);
+}
+
+/// Of two devices that can decode, the one is named that the packet reaches first.
+#[test]
+fn the_nearer_device_is_named() {
+    let (instance, mut answer) = example();
+    answer.cached = vec![0.0, 1.0, 0.0, 0.0, 0.0];
+    let old = Arc::new(Plan::new(&instance, &answer, &Options::default()).unwrap());
+    answer.cached = vec![1.0, 0.0, 0.0, 0.0, 0.0];
+    let new = Arc::new(Plan::after(&old, &instance, &answer, &Options::default()).unwrap());
+    let change = Transition::new(old, new).unwrap();
+    let mut progress = Progress::new(4);
+    (0..4).for_each(|device| progress.acknowledge(device));
+    let copies = change.copies(&progress, 0, 7);
+    assert_eq!(copies, Copies { old: Some(1), new: Some(0) });
+    let decoder = |p, copies| change.decoder(&progress, p, 0, 7, copies);
+    assert_eq!(decoder(0, copies), Some(Decoder { device: 0, hop: 0, configuration: Configuration::New }));
+    // When the ingress's bucket of the new plan has lost the packet, the old one serves: but not on a path that parts before.
+    assert_eq!(
+        decoder(0, Copies { new: None, ..copies }),
+        Some(Decoder { device: 1, hop: 1, configuration: Configuration::Old })
+    );
+    assert_eq!(decoder(1, Copies { new: None, ..copies }), None);
 }
