@@ -105,7 +105,10 @@ fn instance(pops: usize, access: usize) -> Instance {
     let ends: Vec<usize> = (0..network.nodes.len()).filter(|&node| network.nodes[node].role != Role::Backbone).collect();
     let share: Vec<f64> = {
         let jitter: Vec<f64> = ends.iter().map(|_| 0.5 + random.next()).collect();
-        ends.iter().zip(jitter).map(|(&node, jitter)| network.nodes[network.nodes[node].pop as usize].population.unwrap_or(1.0) * jitter).collect()
+        ends.iter()
+            .zip(jitter)
+            .map(|(&node, jitter)| network.nodes[network.nodes[node].pop as usize].population.unwrap_or(1.0) * jitter)
+            .collect()
     };
     let mut out = vec![Vec::new(); network.nodes.len()];
     network.links.iter().enumerate().for_each(|(number, link)| out[link.from as usize].push(number as u32));
@@ -128,7 +131,8 @@ fn instance(pops: usize, access: usize) -> Instance {
         }
     }
     let profile = Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() };
-    Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile)).expect("a made-up network is sound")
+    Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile))
+        .expect("a made-up network is sound")
 }
 
 fn run(what: &str, instance: &Instance, options: &Options, warm: Option<&WarmStart>) -> WarmStart {
@@ -176,9 +180,15 @@ fn main() {
     let strict = Options { gap: 0.0, ..options };
     let mut random = Random(11);
     let volumes = |part: f64, by: f64, random: &mut Random| -> Vec<f64> {
-        first.paths.iter().map(|path| if random.next() < part { path.volume * (1.0 + by * (2.0 * random.next() - 1.0)) } else { path.volume }).collect()
+        first
+            .paths
+            .iter()
+            .map(|path| if random.next() < part { path.volume * (1.0 + by * (2.0 * random.next() - 1.0)) } else { path.volume })
+            .collect()
     };
-    for (what, part, by) in [("1 % of paths by up to 5 %", 0.01, 0.05), ("all paths by up to 1 %", 1.0, 0.01), ("all paths by up to 10 %", 1.0, 0.1)] {
+    for (what, part, by) in
+        [("1 % of paths by up to 5 %", 0.01, 0.05), ("all paths by up to 1 %", 1.0, 0.01), ("all paths by up to 10 %", 1.0, 0.1)]
+    {
         let volumes = volumes(part, by, &mut random);
         let changed = first.clone().with_volumes(&volumes).expect("volumes are sound");
         println!("{what}:");
@@ -187,7 +197,9 @@ fn main() {
         run("  solved again, cold", &changed, &options, None);
     }
     let mut changed = first.clone();
-    let busiest = (0..changed.devices.len()).max_by_key(|&device| changed.paths.iter().filter(|path| path.hops.iter().any(|hop| hop.device as usize == device)).count());
+    let busiest = (0..changed.devices.len()).max_by_key(|&device| {
+        changed.paths.iter().filter(|path| path.hops.iter().any(|hop| hop.device as usize == device)).count()
+    });
     changed.devices[busiest.expect("there are devices")].memory *= 0.8;
     println!("busiest device with 80 % of its memory:");
     run("  re-plan", &changed, &options, Some(&warm));
