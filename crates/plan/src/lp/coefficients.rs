@@ -96,7 +96,14 @@ impl Buckets {
 /// A path q gets, at a device r, from each path p through r, a share that is the product of v(q) and a factor of p; which factor depends on
 /// whether p leaves in the same PoP. Sums leave out one path or one PoP: they are added from both sides, never subtracted, so that a dominating
 /// path does not swallow the digits of the others.
-fn synthetic(instance: &Instance, profile: &Synthetic, ingress: usize, buckets: &mut Buckets, matches: &mut [f64], bytes: &mut [f64]) {
+fn synthetic(
+    instance: &Instance,
+    profile: &Synthetic,
+    ingress: usize,
+    buckets: &mut Buckets,
+    matches: &mut [f64],
+    bytes: &mut [f64],
+) {
     let whole = &instance.ingresses[ingress];
     let first = hops_of(instance, ingress).start;
     let gamma = profile.gamma_of(whole.node);

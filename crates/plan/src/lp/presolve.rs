@@ -178,7 +178,8 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
                     continue;
                 }
                 let columns = instance.hop_range(number);
-                let unlimited = |hop: &crate::Hop| !kept[program.memory_row(hop.device)] && !kept[program.operations_row(hop.device)];
+                let unlimited =
+                    |hop: &crate::Hop| !kept[program.memory_row(hop.device)] && !kept[program.operations_row(hop.device)];
                 // Of several as good, the first.
                 let best = path
                     .hops
@@ -240,7 +241,8 @@ fn keep_links(program: &Program<'_>, alive: &[bool], kept: &mut [bool]) {
         let mut largest: f64 = 0.0;
         for column in columns.rev() {
             let value = most[column] * program.bytes[column];
-            most[column] = if value > largest && program.bytes[column] > 0.0 { (value - largest) / program.bytes[column] } else { 0.0 };
+            most[column] =
+                if value > largest && program.bytes[column] > 0.0 { (value - largest) / program.bytes[column] } else { 0.0 };
             largest = largest.max(value);
         }
     }

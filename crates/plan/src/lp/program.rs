@@ -157,13 +157,15 @@ impl<'a> Program<'a> {
     pub(crate) fn gains(&self, path: usize, prices: &[f64], gains: &mut Vec<f64>) {
         let whole = &self.instance.paths[path];
         self.link_worth(whole, prices, gains);
-        let of_ingress = prices[self.ingress_row(whole.ingress)];
         for ((hop, column), gain) in whole.hops.iter().zip(self.instance.hop_range(path)).zip(gains) {
-            let memory = (prices[self.memory_row(hop.device)] + of_ingress) * whole.volume;
-            *gain = self.weight[column] + *gain * self.bytes[column]
-                - memory
-                - prices[self.operations_row(hop.device)] * self.operations[column];
+            *gain = self.weight[column] + *gain * self.bytes[column] - self.cost(whole, hop, column, prices);
         }
+    }
+
+    /// What a column's resources cost at these prices.
+    pub(crate) fn cost(&self, path: &crate::Path, hop: &crate::Hop, column: usize, prices: &[f64]) -> f64 {
+        (prices[self.memory_row(hop.device)] + prices[self.ingress_row(path.ingress)]) * path.volume
+            + prices[self.operations_row(hop.device)] * self.operations[column]
     }
 
     /// The best that any plan can reach, by weak duality: for any prices >= 0 no plan is better. Prices of unlimited rows must be 0.
@@ -183,7 +185,12 @@ impl<'a> Program<'a> {
         let Some(links) = &self.links else { return sum.value() };
         // load(l) - saved(l) <= theta cap(l), weighted with the prices of links and added; what is saved is at most what has been summed so far.
         let rows = self.link_rows();
-        let weights: f64 = prices[rows.clone()].iter().zip(&links.capacity).filter(|(price, _)| **price > 0.0).map(|(price, capacity)| price * capacity).sum();
+        let weights: f64 = prices[rows.clone()]
+            .iter()
+            .zip(&links.capacity)
+            .filter(|(price, _)| **price > 0.0)
+            .map(|(price, capacity)| price * capacity)
+            .sum();
         let mut load = Sum::default();
         for (price, bytes) in prices[rows].iter().zip(&links.load) {
             load.add(price * bytes);
@@ -228,7 +235,11 @@ fn check(instance: &Instance) -> Result<(), Error> {
         limit("the memory", &name, ingress.memory)?;
         limit("the encodings per epoch", &name, ingress.encodings)?;
         if !(ingress.volume >= 0.0 && ingress.volume.is_finite()) {
-            return Err(Error::Traffic(format!("{} sends {} bytes per epoch; it must be a number from 0", name(), ingress.volume)));
+            return Err(Error::Traffic(format!(
+                "{} sends {} bytes per epoch; it must be a number from 0",
+                name(),
+                ingress.volume
+            )));
         }
     }
     if !(instance.packet > 0.0 && instance.packet.is_finite()) {

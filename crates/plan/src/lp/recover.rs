@@ -5,8 +5,10 @@ use super::{
     program::Program,
 };
 
-/// Shares below this that are not on the path's best hop are taken for nothing.
+/// Shares below this are taken for nothing where another hop of the path is clearly better.
 const TINY: f64 = 1e-6;
+/// By what part of its worth a hop is clearly better.
+const CLEARLY: f64 = 1e-4;
 /// What must stay free of each limit for the rounding of sums, as a part of it.
 const ROUNDING: f64 = 1e-12;
 
@@ -83,7 +85,7 @@ fn price_missing(program: &Program<'_>, prices: &mut [f64]) {
         for ((hop, column), gain) in columns().zip(&gains) {
             if let Some((row, need)) = missing(hop, column).filter(|_| *gain > best) {
                 // An earlier path, or an earlier hop, may have put the price up since.
-                let known = price_of(program, prices, number, hop, column);
+                let known = gain_of(program, prices, number, hop, column);
                 if known > best {
                     prices[row] += (known - best) / need * (1.0 + ROUNDING);
                 }
@@ -93,15 +95,13 @@ fn price_missing(program: &Program<'_>, prices: &mut [f64]) {
 }
 
 /// What caching all of a path at one hop is worth at these prices.
-fn price_of(program: &Program<'_>, prices: &[f64], number: usize, hop: &crate::Hop, column: usize) -> f64 {
+fn gain_of(program: &Program<'_>, prices: &[f64], number: usize, hop: &crate::Hop, column: usize) -> f64 {
     let path = &program.instance.paths[number];
     let saved: f64 = match program.links {
         Some(_) => path.links[..hop.distance as usize].iter().map(|&link| prices[program.link_row(link)]).sum(),
         None => 0.0,
     };
-    program.weight[column] + saved * program.bytes[column]
-        - (prices[program.memory_row(hop.device)] + prices[program.ingress_row(path.ingress)]) * path.volume
-        - prices[program.operations_row(hop.device)] * program.operations[column]
+    program.weight[column] + saved * program.bytes[column] - program.cost(path, hop, column, prices)
 }
 
 /// Makes `cached` hold every limit: takes from rows that hold too much what is worth least there, then gives what paths have left to where there is
@@ -117,15 +117,17 @@ fn tidy(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
     let mut gains = Vec::new();
     for (number, path) in program.instance.paths.iter().enumerate() {
         let coded = program.coded[path.ingress as usize];
-        let shares = &mut cached[program.instance.hop_range(number)];
+        let columns = program.instance.hop_range(number);
+        let shares = &mut cached[columns.clone()];
         if shares.is_empty() {
             continue;
         }
         program.gains(number, prices, &mut gains);
         let best = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
-        for (share, gain) in shares.iter_mut().zip(&gains) {
-            if !(*share > 0.0) || (*share < TINY * coded && *gain < best) {
+        for ((share, gain), (hop, column)) in shares.iter_mut().zip(&gains).zip(path.hops.iter().zip(columns)) {
+            let whole = *gain + program.cost(path, hop, column, prices);
+            if !(*share > 0.0) || (*share < TINY * coded && best - *gain > CLEARLY * whole) {
                 *share = 0.0;
             }
             sum += *share;
@@ -148,7 +150,9 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
     let mut crowded: Vec<Vec<(f64, u32, u32)>> = vec![Vec::new(); loads.len()];
     let mut gains = Vec::new();
     for (number, path) in instance.paths.iter().enumerate() {
-        let rows = |hop: &crate::Hop| [program.memory_row(hop.device), program.operations_row(hop.device), program.ingress_row(path.ingress)];
+        let rows = |hop: &crate::Hop| {
+            [program.memory_row(hop.device), program.operations_row(hop.device), program.ingress_row(path.ingress)]
+        };
         if !path.hops.iter().any(|hop| rows(hop).into_iter().any(|row| over(&loads, row))) {
             continue;
         }

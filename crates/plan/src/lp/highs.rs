@@ -1,0 +1,45 @@
+//! The reduced program by HiGHS: the reference.
+
+use highs::{HighsModelStatus, RowProblem, Sense};
+
+use super::presolve::Reduced;
+use crate::{Error, Watch};
+
+/// Columns, prices of the rows, and iterations of the simplex method.
+pub(crate) fn solve(reduced: &Reduced, watch: &dyn Watch) -> Result<(Vec<f64>, Vec<f64>, u32), Error> {
+    watch.progress("solving", 0, 0);
+    watch.go_on()?;
+    let groups = &reduced.groups;
+    let mut problem = RowProblem::default();
+    let variables: Vec<_> = groups.weights.iter().map(|&weight| problem.add_column(weight, 0.0..=1.0)).collect();
+    let mut rows = vec![Vec::new(); reduced.rows.len()];
+    for group in 0..groups.len() {
+        let own = &groups.rows[groups.row_offsets[group] as usize..];
+        for column in groups.columns[group] as usize..groups.columns[group + 1] as usize {
+            for entry in groups.entries[column] as usize..groups.entries[column + 1] as usize {
+                rows[own[groups.local[entry] as usize] as usize].push((variables[column], groups.coefficients[entry]));
+            }
+        }
+    }
+    for (row, &limit) in rows.iter().zip(&reduced.limits) {
+        problem.add_row(..=limit, row.iter().copied());
+    }
+    for group in 0..groups.len() {
+        let columns = groups.columns[group] as usize..groups.columns[group + 1] as usize;
+        problem.add_row(..=1.0, columns.map(|column| (variables[column], 1.0)));
+    }
+    let mut model = problem.try_optimise(Sense::Maximise).map_err(failed)?;
+    model.make_quiet();
+    let solved = model.try_solve().map_err(failed)?;
+    if solved.status() != HighsModelStatus::Optimal {
+        return Err(failed(solved.status()));
+    }
+    let solution = solved.get_solution();
+    // Duals have the sign of the objective: what one more of a row is worth.
+    let prices = solution.dual_rows()[..reduced.rows.len()].iter().map(|price| price.max(0.0)).collect();
+    Ok((solution.columns().to_vec(), prices, u32::try_from(solved.simplex_iteration_count()).unwrap_or(0)))
+}
+
+fn failed(why: impl std::fmt::Debug) -> Error {
+    Error::Solver(format!("HiGHS: {why:?}"))
+}
