@@ -17,8 +17,8 @@ const WIDTH: f64 = 960.0;
 const HEIGHTS: (f64, f64) = (340.0, 640.0);
 const MARGIN: f64 = 44.0;
 /// In degrees: wider stretches without a PoP are drawn as [`NARROWED`].
-const FAR: f64 = 25.0;
-const NARROWED: f64 = 9.0;
+const FAR: f64 = 15.0;
+const NARROWED: f64 = 6.0;
 /// Colours of loads in `page.css`.
 const STEPS: usize = 7;
 /// Those of the most traffic are drawn; nobody can tell more apart.
@@ -26,6 +26,8 @@ const MOST_POPS: usize = 1_000;
 const MOST_WIRES: usize = 4_000;
 /// Characters of a name on the map.
 const NAME: usize = 20;
+/// So many of the largest PoPs are named even over small ones.
+const FIRST: usize = 14;
 
 /// A PoP, as it is drawn.
 struct Pop {
@@ -157,7 +159,7 @@ pub(super) fn draw(out: &mut String, document: &Document) -> Vec<String> {
         dot(out, &pops[at], at);
     }
     out.push_str("</g><g class=\"names\">");
-    for (at, name) in names(&pops, &order, frame.height).into_iter().enumerate() {
+    for (at, name) in names(&pops, &order, frame.height, frame.meridians.is_empty()).into_iter().enumerate() {
         let pop = &pops[at];
         let (crowded, name) = match name {
             Some(name) => ("", name),
@@ -432,6 +434,7 @@ fn place(pops: &mut [Pop], wires: &[Wire], notes: &mut Vec<String>) -> Frame {
             meridians.push((across(place), degrees(longitude, ['E', 'W'])));
         }
     }
+    meridians.sort_by(|a: &(f64, String), b| a.0.total_cmp(&b.0));
     let mut parallels = Vec::new();
     for at in -(80.0 / each) as i64..=(80.0 / each) as i64 {
         let place = y.place(mercator(at as f64 * each));
@@ -522,30 +525,57 @@ struct Name {
     anchor: &'static str,
 }
 
-/// Where the name of each PoP stands, if there is room: beside its PoP, over no other PoP and no other name. The largest come first.
-fn names(pops: &[Pop], order: &[usize], height: f64) -> Vec<Option<Name>> {
-    const SIZE: f64 = 11.0;
-    // Nothing is compared but with what stands in the same part of the drawing.
-    const CELL: f64 = 60.0;
-    let cells = |(left, top, right, bottom): (f64, f64, f64, f64)| {
-        let to = |value: f64| (value / CELL).floor() as i32;
+type Area = (f64, f64, f64, f64);
+
+/// What is taken, by parts of the drawing: nothing is compared but with what stands in the same part.
+#[derive(Default)]
+struct Taken(BTreeMap<(i32, i32), Vec<Area>>);
+
+impl Taken {
+    fn cells((left, top, right, bottom): Area) -> impl Iterator<Item = (i32, i32)> {
+        let to = |value: f64| (value / 60.0).floor() as i32;
         (to(left)..=to(right)).flat_map(move |x| (to(top)..=to(bottom)).map(move |y| (x, y)))
-    };
-    let mut taken: BTreeMap<(i32, i32), Vec<(f64, f64, f64, f64)>> = BTreeMap::new();
-    for pop in pops {
+    }
+
+    fn take(&mut self, area: Area) {
+        for cell in Taken::cells(area) {
+            self.0.entry(cell).or_default().push(area);
+        }
+    }
+
+    fn free(&self, area: Area) -> bool {
+        let meets = |other: &Area| area.0 < other.2 && other.0 < area.2 && area.1 < other.3 && other.1 < area.3;
+        !Taken::cells(area).filter_map(|cell| self.0.get(&cell)).flatten().any(meets)
+    }
+}
+
+/// Where the name of each PoP stands, if there is room: beside its PoP, over no other name and no other PoP. The largest come first; they may
+/// stand over small PoPs. `outward`, as in a circle, is to the left at the left.
+fn names(pops: &[Pop], order: &[usize], height: f64, outward: bool) -> Vec<Option<Name>> {
+    const SIZE: f64 = 11.0;
+    let (mut dots, mut large, mut texts) = (Taken::default(), Taken::default(), Taken::default());
+    for (rank, &at) in order.iter().enumerate() {
+        let pop = &pops[at];
         let reach = pop.reach() - 0.5;
         let area = (pop.x - reach, pop.y - reach, pop.x + reach, pop.y + reach);
-        for cell in cells(area) {
-            taken.entry(cell).or_default().push(area);
+        dots.take(area);
+        if rank < FIRST {
+            large.take(area);
         }
     }
     let mut out: Vec<Option<Name>> = (0..pops.len()).map(|_| None).collect();
-    for &at in order {
+    for (rank, &at) in order.iter().enumerate() {
         let pop = &pops[at];
-        let width: f64 = pop.name.chars().map(|c| if c.is_ascii() { 0.56 } else { 1.0 }).sum::<f64>() * SIZE;
+        // Of the widest letters of usual fonts.
+        let letter = |c: char| match c {
+            'a'..='z' | '0'..='9' | ' ' | '.' | ',' | '-' => 0.6,
+            c if c.is_ascii() && !matches!(c, 'M' | 'W' | '@' | '%') => 0.75,
+            _ => 1.0,
+        };
+        let width: f64 = pop.name.chars().map(letter).sum::<f64>() * SIZE;
         let gap = pop.reach() + 3.0;
         let slant = gap * 0.75;
-        let candidates = [
+        let mut candidates = [
             (pop.x + gap, pop.y + 4.0, "start"),
             (pop.x - gap, pop.y + 4.0, "end"),
             (pop.x, pop.y - gap - 1.0, "middle"),
@@ -555,23 +585,24 @@ fn names(pops: &[Pop], order: &[usize], height: f64) -> Vec<Option<Name>> {
             (pop.x - slant, pop.y - slant, "end"),
             (pop.x - slant, pop.y + slant + 7.0, "end"),
         ];
-        for (x, y, anchor) in candidates {
-            let left = match anchor {
-                "start" => x,
-                "end" => x - width,
-                _ => x - width / 2.0,
-            };
-            let area = (left, y - SIZE * 0.8, left + width, y + SIZE * 0.25);
-            let inside = area.0 >= 2.0 && area.2 <= WIDTH - 2.0 && area.1 >= 2.0 && area.3 <= height - 2.0;
-            let meets =
-                |other: &(f64, f64, f64, f64)| area.0 < other.2 && other.0 < area.2 && area.1 < other.3 && other.1 < area.3;
-            if inside && !cells(area).filter_map(|cell| taken.get(&cell)).flatten().any(meets) {
-                for cell in cells(area) {
-                    taken.entry(cell).or_default().push(area);
-                }
-                out[at] = Some(Name { x, y, anchor });
-                break;
-            }
+        if outward && pop.x < WIDTH / 2.0 {
+            candidates.swap(0, 1);
+        }
+        let found = [&dots, &large].into_iter().take(if rank < FIRST { 2 } else { 1 }).find_map(|obstacles| {
+            candidates.into_iter().find_map(|(x, y, anchor)| {
+                let left = match anchor {
+                    "start" => x,
+                    "end" => x - width,
+                    _ => x - width / 2.0,
+                };
+                let area = (left, y - SIZE * 0.8, left + width, y + SIZE * 0.25);
+                let inside = area.0 >= 2.0 && area.2 <= WIDTH - 2.0 && area.1 >= 2.0 && area.3 <= height - 2.0;
+                (inside && obstacles.free(area) && texts.free(area)).then_some((area, Name { x, y, anchor }))
+            })
+        });
+        if let Some((area, name)) = found {
+            texts.take(area);
+            out[at] = Some(name);
         }
     }
     out
