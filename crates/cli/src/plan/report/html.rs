@@ -82,12 +82,13 @@ fn verdict(out: &mut String, document: &Document) {
         escape(&verdict.headline)
     );
     let mut fact = |name: &str, value: String, note: String| {
-        // A number stays with its unit.
-        let value = escape(&value.replace(' ', "\u{a0}"));
+        let value = escape(&value);
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}<small>{}</small></dd></div>", escape(&note));
     };
-    let bytes = |value| format::number(value, Unit::Bytes);
-    let share = |value| format::number(value, Unit::Share);
+    // A number stays with its unit.
+    let number = |value, unit| format::number(value, unit).replace(' ', "\u{a0}");
+    let bytes = |value| number(value, Unit::Bytes);
+    let share = |value| number(value, Unit::Share);
     fact("Reduction", share(verdict.reduction), "of the footprint".into());
     let before = bytes(verdict.footprint_before);
     fact("Footprint", bytes(verdict.footprint_after), format!("times links per epoch, instead of {before}"));
@@ -99,7 +100,7 @@ fn verdict(out: &mut String, document: &Document) {
     }
     fact("Gap", share(solution.gap), "at most, to the best plan there is".into());
     let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
-    fact("Time taken", format::number(seconds, Unit::Seconds), "for all steps".into());
+    fact("Time taken", number(seconds, Unit::Seconds), "for all steps".into());
     out.push_str("</dl></section>");
 }
 
@@ -115,7 +116,7 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
 
     let table = tables::schemes(document);
     if !table.rows.is_empty() {
-        let mut html = String::from("<p>What each scheme saves of the footprint, on this network and this traffic.</p>");
+        let mut html = String::new();
         page::table(&mut html, &table, &tables::SCHEME_BARS);
         add("schemes", "Schemes compared", html);
     }
