@@ -134,7 +134,7 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
         page::table(&mut html, table, bars);
         html
     };
-    let table = tables::links(document);
+    let table = tables::without(tables::links(document), &["device"]);
     // Without capacities there are other columns.
     let bars = if table.columns.get(5).is_some_and(|column| column.unit == Unit::Share) { &tables::LINK_BARS[..] } else { &[] };
     add("links", "Links", simple(&table, bars));

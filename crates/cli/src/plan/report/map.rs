@@ -189,13 +189,16 @@ fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     }
 }
 
-/// The next of 1, 2, 2.5, 5, times a power of ten.
+/// The next of some round numbers, times a power of ten.
 fn nice(value: f64) -> f64 {
     if !(value > 0.0 && value.is_finite()) {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0].into_iter().map(|factor| factor * power).find(|step| *step >= value * 0.999);
+    let step = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= value * 0.999);
     let step = step.unwrap_or(10.0 * power);
     if step > 0.0 && step.is_finite() { step } else { 1.0 }
 }
@@ -257,7 +260,8 @@ fn gather(document: &Document) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
     if pops.len() > MOST_POPS {
         let mut order: Vec<usize> = (0..pops.len()).collect();
         order.sort_by(|&a, &b| descending(pops[a].volume, pops[b].volume).then(a.cmp(&b)));
-        notes.push(format!("Of {} PoPs those {MOST_POPS} with the most traffic are drawn.", format::count_of(pops.len() as u64)));
+        let (whole, most) = (format::count_of(pops.len() as u64), format::count_of(MOST_POPS as u64));
+        notes.push(format!("Of {whole} PoPs those {most} with the most traffic are drawn."));
         let mut kept = vec![None; pops.len()];
         order.truncate(MOST_POPS);
         order.sort_unstable();
@@ -279,7 +283,8 @@ fn gather(document: &Document) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
     }
     if wires.len() > MOST_WIRES {
         let whole = format::count_of(wires.len() as u64);
-        notes.push(format!("Of {whole} connections those {MOST_WIRES} with the most traffic are drawn."));
+        let most = format::count_of(MOST_WIRES as u64);
+        notes.push(format!("Of {whole} connections those {most} with the most traffic are drawn."));
         wires.sort_by(|a, b| descending(a.bytes(|load| load.before), b.bytes(|load| load.before)).then(a.ends.cmp(&b.ends)));
         wires.truncate(MOST_WIRES);
     }
@@ -754,4 +759,108 @@ fn legend(out: &mut String, known: bool, step: f64, wires: &[Wire], pops: &[Pop]
         sign(out, "work", "inner ring: operations of the busiest device there");
     }
     out.push_str("</div>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::document::NodeRow;
+    use super::super::sample::{self, Pop as City};
+    use super::*;
+
+    fn city(label: &str, latitude: f64, longitude: f64) -> City {
+        City { label: label.into(), position: Some([latitude, longitude]), population: 1e6 }
+    }
+
+    #[test]
+    fn axes_rise_and_narrow_what_is_empty() {
+        let axis = Axis::new(vec![0.0, 3.0, 100.0, 110.0]);
+        assert_eq!(axis.span(), 3.0 + NARROWED + 10.0);
+        assert_eq!(axis.narrowed, [(3.0, 3.0 + NARROWED)]);
+        let places: Vec<f64> = (-20..140).map(|value| axis.place(value.into())).collect();
+        assert!(places.is_sorted_by(|a, b| a < b));
+        assert_eq!([axis.place(-2.0), axis.place(1.5), axis.place(112.0)], [-2.0, 1.5, axis.span() + 2.0]);
+        assert!(axis.within_narrowed(axis.place(50.0)) && !axis.within_narrowed(axis.place(105.0)));
+    }
+
+    #[test]
+    fn steps_are_round() {
+        for (value, step) in [
+            (0.07, 0.08),
+            (0.13, 0.15),
+            (0.21, 0.25),
+            (3.1e8, 4.0e8),
+            (9.0, 10.0),
+            (0.0, 1.0),
+            (f64::INFINITY, 1.0),
+            (f64::NAN, 1.0),
+        ] {
+            assert!((nice(value) - step).abs() < step * 1e-9, "{value}: {}", nice(value));
+        }
+        assert!(nice(f64::MAX).is_finite() && nice(5e-324) > 0.0);
+    }
+
+    #[test]
+    fn the_map_is_cut_where_nothing_is() {
+        // Across the date line the three are neighbours, in that order.
+        let cities = [city("Suva", -18.1, 178.4), city("Apia", -13.8, -171.8), city("Sydney", -33.9, 151.2)];
+        let document = sample::plan("Pacific", &cities, &[(0, 1), (0, 2)], 0);
+        let (mut pops, wires, mut notes) = gather(&document);
+        place(&mut pops, &wires, &mut notes);
+        assert!(pops[2].x < pops[0].x && pops[0].x < pops[1].x);
+        assert!(pops[1].y < pops[0].y && pops[0].y < pops[2].y);
+    }
+
+    #[test]
+    fn access_routers_are_folded_into_their_pop() {
+        let cities = [city("A, here", 40.0, -100.0), city("B", 41.0, -90.0), city("A, there", 30.0, -95.0)];
+        let document = sample::plan("three", &cities, &[(0, 1), (1, 2)], 4);
+        let (pops, wires, notes) = gather(&document);
+        assert_eq!(notes, Vec::<String>::new());
+        // Of two of a name, the whole name is written.
+        assert_eq!(pops.iter().map(|pop| &pop.name[..]).collect::<Vec<_>>(), ["A, here", "B", "A, there"]);
+        assert!(pops.iter().all(|pop| pop.routers == 5 && pop.inside == 8));
+        assert_eq!(wires.iter().map(|wire| wire.ends).collect::<Vec<_>>(), [[0, 1], [1, 2]]);
+        // Node 0 is the core of the first PoP, 5 that of the second.
+        let one_way = document.links.iter().find(|link| (link.from, link.to) == (5, 0)).unwrap();
+        assert_eq!(wires[0].loads[1].before, one_way.before_bytes);
+        let most = |pop: u32, of: fn(&super::super::super::document::DeviceRow) -> Option<f64>| {
+            document.devices.iter().filter(|device| device.node / 5 == pop).filter_map(of).fold(0.0, f64::max)
+        };
+        assert_eq!(pops[1].memory, Some(most(1, |device| device.memory_share)));
+        assert_eq!(pops[1].operations, Some(most(1, |device| device.operations_share)));
+    }
+
+    #[test]
+    fn pops_at_one_place_are_moved_apart() {
+        let cities: Vec<City> = (0..4).map(|at| city(&format!("{at}"), 50.0, 8.0)).collect();
+        let document = sample::plan("one place", &cities, &[(0, 1), (1, 2), (2, 3)], 0);
+        let (mut pops, wires, mut notes) = gather(&document);
+        place(&mut pops, &wires, &mut notes);
+        for a in 0..4 {
+            for b in 0..a {
+                assert!((pops[a].x - pops[b].x).hypot(pops[a].y - pops[b].y) > pops[a].radius, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_huge_network_the_largest_part_is_drawn() {
+        let mut document = sample::empty();
+        document.nodes = (0..3_000)
+            .map(|at| NodeRow {
+                id: at.to_string(),
+                label: String::new(),
+                pop: at,
+                role: "backbone",
+                position: (at % 2 == 0).then_some([f64::from(at % 90), f64::from(at % 360)]),
+                population: None,
+                volume_bytes: f64::from(at),
+            })
+            .collect();
+        let mut out = String::new();
+        let notes = draw(&mut out, &document);
+        assert_eq!(notes[0], "Of 3,000 PoPs those 1,000 with the most traffic are drawn.");
+        assert_eq!(out.matches("class=\"dot\"").count(), MOST_POPS + 2, "two are in the legend");
+        assert!(out.contains(">2999</text>") && !out.contains(">1999</text>"));
+    }
 }

@@ -4,7 +4,7 @@ use super::super::document::Document;
 use super::tables;
 use crate::format;
 use crate::terminal::Page;
-use oncewire_trace::results::{Table, Unit};
+use oncewire_trace::results::Unit;
 use std::io::{self, Write};
 
 /// Rows of a table. All are in `--csv`.
@@ -23,8 +23,8 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
     page.heading("", "Network")?;
     page.facts(&network(document))?;
     let mut tables = vec![("Schemes", tables::schemes(document), usize::MAX)];
-    tables.push(("Links", without(tables::links(document), &["capacity", "device"]), ROWS));
-    tables.push(("Devices", without(tables::devices(document), &["at"]), ROWS));
+    tables.push(("Links", tables::without(tables::links(document), &["capacity", "device"]), ROWS));
+    tables.push(("Devices", tables::without(tables::devices(document), &["at"]), ROWS));
     tables.push(("Upgrades", tables::upgrades(document), ROWS));
     tables.push(("Deployment", tables::deployment(document), 2 * ROWS));
     for (title, mut table, most) in tables {
@@ -69,19 +69,6 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
         }
     }
     page.line("")
-}
-
-/// Less of the columns of least weight: the room is better spent on names.
-fn without(mut table: Table, names: &[&str]) -> Table {
-    for name in names {
-        if let Some(at) = table.columns.iter().position(|column| column.name == *name) {
-            table.columns.remove(at);
-            for row in &mut table.rows {
-                row.remove(at);
-            }
-        }
-    }
-    table
 }
 
 fn facts(document: &Document) -> Vec<(&'static str, String)> {
