@@ -57,8 +57,10 @@ impl<'a, W: Write> Page<'a, W> {
 
     /// Names and values, values below each other.
     pub(crate) fn facts(&mut self, facts: &[(&str, String)]) -> io::Result<()> {
-        let widest = facts.iter().map(|(name, _)| columns(name)).max().unwrap_or(0);
-        for (name, value) in facts {
+        // Names may be foreign, as those of settings.
+        let names: Vec<String> = facts.iter().map(|(name, _)| cut(&tame(name), self.width / 3)).collect();
+        let widest = names.iter().map(|name| columns(name)).max().unwrap_or(0);
+        for ((_, value), name) in facts.iter().zip(&names) {
             let gap = " ".repeat(widest - columns(name));
             self.wrapped(&format!("  {name}{gap}  "), value)?;
         }

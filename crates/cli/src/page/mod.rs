@@ -98,7 +98,7 @@ pub(crate) fn chart(out: &mut String, chart: &Chart, at: usize) {
     out.push_str("</figure>");
 }
 
-/// A table. Cells of the columns `bars`, which are shares, have a bar below their number.
+/// A table. Cells of the columns `bars`, which are shares, have a gauge beside their number.
 pub(crate) fn table(out: &mut String, table: &Table, bars: &[usize]) {
     let count = match table.rows.len() {
         0..=SHORT => String::new(),
@@ -125,7 +125,7 @@ pub(crate) fn table(out: &mut String, table: &Table, bars: &[usize]) {
                 _ => match cell {
                     Cell::Number(share) if bars.contains(&at) && share.is_finite() => {
                         let percent = share.clamp(0.0, 1.0) * 100.0;
-                        write!(out, "<td class=\"n bar\" style=\"--v:{percent:.1}%\"{}>{shown}</td>", value(cell))
+                        write!(out, "<td class=\"n gauge\" style=\"--v:{percent:.1}\"{}>{shown}</td>", value(cell))
                     }
                     _ => write!(out, "<td class=\"n\"{}>{shown}</td>", value(cell)),
                 },

@@ -17,8 +17,8 @@ const WIDTH: f64 = 960.0;
 const HEIGHTS: (f64, f64) = (340.0, 640.0);
 const MARGIN: f64 = 44.0;
 /// In degrees: wider stretches without a PoP are drawn as [`NARROWED`].
-const FAR: f64 = 25.0;
-const NARROWED: f64 = 9.0;
+const FAR: f64 = 15.0;
+const NARROWED: f64 = 6.0;
 /// Colours of loads in `page.css`.
 const STEPS: usize = 7;
 /// Those of the most traffic are drawn; nobody can tell more apart.
@@ -26,6 +26,8 @@ const MOST_POPS: usize = 1_000;
 const MOST_WIRES: usize = 4_000;
 /// Characters of a name on the map.
 const NAME: usize = 20;
+/// So many of the largest PoPs are named even over small ones.
+const FIRST: usize = 14;
 
 /// A PoP, as it is drawn.
 struct Pop {
@@ -157,7 +159,7 @@ pub(super) fn draw(out: &mut String, document: &Document) -> Vec<String> {
         dot(out, &pops[at], at);
     }
     out.push_str("</g><g class=\"names\">");
-    for (at, name) in names(&pops, &order, frame.height).into_iter().enumerate() {
+    for (at, name) in names(&pops, &order, frame.height, frame.meridians.is_empty()).into_iter().enumerate() {
         let pop = &pops[at];
         let (crowded, name) = match name {
             Some(name) => ("", name),
@@ -187,13 +189,16 @@ fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     }
 }
 
-/// The next of 1, 2, 2.5, 5, times a power of ten.
+/// The next of some round numbers, times a power of ten.
 fn nice(value: f64) -> f64 {
     if !(value > 0.0 && value.is_finite()) {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0].into_iter().map(|factor| factor * power).find(|step| *step >= value * 0.999);
+    let step = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= value * 0.999);
     let step = step.unwrap_or(10.0 * power);
     if step > 0.0 && step.is_finite() { step } else { 1.0 }
 }
@@ -255,7 +260,8 @@ fn gather(document: &Document) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
     if pops.len() > MOST_POPS {
         let mut order: Vec<usize> = (0..pops.len()).collect();
         order.sort_by(|&a, &b| descending(pops[a].volume, pops[b].volume).then(a.cmp(&b)));
-        notes.push(format!("Of {} PoPs those {MOST_POPS} with the most traffic are drawn.", format::count_of(pops.len() as u64)));
+        let (whole, most) = (format::count_of(pops.len() as u64), format::count_of(MOST_POPS as u64));
+        notes.push(format!("Of {whole} PoPs those {most} with the most traffic are drawn."));
         let mut kept = vec![None; pops.len()];
         order.truncate(MOST_POPS);
         order.sort_unstable();
@@ -277,7 +283,8 @@ fn gather(document: &Document) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
     }
     if wires.len() > MOST_WIRES {
         let whole = format::count_of(wires.len() as u64);
-        notes.push(format!("Of {whole} connections those {MOST_WIRES} with the most traffic are drawn."));
+        let most = format::count_of(MOST_WIRES as u64);
+        notes.push(format!("Of {whole} connections those {most} with the most traffic are drawn."));
         wires.sort_by(|a, b| descending(a.bytes(|load| load.before), b.bytes(|load| load.before)).then(a.ends.cmp(&b.ends)));
         wires.truncate(MOST_WIRES);
     }
@@ -432,6 +439,7 @@ fn place(pops: &mut [Pop], wires: &[Wire], notes: &mut Vec<String>) -> Frame {
             meridians.push((across(place), degrees(longitude, ['E', 'W'])));
         }
     }
+    meridians.sort_by(|a: &(f64, String), b| a.0.total_cmp(&b.0));
     let mut parallels = Vec::new();
     for at in -(80.0 / each) as i64..=(80.0 / each) as i64 {
         let place = y.place(mercator(at as f64 * each));
@@ -522,30 +530,57 @@ struct Name {
     anchor: &'static str,
 }
 
-/// Where the name of each PoP stands, if there is room: beside its PoP, over no other PoP and no other name. The largest come first.
-fn names(pops: &[Pop], order: &[usize], height: f64) -> Vec<Option<Name>> {
-    const SIZE: f64 = 11.0;
-    // Nothing is compared but with what stands in the same part of the drawing.
-    const CELL: f64 = 60.0;
-    let cells = |(left, top, right, bottom): (f64, f64, f64, f64)| {
-        let to = |value: f64| (value / CELL).floor() as i32;
+type Area = (f64, f64, f64, f64);
+
+/// What is taken, by parts of the drawing: nothing is compared but with what stands in the same part.
+#[derive(Default)]
+struct Taken(BTreeMap<(i32, i32), Vec<Area>>);
+
+impl Taken {
+    fn cells((left, top, right, bottom): Area) -> impl Iterator<Item = (i32, i32)> {
+        let to = |value: f64| (value / 60.0).floor() as i32;
         (to(left)..=to(right)).flat_map(move |x| (to(top)..=to(bottom)).map(move |y| (x, y)))
-    };
-    let mut taken: BTreeMap<(i32, i32), Vec<(f64, f64, f64, f64)>> = BTreeMap::new();
-    for pop in pops {
+    }
+
+    fn take(&mut self, area: Area) {
+        for cell in Taken::cells(area) {
+            self.0.entry(cell).or_default().push(area);
+        }
+    }
+
+    fn free(&self, area: Area) -> bool {
+        let meets = |other: &Area| area.0 < other.2 && other.0 < area.2 && area.1 < other.3 && other.1 < area.3;
+        !Taken::cells(area).filter_map(|cell| self.0.get(&cell)).flatten().any(meets)
+    }
+}
+
+/// Where the name of each PoP stands, if there is room: beside its PoP, over no other name and no other PoP. The largest come first; they may
+/// stand over small PoPs. `outward`, as in a circle, is to the left at the left.
+fn names(pops: &[Pop], order: &[usize], height: f64, outward: bool) -> Vec<Option<Name>> {
+    const SIZE: f64 = 11.0;
+    let (mut dots, mut large, mut texts) = (Taken::default(), Taken::default(), Taken::default());
+    for (rank, &at) in order.iter().enumerate() {
+        let pop = &pops[at];
         let reach = pop.reach() - 0.5;
         let area = (pop.x - reach, pop.y - reach, pop.x + reach, pop.y + reach);
-        for cell in cells(area) {
-            taken.entry(cell).or_default().push(area);
+        dots.take(area);
+        if rank < FIRST {
+            large.take(area);
         }
     }
     let mut out: Vec<Option<Name>> = (0..pops.len()).map(|_| None).collect();
-    for &at in order {
+    for (rank, &at) in order.iter().enumerate() {
         let pop = &pops[at];
-        let width: f64 = pop.name.chars().map(|c| if c.is_ascii() { 0.56 } else { 1.0 }).sum::<f64>() * SIZE;
+        // Of the widest letters of usual fonts.
+        let letter = |c: char| match c {
+            'a'..='z' | '0'..='9' | ' ' | '.' | ',' | '-' => 0.6,
+            c if c.is_ascii() && !matches!(c, 'M' | 'W' | '@' | '%') => 0.75,
+            _ => 1.0,
+        };
+        let width: f64 = pop.name.chars().map(letter).sum::<f64>() * SIZE;
         let gap = pop.reach() + 3.0;
         let slant = gap * 0.75;
-        let candidates = [
+        let mut candidates = [
             (pop.x + gap, pop.y + 4.0, "start"),
             (pop.x - gap, pop.y + 4.0, "end"),
             (pop.x, pop.y - gap - 1.0, "middle"),
@@ -555,23 +590,24 @@ fn names(pops: &[Pop], order: &[usize], height: f64) -> Vec<Option<Name>> {
             (pop.x - slant, pop.y - slant, "end"),
             (pop.x - slant, pop.y + slant + 7.0, "end"),
         ];
-        for (x, y, anchor) in candidates {
-            let left = match anchor {
-                "start" => x,
-                "end" => x - width,
-                _ => x - width / 2.0,
-            };
-            let area = (left, y - SIZE * 0.8, left + width, y + SIZE * 0.25);
-            let inside = area.0 >= 2.0 && area.2 <= WIDTH - 2.0 && area.1 >= 2.0 && area.3 <= height - 2.0;
-            let meets =
-                |other: &(f64, f64, f64, f64)| area.0 < other.2 && other.0 < area.2 && area.1 < other.3 && other.1 < area.3;
-            if inside && !cells(area).filter_map(|cell| taken.get(&cell)).flatten().any(meets) {
-                for cell in cells(area) {
-                    taken.entry(cell).or_default().push(area);
-                }
-                out[at] = Some(Name { x, y, anchor });
-                break;
-            }
+        if outward && pop.x < WIDTH / 2.0 {
+            candidates.swap(0, 1);
+        }
+        let found = [&dots, &large].into_iter().take(if rank < FIRST { 2 } else { 1 }).find_map(|obstacles| {
+            candidates.into_iter().find_map(|(x, y, anchor)| {
+                let left = match anchor {
+                    "start" => x,
+                    "end" => x - width,
+                    _ => x - width / 2.0,
+                };
+                let area = (left, y - SIZE * 0.8, left + width, y + SIZE * 0.25);
+                let inside = area.0 >= 2.0 && area.2 <= WIDTH - 2.0 && area.1 >= 2.0 && area.3 <= height - 2.0;
+                (inside && obstacles.free(area) && texts.free(area)).then_some((area, Name { x, y, anchor }))
+            })
+        });
+        if let Some((area, name)) = found {
+            texts.take(area);
+            out[at] = Some(name);
         }
     }
     out
@@ -723,4 +759,108 @@ fn legend(out: &mut String, known: bool, step: f64, wires: &[Wire], pops: &[Pop]
         sign(out, "work", "inner ring: operations of the busiest device there");
     }
     out.push_str("</div>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::document::NodeRow;
+    use super::super::sample::{self, Pop as City};
+    use super::*;
+
+    fn city(label: &str, latitude: f64, longitude: f64) -> City {
+        City { label: label.into(), position: Some([latitude, longitude]), population: 1e6 }
+    }
+
+    #[test]
+    fn axes_rise_and_narrow_what_is_empty() {
+        let axis = Axis::new(vec![0.0, 3.0, 100.0, 110.0]);
+        assert_eq!(axis.span(), 3.0 + NARROWED + 10.0);
+        assert_eq!(axis.narrowed, [(3.0, 3.0 + NARROWED)]);
+        let places: Vec<f64> = (-20..140).map(|value| axis.place(value.into())).collect();
+        assert!(places.is_sorted_by(|a, b| a < b));
+        assert_eq!([axis.place(-2.0), axis.place(1.5), axis.place(112.0)], [-2.0, 1.5, axis.span() + 2.0]);
+        assert!(axis.within_narrowed(axis.place(50.0)) && !axis.within_narrowed(axis.place(105.0)));
+    }
+
+    #[test]
+    fn steps_are_round() {
+        for (value, step) in [
+            (0.07, 0.08),
+            (0.13, 0.15),
+            (0.21, 0.25),
+            (3.1e8, 4.0e8),
+            (9.0, 10.0),
+            (0.0, 1.0),
+            (f64::INFINITY, 1.0),
+            (f64::NAN, 1.0),
+        ] {
+            assert!((nice(value) - step).abs() < step * 1e-9, "{value}: {}", nice(value));
+        }
+        assert!(nice(f64::MAX).is_finite() && nice(5e-324) > 0.0);
+    }
+
+    #[test]
+    fn the_map_is_cut_where_nothing_is() {
+        // Across the date line the three are neighbours, in that order.
+        let cities = [city("Suva", -18.1, 178.4), city("Apia", -13.8, -171.8), city("Sydney", -33.9, 151.2)];
+        let document = sample::plan("Pacific", &cities, &[(0, 1), (0, 2)], 0);
+        let (mut pops, wires, mut notes) = gather(&document);
+        place(&mut pops, &wires, &mut notes);
+        assert!(pops[2].x < pops[0].x && pops[0].x < pops[1].x);
+        assert!(pops[1].y < pops[0].y && pops[0].y < pops[2].y);
+    }
+
+    #[test]
+    fn access_routers_are_folded_into_their_pop() {
+        let cities = [city("A, here", 40.0, -100.0), city("B", 41.0, -90.0), city("A, there", 30.0, -95.0)];
+        let document = sample::plan("three", &cities, &[(0, 1), (1, 2)], 4);
+        let (pops, wires, notes) = gather(&document);
+        assert_eq!(notes, Vec::<String>::new());
+        // Of two of a name, the whole name is written.
+        assert_eq!(pops.iter().map(|pop| &pop.name[..]).collect::<Vec<_>>(), ["A, here", "B", "A, there"]);
+        assert!(pops.iter().all(|pop| pop.routers == 5 && pop.inside == 8));
+        assert_eq!(wires.iter().map(|wire| wire.ends).collect::<Vec<_>>(), [[0, 1], [1, 2]]);
+        // Node 0 is the core of the first PoP, 5 that of the second.
+        let one_way = document.links.iter().find(|link| (link.from, link.to) == (5, 0)).unwrap();
+        assert_eq!(wires[0].loads[1].before, one_way.before_bytes);
+        let most = |pop: u32, of: fn(&super::super::super::document::DeviceRow) -> Option<f64>| {
+            document.devices.iter().filter(|device| device.node / 5 == pop).filter_map(of).fold(0.0, f64::max)
+        };
+        assert_eq!(pops[1].memory, Some(most(1, |device| device.memory_share)));
+        assert_eq!(pops[1].operations, Some(most(1, |device| device.operations_share)));
+    }
+
+    #[test]
+    fn pops_at_one_place_are_moved_apart() {
+        let cities: Vec<City> = (0..4).map(|at| city(&format!("{at}"), 50.0, 8.0)).collect();
+        let document = sample::plan("one place", &cities, &[(0, 1), (1, 2), (2, 3)], 0);
+        let (mut pops, wires, mut notes) = gather(&document);
+        place(&mut pops, &wires, &mut notes);
+        for a in 0..4 {
+            for b in 0..a {
+                assert!((pops[a].x - pops[b].x).hypot(pops[a].y - pops[b].y) > pops[a].radius, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_huge_network_the_largest_part_is_drawn() {
+        let mut document = sample::empty();
+        document.nodes = (0..3_000)
+            .map(|at| NodeRow {
+                id: at.to_string(),
+                label: String::new(),
+                pop: at,
+                role: "backbone",
+                position: (at % 2 == 0).then_some([f64::from(at % 90), f64::from(at % 360)]),
+                population: None,
+                volume_bytes: f64::from(at),
+            })
+            .collect();
+        let mut out = String::new();
+        let notes = draw(&mut out, &document);
+        assert_eq!(notes[0], "Of 3,000 PoPs those 1,000 with the most traffic are drawn.");
+        assert_eq!(out.matches("class=\"dot\"").count(), MOST_POPS + 2, "two are in the legend");
+        assert!(out.contains(">2999</text>") && !out.contains(">1999</text>"));
+    }
 }

@@ -21,8 +21,7 @@
     pops[Number(one.dataset.p)] = { one, x: Number(one.dataset.x), y: Number(one.dataset.y), reach: Number(one.dataset.r), text: lines(one) };
   }
   const names = [...svg.querySelectorAll(".names text")].map((one) => {
-    const pop = pops[Number(one.dataset.p)];
-    return { one, pop, dx: number(one, "x") - pop.x, dy: number(one, "y") - pop.y, anchor: one.getAttribute("text-anchor"), was: one.classList.contains("crowded") };
+    return { one, pop: pops[Number(one.dataset.p)] };
   });
   // As they were drawn first: the largest PoPs first.
   const order = [...svg.querySelectorAll(".pops > g")].map((one) => names[Number(one.dataset.p)]);
@@ -48,12 +47,19 @@
     sizes = inches(scale);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.classList.toggle("large", zoom > 1);
+    let last = 0;
     for (const { one, across, from, size } of degrees) {
       const at = across ? X(from) : Y(from);
       const set = (pairs) => { for (const [name, value] of Object.entries(pairs)) one.setAttribute(name, value); };
       if (one.tagName === "line") set(across ? { x1: at, x2: at, y2: height } : { y1: at, y2: at, x2: width });
       else if (one.tagName === "rect") set(across ? { x: at, width: size * scale, height } : { y: at, height: size * scale, width });
-      else one.setAttribute(across ? "x" : "y", at);
+      else {
+        one.setAttribute(across ? "x" : "y", at);
+        // Of those at the top, none over another, nor in the corner where those at the left stand.
+        const tight = across ? at < last + 44 : at < 22;
+        if (across && !tight) last = at;
+        one.classList.toggle("tight", tight);
+      }
     }
     for (const { one, a, b } of wires) {
       one.setAttribute("x1", X(a.x));
@@ -62,52 +68,59 @@
       one.setAttribute("y2", Y(b.y));
     }
     for (const { one, x, y } of pops) one.setAttribute("transform", `translate(${X(x)} ${Y(y)}) scale(${sizes})`);
-    if (zoom === 1 && width === WIDTH) {
-      for (const { one, pop, dx, dy, anchor, was } of names) {
-        one.setAttribute("x", pop.x + dx);
-        one.setAttribute("y", pop.y + dy);
-        one.setAttribute("text-anchor", anchor);
-        one.classList.toggle("crowded", was);
-      }
-    } else label();
+    label();
   };
 
-  // As in Rust: beside its PoP, over no other PoP and no other name.
-  const widths = new Map();
-  const label = () => {
-    const taken = new Map(), SIZE = 11, CELL = 60;
+  // As in Rust: beside its PoP, over no other name and no other PoP; the largest may stand over small ones.
+  const FIRST = 14, SIZE = 11;
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = SIZE + "px " + getComputedStyle(svg).fontFamily;
+  const widths = new Map(order.map(({ one }) => [one, pen.measureText(one.textContent).width + 1]));
+  const taken = () => {
+    const all = new Map();
     const cells = (area, then) => {
-      for (let x = Math.floor(area[0] / CELL); x <= Math.floor(area[2] / CELL); x += 1)
-        for (let y = Math.floor(area[1] / CELL); y <= Math.floor(area[3] / CELL); y += 1) if (then(x + ":" + y)) return true;
+      for (let x = Math.floor(area[0] / 60); x <= Math.floor(area[2] / 60); x += 1)
+        for (let y = Math.floor(area[1] / 60); y <= Math.floor(area[3] / 60); y += 1) if (then(x + ":" + y)) return true;
       return false;
     };
-    const take = (area) => cells(area, (key) => { if (taken.has(key)) taken.get(key).push(area); else taken.set(key, [area]); return false; });
-    const free = (area) => !cells(area, (key) => (taken.get(key) || []).some((other) => area[0] < other[2] && other[0] < area[2] && area[1] < other[3] && other[1] < area[3]));
+    return {
+      take: (area) => cells(area, (key) => { if (all.has(key)) all.get(key).push(area); else all.set(key, [area]); return false; }),
+      free: (area) => !cells(area, (key) => (all.get(key) || []).some((other) => area[0] < other[2] && other[0] < area[2] && area[1] < other[3] && other[1] < area[3])),
+    };
+  };
+  const label = () => {
+    const dots = taken(), large = taken(), texts = taken();
     const seen = (pop) => X(pop.x) > -20 && X(pop.x) < width + 20 && Y(pop.y) > -20 && Y(pop.y) < height + 20;
-    for (const pop of pops) {
-      const x = X(pop.x), y = Y(pop.y), reach = pop.reach * sizes - 0.5;
-      if (seen(pop)) take([x - reach, y - reach, x + reach, y + reach]);
-    }
+    order.filter(({ pop }) => seen(pop)).forEach(({ pop }, rank) => {
+      const x = X(pop.x), y = Y(pop.y), reach = pop.reach * sizes - 0.5, area = [x - reach, y - reach, x + reach, y + reach];
+      dots.take(area);
+      if (rank < FIRST) large.take(area);
+    });
+    let rank = 0;
     for (const { one, pop } of order) {
-      let done = false;
+      let found = null;
       if (seen(pop)) {
-        if (!widths.has(one)) widths.set(one, [...one.textContent].reduce((sum, c) => sum + (c < "\u0080" ? 0.56 : 1) * SIZE, 0));
         const x = X(pop.x), y = Y(pop.y), wide = widths.get(one), gap = pop.reach * sizes + 3, slant = gap * 0.75;
         const places = [[x + gap, y + 4, "start"], [x - gap, y + 4, "end"], [x, y - gap - 1, "middle"], [x, y + gap + 8, "middle"],
           [x + slant, y - slant, "start"], [x + slant, y + slant + 7, "start"], [x - slant, y - slant, "end"], [x - slant, y + slant + 7, "end"]];
-        for (const [px, py, anchor] of places) {
-          const from = anchor === "start" ? px : anchor === "end" ? px - wide : px - wide / 2;
-          const area = [from, py - SIZE * 0.8, from + wide, py + SIZE * 0.25];
-          if (area[0] < 2 || area[2] > width - 2 || area[1] < 2 || area[3] > height - 2 || !free(area)) continue;
-          take(area);
-          one.setAttribute("x", px);
-          one.setAttribute("y", py);
-          one.setAttribute("text-anchor", anchor);
-          done = true;
-          break;
+        if (!degrees.length && x < width / 2) places.unshift(places.splice(1, 1)[0]);
+        for (const obstacles of rank < FIRST ? [dots, large] : [dots]) {
+          found = found || places.find(([px, py, anchor]) => {
+            const from = anchor === "start" ? px : anchor === "end" ? px - wide : px - wide / 2;
+            const area = [from, py - SIZE * 0.8, from + wide, py + SIZE * 0.25];
+            if (area[0] < 2 || area[2] > width - 2 || area[1] < 2 || area[3] > height - 2 || !obstacles.free(area) || !texts.free(area)) return false;
+            texts.take(area);
+            return true;
+          });
         }
+        rank += 1;
       }
-      one.classList.toggle("crowded", !done);
+      if (found) {
+        one.setAttribute("x", found[0]);
+        one.setAttribute("y", found[1]);
+        one.setAttribute("text-anchor", found[2]);
+      }
+      one.classList.toggle("crowded", !found);
     }
   };
 

@@ -129,7 +129,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
     let sum = |of: fn(&LinkRow) -> f64| links.iter().map(of).sum::<f64>();
     let (before, after) = (sum(|link| link.before_bytes), sum(|link| link.after_bytes));
     let highest = |of: fn(&LinkRow) -> Option<f64>| links.iter().filter_map(of).fold(0.0, f64::max);
-    let reduction = 1.0 - after / before;
+    let reduction = if before > 0.0 { 1.0 - after / before } else { 0.0 };
     let scheme =
         |name: &str, of_ideal: f64, about| Scheme { name: name.into(), reduction: reduction / 0.86 * of_ideal, of_ideal, about };
     let mut random = noise(5);
@@ -142,11 +142,11 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             let smart = reduction * (0.8 + 0.4 * random());
             IngressRow {
                 node: node.label.clone(),
-                paths: entering.len() - 1,
+                paths: entering.len().saturating_sub(1),
                 volume_bytes: node.volume_bytes / 2.0,
                 reduction: smart,
                 schemes: vec![
-                    ("Ideal".into(), smart / (0.8 + 0.1 * random())),
+                    ("Ideal".into(), smart / (0.85 + 0.1 * random())),
                     ("Hop-by-hop".into(), smart * (0.4 + 0.2 * random())),
                     ("Edge-only".into(), smart * (0.2 + 0.2 * random())),
                 ],

@@ -4,7 +4,7 @@ use super::super::document::{Document, LinkRow};
 use oncewire_trace::results::{Cell, Column, Table, Unit};
 use std::cmp::Ordering;
 
-/// A whole that is written after a name. Indices that name nothing are not hidden, nor do they end the report.
+/// What stands for an index that names nothing.
 pub(super) const UNKNOWN: &str = "?";
 
 fn table(id: &'static str, caption: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Cell>>) -> Table {
@@ -26,6 +26,19 @@ pub(super) fn descending(a: f64, b: f64) -> Ordering {
 /// 1 - after / before, if that is a number.
 pub(super) fn saved(before: f64, after: f64) -> Option<f64> {
     Some(1.0 - after / before).filter(|share| before > 0.0 && share.is_finite())
+}
+
+/// Without the columns of least weight, where the room is better spent on names.
+pub(super) fn without(mut table: Table, names: &[&str]) -> Table {
+    for name in names {
+        if let Some(at) = table.columns.iter().position(|column| column.name == *name) {
+            table.columns.remove(at);
+            for row in &mut table.rows {
+                row.remove(at);
+            }
+        }
+    }
+    table
 }
 
 fn count(count: usize) -> Cell {
@@ -67,7 +80,6 @@ pub(super) fn settings(document: &Document) -> Table {
     table("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
 }
 
-/// The columns of this table that show as bars are [`SCHEME_BARS`].
 pub(super) fn schemes(document: &Document) -> Table {
     let rows = document.schemes.iter();
     let rows = rows.map(|one| vec![one.name.clone().into(), one.reduction.into(), one.of_ideal.into(), one.about.into()]);
@@ -79,6 +91,7 @@ pub(super) fn schemes(document: &Document) -> Table {
     )
 }
 
+/// Columns with gauges.
 pub(super) const SCHEME_BARS: [usize; 2] = [1, 2];
 
 /// The most volume first.
@@ -183,6 +196,7 @@ pub(super) fn links(document: &Document) -> Table {
     table("links", "Links, the most loaded without the plan first; bytes per epoch", &columns, rows.collect())
 }
 
+/// Columns with gauges, where capacities are known.
 pub(super) const LINK_BARS: [usize; 2] = [5, 6];
 
 /// The fullest first.
@@ -219,6 +233,7 @@ pub(super) fn devices(document: &Document) -> Table {
     table("devices", "Devices, the fullest first", &columns, rows.collect())
 }
 
+/// Columns with gauges.
 pub(super) const DEVICE_BARS: [usize; 2] = [4, 6];
 
 pub(super) fn upgrades(document: &Document) -> Table {

@@ -4,7 +4,7 @@ use super::super::document::Document;
 use super::tables;
 use crate::format;
 use crate::terminal::Page;
-use oncewire_trace::results::{Table, Unit};
+use oncewire_trace::results::Unit;
 use std::io::{self, Write};
 
 /// Rows of a table. All are in `--csv`.
@@ -23,8 +23,8 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
     page.heading("", "Network")?;
     page.facts(&network(document))?;
     let mut tables = vec![("Schemes", tables::schemes(document), usize::MAX)];
-    tables.push(("Links", without_capacity(tables::links(document)), ROWS));
-    tables.push(("Devices", tables::devices(document), ROWS));
+    tables.push(("Links", tables::without(tables::links(document), &["capacity", "device"]), ROWS));
+    tables.push(("Devices", tables::without(tables::devices(document), &["at"]), ROWS));
     tables.push(("Upgrades", tables::upgrades(document), ROWS));
     tables.push(("Deployment", tables::deployment(document), 2 * ROWS));
     for (title, mut table, most) in tables {
@@ -71,17 +71,6 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
     page.line("")
 }
 
-/// The capacity is what the utilisation is of: two columns of room for it are better spent on names.
-fn without_capacity(mut table: Table) -> Table {
-    if let Some(at) = table.columns.iter().position(|column| column.name == "capacity") {
-        table.columns.remove(at);
-        for row in &mut table.rows {
-            row.remove(at);
-        }
-    }
-    table
-}
-
 fn facts(document: &Document) -> Vec<(&'static str, String)> {
     let (verdict, solution) = (&document.verdict, &document.solution);
     let bytes = |value| format::number(value, Unit::Bytes);
@@ -97,7 +86,7 @@ fn facts(document: &Document) -> Vec<(&'static str, String)> {
     if let (Some(before), Some(after)) = (verdict.utilisation_before, verdict.utilisation_after) {
         facts.push(("busiest link", format!("{} instead of {} of its capacity", share(after), share(before))));
     }
-    facts.push(("gap", format!("no plan is better by more than {}", share(solution.gap))));
+    facts.push(("gap", format!("{} at most, to the best plan there is", share(solution.gap))));
     let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
     let iterations = format::count_of(solution.iterations.into());
     let time = format::number(seconds, Unit::Seconds);
