@@ -10,9 +10,9 @@ pub mod emulate;
 mod error;
 pub mod evaluate;
 mod instance;
+pub mod lp;
 pub mod manifest;
 pub mod measure;
-pub mod lp;
 pub mod network;
 pub mod path;
 pub mod placement;
@@ -23,8 +23,6 @@ mod solution;
 mod testing;
 pub mod topology;
 pub mod traffic;
-#[cfg(test)]
-mod testing;
 mod watch;
 
 pub use error::Error;

@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn paths_are_shortest_and_make_trees(network in testing::network()) {
+    fn paths_are_shortest_and_make_trees(network in testing::networks::network()) {
         let routes = shortest_paths(&network, &Unwatched).unwrap();
         let count = network.nodes.len();
         prop_assert_eq!(routes.len(), count * (count - 1));
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn order_in_the_file_does_not_matter(network in testing::network(), seed in any::<u64>()) {
+    fn order_in_the_file_does_not_matter(network in testing::networks::network(), seed in any::<u64>()) {
         let mut state = seed | 1;
         let mut shuffled = |count: usize| -> Vec<usize> {
             let mut order: Vec<usize> = (0..count).collect();
@@ -222,7 +222,7 @@ proptest! {
 
     /// The shortest paths written out and read again.
     #[test]
-    fn paths_survive_as_text(network in testing::network()) {
+    fn paths_survive_as_text(network in testing::networks::network()) {
         let routes = shortest_paths(&network, &Unwatched).unwrap();
         let text: Vec<String> = routes.iter().rev().map(|route| names(&network, route).join(" ")).collect();
         prop_assert_eq!(given(&network, &text.join("\n")).unwrap(), routes);

@@ -477,7 +477,7 @@ proptest! {
 
     /// reduce keeps k nodes, connected, and the very k of highest degree if those are connected.
     #[test]
-    fn reduce_keeps_the_best_that_are_connected(network in crate::testing::network(), k in 2..8_usize) {
+    fn reduce_keeps_the_best_that_are_connected(network in crate::testing::networks::network(), k in 2..8_usize) {
         prop_assume!(k < network.nodes.len());
         let reduced = network.reduce(k).unwrap();
         prop_assert_eq!(reduced.nodes.len(), k);

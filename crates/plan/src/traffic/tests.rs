@@ -142,7 +142,7 @@ fn what_cannot_be_assigned_is_refused() {
 proptest! {
     /// Access routers share what their PoP has, whatever the network.
     #[test]
-    fn router_level_adds_up_to_pop_level(network in testing::network(), routers in 1..5_u32) {
+    fn router_level_adds_up_to_pop_level(network in testing::networks::network(), routers in 1..5_u32) {
         let sums = |network: &Network| -> BTreeMap<(u32, u32), f64> {
             let pop = |node: u32| network.nodes[node as usize].pop;
             let mut sums = BTreeMap::new();

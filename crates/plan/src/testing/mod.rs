@@ -1,15 +1,12 @@
-<<<<<<< HEAD
 //! Small instances and a plain solver for tests.
 
+pub(crate) mod networks;
+
 use std::collections::{BTreeMap, BTreeSet};
-=======
-//! Random networks for property tests.
->>>>>>> d0d4f724c46110cd65afbd955382c254c380f16b
 
 use proptest::prelude::*;
 
 use crate::{
-<<<<<<< HEAD
     Error, Instance, Match, Measured, Network, Placement, Prices, Profile, Provision, Solution, Synthetic,
     network::{Link, Node},
     path::Route,
@@ -143,41 +140,4 @@ fn way(cables: &[(u32, u32)], from: u32, to: u32) -> Vec<u32> {
     let up = up.into_iter().take_while(|&node| node != meet);
     let down: Vec<u32> = down.into_iter().take_while(|&node| node != meet).collect();
     up.chain([meet]).chain(down.into_iter().rev()).collect()
-=======
-    Network,
-    network::{Link, Node},
-};
-
-/// Connected networks of 3 to 12 nodes, with cables of small whole weights (so that many paths are equally long), each way its own.
-pub(crate) fn network() -> impl Strategy<Value = Network> {
-    let cable = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1..4_u32, 1..4_u32);
-    (3..13_u32, prop::collection::vec(cable, 12..40)).prop_map(|(count, cables)| {
-        let nodes = (0..count)
-            .map(|number| Node {
-                // Not in the order of their numbers.
-                id: format!("{}{number}", ["q", "", "a", "z"][number as usize % 4]),
-                label: format!("node {number}"),
-                population: Some(f64::from(number + 1)),
-                pop: number,
-                ..Node::default()
-            })
-            .collect();
-        let mut links: Vec<Link> = Vec::new();
-        for (number, (a, b, forth, back)) in cables.into_iter().enumerate() {
-            // The first cables connect the nodes.
-            let number = number as u32;
-            let (from, to) = if number + 1 < count {
-                (number + 1, a.index(number as usize + 1) as u32)
-            } else {
-                (a.index(count as usize) as u32, b.index(count as usize) as u32)
-            };
-            if from != to && !links.iter().any(|link| (link.from, link.to) == (from, to)) {
-                let link = Link { from, to, weight: f64::from(forth), latency: 1.0, capacity: None };
-                links.push(link);
-                links.push(Link { from: to, to: from, weight: f64::from(back), ..link });
-            }
-        }
-        Network { nodes, links, ..Network::default() }
-    })
->>>>>>> d0d4f724c46110cd65afbd955382c254c380f16b
 }
