@@ -43,7 +43,7 @@ impl Scenario {
         let clock = Instant::now();
         let routes = match &args.paths {
             Some(path) => routing::given(&network, &self::read(path)?).map_err(|error| in_file(path, error))?,
-            None => routing::shortest_paths(&network).map_err(failure)?,
+            None => routing::shortest_paths(&network, watch).map_err(failure)?,
         };
         let routes = self::volumes(args, &network, routes, &provision)?;
         let placement = match &args.links {
