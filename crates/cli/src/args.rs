@@ -2,6 +2,8 @@
 // What is documentation here is help there, where [bind:]port is no link.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub(crate) mod plan;
+
 use crate::family::{SamplerName, parse_policy, parse_table_kind};
 use crate::quantity::{parse_price, parse_rate, parse_share, parse_size, parse_time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Measure captured traffic: how redundant it is, where that comes from, what would be saved, and what to deploy
     Study(Box<StudyArgs>),
+    /// Plan redundancy elimination over a whole network: what each device caches and decodes, and what that saves
+    Plan(Box<plan::PlanArgs>),
     /// Make a table of marker bytes for your data, for --sampler samplebyte:FILE
     Train(TrainArgs),
 }

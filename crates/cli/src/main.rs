@@ -4,16 +4,22 @@ mod adapting;
 mod args;
 mod base;
 mod bench;
+mod csv_files;
 mod demo;
 mod endpoint;
 mod failure;
 mod family;
+mod format;
 mod pack;
+mod page;
+#[allow(dead_code)]
+mod plan;
 mod progress;
 mod quantity;
 mod report;
 mod setup;
 mod study;
+mod terminal;
 mod train;
 mod tunnel;
 mod unpack;
@@ -24,7 +30,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_) | Command::Study(_)) {
+    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_)) {
         // Those end in their own time.
         endpoint::clean_up_on_signal();
     }
@@ -39,6 +45,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Study(args) => study::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Train(args) => train::run(args),
     };
     match outcome {

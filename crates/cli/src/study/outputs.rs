@@ -8,7 +8,6 @@ use crate::failure::{Failure, Outcome};
 use crate::{progress, report as output};
 use oncewire_trace::MatchSink;
 use oncewire_trace::results::Report;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,16 +58,9 @@ impl Outputs {
         if args.json {
             return output::json(&json::document(found));
         }
-        let (width, colour) = page();
+        let (width, colour) = crate::terminal::page();
         let mut text = Vec::new();
         terminal::write(found, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
         output::text(&String::from_utf8_lossy(&text))
     }
-}
-
-/// Width of the page that standard output is, in characters, and whether it has colours.
-pub(super) fn page() -> (usize, bool) {
-    let terminal = std::io::stdout().is_terminal();
-    let width = if terminal { comfy_table::Table::new().width().map_or(100, usize::from) } else { 100 };
-    (width, terminal && std::env::var_os("NO_COLOR").is_none())
 }

@@ -1,11 +1,11 @@
 //! `oncewire study --score`: Martynov's score of encoders on files or captures.
 
-use super::outputs::page;
 use super::report::{csv, terminal};
 use super::source::{self, Source};
 use crate::args::StudyArgs;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::bytes;
+use crate::terminal::page;
 use crate::{progress, report as output};
 use oncewire_packet::{CaptureReader, Dissector, Limits, Transport};
 use oncewire_trace::FlowKey;

@@ -1,5 +1,6 @@
 //! Packets through a planned network, with the real codec.
 
 mod packet;
+pub mod workload;
 
 pub use packet::{Fields, Header, Packet};
