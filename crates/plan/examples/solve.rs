@@ -1,8 +1,9 @@
 //! Times the planner's solver on a made-up network of the size of the largest in the papers, or another.
 //!
-//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP] [footprint|load] [auto|simplex|highs]`
+//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP] [footprint|load] [auto|simplex|highs] [topology]`
 //!
-//! PoPs lie at random in a square, each joined to its nearest ones; populations are lognormal; volumes follow a gravity model; each ingress sends
+//! With a topology (a file of a format that the planner reads, with populations), the PoPs of highest degree are kept, and each ingress sends what its
+//! store holds in an epoch. Otherwise PoPs lie at random in a square, each joined to its nearest ones; populations are lognormal; volumes follow a gravity model; each ingress sends
 //! 0.5 to 1 times what its store holds in an epoch.
 
 use std::{
@@ -15,6 +16,7 @@ use oncewire_plan::{
     lp::{Method, Objective, Options, WarmStart, solve},
     network::{Link, Node, Role},
     path::Route,
+    routing, topology, traffic,
 };
 
 /// A generator of numbers in [0, 1) that is good enough for this.
@@ -98,6 +100,27 @@ fn tree(network: &Network, out: &[Vec<u32>], from: usize) -> Vec<Option<u32>> {
     into
 }
 
+fn profile() -> Profile {
+    Profile::Synthetic(Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() })
+}
+
+fn read(file: &str, pops: usize, access: usize) -> Result<Instance, Box<dyn std::error::Error>> {
+    let text = std::fs::read_to_string(file)?;
+    let mut network = topology::read(topology::Format::detect(file, &text)?, &text, &topology::Options::default())?;
+    if network.nodes.len() > pops {
+        network = network.reduce(pops)?;
+    }
+    if access > 0 {
+        network = network.with_access_routers(access as u32)?;
+    }
+    let provision = Provision::default();
+    let routes = routing::shortest_paths(&network, &Unwatched)?;
+    let matrix = traffic::gravity(&network)?;
+    let scale = traffic::Scale::EqualIngress(1.0);
+    let routes = traffic::assign(&network, routes, &matrix, scale, &provision)?;
+    Ok(Instance::new(network, routes, &provision, &Placement::Links, profile())?)
+}
+
 fn instance(pops: usize, access: usize) -> Instance {
     let mut random = Random(7);
     let network = network(pops, access, &mut random);
@@ -130,9 +153,7 @@ fn instance(pops: usize, access: usize) -> Instance {
             routes.push(Route { from: from as u32, to: to as u32, links, volume: volume * share / whole });
         }
     }
-    let profile = Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() };
-    Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile))
-        .expect("a made-up network is sound")
+    Instance::new(network, routes, &provision, &Placement::Links, profile()).expect("a made-up network is sound")
 }
 
 fn run(what: &str, instance: &Instance, options: &Options, warm: Option<&WarmStart>) -> WarmStart {
@@ -163,7 +184,11 @@ fn main() {
         _ => {}
     }
     let begin = Instant::now();
-    let first = instance(number(0, 70), number(1, 4));
+    let (pops, access) = (number(0, 70), number(1, 4));
+    let first = match arguments.get(4) {
+        Some(file) => read(file, pops, access).expect("the topology can be used"),
+        None => instance(pops, access),
+    };
     println!(
         "{} paths, {} columns, {} devices, {} ingresses; made in {:.0} ms",
         first.paths.len(),

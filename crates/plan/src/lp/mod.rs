@@ -89,6 +89,8 @@ struct WholeCentre {
 
 /// Columns up to which the simplex method is worth a try.
 const SMALL: usize = 3000;
+/// Gap of the old plan up to which the old centre is a better beginning than none.
+const NEAR: f64 = 0.01;
 /// Rows above which the matrix of the prices would not fit in a reasonable memory (1.2 GB for it and its factor).
 const MOST_ROWS: usize = 8000;
 
@@ -115,19 +117,23 @@ pub fn solve(
     watch.go_on()?;
     let program = Program::new(instance, &options.objective, watch)?;
     let warm = warm.filter(|warm| warm.fits(&program));
-    if let Some(warm) = warm.filter(|_| options.gap > 0.0) {
+    let mut centre = None;
+    if let Some(warm) = warm {
         let mut cached = warm.cached.clone();
         recover::repair(&program, &warm.prices, &mut cached);
         let solution = certified(&program, cached, &warm.prices, "kept", 0);
-        if solution.gap() <= options.gap {
+        if options.gap > 0.0 && solution.gap() <= options.gap {
             let warm = WarmStart { cached: solution.cached.clone(), ..warm.clone() };
             return Ok((solution, warm));
+        }
+        if solution.gap() <= NEAR {
+            centre = warm.centre.as_ref();
         }
     }
     watch.progress("reducing the program", 0, 0);
     watch.go_on()?;
     let reduced = presolve::reduce(&program);
-    let start = warm.and_then(|warm| warm.centre.as_ref()).map(|centre| centre.for_rows(&reduced));
+    let start = centre.map(|centre| centre.for_rows(&reduced));
     match options.method {
         Method::Interior => interior(&program, &reduced, options, start, watch),
         Method::Simplex => simplex(&program, &reduced, watch),

@@ -127,9 +127,8 @@ fn tidy(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
         let mut sum = 0.0;
         for ((share, gain), (hop, column)) in shares.iter_mut().zip(&gains).zip(path.hops.iter().zip(columns)) {
             let whole = *gain + program.cost(path, hop, column, prices);
-            if !(*share > 0.0) || (*share < TINY * coded && best - *gain > CLEARLY * whole) {
-                *share = 0.0;
-            }
+            let crumb = *share < TINY * coded && best - *gain > CLEARLY * whole;
+            *share = if *share > 0.0 && !crumb { *share } else { 0.0 };
             sum += *share;
         }
         if sum > coded {

@@ -145,6 +145,9 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
     instance
 }
 
+/// Coefficients by path and hop.
+type Row = BTreeMap<(usize, usize), f64>;
+
 /// m(p, q), b(p, q) and W(q, r) by the definition.
 struct Naive<'a> {
     instance: &'a Instance,
@@ -179,7 +182,7 @@ impl<'a> Naive<'a> {
     }
 
     /// (limit, coefficients by (path, hop)) of every row but cover.
-    fn rows(&self) -> Vec<(f64, BTreeMap<(usize, usize), f64>)> {
+    fn rows(&self) -> Vec<(f64, Row)> {
         let instance = self.instance;
         let mut rows: Vec<_> = instance.devices.iter().map(|device| (device.memory, BTreeMap::new())).collect();
         rows.extend(instance.devices.iter().map(|device| (device.operations, BTreeMap::new())));
@@ -296,7 +299,7 @@ impl<'a> Naive<'a> {
         let Prices { memory, operations, ingress_memory } = &solution.prices;
         let prices: Vec<f64> = memory.iter().chain(operations).chain(ingress_memory).copied().collect();
         assert!(prices.iter().all(|price| *price >= 0.0 && price.is_finite()), "{prices:?}");
-        let mut reduced: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        let mut reduced = Row::new();
         for (q, sums) in self.sums.iter().enumerate() {
             sums.iter().enumerate().for_each(|(h, sum)| _ = reduced.insert((q, h), sum[2]));
         }
@@ -612,4 +615,50 @@ fn ends_when_told() {
         }
     }
     assert_eq!(solve(&line(2, 1000.0, &Placement::Links), &Options::default(), None, &Impatient), Err(Error::Stopped));
+}
+
+/// Against HiGHS, at the size of the largest network of the papers: 70 PoPs with 4 access routers each.
+#[cfg(feature = "highs")]
+#[test]
+fn router_level_equals_highs() {
+    let random = &mut Random(5);
+    let (pops, access) = (70usize, 4usize);
+    let of_nodes: Vec<u32> =
+        (0..pops * (1 + access)).map(|node| if node < pops { node } else { (node - pops) / access } as u32).collect();
+    let mut network = Network { nodes: nodes(&of_nodes), ..Network::default() };
+    for b in 1..pops {
+        network.links.extend(cable(random.below(b) as u32, b as u32, Some(40e9)));
+        network.links.extend(cable(random.below(b) as u32, b as u32, Some(40e9)));
+    }
+    for node in pops..of_nodes.len() {
+        network.links.extend(cable(of_nodes[node], node as u32, Some(10e9)));
+    }
+    let weights: Vec<f64> = of_nodes.iter().map(|_| (4.0 * random.next()).exp()).collect();
+    let mut routes = routes(&network, &mut || 1.0);
+    routes.retain(|route| {
+        let (from, to) = (route.from as usize, route.to as usize);
+        from >= pops && to >= pops && of_nodes[from] != of_nodes[to]
+    });
+    let total: f64 = weights[pops..].iter().sum();
+    routes.iter_mut().for_each(|route| route.volume = 2.5e9 * weights[route.to as usize] / total);
+    let profile = Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() };
+    let instance = Instance::new(network, routes, &Provision::default(), &Placement::Links, Profile::Synthetic(profile)).unwrap();
+    assert_eq!(instance.paths.len(), 77_280);
+    for objective in [Objective::Footprint, Objective::LinkLoad { capacity: None }] {
+        let by = |method| solve(&instance, &Options { objective, method, ..Options::default() }, None, &Unwatched).unwrap().0;
+        let (ours, reference) = (by(Method::Interior), by(Method::Highs));
+        assert!(near(ours.objective, reference.objective, 1e-6), "{} and {}", ours.objective, reference.objective);
+        // The prices of both prove the same bound.
+        assert!(near(ours.bound, reference.bound, 1e-6), "{} and {}", ours.bound, reference.bound);
+    }
+}
+
+#[cfg(feature = "highs")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn highs_is_the_optimum(seed: u64, load: bool) {
+        check(&random_instance(seed, false), if load { LOAD } else { Objective::Footprint }, Method::Highs);
+    }
 }
