@@ -338,12 +338,12 @@ fn link_by_link(instance: &Instance, scheme: Scheme, on_links: &[Vec<OnLink>], s
     let mut links = instance.link_volumes();
     let mut ingresses = vec![Footprint::default(); instance.ingresses.len()];
     for path in &instance.paths {
-        ingresses[path.ingress as usize].before += path.volume * path.links.len() as f64;
+        ingresses[path.ingress as usize].before += path.volume * f64::from(path.length);
     }
     for (ingress, on_links) in ingresses.iter_mut().zip(on_links) {
         for on_link in on_links {
             let saved = share(on_link.link) * on_link.bytes;
-            ingress.saved += saved;
+            ingress.saved += if instance.counted[on_link.link as usize] { saved } else { 0.0 };
             links[on_link.link as usize] -= saved;
         }
     }

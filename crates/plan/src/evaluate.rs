@@ -266,7 +266,7 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
     for (number, path) in instance.paths.iter().enumerate() {
         let hops = instance.hop_range(number);
         let ingress = &mut ingresses[path.ingress as usize];
-        ingress.footprint.before += path.volume * path.links.len() as f64;
+        ingress.footprint.before += path.volume * f64::from(path.length);
         let mut cover = 0.0;
         for (hop, at) in path.hops.iter().zip(hops) {
             let share = cached[at];
@@ -278,7 +278,7 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
             device.memory.used += share * path.volume;
             device.cached += share * path.volume / instance.packet;
             device.decoded += decoded_matches[at];
-            ingress.footprint.saved += f64::from(hop.distance) * decoded_bytes[at];
+            ingress.footprint.saved += f64::from(hop.saves) * decoded_bytes[at];
             for &link in &path.links[..hop.distance as usize] {
                 saved_on_link[link as usize] += decoded_bytes[at];
             }

@@ -26,6 +26,8 @@ pub struct Provision {
     pub packet: f64,
     /// Size of the largest packet in bytes; no match is longer.
     pub mss: f64,
+    /// Whether links to and from access routers count in the footprint. They lie within a PoP.
+    pub access_links: bool,
 }
 
 impl Default for Provision {
@@ -40,6 +42,7 @@ impl Default for Provision {
             operations: 2.5e6,
             packet: 1000.0,
             mss: 1500.0,
+            access_links: false,
         }
     }
 }
@@ -134,6 +137,8 @@ pub struct Path {
     pub alone_in_pop: bool,
     /// Links in order.
     pub links: Box<[u32]>,
+    /// How many of them count in the footprint.
+    pub length: u32,
     /// Devices in order.
     pub hops: Box<[Hop]>,
 }
@@ -143,8 +148,10 @@ pub struct Path {
 pub struct Hop {
     /// Index of the device.
     pub device: u32,
-    /// Links from the ingress to the device: what a byte that it decodes has saved.
+    /// Links from the ingress to the device.
     pub distance: u32,
+    /// Those of them that count in the footprint: what a byte that the device decodes has saved.
+    pub saves: u32,
 }
 
 /// What is to be planned. Built by [`Instance::new`], which checks it; volumes, capacities and profile may be changed after that, paths may not.
@@ -158,6 +165,8 @@ pub struct Instance {
     pub packet: f64,
     /// Size of the largest packet in bytes; no match is longer.
     pub mss: f64,
+    /// Which links count in the footprint.
+    pub counted: Vec<bool>,
     /// Devices that cache and decode.
     pub devices: Vec<Device>,
     /// Where traffic enters.
@@ -203,6 +212,9 @@ impl Instance {
         }
         check_trees(&network, &routes)?;
 
+        let access = |node: u32| network.nodes[node as usize].role == Role::Access;
+        let counted: Vec<bool> =
+            network.links.iter().map(|link| provision.access_links || !(access(link.from) || access(link.to))).collect();
         let (devices, device_of_link) = place(&network, provision, epoch, placement)?;
         let mut ingresses: Vec<Ingress> = Vec::new();
         let mut paths = Vec::with_capacity(routes.len());
@@ -219,11 +231,15 @@ impl Instance {
                 });
             }
             let number = ingresses.len() as u32 - 1;
+            let mut length = 0;
             let hops = route
                 .links
                 .iter()
                 .zip(1..)
-                .filter_map(|(&link, distance)| device_of_link[link as usize].map(|device| Hop { device, distance }))
+                .filter_map(|(&link, distance)| {
+                    length += u32::from(counted[link as usize]);
+                    device_of_link[link as usize].map(|device| Hop { device, distance, saves: length })
+                })
                 .collect();
             paths.push(Path {
                 ingress: number,
@@ -233,6 +249,7 @@ impl Instance {
                 pop_volume: 0.0,
                 alone_in_pop: false,
                 links: route.links.into(),
+                length,
                 hops,
             });
             ingresses[number as usize].paths.end += 1;
@@ -243,6 +260,7 @@ impl Instance {
             epoch,
             packet: provision.packet,
             mss: provision.mss,
+            counted,
             devices,
             ingresses,
             paths,
@@ -353,6 +371,7 @@ impl Instance {
             epoch: self.epoch,
             packet: self.packet,
             mss: self.mss,
+            counted: self.counted.clone(),
             devices,
             ingresses: vec![only],
             paths,
@@ -397,6 +416,7 @@ impl Instance {
         };
         Ok(Self {
             network: self.network.clone(),
+            counted: self.counted.clone(),
             devices: self.devices.clone(),
             ingresses: kept,
             hop_offsets: offsets(&paths),
@@ -436,6 +456,7 @@ impl Instance {
         }
         Ok(Self {
             network: self.network.clone(),
+            counted: self.counted.clone(),
             devices: self.devices.clone(),
             ingresses: self.ingresses.clone(),
             profile: self.profile.clone(),
@@ -492,9 +513,9 @@ impl Instance {
         (ingress.encodings / (ingress.volume / self.packet)).min(1.0)
     }
 
-    /// Bytes times links without redundancy elimination, per epoch.
+    /// Bytes times links that count, without redundancy elimination, per epoch.
     pub fn footprint(&self) -> f64 {
-        self.paths.iter().map(|path| path.volume * path.links.len() as f64).sum()
+        self.paths.iter().map(|path| path.volume * f64::from(path.length)).sum()
     }
 
     /// Bytes per epoch on each link without redundancy elimination.

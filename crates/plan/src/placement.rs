@@ -112,8 +112,8 @@ pub fn rank(instance: &Instance, strategy: Strategy, candidates: &[u32]) -> Resu
         for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
             weights[hop.device as usize] += match strategy {
                 Strategy::Paths => 1.0,
-                Strategy::VolumeDistance => path.volume * f64::from(hop.distance),
-                Strategy::Redundancy => decoded[at] * f64::from(hop.distance),
+                Strategy::VolumeDistance => path.volume * f64::from(hop.saves),
+                Strategy::Redundancy => decoded[at] * f64::from(hop.saves),
             };
         }
     }
@@ -429,7 +429,7 @@ fn coefficients(instance: &Instance) -> (Vec<f64>, Vec<f64>) {
                 // What two paths of an ingress have in common comes first on both.
                 let hops = instance.paths[q].hops.iter().zip(&*instance.paths[p].hops);
                 for ((hop, _), at) in hops.take_while(|(a, b)| a == b).zip(instance.hop_range(q)) {
-                    gains[at] += f64::from(hop.distance) * coded * found.bytes();
+                    gains[at] += f64::from(hop.saves) * coded * found.bytes();
                     operations[at] += coded * found.count;
                 }
             }

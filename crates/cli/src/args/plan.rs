@@ -145,6 +145,9 @@ pub(crate) struct ScenarioArgs {
     /// Add N access routers to each PoP, where traffic enters and leaves
     #[arg(long, value_name = "N", help_heading = "Network")]
     pub(crate) access: Option<u32>,
+    /// Count links to and from access routers in the footprint, too; they lie within a PoP
+    #[arg(long, help_heading = "Network")]
+    pub(crate) count_access: bool,
     /// Leave unconnected parts of the map out, all but the largest
     #[arg(long, help_heading = "Network")]
     pub(crate) largest_part: bool,

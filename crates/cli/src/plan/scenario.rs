@@ -180,6 +180,7 @@ fn provision(args: &ScenarioArgs) -> Provision {
         operations: args.operations,
         packet: args.packet,
         mss: usual.mss.max(args.packet),
+        access_links: args.count_access,
     }
 }
 

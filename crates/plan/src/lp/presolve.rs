@@ -218,7 +218,7 @@ fn alive(program: &Program<'_>) -> Vec<bool> {
         for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
             alive[column] = coded > 0.0
                 && program.bytes[column] > 0.0
-                && hop.distance > 0
+                && (program.weight[column] > 0.0 || program.links.is_some())
                 && !missing(program.memory_row(hop.device), path.volume)
                 && !missing(program.operations_row(hop.device), program.operations[column])
                 && !missing(program.ingress_row(path.ingress), path.volume);

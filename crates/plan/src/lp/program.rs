@@ -43,7 +43,7 @@ impl<'a> Program<'a> {
             for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
                 matches[column] += packets;
                 if matches!(objective, Objective::Footprint) {
-                    weight[column] = f64::from(hop.distance) * bytes[column];
+                    weight[column] = f64::from(hop.saves) * bytes[column];
                 }
                 if !(matches[column].is_finite() && bytes[column].is_finite() && weight[column].is_finite()) {
                     return Err(Error::Profile("the matches of all paths together are too many for a number".into()));

@@ -40,6 +40,7 @@ pub(crate) fn unlimited() -> Provision {
         operations: 1e12,
         packet: 1.0,
         mss: 1e6,
+        access_links: false,
     }
 }
 
