@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Error, Instance, Profile, Solution};
+use crate::{Error, Instance, Profile, Solution, lp::Objective};
 
 /// How far past a limit is still within it, as a share of the limit.
 pub const TOLERANCE: f64 = 1e-9;
@@ -344,6 +344,22 @@ pub fn check_load(instance: &Instance, solution: &Solution) -> Result<Evaluation
     let near = AGREEMENT * found.abs();
     agree(&mut evaluation, solution, found, near, |bound| found < bound - near);
     Ok(evaluation)
+}
+
+/// [`check`] or [`check_load`], by what the plan was to be good at; links of unknown capacity have that of the objective.
+///
+/// # Errors
+/// As those.
+pub fn check_for(instance: &Instance, solution: &Solution, objective: &Objective) -> Result<Evaluation, Error> {
+    match *objective {
+        Objective::Footprint => check(instance, solution),
+        Objective::LinkLoad { capacity: None } => check_load(instance, solution),
+        Objective::LinkLoad { capacity } => {
+            let mut instance = instance.clone();
+            instance.network.links.iter_mut().for_each(|link| link.capacity = link.capacity.or(capacity));
+            check_load(&instance, solution)
+        }
+    }
 }
 
 fn agree(evaluation: &mut Evaluation, solution: &Solution, found: f64, near: f64, beaten: impl Fn(f64) -> bool) {

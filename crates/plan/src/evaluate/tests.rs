@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Placement, Prices,
+    Placement, Prices, Unwatched, lp,
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
@@ -125,6 +125,13 @@ fn a_solver_that_lies_is_caught() {
     assert_eq!(violations(&say(f64::NAN, f64::NAN)).len(), 2);
 
     assert!(check_load(&instance, &say(0.75, 0.7)).is_err());
+    // All links of 1600 bit/s: the first is still the fullest.
+    instance.epoch = 1.0;
+    let load = |capacity| check_for(&instance, &say(0.75, 0.7), &Objective::LinkLoad { capacity });
+    assert_eq!(load(Some(1600.0)).unwrap().violations, []);
+    assert!(load(None).is_err());
+    assert_eq!(check_for(&instance, &say(50.0, 50.0), &Objective::Footprint).unwrap().violations, []);
+
     instance.network.links[0].capacity = Some(1600.0);
     instance.epoch = 1.0;
     let violations = |solution: &Solution| check_load(&instance, solution).unwrap().violations;
@@ -225,8 +232,25 @@ proptest! {
     }
 
     #[test]
-    fn a_solvers_answer_passes(instance in instances()) {
-        let solution = solve(&instance).unwrap();
-        prop_assert_eq!(check(&instance, &solution).unwrap().violations, vec![]);
+    fn solvers_answers_pass_and_agree(instance in instances()) {
+        let general = solve(&instance).unwrap();
+        prop_assert_eq!(check(&instance, &general).unwrap().violations, vec![]);
+        let (ours, _) = lp::solve(&instance, &lp::Options::default(), None, &Unwatched).unwrap();
+        prop_assert_eq!(check(&instance, &ours).unwrap().violations, vec![]);
+        let near = 1e-6 * general.objective.max(1e-6 * instance.footprint());
+        prop_assert!((ours.objective - general.objective).abs() <= near, "{} {}", ours.objective, general.objective);
+    }
+
+    #[test]
+    fn choosing_ingresses_leaves_what_each_does(instance in instances(), shares in shares(), chosen: u8) {
+        let chosen: Vec<usize> = (0..instance.ingresses.len()).filter(|ingress| chosen >> ingress & 1 == 1).collect();
+        prop_assume!(!chosen.is_empty());
+        let only = instance.only(&chosen).unwrap();
+        let cached: Vec<f64> =
+            chosen.iter().flat_map(|&ingress| instance.paths_of(ingress)).flat_map(|path| &shares[instance.hop_range(path)]).copied().collect();
+        let (whole, part) = (evaluate(&instance, &shares[..instance.hop_count()]).unwrap(), evaluate(&only, &cached).unwrap());
+        for (number, ingress) in chosen.into_iter().enumerate() {
+            prop_assert_eq!(part.ingresses[number], whole.ingresses[ingress]);
+        }
     }
 }
