@@ -79,8 +79,8 @@ pub struct Emulation<'a> {
     /// What is to happen, by time and order of coming.
     agenda: BTreeMap<(u64, u64), Step>,
     ordered: u64,
-    /// No rollout begins before the one before has ended.
-    settled: u64,
+    /// When the rollout at hand ends: the next does not begin before that, as a device can honour two manifests and no more.
+    settled: Option<u64>,
     versions: u32,
     replanner: Option<Box<dyn Replanner + 'a>>,
     /// Per ingress: bytes per epoch that manifests were made for, and bytes found to match in the first whole epoch with them.
@@ -179,7 +179,7 @@ impl<'a> Emulation<'a> {
             carrier,
             agenda: BTreeMap::new(),
             ordered: 0,
-            settled: 0,
+            settled: None,
             versions: 0,
             replanner: None,
             reference: instance.ingresses.iter().map(|ingress| (ingress.volume, None)).collect(),
@@ -283,7 +283,7 @@ impl<'a> Emulation<'a> {
             && entry.key().0 <= time
         {
             let ((at, _), step) = entry.remove_entry();
-            self.perform(at, step)?;
+            self.perform(at, step);
         }
         self.now = self.now.max(time);
         Ok(())
@@ -345,13 +345,12 @@ impl<'a> Emulation<'a> {
         self.agenda.insert((time, self.ordered), step);
     }
 
-    fn perform(&mut self, time: u64, step: Step) -> Result<(), Error> {
+    fn perform(&mut self, time: u64, step: Step) {
         match step {
             Step::Bring(allocation, rollout) => {
-                if time < self.settled {
-                    self.at(self.settled, Step::Bring(allocation, rollout));
-                } else {
-                    self.bring(time, allocation, rollout)?;
+                match self.settled {
+                    Some(settled) => self.at(settled.max(time), Step::Bring(allocation, rollout)),
+                    None => self.bring(time, allocation, rollout),
                 }
             }
             Step::Install { device, version, allocation } => {
@@ -366,6 +365,7 @@ impl<'a> Emulation<'a> {
                 }
             }
             Step::Retire { version, allocation } => {
+                self.settled = None;
                 if let Carrier::Planned(planned) = &mut self.carrier {
                     for (number, node) in planned.nodes.iter_mut().enumerate() {
                         node.retire(number as u32, version, &allocation);
@@ -388,13 +388,12 @@ impl<'a> Emulation<'a> {
                 self.excused |= loss > 0.0;
             }
         }
-        Ok(())
     }
 
     /// Brings out new manifests: first devices get them, then ingresses use them, then devices forget the old ones. Whatever the delays, a device
     /// has a manifest before an ingress goes by it.
-    fn bring(&mut self, time: u64, allocation: Allocation, rollout: Rollout) -> Result<(), Error> {
-        let Carrier::Planned(planned) = &mut self.carrier else { return Ok(()) };
+    fn bring(&mut self, time: u64, allocation: Allocation, rollout: Rollout) {
+        let Carrier::Planned(planned) = &mut self.carrier else { return };
         self.versions += 1;
         self.report.updates += 1;
         let version = self.versions;
@@ -412,9 +411,9 @@ impl<'a> Emulation<'a> {
             let at = installed.saturating_add(delays.below(rollout.transition.max(1)));
             self.at(at, Step::Switch { ingress: ingress as u32, version, allocation: allocation.clone(), limits });
         }
-        self.settled = installed.saturating_add(rollout.transition);
-        self.at(self.settled, Step::Retire { version, allocation });
-        Ok(())
+        let settled = installed.saturating_add(rollout.transition);
+        self.settled = Some(settled);
+        self.at(settled, Step::Retire { version, allocation });
     }
 
     fn carry(&mut self, packet: &Packet) -> Result<(), Error> {

@@ -201,7 +201,7 @@ fn buckets_evict_in_lockstep() {
     let mut emulation = planned(&instance, shares, settings());
     let mut source = Source::default();
     let mut state = 7u64;
-    for time in 0..2000 {
+    for time in 0..2000u64 {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let mut payload = noise(500, time.saturating_sub(state >> 58));
         payload[..8].copy_from_slice(&time.to_le_bytes());
@@ -278,13 +278,14 @@ fn retransmissions_of_packets_that_are_not_stored_are_sent_plain_too() {
 
 #[test]
 fn names_that_collide_are_not_referred_to() {
-    // Names of one byte: 300 packets must collide.
+    // Names of one byte, a hundred packets at a time.
     let instance = line();
     let settings = Settings { format: Format { name_bytes: 1, ..Format::default() }, ..settings() };
-    let mut emulation = planned(&instance, vec![vec![share(0, HALF, 0), share(HALF, ALL, 1)]], settings);
+    let bucket = |from, to, device| Share { from, to, device, bytes: 50 * 340 };
+    let mut emulation = planned(&instance, vec![vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)]], settings);
     let mut source = Source::default();
-    for time in 0..600 {
-        let mut payload = noise(300, time % 300);
+    for time in 0..600u64 {
+        let mut payload = noise(300, time / 40 * 20 + time % 20);
         payload[..8].copy_from_slice(&time.to_le_bytes());
         emulation.push(&source.packet(time, 0, &payload)).unwrap();
     }
@@ -366,7 +367,7 @@ fn staggered_updates_lose_nothing() {
             for time in 0..4000u64 {
                 let mut payload = noise(400, time.saturating_sub(time * 31 % 40));
                 payload[..8].copy_from_slice(&time.to_le_bytes());
-                emulation.push(&source.packet(time, (time % 3 / 2) as u32, &payload)).unwrap();
+                emulation.push(&source.packet(2 * time, (time % 3 / 2) as u32, &payload)).unwrap();
             }
             let report = emulation.report();
             assert_eq!((report.delivered, report.updates), (4000, 5));
