@@ -79,6 +79,13 @@ pub(crate) fn parse_share(text: &str) -> Result<CpuShare, String> {
     thousandths.ok_or_else(|| format!("out of range: use 0.1% to {}%", CpuShare::MAX / 10))
 }
 
+/// Reads `50%`, `0.1%`, or `0.5`: a share of a whole.
+pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
+    let share = number.parse::<f64>().ok().map(|number| number / scale).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "not a share: write a percentage from 0% to 100%".into())
+}
+
 /// Bytes with three significant digits and a decimal unit: `15.7 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, "B")
@@ -180,6 +187,17 @@ mod tests {
         assert_eq!(share("6400%"), Ok(64_000));
         for bad in ["", "%", "25", "0%", "-1%", "6400.1%", "1.25%", "1.%", ".5%", "1e1%", "99999999999999%", "+5%"] {
             assert!(parse_share(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages_as_people_write_them() {
+        assert_eq!(parse_percent("50%"), Ok(0.5));
+        assert_eq!(parse_percent("0.1 %"), Ok(0.001));
+        assert_eq!(parse_percent("0.25"), Ok(0.25));
+        assert_eq!(parse_percent("100%"), Ok(1.0));
+        for bad in ["", "%", "101%", "-1%", "nan", "inf%", "x"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Dissected<'a> {
     pub ttl: u8,
     /// Differentiated services code point (RFC 2474) of the innermost IP header.
     pub dscp: u8,
+    /// Identification (RFC 791 section 3.1, RFC 6864) of the innermost IP header, if that is IPv4.
+    pub identification: Option<u16>,
     /// What the TCP or UDP header says.
     pub transport: Transport,
     /// The captured payload of the TCP segment or UDP datagram; of a fragmented datagram the whole, without a gap.
@@ -61,6 +63,8 @@ pub enum Transport {
         flags: u8,
         /// Window, not scaled.
         window: u16,
+        /// Checksum as sent, not verified.
+        checksum: u16,
     },
     /// RFC 768.
     Udp {
@@ -68,6 +72,10 @@ pub enum Transport {
         source_port: u16,
         /// Destination port.
         destination_port: u16,
+        /// Length field: header and payload in bytes, or 0 where the datagram ends with the packet.
+        length: u16,
+        /// Checksum as sent, not verified; 0 is none.
+        checksum: u16,
     },
 }
 
@@ -86,7 +94,7 @@ impl Transport {
     /// (source port, destination port)
     pub fn ports(&self) -> (u16, u16) {
         match *self {
-            Self::Tcp { source_port, destination_port, .. } | Self::Udp { source_port, destination_port } => {
+            Self::Tcp { source_port, destination_port, .. } | Self::Udp { source_port, destination_port, .. } => {
                 (source_port, destination_port)
             }
         }
@@ -399,6 +407,7 @@ fn dissected<'a>(state: &State, c: &Cursor<'_>, transport: Transport, tally: Tal
         protocol: if matches!(transport, Transport::Tcp { .. }) { 6 } else { 17 },
         ttl: state.ttl,
         dscp: state.dscp,
+        identification: state.identification,
         transport,
         payload,
         missing: c.wire - payload.len() as u32,

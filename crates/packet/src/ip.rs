@@ -54,6 +54,7 @@ impl State {
         self.destination = address(destination);
         self.ttl = hops;
         self.dscp = (v0 << 4 | v1 >> 4) >> 2;
+        self.identification = None;
         Ok(Next::Protocol(protocol))
     }
 }
@@ -79,6 +80,7 @@ impl Walk<'_> {
         state.destination = IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3));
         state.ttl = ttl;
         state.dscp = service >> 2;
+        state.identification = Some(u16::from_be_bytes([i0, i1]));
 
         let fragmentation = u16::from_be_bytes([o0, o1]);
         let (more, offset) = (fragmentation & 0x2000 != 0, u32::from(fragmentation & 0x1fff) * 8);

@@ -40,6 +40,7 @@ mod fragment;
 mod ip;
 mod layers;
 mod link;
+pub mod prefix;
 mod record;
 mod transport;
 mod tunnel;

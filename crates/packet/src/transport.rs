@@ -20,7 +20,7 @@ impl State {
     #[inline]
     pub(crate) fn tcp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
         self.enter(Layer::Tcp)?;
-        let &[s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, _, _] = c.take(Layer::Tcp)?;
+        let &[s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, k0, k1, _, _] = c.take(Layer::Tcp)?;
         let options = (usize::from(offset >> 4) * 4).checked_sub(20).ok_or(Unused::Malformed(Layer::Tcp))?;
         c.pass(options, Layer::Tcp)?;
         Ok(Next::Payload(Transport::Tcp {
@@ -30,6 +30,7 @@ impl State {
             ack: u32::from_be_bytes([a0, a1, a2, a3]),
             flags,
             window: u16::from_be_bytes([w0, w1]),
+            checksum: u16::from_be_bytes([k0, k1]),
         }))
     }
 
@@ -37,7 +38,7 @@ impl State {
     #[inline]
     pub(crate) fn udp(&mut self, c: &mut Cursor<'_>) -> Result<(Transport, Option<Next>), Unused> {
         self.enter(Layer::Udp)?;
-        let &[s0, s1, d0, d1, l0, l1, _, _] = c.take(Layer::Udp)?;
+        let &[s0, s1, d0, d1, l0, l1, k0, k1] = c.take(Layer::Udp)?;
         let (source_port, destination_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
         // 0: a jumbogram (RFC 2675 section 4), or a datagram that the sender's network card was to cut.
         let len = u16::from_be_bytes([l0, l1]);
@@ -54,6 +55,6 @@ impl State {
             (TEREDO, _) | (_, TEREDO) => Some(Next::Teredo),
             _ => None,
         };
-        Ok((Transport::Udp { source_port, destination_port }, inside))
+        Ok((Transport::Udp { source_port, destination_port, length: len, checksum: u16::from_be_bytes([k0, k1]) }, inside))
     }
 }

@@ -50,12 +50,13 @@ pub(crate) struct State {
     pub(crate) destination: IpAddr,
     pub(crate) ttl: u8,
     pub(crate) dscp: u8,
+    pub(crate) identification: Option<u16>,
 }
 
 impl State {
     pub(crate) fn new() -> Self {
         let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { layers: Layers::default(), source: none, destination: none, ttl: 0, dscp: 0 }
+        Self { layers: Layers::default(), source: none, destination: none, ttl: 0, dscp: 0, identification: None }
     }
 
     /// Notes that a header of `layer` comes.

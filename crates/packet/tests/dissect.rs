@@ -29,14 +29,19 @@ fn whole_packets() {
         assert_eq!(d.layers.to_string(), layers);
         assert_eq!((d.payload, d.missing, d.fragments), (PAYLOAD, 0, 0), "{layers}");
         assert_eq!((d.ttl, d.dscp), (63, 46), "{layers}");
+        // That of the innermost header, whatever is around it.
+        assert_eq!(d.identification, d.source.is_ipv4().then_some(7), "{layers}");
         assert_eq!(sum(&d), packet.len() as u64, "{layers}");
         assert_eq!(&packet[d.headers as usize..][..PAYLOAD.len()], PAYLOAD, "{layers}");
         match d.transport {
-            Transport::Tcp { seq, ack, flags, window, .. } => {
-                assert_eq!((seq, ack, flags, window, d.protocol), (0x100, 0x200, 0x18, 0x4000, 6));
+            Transport::Tcp { seq, ack, flags, window, checksum, .. } => {
+                assert_eq!((seq, ack, flags, window, checksum, d.protocol), (0x100, 0x200, 0x18, 0x4000, 0xabcd, 6));
                 assert_eq!(d.transport.ports(), (0x1234, 80));
             }
-            Transport::Udp { .. } => assert_eq!((d.transport.ports(), d.protocol), ((0xc000, 53), 17)),
+            Transport::Udp { length, checksum, .. } => {
+                assert_eq!((d.transport.ports(), d.protocol), ((0xc000, 53), 17));
+                assert_eq!((usize::from(length), checksum), (PAYLOAD.len() + 8, 0xfedc));
+            }
         }
     }
 }

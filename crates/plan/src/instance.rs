@@ -237,11 +237,7 @@ impl Instance {
             });
             ingresses[number as usize].paths.end += 1;
         }
-        let mut hop_offsets = vec![0];
-        for path in &paths {
-            let next = hop_offsets[hop_offsets.len() - 1] + path.hops.len() as u32;
-            hop_offsets.push(next);
-        }
+        let hop_offsets = offsets(&paths);
         let mut instance = Self {
             network,
             epoch,
@@ -284,6 +280,32 @@ impl Instance {
         }
         self.sum_volumes();
         Ok(self)
+    }
+
+    /// The same in small, for emulation: volumes, memories, operations, encodings, counted matches and capacities of links are multiplied by `factor`. What
+    /// stays are T, sizes of packets and lengths of matches, and so every share and ratio.
+    ///
+    /// # Errors
+    /// A factor that is not above 0 and finite.
+    pub fn scaled(mut self, factor: f64) -> Result<Self, Error> {
+        if !(factor > 0.0 && factor.is_finite()) {
+            return Err(Error::Traffic(format!("a scale of {factor}; it must be above 0")));
+        }
+        for device in &mut self.devices {
+            device.memory *= factor;
+            device.operations *= factor;
+            device.encodings *= factor;
+        }
+        for ingress in &mut self.ingresses {
+            ingress.memory *= factor;
+            ingress.encodings *= factor;
+        }
+        self.network.links.iter_mut().filter_map(|link| link.capacity.as_mut()).for_each(|capacity| *capacity *= factor);
+        if let Profile::Measured(profile) = &mut self.profile {
+            profile.pairs.iter_mut().for_each(|pair| pair.2.count *= factor);
+        }
+        let volumes: Vec<f64> = self.paths.iter().map(|path| path.volume * factor).collect();
+        self.with_volumes(&volumes)
     }
 
     /// Only what enters at one ingress; of each device it gets the share that its traffic has of the link's (thesis, section 3.5).
@@ -337,6 +359,104 @@ impl Instance {
             profile,
             hop_offsets,
         }
+    }
+
+    /// Only what enters at these ingresses, with devices as large as before: what others send is carried plain and takes nothing of them, as in partial
+    /// deployment (thesis, section 3.5).
+    ///
+    /// # Errors
+    /// No ingress, or one that there is not.
+    pub fn only(&self, ingresses: &[usize]) -> Result<Self, Error> {
+        let chosen: BTreeSet<usize> = ingresses.iter().copied().collect();
+        if chosen.is_empty() {
+            return Err(Error::Traffic("no ingress is chosen".into()));
+        }
+        if let Some(unknown) = chosen.iter().find(|&&ingress| ingress >= self.ingresses.len()) {
+            return Err(Error::Traffic(format!("ingress {unknown} is chosen, but there are {}", self.ingresses.len())));
+        }
+        let mut numbers = vec![None; self.paths.len()];
+        let mut paths = Vec::new();
+        let mut kept = Vec::with_capacity(chosen.len());
+        for ingress in chosen {
+            let from = paths.len() as u32;
+            for path in self.paths_of(ingress) {
+                numbers[path] = Some(paths.len() as u32);
+                paths.push(Path { ingress: kept.len() as u32, ..self.paths[path].clone() });
+            }
+            kept.push(Ingress { paths: from..paths.len() as u32, ..self.ingresses[ingress].clone() });
+        }
+        let profile = match &self.profile {
+            Profile::Synthetic(profile) => Profile::Synthetic(profile.clone()),
+            Profile::Measured(profile) => Profile::Measured(crate::Measured {
+                pairs: profile
+                    .pairs
+                    .iter()
+                    .filter_map(|&(p, q, found)| Some((numbers[p as usize]?, numbers[q as usize]?, found)))
+                    .collect(),
+            }),
+        };
+        Ok(Self {
+            network: self.network.clone(),
+            devices: self.devices.clone(),
+            ingresses: kept,
+            hop_offsets: offsets(&paths),
+            paths,
+            profile,
+            ..*self
+        })
+    }
+
+    /// The same without the hops that `keep`, given a path's number and a hop of it, refuses. Links and devices stay.
+    ///
+    /// # Errors
+    /// Two paths of one ingress keep a hop that they share, but different ones before it: what one can decode of the other would not be one range of
+    /// hashes (thesis, section 3.3). A choice by device alone never does that.
+    pub fn restricted(&self, keep: impl Fn(usize, &Hop) -> bool) -> Result<Self, Error> {
+        let mut paths = self.paths.clone();
+        let mut ingress = u32::MAX;
+        // Device to the one kept before it on this ingress's paths. If that is always the same, so are, step by step, all before it.
+        let mut before: HashMap<u32, Option<u32>> = HashMap::new();
+        for (number, path) in paths.iter_mut().enumerate() {
+            if path.ingress != ingress {
+                ingress = path.ingress;
+                before.clear();
+            }
+            path.hops = path.hops.iter().filter(|hop| keep(number, hop)).copied().collect();
+            let mut last = None;
+            for hop in &path.hops {
+                if *before.entry(hop.device).or_insert(last) != last {
+                    return Err(Error::Paths(format!(
+                        "paths from {} keep {}, but different devices before it: what one can decode of the other would not be one range of hashes",
+                        self.network.nodes[self.ingresses[ingress as usize].node as usize].id,
+                        self.device_name(hop.device as usize)
+                    )));
+                }
+                last = Some(hop.device);
+            }
+        }
+        Ok(Self {
+            network: self.network.clone(),
+            devices: self.devices.clone(),
+            ingresses: self.ingresses.clone(),
+            profile: self.profile.clone(),
+            hop_offsets: offsets(&paths),
+            paths,
+            ..*self
+        })
+    }
+
+    /// The same with devices of infinite memory, of infinite operations, or of both: SmartRE-nomem and SmartRE-noproc of the thesis, section 3.5, which
+    /// sets M_r or L_r to infinity. Ingresses keep their limits.
+    pub fn relaxed(mut self, memory: bool, operations: bool) -> Self {
+        for device in &mut self.devices {
+            if memory {
+                device.memory = f64::INFINITY;
+            }
+            if operations {
+                device.operations = f64::INFINITY;
+            }
+        }
+        self
     }
 
     /// Numbers of a path's hops among all hops.
@@ -416,6 +536,16 @@ impl Instance {
             }
         }
     }
+}
+
+/// Where each path's hops begin among all, and where the last one's end.
+fn offsets(paths: &[Path]) -> Vec<u32> {
+    let mut offsets = Vec::with_capacity(paths.len() + 1);
+    offsets.push(0);
+    for path in paths {
+        offsets.push(offsets[offsets.len() - 1] + path.hops.len() as u32);
+    }
+    offsets
 }
 
 fn check_route(network: &Network, route: &Route) -> Result<(), Error> {

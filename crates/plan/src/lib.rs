@@ -5,13 +5,24 @@
 //! From a [`network`], the [`path`]s through it, their volumes and a redundancy [`profile`] comes an [`Instance`]; everything else reads that.
 //! `docs/PLANNERS.md` defines each quantity.
 
+pub mod baseline;
 pub mod emulate;
 mod error;
+pub mod evaluate;
 mod instance;
+pub mod manifest;
+pub mod measure;
+pub mod lp;
 pub mod network;
 pub mod path;
+pub mod placement;
 pub mod profile;
+pub mod routing;
 mod solution;
+pub mod topology;
+pub mod traffic;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use error::Error;

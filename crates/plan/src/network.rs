@@ -1,5 +1,9 @@
 //! Routers and the links between them.
 
+use std::{cmp::Ordering, collections::HashMap};
+
+use crate::topology::quote;
+
 /// A network. Links are directed: a cable is two of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
@@ -86,5 +90,45 @@ impl Network {
     pub fn link_name(&self, link: u32) -> String {
         let link = &self.links[link as usize];
         format!("{} -> {}", self.nodes[link.from as usize].id, self.nodes[link.to as usize].id)
+    }
+}
+
+/// The order of ids wherever ties are broken: ids of digits alone come first, by their numbers; the others byte by byte.
+pub fn compare_ids(a: &str, b: &str) -> Ordering {
+    let number = |id: &str| id.bytes().all(|byte| byte.is_ascii_digit()).then(|| id.trim_start_matches('0').to_owned());
+    let by_number = match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.len().cmp(&b.len()).then_with(|| a.cmp(&b)),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => Ordering::Equal,
+    };
+    by_number.then_with(|| a.cmp(b))
+}
+
+/// Finds nodes by the names that operators write: an id, or a label that only one node has.
+pub(crate) struct Names<'a> {
+    network: &'a Network,
+    ids: HashMap<&'a str, u32>,
+    /// None where several nodes have the label.
+    labels: HashMap<&'a str, Option<u32>>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(network: &'a Network) -> Self {
+        let mut labels = HashMap::new();
+        for (node, number) in network.nodes.iter().zip(0..) {
+            labels.entry(node.label.as_str()).and_modify(|known| *known = None).or_insert(Some(number));
+        }
+        let ids = network.nodes.iter().zip(0..).map(|(node, number)| (node.id.as_str(), number)).collect();
+        Self { network, ids, labels }
+    }
+
+    /// The node, or what is wrong with the name.
+    pub(crate) fn find(&self, name: &str) -> Result<u32, String> {
+        match (self.ids.get(name), self.labels.get(name)) {
+            (Some(&node), _) | (None, Some(&Some(node))) => Ok(node),
+            (None, Some(None)) => Err(format!("{} is the label of several nodes; use their ids", quote(name))),
+            (None, None) => Err(format!("unknown node {} in {}", quote(name), quote(&self.network.name))),
+        }
     }
 }

@@ -8,12 +8,13 @@ mod algorithm;
 mod batch;
 pub mod figures;
 mod lru;
-pub mod prefix;
 pub mod results;
 pub mod score;
 pub mod service;
 mod study;
 pub mod tcp;
+
+pub use oncewire_packet::prefix;
 
 pub use batch::{Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
 pub use study::{Algorithm, FigureId, Found, MatchSink, Part, Settings, Study, StudyError, Survey};

@@ -15,12 +15,12 @@ fn be16(n: usize) -> [u8; 2] {
 }
 
 pub(crate) fn tcp(payload: &[u8]) -> Vec<u8> {
-    let fixed = [0x12, 0x34, 0, 80, 0, 0, 1, 0, 0, 0, 2, 0, 0x70, 0x18, 0x40, 0, 0, 0, 0, 0];
+    let fixed = [0x12, 0x34, 0, 80, 0, 0, 1, 0, 0, 0, 2, 0, 0x70, 0x18, 0x40, 0, 0xab, 0xcd, 0, 0];
     join(&[&fixed, &[1, 1, 1, 1, 2, 4, 5, 0xb4], payload])
 }
 
 pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
-    join(&[&[0xc0, 0x00], &port.to_be_bytes(), &be16(payload.len() + 8), &[0, 0], payload])
+    join(&[&[0xc0, 0x00], &port.to_be_bytes(), &be16(payload.len() + 8), &[0xfe, 0xdc], payload])
 }
 
 pub(crate) fn ipv4_fragment(protocol: u8, id: u16, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {

@@ -443,7 +443,7 @@ impl<'a> Emulation<'a> {
         };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;
-        let (mut flight, sent) = ingress.encode(&common, packet, identity);
+        let (mut flight, sent) = ingress.encode(&common, packet, identity)?;
         self.current.overloaded += ingress.refusals.overloaded - refused;
         let of = &mut self.report.ingresses[number];
         of.matches += u64::from(sent.matches);
@@ -509,7 +509,7 @@ impl<'a> Emulation<'a> {
                 }
                 continue;
             };
-            let mut flight = pair.encode(&format, &self.hash, window, packet, identity);
+            let mut flight = pair.encode(&format, &self.hash, window, packet, identity)?;
             let shim = flight.shim.len() as u64;
             let bytes = u64::from(packet.header_bytes) + shim + flight.body.bytes().len() as u64;
             self.report.count_bytes(&mut self.current, link, number, whole, bytes);

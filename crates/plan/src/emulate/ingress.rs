@@ -12,6 +12,7 @@ use super::{
     shim::{Format, Shim, Spec},
     store::{Found, Store, Stored},
 };
+use crate::Error;
 
 /// Encoded packets outside the store that are remembered to know their retransmissions.
 const REMEMBERED: usize = 1 << 16;
@@ -93,11 +94,11 @@ impl Ingress {
         (self.allocation, self.version, self.limits) = (allocation, version, limits);
     }
 
-    pub(super) fn encode(&mut self, common: &Common<'_>, packet: &Packet, identity: Identity) -> (Flight, Sent) {
+    pub(super) fn encode(&mut self, common: &Common<'_>, packet: &Packet, identity: Identity) -> Result<(Flight, Sent), Error> {
         let payload = &packet.payload;
         let hash = identity.hash();
         if payload.len() < common.window || u64::from(hash) >= self.coded {
-            return (Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) }, Sent::default());
+            return Ok((Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) }, Sent::default()));
         }
         let copy = common.hash.copy(&packet.header, payload);
         self.matches.clear();
@@ -130,11 +131,11 @@ impl Ingress {
             let name = identity.name(common.format.name_bytes);
             let size = payload.len() as u64 + u64::from(packet.header_bytes);
             let stored = Stored::new((packet.path, name, hash), (share.device, self.version), copy, payload.clone(), size);
-            self.store.insert(stored, &self.matches, true);
+            self.store.insert(stored, &self.matches, true)?;
         } else if !self.matches.is_empty() {
             self.remember(copy);
         }
-        (flight, sent)
+        Ok((flight, sent))
     }
 
     /// Fills `matches` with those to encode.

@@ -56,12 +56,19 @@ impl Pair {
     }
 
     /// What the upstream device sends for a packet.
-    pub(super) fn encode(&mut self, format: &Format, hash: &HeaderHash, window: usize, packet: &Packet, identity: Identity) -> Flight {
+    pub(super) fn encode(
+        &mut self,
+        format: &Format,
+        hash: &HeaderHash,
+        window: usize,
+        packet: &Packet,
+        identity: Identity,
+    ) -> Result<Flight, Error> {
         let payload = &packet.payload;
         let mut flight = Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
         let below = f64::from(identity.hash()) < self.limits.coded * 4_294_967_296.0;
         if payload.len() < window || !below || self.encodings + 1.0 > self.limits.encodings {
-            return flight;
+            return Ok(flight);
         }
         self.encodings += 1.0;
         let copy = hash.copy(&packet.header, payload);
@@ -96,9 +103,9 @@ impl Pair {
             self.operations += 1.0;
             let name = identity.name(format.name_bytes);
             let stored = Stored::new((PATH, name, identity.hash()), (0, 0), copy, payload.clone(), size);
-            self.store.insert(stored, &matches, false);
+            self.store.insert(stored, &matches, false)?;
         }
-        flight
+        Ok(flight)
     }
 
     /// What the downstream device makes of it.

@@ -18,6 +18,7 @@ mod shim;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod workload;
 
 pub use allocation::{Allocation, Share};
 pub use dynamics::{Change, Event, Observed, Replanner, Replanning, Rollout};

@@ -20,7 +20,8 @@ use crate::Error;
 
 /// Size of the virtual ring over that of the store.
 const RING: u64 = 4;
-/// Smallest ring in bytes: several packets of the largest size.
+/// Ring to begin with in bytes: several packets of the largest size. It grows with what is stored, as a table for all that could be would be touched
+/// all over.
 const MIN_RING: u64 = 1 << 20;
 /// Table entries per fingerprint that the ring is expected to have: the newest takes a slot, so with one slot each, many would be lost.
 const ROOM: f64 = 2.0;
@@ -106,6 +107,11 @@ pub(super) struct Store {
     key: u64,
     table: CompactTable<u64>,
     geometry: Geometry,
+    /// Largest ring in bytes.
+    most: u64,
+    expected_rate: f64,
+    /// Bytes of the payloads in the store.
+    held: u64,
     /// Where the next packet goes in the ring, padding aside.
     end: u64,
     /// Addresses and slots of packets that the table can know, ascending.
@@ -124,11 +130,12 @@ pub(super) struct Store {
 impl Store {
     /// An empty store that is to hold about `bytes`.
     pub(super) fn new(finding: &Finding, key: u64, bytes: u64) -> Result<Self, Error> {
-        let geometry = Geometry::new(bytes.saturating_mul(RING).clamp(MIN_RING, Geometry::MAX_CAPACITY), 0)
-            .map_err(|error| Error::Emulation(error.to_string()))?;
-        let entries = geometry.capacity() as f64 / finding.sampler.expected_rate(finding.period) * ROOM;
-        let table = CompactTable::new(geometry, entries.ceil() as u64).map_err(|error| Error::Emulation(error.to_string()))?;
+        let expected_rate = finding.sampler.expected_rate(finding.period);
+        let (geometry, table) = ring(MIN_RING, expected_rate)?;
         Ok(Self {
+            most: bytes.saturating_mul(RING).clamp(MIN_RING, Geometry::MAX_CAPACITY),
+            expected_rate,
+            held: 0,
             kernels: Kernels::detect(),
             sampler: finding.sampler.boxed(),
             window: finding.window,
@@ -246,11 +253,13 @@ impl Store {
 
     /// Takes in a packet that [`Store::search`] has just looked for. Fingerprints inside `matches` are associated with the older packets there
     /// (thesis, section 3.4); the regions are null if `gaps`.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn insert(&mut self, mut stored: Stored, matches: &[Found], gaps: bool) {
+    ///
+    /// # Errors
+    /// No memory for a larger table.
+    pub(super) fn insert(&mut self, mut stored: Stored, matches: &[Found], gaps: bool) -> Result<(), Error> {
         let bucket = (stored.path, stored.device);
         if !self.takes(bucket.0, bucket.1, stored.size) {
-            return;
+            return Ok(());
         }
         let start = self.geometry.place(self.end, stored.payload.len() + 1);
         self.end = start + stored.payload.len() as u64 + 1;
@@ -267,6 +276,7 @@ impl Store {
         *names += 1;
         self.counts.collisions += u64::from(*names > 1);
         *self.copies.entry(stored.copy).or_default() += 1;
+        self.held += stored.payload.len() as u64;
         let of = self.buckets.get_mut(&bucket).expect("it takes packets");
         of.used += stored.size;
         let slot = self.free.pop().unwrap_or(self.packets.len() as u32);
@@ -281,6 +291,33 @@ impl Store {
         while self.addresses.front().is_some_and(|&(start, _)| start < floor) {
             self.addresses.pop_front();
         }
+        if self.held * RING > self.geometry.capacity() && self.geometry.capacity() < self.most { self.grow() } else { Ok(()) }
+    }
+
+    /// Twice the ring, with all packets in it.
+    fn grow(&mut self) -> Result<(), Error> {
+        (self.geometry, self.table) = ring(self.most.min(self.geometry.capacity() * 2), self.expected_rate)?;
+        let mut slots: Vec<(u64, u32)> =
+            (0..).zip(&self.packets).filter_map(|(slot, packet)| packet.as_ref().map(|packet| (packet.start, slot))).collect();
+        slots.sort_unstable();
+        self.addresses.clear();
+        self.end = 0;
+        for (_, slot) in slots {
+            let payload = self.get(slot).payload.clone();
+            self.sample(&payload);
+            let start = self.geometry.place(self.end, payload.len() + 1);
+            self.end = start + payload.len() as u64 + 1;
+            self.addresses.push_back((start, slot));
+            let stored = self.packets[slot as usize].as_mut().expect("it was there just now");
+            stored.start = start;
+            for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
+                let end = marker + self.window as u32;
+                if stored.nulls.iter().all(|&(from, to)| to <= marker || end <= from) {
+                    self.table.insert(&[fingerprint], Markers { block: start, positions: &[marker] });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn associate(&mut self, start: u64, matches: &[Found]) {
@@ -312,6 +349,7 @@ impl Store {
             let gone = self.packets[slot as usize].take().expect("a bucket's packets are in the store");
             self.free.push(slot);
             bucket.used -= gone.size;
+            self.held -= gone.payload.len() as u64;
             forget(&mut self.names, (gone.path, gone.name));
             forget(&mut self.copies, gone.copy);
         }
@@ -347,7 +385,6 @@ impl Store {
 
 impl Stored {
     /// A packet that nothing is null of yet.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
         (path, name, hash): (u32, u64, u32),
         (device, version): (u32, u32),
@@ -357,6 +394,13 @@ impl Stored {
     ) -> Self {
         Self { path, name, hash, device, version, copy, payload, nulls: Vec::new(), size, start: 0 }
     }
+}
+
+fn ring(capacity: u64, expected_rate: f64) -> Result<(Geometry, CompactTable<u64>), Error> {
+    let geometry = Geometry::new(capacity, 0).map_err(|error| Error::Emulation(error.to_string()))?;
+    let entries = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
+    let table = CompactTable::new(geometry, entries).map_err(|error| Error::Emulation(error.to_string()))?;
+    Ok((geometry, table))
 }
 
 /// The part without nulls around a position.

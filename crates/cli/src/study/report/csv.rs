@@ -2,10 +2,10 @@
 //!
 //! Numbers are plain: shares are of one, times in seconds, sizes in bytes. What was not measured is an empty field.
 
-use crate::failure::{Failure, Outcome};
-use csv::{Terminator, Writer, WriterBuilder};
-use oncewire_trace::results::{Accounting, Cell, Chart, Figure, Report, Table, Unit};
-use std::fs::{self, File};
+use crate::csv_files::{Files, heading, number, table};
+use crate::failure::Outcome;
+use csv::Writer;
+use oncewire_trace::results::{Accounting, Chart, Figure, Report, Table, Unit};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,28 +34,7 @@ pub(crate) fn figure(figure: &Figure, dir: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files.written)
 }
 
-struct Files<'a> {
-    dir: &'a Path,
-    written: Vec<PathBuf>,
-}
-
 impl Files<'_> {
-    fn new(dir: &Path) -> Outcome<Files<'_>> {
-        fs::create_dir_all(dir).map_err(|error| Failure::io("make the directory", dir.display(), &error))?;
-        Ok(Files { dir, written: Vec::new() })
-    }
-
-    fn write(&mut self, name: String, fill: impl FnOnce(&mut Writer<File>) -> csv::Result<()>) -> Outcome {
-        let path = self.dir.join(name);
-        let filled = File::create(&path).and_then(|file| {
-            let mut out = WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(file);
-            fill(&mut out).map_err(io::Error::from).and_then(|()| out.flush())
-        });
-        filled.map_err(|error| Failure::io("write", path.display(), &error))?;
-        self.written.push(path);
-        Ok(())
-    }
-
     fn figure(&mut self, figure: &Figure) -> Outcome {
         for one in &figure.tables {
             self.write(name_of_table(figure, one), |out| table(one, out))?;
@@ -88,14 +67,6 @@ fn accounting<W: io::Write>(accounting: &Accounting, out: &mut Writer<W>) -> csv
     Ok(())
 }
 
-fn table<W: io::Write>(table: &Table, out: &mut Writer<W>) -> csv::Result<()> {
-    out.write_record(table.columns.iter().map(|column| heading(&column.name, column.unit)))?;
-    for row in &table.rows {
-        out.write_record(row.iter().map(field))?;
-    }
-    Ok(())
-}
-
 /// A line for every point.
 fn chart<W: io::Write>(chart: &Chart, out: &mut Writer<W>) -> csv::Result<()> {
     let named = !chart.x.categories.is_empty();
@@ -118,36 +89,14 @@ fn chart<W: io::Write>(chart: &Chart, out: &mut Writer<W>) -> csv::Result<()> {
     Ok(())
 }
 
-/// `savings (share)`: a name and the unit of the plain numbers below it.
-fn heading(name: &str, unit: Unit) -> String {
-    let unit = match unit {
-        Unit::Text | Unit::Number => return name.to_owned(),
-        Unit::Count => "count",
-        Unit::Bytes => "bytes",
-        Unit::Share => "share",
-        Unit::Seconds => "s",
-        Unit::BitsPerSecond => "bit/s",
-    };
-    format!("{name} ({unit})")
-}
-
-fn field(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => text.clone(),
-        Cell::Count(count) => count.to_string(),
-        Cell::Number(value) => number(*value),
-        Cell::None => String::new(),
-    }
-}
-
-fn number(value: f64) -> String {
-    if value.is_finite() { value.to_string() } else { String::new() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::csv_files::field;
+    use csv::{Terminator, WriterBuilder};
+    use oncewire_trace::results::Cell;
+    use std::fs;
 
     #[test]
     fn a_file_for_every_table_and_chart_and_others_untouched() {

@@ -1,7 +1,6 @@
 //! A study's results as people and programs read them. One file per format; the data is [`oncewire_trace::results`].
 
 pub(crate) mod csv;
-mod format;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod matches;

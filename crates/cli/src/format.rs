@@ -5,10 +5,10 @@ use oncewire_trace::results::{Cell, Unit};
 use std::borrow::Cow;
 
 /// What stands where nothing was or could be measured.
-pub(super) const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 /// A cell of a column of that unit.
-pub(super) fn cell(cell: &Cell, unit: Unit) -> String {
+pub(crate) fn cell(cell: &Cell, unit: Unit) -> String {
     match cell {
         Cell::Text(text) => text.clone(),
         Cell::Count(count) => match unit {
@@ -21,7 +21,7 @@ pub(super) fn cell(cell: &Cell, unit: Unit) -> String {
 }
 
 /// A number of that unit, with about three significant digits.
-pub(super) fn number(value: f64, unit: Unit) -> String {
+pub(crate) fn number(value: f64, unit: Unit) -> String {
     if !value.is_finite() {
         return NOTHING.into();
     }
@@ -37,7 +37,7 @@ pub(super) fn number(value: f64, unit: Unit) -> String {
 }
 
 /// A share of one in percent, never rounded to all or to nothing.
-pub(super) fn share(share: f64) -> String {
+pub(crate) fn share(share: f64) -> String {
     let percent = share * 100.0;
     let size = percent.abs();
     if size != 0.0 && size < 0.01 {
@@ -51,7 +51,7 @@ pub(super) fn share(share: f64) -> String {
 }
 
 /// From one share to another: `22 to 58 %`.
-pub(super) fn range(low: f64, high: f64) -> String {
+pub(crate) fn range(low: f64, high: f64) -> String {
     let whole = |share: f64| minus(format!("{:.0}", share * 100.0));
     if low.abs() < 0.1 || high >= 0.99 {
         format!("{} to {}", share(low), share(high))
@@ -61,12 +61,12 @@ pub(super) fn range(low: f64, high: f64) -> String {
 }
 
 /// `part` of `whole` in percent.
-pub(super) fn part(part: u64, whole: u64) -> String {
+pub(crate) fn part(part: u64, whole: u64) -> String {
     if whole == 0 { NOTHING.into() } else { share(part as f64 / whole as f64) }
 }
 
 /// Digits in groups of three: `1,234,567`.
-pub(super) fn count_of(count: u64) -> String {
+pub(crate) fn count_of(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -79,7 +79,7 @@ pub(super) fn count_of(count: u64) -> String {
 }
 
 /// The size of a cache: in powers of 1,024 where it is a whole number of them, else with a decimal prefix.
-pub(super) fn cache(bytes: u64) -> String {
+pub(crate) fn cache(bytes: u64) -> String {
     if bytes > 0 && bytes.trailing_zeros() >= 20 {
         binary(bytes)
     } else {
@@ -88,7 +88,7 @@ pub(super) fn cache(bytes: u64) -> String {
 }
 
 /// Money, in whatever currency.
-pub(super) fn money(amount: f64) -> String {
+pub(crate) fn money(amount: f64) -> String {
     if !amount.is_finite() {
         NOTHING.into()
     } else if amount.abs() < 1000.0 {
@@ -165,7 +165,7 @@ fn seconds(value: f64) -> String {
 }
 
 /// A time as `2026-01-31 23:59:07 UTC`.
-pub(super) fn time(nanoseconds: i64) -> String {
+pub(crate) fn time(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days to a date of the Gregorian calendar: eras of 400 years that begin in March, so that the leap day is the last of a year.
@@ -181,7 +181,7 @@ pub(super) fn time(nanoseconds: i64) -> String {
 }
 
 /// Text from outside, such as the name of a file, on one line and without anything that steers a terminal or turns the direction of text.
-pub(super) fn tame(text: &str) -> Cow<'_, str> {
+pub(crate) fn tame(text: &str) -> Cow<'_, str> {
     let wild = |c: char| {
         c.is_control()
             || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')

@@ -123,6 +123,11 @@ impl Prefixes {
         &self.names[id.0 as usize]
     }
 
+    /// All names, in the order in which they came.
+    pub fn names(&self) -> impl Iterator<Item = (PrefixId, &str)> {
+        self.names.iter().zip(0..).map(|(name, id)| (PrefixId(id), name.as_str()))
+    }
+
     /// Number of prefixes.
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
@@ -165,6 +170,9 @@ mod tests {
         let all = Prefixes::parse("0.0.0.0/0\n::/0").unwrap();
         assert!(all.contains("1.2.3.4".parse().unwrap()) && all.contains("::1".parse().unwrap()));
         assert!(Prefixes::parse("").unwrap().is_empty());
+        let names: Vec<&str> =
+            prefixes.names().inspect(|&(id, name)| assert_eq!(prefixes.name(id), name)).map(|(_, name)| name).collect();
+        assert_eq!(names, ["Seattle", "New York", "a host", "192.0.2.0/24"]);
     }
 
     #[test]

@@ -1,0 +1,361 @@
+//! From solution and evaluation to the document that is shown.
+
+use super::about;
+use super::document::{
+    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts, NetworkFacts, NodeRow, Scheme, SolutionFacts,
+    Upgrade, Verdict,
+};
+use super::scenario::Scenario;
+use crate::args::plan::{ObjectiveName, PlanArgs};
+use crate::quantity::bytes;
+use oncewire_plan::baseline::{self, Outcome};
+use oncewire_plan::evaluate::{Evaluation, Use};
+use oncewire_plan::manifest::{self, Plan};
+use oncewire_plan::network::Role;
+use oncewire_plan::placement::{self, MORE_OPERATIONS, Resource};
+use oncewire_plan::{Instance, Solution};
+use std::collections::HashMap;
+
+/// Changes of a plan that are told one by one.
+const CHANGES: usize = 50;
+
+/// What there is to show and to write.
+pub(super) struct Built {
+    pub(super) document: Document,
+    pub(super) plan: Option<Plan>,
+}
+
+/// What was computed for a whole network.
+pub(super) struct Step<'a> {
+    pub(super) solution: &'a Solution,
+    pub(super) evaluation: &'a Evaluation,
+    pub(super) schemes: &'a [Outcome],
+    /// Devices in the order in which they were chosen, with the reduction up to each.
+    pub(super) deployment: &'a [(u32, f64)],
+}
+
+/// The document of a plan.
+pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, plan: &Plan, against: Option<&Plan>) -> Document {
+    let instance = &scenario.instance;
+    let Step { solution, evaluation, schemes, .. } = step;
+    let footprint = evaluation.footprint;
+    let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
+    let utilisation = |at: usize| {
+        evaluation.links.iter().filter_map(|link| link.utilisation.map(|both| both[at])).max_by(f64::total_cmp)
+    };
+    let verdict = Verdict {
+        headline: headline(footprint.reduction(), ideal, solution.gap()),
+        footprint_before: footprint.before,
+        footprint_after: footprint.after(),
+        reduction: footprint.reduction(),
+        of_ideal: ideal.map(|ideal| share(footprint.reduction(), ideal)),
+        utilisation_before: utilisation(0),
+        utilisation_after: utilisation(1),
+    };
+    let mut notes = scenario.notes.clone();
+    if let Some(note) = coding_note(instance) {
+        notes.push(note);
+    }
+    Document {
+        format: FORMAT,
+        network: facts(instance),
+        settings: scenario.settings.clone(),
+        verdict,
+        solution: SolutionFacts {
+            objective: match args.objective {
+                ObjectiveName::Footprint => "footprint: bytes times links saved per epoch",
+                ObjectiveName::LinkLoad => "link load: the highest utilisation of a link",
+            },
+            value: solution.objective,
+            bound: solution.bound,
+            gap: solution.gap(),
+            method: solution.method.clone(),
+            iterations: solution.iterations,
+            seconds: scenario.seconds.clone(),
+            ranges: plan.paths().iter().map(|path| path.ranges.len()).sum(),
+        },
+        schemes: scheme_rows(schemes),
+        ingresses: ingress_rows(instance, evaluation, schemes),
+        nodes: node_rows(instance),
+        links: link_rows(instance, evaluation),
+        devices: device_rows(instance, evaluation, solution),
+        upgrades: upgrades(args, instance, solution),
+        deployment: step
+            .deployment
+            .iter()
+            .map(|&(device, reduction)| Deployed { link: instance.device_name(device as usize), reduction })
+            .collect(),
+        manifests: Some(manifests(plan)),
+        changes: against.map(|old| changes(old, plan)),
+        notes,
+    }
+}
+
+/// The document of `--single all`: each ingress alone.
+pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outcome>]) -> Document {
+    let instance = &scenario.instance;
+    let mut sums: Vec<(baseline::Scheme, f64, f64)> = Vec::new();
+    let mut ingresses = Vec::new();
+    let mut worst_gap = 0.0f64;
+    for (ingress, schemes) in instance.ingresses.iter().zip(outcomes) {
+        for (at, scheme) in schemes.iter().enumerate() {
+            if sums.len() == at {
+                sums.push((scheme.scheme, 0.0, 0.0));
+            }
+            sums[at].1 += scheme.footprint.before;
+            sums[at].2 += scheme.footprint.saved;
+            worst_gap = worst_gap.max(scheme.gap);
+        }
+        let ours = of(schemes, baseline::Scheme::SmartRe).map_or(0.0, |ours| ours.footprint.reduction());
+        ingresses.push(IngressRow {
+            node: instance.network.nodes[ingress.node as usize].id.clone(),
+            paths: ingress.paths.len(),
+            volume_bytes: ingress.volume,
+            reduction: ours,
+            schemes: schemes.iter().map(|scheme| (scheme.scheme.name().to_owned(), scheme.footprint.reduction())).collect(),
+            memory_share: 0.0,
+        });
+    }
+    let total = |scheme| sums.iter().find(|sum| sum.0 == scheme).map_or((0.0, 0.0), |sum| (sum.1, sum.2));
+    let (before, saved) = total(baseline::Scheme::SmartRe);
+    let ideal = share(total(baseline::Scheme::Ideal).1, before);
+    let mut reductions: Vec<f64> = ingresses.iter().map(|row| row.reduction).collect();
+    reductions.sort_by(f64::total_cmp);
+    let median = reductions.get(reductions.len() / 2).copied().unwrap_or(0.0);
+    let (least, most) = (reductions.first().copied().unwrap_or(0.0), reductions.last().copied().unwrap_or(0.0));
+    Document {
+        format: FORMAT,
+        network: facts(instance),
+        settings: scenario.settings.clone(),
+        verdict: Verdict {
+            headline: format!(
+                "Alone, with its share of the devices, an ingress saves {:.1} % of its footprint at the median, {:.1} to {:.1} % over all.",
+                100.0 * median,
+                100.0 * least,
+                100.0 * most
+            ),
+            footprint_before: before,
+            footprint_after: before - saved,
+            reduction: share(saved, before),
+            of_ideal: Some(share(share(saved, before), ideal)),
+            utilisation_before: None,
+            utilisation_after: None,
+        },
+        solution: SolutionFacts {
+            objective: match args.objective {
+                ObjectiveName::Footprint | ObjectiveName::LinkLoad => "footprint of each ingress: bytes times links saved per epoch",
+            },
+            value: saved,
+            bound: saved / (1.0 - worst_gap),
+            gap: worst_gap,
+            method: "one program for each ingress".into(),
+            iterations: 0,
+            seconds: scenario.seconds.clone(),
+            ranges: 0,
+        },
+        schemes: sums
+            .iter()
+            .map(|&(scheme, before, saved)| Scheme {
+                name: scheme.name().to_owned(),
+                reduction: share(saved, before),
+                of_ideal: share(share(saved, before), ideal),
+                about: about(scheme),
+            })
+            .collect(),
+        ingresses,
+        nodes: node_rows(instance),
+        links: Vec::new(),
+        devices: Vec::new(),
+        upgrades: Vec::new(),
+        deployment: Vec::new(),
+        manifests: None,
+        changes: None,
+        notes: scenario.notes.clone(),
+    }
+}
+
+fn headline(reduction: f64, ideal: Option<f64>, gap: f64) -> String {
+    let best = if gap <= 1e-3 { "the best plan" } else { "the plan found" };
+    let beside = match ideal {
+        Some(ideal) if ideal > 0.0 => {
+            format!(", {:.0} % of what elimination without any limit would", 100.0 * share(reduction, ideal))
+        }
+        _ => String::new(),
+    };
+    format!("With {best} the network carries {:.1} % fewer byte-links{beside}.", 100.0 * reduction)
+}
+
+/// An ingress that cannot fingerprint all its packets limits everything behind it: worth a word.
+fn coding_note(instance: &Instance) -> Option<String> {
+    let least = (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).min_by(f64::total_cmp)?;
+    (least < 1.0).then(|| {
+        format!("At the busiest ingress the encoder can fingerprint {:.0} % of the packets only; faster encoders would save more.", 100.0 * least)
+    })
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+fn of(schemes: &[Outcome], scheme: baseline::Scheme) -> Option<&Outcome> {
+    schemes.iter().find(|outcome| outcome.scheme == scheme)
+}
+
+fn facts(instance: &Instance) -> NetworkFacts {
+    let network = &instance.network;
+    let hops: usize = instance.paths.iter().map(|path| path.links.len()).sum();
+    NetworkFacts {
+        name: network.name.clone(),
+        source: network.source.clone(),
+        derivation: network.derivation.clone(),
+        nodes: network.nodes.len(),
+        links: network.links.len(),
+        ingresses: instance.ingresses.len(),
+        paths: instance.paths.len(),
+        devices: instance.devices.len(),
+        variables: instance.hop_count(),
+        mean_hops: share(hops as f64, instance.paths.len() as f64),
+        epoch_seconds: instance.epoch,
+        packet_bytes: instance.packet,
+        volume_bytes: instance.ingresses.iter().map(|ingress| ingress.volume).sum(),
+    }
+}
+
+fn scheme_rows(schemes: &[Outcome]) -> Vec<Scheme> {
+    let ideal = of(schemes, baseline::Scheme::Ideal).map_or(0.0, |ideal| ideal.footprint.reduction());
+    let row = |outcome: &Outcome| Scheme {
+        name: outcome.scheme.name().to_owned(),
+        reduction: outcome.footprint.reduction(),
+        of_ideal: share(outcome.footprint.reduction(), ideal),
+        about: about(outcome.scheme),
+    };
+    schemes.iter().map(row).collect()
+}
+
+fn ingress_rows(instance: &Instance, evaluation: &Evaluation, schemes: &[Outcome]) -> Vec<IngressRow> {
+    let row = |(at, ingress): (usize, &oncewire_plan::Ingress)| IngressRow {
+        node: instance.network.nodes[ingress.node as usize].id.clone(),
+        paths: ingress.paths.len(),
+        volume_bytes: ingress.volume,
+        reduction: evaluation.ingresses[at].footprint.reduction(),
+        schemes: schemes.iter().map(|scheme| (scheme.scheme.name().to_owned(), scheme.ingresses[at].reduction())).collect(),
+        memory_share: evaluation.ingresses[at].memory.share(),
+    };
+    instance.ingresses.iter().enumerate().map(row).collect()
+}
+
+fn node_rows(instance: &Instance) -> Vec<NodeRow> {
+    let mut volumes = vec![0.0; instance.network.nodes.len()];
+    for path in &instance.paths {
+        volumes[instance.ingresses[path.ingress as usize].node as usize] += path.volume;
+        volumes[path.egress as usize] += path.volume;
+    }
+    let row = |(node, volume): (&oncewire_plan::network::Node, f64)| NodeRow {
+        id: node.id.clone(),
+        label: node.label.clone(),
+        pop: node.pop,
+        role: match node.role {
+            Role::Any => "router",
+            Role::Access => "access",
+            Role::Backbone => "backbone",
+        },
+        position: node.position,
+        population: node.population,
+        volume_bytes: volume,
+    };
+    instance.network.nodes.iter().zip(volumes).map(row).collect()
+}
+
+fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
+    let devices: HashMap<u32, u32> =
+        (0..).zip(&instance.devices).filter_map(|(number, device)| device.link.map(|link| (link, number))).collect();
+    let row = |(at, link): (usize, &oncewire_plan::network::Link)| {
+        let load = &evaluation.links[at];
+        LinkRow {
+            from: link.from,
+            to: link.to,
+            before_bytes: load.before,
+            after_bytes: load.after,
+            capacity: link.capacity,
+            utilisation_before: load.utilisation.map(|both| both[0]),
+            utilisation_after: load.utilisation.map(|both| both[1]),
+            device: devices.get(&(at as u32)).copied(),
+        }
+    };
+    instance.network.links.iter().enumerate().map(row).collect()
+}
+
+fn device_rows(instance: &Instance, evaluation: &Evaluation, solution: &Solution) -> Vec<DeviceRow> {
+    let mut ranges = vec![0; instance.devices.len()];
+    for (number, path) in instance.paths.iter().enumerate() {
+        for (hop, &cached) in path.hops.iter().zip(solution.of_path(instance, number)) {
+            ranges[hop.device as usize] += usize::from(cached > 0.0);
+        }
+    }
+    let part = |of: &Use| of.limit.is_finite().then(|| of.share());
+    let row = |(at, device): (usize, &oncewire_plan::Device)| {
+        let found = &evaluation.devices[at];
+        DeviceRow {
+            name: instance.device_name(at),
+            node: device.node,
+            ranges: ranges[at],
+            memory_used: found.memory.used,
+            memory_share: part(&found.memory),
+            operations_used: found.operations.used,
+            operations_share: part(&found.operations),
+        }
+    };
+    instance.devices.iter().enumerate().map(row).collect()
+}
+
+fn upgrades(args: &PlanArgs, instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
+    let whole = match args.objective {
+        ObjectiveName::Footprint => instance.footprint(),
+        ObjectiveName::LinkLoad => 1.0,
+    };
+    let row = |upgrade: placement::Upgrade| {
+        let (device, resource, by) = match upgrade.resource {
+            Resource::Memory(at) => (instance.device_name(at), "cache", bytes(upgrade.amount as u64)),
+            Resource::Operations(at) => {
+                (instance.device_name(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS))
+            }
+            Resource::IngressMemory(at) => {
+                let node = &instance.network.nodes[instance.ingresses[at].node as usize];
+                (node.id.clone(), "packet store", bytes(upgrade.amount as u64))
+            }
+        };
+        Upgrade { device, resource, by, gain: upgrade.worth, gain_share: share(upgrade.worth, whole) }
+    };
+    placement::upgrades(instance, solution).into_iter().map(row).collect()
+}
+
+fn manifests(plan: &Plan) -> ManifestFacts {
+    let devices: Vec<usize> = plan.device_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
+    let ingresses: Vec<usize> = plan.ingress_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
+    let mean = |sizes: &[usize]| share(sizes.iter().sum::<usize>() as f64, sizes.len() as f64);
+    ManifestFacts {
+        version: plan.version(),
+        devices: devices.len(),
+        mean_bytes: mean(&devices),
+        largest_bytes: devices.iter().copied().max().unwrap_or(0),
+        ingress_mean_bytes: mean(&ingresses),
+    }
+}
+
+fn changes(old: &Plan, new: &Plan) -> Changes {
+    let found = manifest::diff(old, new);
+    let mut devices: Vec<_> = found.devices.iter().collect();
+    devices.sort_by(|a, b| b.useless.cmp(&a.useless).then_with(|| a.name.cmp(&b.name)));
+    let line = |device: &&manifest::DeviceDiff| {
+        let count = device.changes.len();
+        let lost = bytes(device.useless);
+        format!("{}: {count} range{} changed, {lost} of cache useless", device.name, if count == 1 { "" } else { "s" })
+    };
+    Changes {
+        from_version: found.from,
+        devices: devices.len(),
+        moved: found.totals.hands,
+        lost_bytes: found.totals.useless as f64,
+        lines: devices.iter().take(CHANGES).map(line).collect(),
+    }
+}

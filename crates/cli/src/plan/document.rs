@@ -1,0 +1,194 @@
+//! What a plan came to, as plain data: the JSON document, and what the summary, the tables and the page for a browser are made from.
+
+use serde::Serialize;
+
+/// What the document calls itself. Its number grows when a field changes its meaning or goes.
+pub(crate) const FORMAT: &str = "oncewire-plan/1";
+
+/// All of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    pub(crate) format: &'static str,
+    pub(crate) network: NetworkFacts,
+    /// Name and value of each setting, in words.
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) verdict: Verdict,
+    pub(crate) solution: SolutionFacts,
+    /// SmartRE beside other schemes; empty after --quick.
+    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) ingresses: Vec<IngressRow>,
+    pub(crate) nodes: Vec<NodeRow>,
+    pub(crate) links: Vec<LinkRow>,
+    pub(crate) devices: Vec<DeviceRow>,
+    /// Which devices to upgrade first, the most worth while first.
+    pub(crate) upgrades: Vec<Upgrade>,
+    /// Links with decoders, in the order in which they were chosen, with the reduction up to each; only for partial deployment.
+    pub(crate) deployment: Vec<Deployed>,
+    pub(crate) manifests: Option<ManifestFacts>,
+    /// What changes against the plan in force.
+    pub(crate) changes: Option<Changes>,
+    /// What the reader should know.
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct NetworkFacts {
+    pub(crate) name: String,
+    pub(crate) source: String,
+    /// How it was made from the map that was given.
+    pub(crate) derivation: Vec<String>,
+    pub(crate) nodes: usize,
+    /// Directed.
+    pub(crate) links: usize,
+    pub(crate) ingresses: usize,
+    pub(crate) paths: usize,
+    pub(crate) devices: usize,
+    /// d(p, r): hops of all paths.
+    pub(crate) variables: usize,
+    pub(crate) mean_hops: f64,
+    pub(crate) epoch_seconds: f64,
+    pub(crate) packet_bytes: f64,
+    /// Entering in an epoch.
+    pub(crate) volume_bytes: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Verdict {
+    /// One sentence.
+    pub(crate) headline: String,
+    /// Byte-links per epoch without, and with the plan.
+    pub(crate) footprint_before: f64,
+    pub(crate) footprint_after: f64,
+    /// Share of the footprint saved.
+    pub(crate) reduction: f64,
+    /// Share of what hop-by-hop elimination without any limit would save; none after --quick.
+    pub(crate) of_ideal: Option<f64>,
+    /// Highest utilisation of a link whose capacity is known.
+    pub(crate) utilisation_before: Option<f64>,
+    pub(crate) utilisation_after: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct SolutionFacts {
+    pub(crate) objective: &'static str,
+    pub(crate) value: f64,
+    /// No plan is better than this.
+    pub(crate) bound: f64,
+    pub(crate) gap: f64,
+    pub(crate) method: String,
+    pub(crate) iterations: u32,
+    /// Name and seconds of each step.
+    pub(crate) seconds: Vec<(&'static str, f64)>,
+    /// Ranges that devices cache.
+    pub(crate) ranges: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Scheme {
+    pub(crate) name: String,
+    /// Share of the footprint saved.
+    pub(crate) reduction: f64,
+    pub(crate) of_ideal: f64,
+    /// What it is.
+    pub(crate) about: &'static str,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct IngressRow {
+    pub(crate) node: String,
+    pub(crate) paths: usize,
+    /// Per epoch.
+    pub(crate) volume_bytes: f64,
+    pub(crate) reduction: f64,
+    /// What each of the schemes saves here, in the order of `schemes` as far as it is known per ingress.
+    pub(crate) schemes: Vec<(String, f64)>,
+    /// Of its packet store.
+    pub(crate) memory_share: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NodeRow {
+    pub(crate) id: String,
+    pub(crate) label: String,
+    /// Nodes with the same number are one PoP.
+    pub(crate) pop: u32,
+    pub(crate) role: &'static str,
+    /// Latitude and longitude in degrees.
+    pub(crate) position: Option<[f64; 2]>,
+    pub(crate) population: Option<f64>,
+    /// Entering and leaving, per epoch.
+    pub(crate) volume_bytes: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LinkRow {
+    /// Indices of `nodes`.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Per epoch, without and with the plan.
+    pub(crate) before_bytes: f64,
+    pub(crate) after_bytes: f64,
+    /// bit/s.
+    pub(crate) capacity: Option<f64>,
+    /// Of the capacity.
+    pub(crate) utilisation_before: Option<f64>,
+    pub(crate) utilisation_after: Option<f64>,
+    /// Index of `devices`.
+    pub(crate) device: Option<u32>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DeviceRow {
+    pub(crate) name: String,
+    /// Index of `nodes`.
+    pub(crate) node: u32,
+    /// Paths of which it caches a range.
+    pub(crate) ranges: usize,
+    /// Bytes, and share of the limit; none without a limit.
+    pub(crate) memory_used: f64,
+    pub(crate) memory_share: Option<f64>,
+    /// Per epoch, and share of the limit.
+    pub(crate) operations_used: f64,
+    pub(crate) operations_share: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Upgrade {
+    pub(crate) device: String,
+    /// `memory` or `operations`.
+    pub(crate) resource: &'static str,
+    /// What more of it: "1 GB", "10 %".
+    pub(crate) by: String,
+    /// Objective gained per epoch, at the margin.
+    pub(crate) gain: f64,
+    /// The same as a share of the footprint.
+    pub(crate) gain_share: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Deployed {
+    pub(crate) link: String,
+    /// With this link and those before it.
+    pub(crate) reduction: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ManifestFacts {
+    pub(crate) version: u64,
+    pub(crate) devices: usize,
+    pub(crate) mean_bytes: f64,
+    pub(crate) largest_bytes: usize,
+    pub(crate) ingress_mean_bytes: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Changes {
+    pub(crate) from_version: u64,
+    pub(crate) devices: usize,
+    /// Mean share of the hash space of a path that another device caches, or none any more.
+    pub(crate) moved: f64,
+    /// Cached bytes that become useless.
+    pub(crate) lost_bytes: f64,
+    /// Lines for people, the largest changes first.
+    pub(crate) lines: Vec<String>,
+}

@@ -1,0 +1,269 @@
+<<<<<<< HEAD
+//! `oncewire plan` and `oncewire emulate`: redundancy elimination over a whole network.
+
+mod build;
+mod document;
+mod report;
+mod scenario;
+mod watch;
+
+use crate::args::plan::{ObjectiveName, PlanArgs, SolverName, StrategyName};
+use crate::endpoint::Output;
+use crate::failure::{Failure, Outcome};
+use crate::{progress, report as output};
+use build::{Built, Step};
+use oncewire_plan::baseline::{self, Scheme};
+use oncewire_plan::lp::{self, Method, Objective};
+use oncewire_plan::manifest::{self, Plan};
+use oncewire_plan::placement::{self, Strategy};
+use oncewire_plan::{Error, Instance, Solution};
+use scenario::Scenario;
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Instant;
+use watch::Waiting;
+
+pub(crate) fn run(args: &PlanArgs) -> Outcome {
+    let outputs = Outputs::open(args)?;
+    let watch = Waiting::new();
+    let mut scenario = Scenario::build(&args.scenario, &watch)?;
+    let built = match args.single.as_deref() {
+        Some("all") => each_ingress(args, &mut scenario, &watch),
+        Some(node) => {
+            let ingress = scenario.ingress(node)?;
+            scenario.instance = scenario.instance.single(ingress);
+            scenario.notes.push(format!("Only what enters at {node}, with its share of each device, by volume."));
+            whole(args, &mut scenario, &watch)
+        }
+        None => whole(args, &mut scenario, &watch),
+    }?;
+    drop(watch);
+    outputs.write(args, built)
+}
+
+/// One plan for all that the instance has.
+fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<Built> {
+    let against = args.against.as_deref().map(read_plan).transpose()?;
+    let options = options(args);
+    let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.solution) };
+    let mut deployment = Vec::new();
+    if let Some(budget) = args.deploy {
+        watch.say("choosing links");
+        let clock = Instant::now();
+        let (devices, steps) = deploy(args.strategy, &scenario.instance, budget, &solve, watch).map_err(failure)?;
+        scenario.seconds.push(("choosing links", clock.elapsed().as_secs_f64()));
+        deployment = steps;
+        scenario.instance = placement::deployed(&scenario.instance, &devices).map_err(failure)?;
+    }
+    watch.say("solving the program");
+    let clock = Instant::now();
+    let solution = solve(&scenario.instance).map_err(failure)?;
+    scenario.seconds.push(("building and solving the program", clock.elapsed().as_secs_f64()));
+    watch.say("checking the solution");
+    let clock = Instant::now();
+    let evaluation = match options.objective {
+        Objective::Footprint => oncewire_plan::evaluate::check(&scenario.instance, &solution),
+        _ => oncewire_plan::evaluate::check_load(&scenario.instance, &solution),
+    }
+    .map_err(failure)?;
+    evaluation.holds().map_err(failure)?;
+    scenario.seconds.push(("checking it without the solver's code", clock.elapsed().as_secs_f64()));
+    let schemes = if args.quick {
+        Vec::new()
+    } else {
+        let clock = Instant::now();
+        let footprint = lp::Options { objective: Objective::Footprint, ..options.clone() };
+        // The program itself is among them: it is not solved again.
+        let known = RefCell::new((options.objective == Objective::Footprint).then(|| solution.clone()));
+        let again = |instance: &Instance| {
+            if *instance == scenario.instance
+                && let Some(solution) = known.borrow_mut().take()
+            {
+                return Ok(solution);
+            }
+            Ok(lp::solve(instance, &footprint, None, watch)?.solution)
+        };
+        let schemes = baseline::compare(&scenario.instance, &again, watch).map_err(failure)?;
+        scenario.seconds.push(("the schemes it is compared with", clock.elapsed().as_secs_f64()));
+        schemes
+    };
+    let plan = {
+        let clock = Instant::now();
+        let options = manifest::Options::default();
+        let plan = match &against {
+            Some(old) => Plan::after(old, &scenario.instance, &solution, &options),
+            None => Plan::new(&scenario.instance, &solution, &options),
+        }
+        .and_then(|plan| manifest::validate(&plan, &scenario.instance).map(|()| plan))
+        .map_err(failure)?;
+        scenario.seconds.push(("manifests", clock.elapsed().as_secs_f64()));
+        plan
+    };
+    let step = Step { solution: &solution, evaluation: &evaluation, schemes: &schemes, deployment: &deployment };
+    let document = build::document(args, scenario, &step, &plan, against.as_ref());
+    Ok(Built { document, plan: Some(plan) })
+}
+
+/// A plan for each ingress alone, with its share of the devices (thesis, figure 3.7).
+fn each_ingress(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<Built> {
+    if args.manifests.is_some() || args.against.is_some() {
+        return Err(Failure::usage("--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against"));
+    }
+    let options = lp::Options { objective: Objective::Footprint, ..options(args) };
+    let solve = |instance: &Instance| -> Result<Solution, Error> {
+        // Inner progress would hide which ingress it is.
+        Ok(lp::solve(instance, &options, None, &oncewire_plan::Unwatched)?.solution)
+    };
+    let clock = Instant::now();
+    let mut outcomes = Vec::new();
+    let count = scenario.instance.ingresses.len();
+    for ingress in 0..count {
+        oncewire_plan::Watch::progress(watch, "ingresses", ingress as u64, count as u64);
+        if watch.enough() {
+            return Err(failure(Error::Stopped));
+        }
+        let single = scenario.instance.single(ingress);
+        outcomes.push(baseline::compare(&single, &solve, &oncewire_plan::Unwatched).map_err(failure)?);
+    }
+    scenario.seconds.push(("a plan for each ingress, and the schemes beside it", clock.elapsed().as_secs_f64()));
+    scenario.notes.push("Each ingress alone, with its share of each device, by volume.".into());
+    Ok(Built { document: build::singles(args, scenario, &outcomes), plan: None })
+}
+
+/// Devices to build, and what the network saves with the first of them, up to each.
+fn deploy(
+    strategy: StrategyName,
+    instance: &Instance,
+    budget: usize,
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &Waiting,
+) -> Result<(Vec<u32>, Vec<(u32, f64)>), Error> {
+    let candidates = placement::interior(instance);
+    if budget == 0 || budget > candidates.len() {
+        return Err(Error::Devices(format!("--deploy {budget}: there are {} links to choose from", candidates.len())));
+    }
+    let ranked = |strategy| -> Result<Vec<u32>, Error> {
+        let ranked = placement::rank(instance, strategy, &candidates)?;
+        Ok(ranked.into_iter().take(budget).map(|ranked| ranked.device).collect())
+    };
+    let order = match strategy {
+        StrategyName::Paths => ranked(Strategy::Paths)?,
+        StrategyName::Volume => ranked(Strategy::VolumeDistance)?,
+        StrategyName::Redundancy => ranked(Strategy::Redundancy)?,
+        StrategyName::Greedy => {
+            placement::greedy(instance, &candidates, budget, solve, watch)?.into_iter().map(|ranked| ranked.device).collect()
+        }
+        StrategyName::Optimal => {
+            let best = placement::optimal(instance, &candidates, budget, &placement::Limits::default(), watch)?;
+            if !best.complete {
+                progress::note(&format!("the best choice found may be {:.2} % from the best of all", 100.0 * best.gap()));
+            }
+            best.devices
+        }
+    };
+    let counts: Vec<usize> = (1..=order.len()).collect();
+    let steps = placement::curve(instance, &order, &counts, solve, watch)?;
+    let whole = instance.footprint();
+    let curve = order.iter().zip(&steps).map(|(&device, step)| (device, step.footprint.saved / whole)).collect();
+    Ok((order, curve))
+}
+
+fn options(args: &PlanArgs) -> lp::Options {
+    lp::Options {
+        objective: match args.objective {
+            ObjectiveName::Footprint => Objective::Footprint,
+            ObjectiveName::LinkLoad => Objective::LinkLoad,
+        },
+        method: match args.solver {
+            SolverName::Auto => Method::Auto,
+            SolverName::Interior => Method::Interior,
+            SolverName::Simplex => Method::Simplex,
+            SolverName::Highs => Method::Highs,
+        },
+        gap: args.gap,
+        ..lp::Options::default()
+    }
+}
+
+fn read_plan(path: &Path) -> Outcome<Plan> {
+    let text = scenario::read(path)?;
+    Plan::from_json(&text).map_err(|error| Failure::damaged(format!("{}: {error}", path.display())))
+}
+
+/// What is wrong with what was given is the caller's to mend.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Stopped => Failure::failed("interrupted; there is no plan"),
+        Error::Solver(_) | Error::Emulation(_) => Failure::failed(error.to_string()),
+        _ => Failure::usage(error.to_string()),
+    }
+}
+
+/// Files that a plan is written to; opened first, so that a wrong name shows at once.
+struct Outputs {
+    report: Option<Output>,
+    manifests: Option<Output>,
+}
+
+impl Outputs {
+    fn open(args: &PlanArgs) -> Outcome<Outputs> {
+        for (path, what) in [(&args.report, "--report"), (&args.manifests, "--manifests")] {
+            if path.as_deref().is_some_and(|path| path == Path::new("-")) {
+                return Err(Failure::usage(format!("{what} writes a file, standard output has the summary; name a file")));
+            }
+        }
+        let create = |path: &Option<_>| path.as_deref().map(|path| Output::create(Some(path))).transpose();
+        let (report, manifests) = (create(&args.report)?, create(&args.manifests)?);
+        if let Some(directory) = &args.csv {
+            std::fs::create_dir_all(directory).map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
+        }
+        Ok(Outputs { report, manifests })
+    }
+
+    fn write(self, args: &PlanArgs, built: Built) -> Outcome {
+        let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
+        if let (Some(path), Some(mut file), Some(plan)) = (&args.manifests, self.manifests, &built.plan) {
+            file.write(plan.to_json().as_bytes())?;
+            file.finish()?;
+            note(path, "the plan: what each device needs to know");
+        }
+        if let (Some(path), Some(mut file)) = (&args.report, self.report) {
+            file.write(report::html::render(&built.document).as_bytes())?;
+            file.finish()?;
+            note(path, "the report; open it in a browser");
+        }
+        if let Some(directory) = &args.csv {
+            let written = report::csv::write(&built.document, directory)?;
+            note(directory, &format!("{} files", written.len()));
+        }
+        if args.json {
+            return output::json(&built.document);
+        }
+        let (width, colour) = crate::terminal::page();
+        let mut text = Vec::new();
+        report::terminal::write(&built.document, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
+        output::text(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// Schemes in the order in which people look for them, with what they are.
+fn about(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Nothing => "no redundancy elimination",
+        Scheme::HopByHop => "each link on its own, with the same devices",
+        Scheme::EdgeOnly => "decoding only where packets leave",
+        Scheme::Equal => "each device on a path caches the same share",
+        Scheme::ByDistance => "devices cache in proportion to their distance",
+        Scheme::SmartRe => "this plan",
+        Scheme::NoMemoryLimits => "with caches of any size",
+        Scheme::NoProcessingLimits => "with devices of any speed",
+        Scheme::NoLimits => "with both; what is left to Ideal is the price of caches that do not overlap",
+        Scheme::Ideal => "hop-by-hop without any limit",
+    }
+}
+=======
+//! `oncewire plan`.
+
+mod document;
+mod report;
+>>>>>>> a9e404da4afa54d21d09b4696d60f96cbe1727fc

@@ -1,0 +1,285 @@
+//! The tables of a plan, the same for the page, the terminal and CSV.
+
+use super::super::document::{Document, LinkRow};
+use oncewire_trace::results::{Cell, Column, Table, Unit};
+use std::cmp::Ordering;
+
+/// A whole that is written after a name. Indices that name nothing are not hidden, nor do they end the report.
+pub(super) const UNKNOWN: &str = "?";
+
+fn table(id: &'static str, caption: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Cell>>) -> Table {
+    let columns = columns.iter().map(|&(name, unit)| Column::new(name, unit)).collect();
+    Table { id, caption: caption.into(), columns, rows }
+}
+
+/// The name of a node: its label, or its id.
+pub(super) fn node(document: &Document, index: u32) -> &str {
+    document.nodes.get(index as usize).map_or(UNKNOWN, |node| if node.label.is_empty() { &node.id } else { &node.label })
+}
+
+/// The larger first, and what is no number last.
+pub(super) fn descending(a: f64, b: f64) -> Ordering {
+    let key = |value: f64| if value.is_nan() { f64::NEG_INFINITY } else { value };
+    key(b).total_cmp(&key(a))
+}
+
+/// 1 - after / before, if that is a number.
+pub(super) fn saved(before: f64, after: f64) -> Option<f64> {
+    Some(1.0 - after / before).filter(|share| before > 0.0 && share.is_finite())
+}
+
+fn count(count: usize) -> Cell {
+    Cell::Count(count as u64)
+}
+
+pub(super) fn summary(document: &Document) -> Table {
+    let (network, verdict, solution) = (&document.network, &document.verdict, &document.solution);
+    let rows: Vec<(&str, &str, Cell)> = vec![
+        ("footprint without the plan", "byte-links per epoch", verdict.footprint_before.into()),
+        ("footprint with the plan", "byte-links per epoch", verdict.footprint_after.into()),
+        ("reduction", "share", verdict.reduction.into()),
+        ("of Ideal", "share", verdict.of_ideal.into()),
+        ("highest utilisation without the plan", "share", verdict.utilisation_before.into()),
+        ("highest utilisation with the plan", "share", verdict.utilisation_after.into()),
+        ("value of the objective", solution.objective, solution.value.into()),
+        ("bound of the objective", solution.objective, solution.bound.into()),
+        ("gap", "share", solution.gap.into()),
+        ("iterations", "", Cell::Count(solution.iterations.into())),
+        ("ranges", "", count(solution.ranges)),
+        ("nodes", "", count(network.nodes)),
+        ("links", "", count(network.links)),
+        ("ingresses", "", count(network.ingresses)),
+        ("paths", "", count(network.paths)),
+        ("devices", "", count(network.devices)),
+        ("variables", "", count(network.variables)),
+        ("mean hops", "links", network.mean_hops.into()),
+        ("epoch", "s", network.epoch_seconds.into()),
+        ("mean packet", "bytes", network.packet_bytes.into()),
+        ("volume", "bytes per epoch", network.volume_bytes.into()),
+    ];
+    let columns = [("what", Unit::Text), ("unit", Unit::Text), ("value", Unit::Number)];
+    let rows = rows.into_iter().map(|(what, unit, value)| vec![what.into(), unit.into(), value]).collect();
+    table("summary", "The plan in numbers", &columns, rows)
+}
+
+pub(super) fn settings(document: &Document) -> Table {
+    let rows = document.settings.iter().map(|(name, value)| vec![name.clone().into(), value.clone().into()]).collect();
+    table("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
+}
+
+/// The columns of this table that show as bars are [`SCHEME_BARS`].
+pub(super) fn schemes(document: &Document) -> Table {
+    let rows = document.schemes.iter();
+    let rows = rows.map(|one| vec![one.name.clone().into(), one.reduction.into(), one.of_ideal.into(), one.about.into()]);
+    table(
+        "schemes",
+        "Footprint reduction by scheme",
+        &[("scheme", Unit::Text), ("reduction", Unit::Share), ("of Ideal", Unit::Share), ("what it is", Unit::Text)],
+        rows.collect(),
+    )
+}
+
+pub(super) const SCHEME_BARS: [usize; 2] = [1, 2];
+
+/// The most volume first.
+pub(super) fn ingresses(document: &Document) -> Table {
+    let mut rows: Vec<_> = document.ingresses.iter().collect();
+    rows.sort_by(|a, b| descending(a.volume_bytes, b.volume_bytes));
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in rows.iter().flat_map(|row| &row.schemes) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let mut columns = vec![
+        ("ingress", Unit::Text),
+        ("paths", Unit::Count),
+        ("enters per epoch", Unit::Bytes),
+        ("reduction", Unit::Share),
+        ("packet store used", Unit::Share),
+    ];
+    columns.extend(names.iter().map(|&name| (name, Unit::Share)));
+    let rows = rows.iter().map(|row| {
+        let mut cells: Vec<Cell> = vec![
+            row.node.clone().into(),
+            count(row.paths),
+            row.volume_bytes.into(),
+            row.reduction.into(),
+            row.memory_share.into(),
+        ];
+        let of = |name| row.schemes.iter().find(|(other, _)| other == name).map(|(_, share)| *share);
+        cells.extend(names.iter().map(|&name| Cell::from(of(name))));
+        cells
+    });
+    table("ingresses", "Ingresses, the most traffic first", &columns, rows.collect())
+}
+
+/// In order of the document.
+pub(super) fn nodes(document: &Document) -> Table {
+    let rows = document.nodes.iter().map(|node| {
+        let [latitude, longitude] = node.position.map_or([None, None], |at| at.map(Some));
+        vec![
+            node.id.clone().into(),
+            node.label.clone().into(),
+            Cell::Count(node.pop.into()),
+            node.role.into(),
+            latitude.into(),
+            longitude.into(),
+            node.population.into(),
+            node.volume_bytes.into(),
+        ]
+    });
+    let columns = [
+        ("id", Unit::Text),
+        ("label", Unit::Text),
+        ("PoP", Unit::Count),
+        ("role", Unit::Text),
+        ("latitude", Unit::Number),
+        ("longitude", Unit::Number),
+        ("population", Unit::Count),
+        ("enters and leaves per epoch", Unit::Bytes),
+    ];
+    table("nodes", "Nodes", &columns, rows.collect())
+}
+
+/// The most loaded first: by utilisation where it is known of any link, else by bytes.
+pub(super) fn busiest(document: &Document) -> Vec<&LinkRow> {
+    let mut links: Vec<&LinkRow> = document.links.iter().collect();
+    let known = links.iter().any(|link| link.utilisation_before.is_some());
+    let load = |link: &LinkRow| if known { link.utilisation_before.unwrap_or(f64::NAN) } else { link.before_bytes };
+    links.sort_by(|a, b| descending(load(a), load(b)).then(descending(a.before_bytes, b.before_bytes)));
+    links
+}
+
+pub(super) fn links(document: &Document) -> Table {
+    let links = busiest(document);
+    let known = links.iter().any(|link| link.capacity.is_some() || link.utilisation_before.is_some());
+    let devices = links.iter().any(|link| link.device.is_some());
+    let mut columns =
+        vec![("from", Unit::Text), ("to", Unit::Text), ("before", Unit::Bytes), ("after", Unit::Bytes), ("saved", Unit::Share)];
+    if known {
+        columns.extend([("load before", Unit::Share), ("load after", Unit::Share), ("capacity", Unit::BitsPerSecond)]);
+    }
+    if devices {
+        columns.push(("device", Unit::Text));
+    }
+    let rows = links.iter().map(|link| {
+        let mut cells: Vec<Cell> = vec![
+            node(document, link.from).into(),
+            node(document, link.to).into(),
+            link.before_bytes.into(),
+            link.after_bytes.into(),
+            saved(link.before_bytes, link.after_bytes).into(),
+        ];
+        if known {
+            cells.extend([link.utilisation_before.into(), link.utilisation_after.into(), Cell::from(link.capacity)]);
+        }
+        if devices {
+            let device = link.device.map(|at| document.devices.get(at as usize).map_or(UNKNOWN, |device| &device.name));
+            cells.push(device.map_or(Cell::None, Cell::from));
+        }
+        cells
+    });
+    table("links", "Links, the most loaded without the plan first; bytes per epoch", &columns, rows.collect())
+}
+
+pub(super) const LINK_BARS: [usize; 2] = [5, 6];
+
+/// The fullest first.
+pub(super) fn devices(document: &Document) -> Table {
+    let mut devices: Vec<_> = document.devices.iter().collect();
+    let fill = |share: Option<f64>| share.filter(|share| share.is_finite()).unwrap_or(-1.0);
+    devices.sort_by(|a, b| {
+        let fullest = |memory, operations| fill(memory).max(fill(operations));
+        let (of_a, of_b) = (fullest(a.memory_share, a.operations_share), fullest(b.memory_share, b.operations_share));
+        descending(of_a, of_b)
+            .then(descending(fill(a.memory_share) + fill(a.operations_share), fill(b.memory_share) + fill(b.operations_share)))
+            .then(descending(a.memory_used, b.memory_used))
+    });
+    let rows = devices.iter().map(|device| {
+        vec![
+            device.name.clone().into(),
+            node(document, device.node).into(),
+            count(device.ranges),
+            device.memory_used.into(),
+            device.memory_share.into(),
+            device.operations_used.into(),
+            device.operations_share.into(),
+        ]
+    });
+    let columns = [
+        ("device", Unit::Text),
+        ("at", Unit::Text),
+        ("ranges", Unit::Count),
+        ("cached", Unit::Bytes),
+        ("cache used", Unit::Share),
+        ("operations per epoch", Unit::Number),
+        ("operations used", Unit::Share),
+    ];
+    table("devices", "Devices, the fullest first", &columns, rows.collect())
+}
+
+pub(super) const DEVICE_BARS: [usize; 2] = [4, 6];
+
+pub(super) fn upgrades(document: &Document) -> Table {
+    let rows = document.upgrades.iter().map(|one| {
+        vec![one.device.clone().into(), one.resource.into(), one.by.clone().into(), one.gain_share.into(), one.gain.into()]
+    });
+    let columns = [
+        ("device", Unit::Text),
+        ("resource", Unit::Text),
+        ("more of it", Unit::Text),
+        ("of the footprint", Unit::Share),
+        ("gain per epoch", Unit::Number),
+    ];
+    table("upgrades", "Upgrades, the most worth while first; gains hold at the margin", &columns, rows.collect())
+}
+
+pub(super) fn deployment(document: &Document) -> Table {
+    let rows = document.deployment.iter().enumerate();
+    let rows = rows.map(|(at, one)| vec![count(at + 1), one.link.clone().into(), one.reduction.into()]);
+    let columns = [("links", Unit::Count), ("with", Unit::Text), ("reduction", Unit::Share)];
+    table("deployment", "Reduction with the first links, in the order in which they were chosen", &columns, rows.collect())
+}
+
+pub(super) fn changes(document: &Document) -> Table {
+    let lines = document.changes.iter().flat_map(|changes| &changes.lines);
+    table(
+        "changes",
+        "Changes, the largest first",
+        &[("change", Unit::Text)],
+        lines.map(|line| vec![line.clone().into()]).collect(),
+    )
+}
+
+pub(super) fn steps(document: &Document) -> Table {
+    let rows = document.solution.seconds.iter().map(|&(name, seconds)| vec![name.into(), seconds.into()]);
+    table("steps", "Time taken", &[("step", Unit::Text), ("time", Unit::Seconds)], rows.collect())
+}
+
+pub(super) fn manifests(document: &Document) -> Table {
+    let rows = document.manifests.iter().map(|facts| {
+        vec![
+            Cell::Count(facts.version),
+            count(facts.devices),
+            facts.mean_bytes.into(),
+            count(facts.largest_bytes),
+            facts.ingress_mean_bytes.into(),
+        ]
+    });
+    let columns = [
+        ("version", Unit::Count),
+        ("devices", Unit::Count),
+        ("mean of a device", Unit::Bytes),
+        ("largest", Unit::Bytes),
+        ("mean of an ingress", Unit::Bytes),
+    ];
+    table("manifests", "Manifests", &columns, rows.collect())
+}
+
+/// All of them, in the order of the page.
+pub(super) fn all(document: &Document) -> Vec<Table> {
+    [summary, schemes, ingresses, links, devices, nodes, upgrades, deployment, changes, manifests, settings, steps]
+        .map(|make| make(document))
+        .into()
+}

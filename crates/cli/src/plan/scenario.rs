@@ -1,0 +1,242 @@
+//! From the arguments to an instance: the network, its paths and traffic, devices and redundancy.
+
+use super::failure;
+use super::watch::Waiting;
+use crate::args::plan::ScenarioArgs;
+use crate::failure::{Failure, Outcome};
+use crate::quantity::bytes;
+use oncewire_plan::topology::{self, Cities, Format, Unknown};
+use oncewire_plan::{Error, Instance, Network, Placement, Profile, Provision, Synthetic, measure, routing, traffic};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+/// Largest file that is read, in bytes. A router-level map of a tier-1 ISP has 300 kB, its measured redundancy profile some 100 MB.
+const FILE_MAX: u64 = 1 << 30;
+
+/// A network with all that is to be planned for it.
+pub(super) struct Scenario {
+    pub(super) instance: Instance,
+    pub(super) provision: Provision,
+    /// Name and value of each setting, in words.
+    pub(super) settings: Vec<(String, String)>,
+    /// Name and seconds of each step so far.
+    pub(super) seconds: Vec<(&'static str, f64)>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Scenario {
+    pub(super) fn build(args: &ScenarioArgs, watch: &Waiting) -> Outcome<Scenario> {
+        watch.say("reading the topology");
+        let clock = Instant::now();
+        let mut notes = Vec::new();
+        let network = network(args, &mut notes)?;
+        let provision = provision(args);
+        let read = clock.elapsed().as_secs_f64();
+
+        watch.say("finding paths");
+        let clock = Instant::now();
+        let routes = match &args.paths {
+            Some(path) => routing::given(&network, &self::read(path)?).map_err(|error| in_file(path, error))?,
+            None => routing::shortest(&network, watch).map_err(failure)?,
+        };
+        let routes = self::traffic(args, &network, routes, &provision)?;
+        let placement = match &args.links {
+            Some(path) => Placement::Some(links(&network, path)?),
+            None if args.per_router => Placement::Routers,
+            None => Placement::Links,
+        };
+        let profile = Profile::Synthetic(Synthetic {
+            gamma: args.gamma,
+            intrapop: args.intrapop,
+            intrapath: args.intrapath,
+            length: args.match_length.unwrap_or(args.packet),
+            ingresses: BTreeMap::new(),
+        });
+        let mut instance = Instance::new(network, routes, &provision, &placement, profile).map_err(failure)?;
+        if let Some(path) = &args.profile {
+            let measured = measure::read_profile(&instance, &self::read(path)?).map_err(|error| in_file(path, error))?;
+            instance = instance.with_profile(Profile::Measured(measured)).map_err(failure)?;
+        }
+        if let Some(path) = &args.devices {
+            devices(&mut instance, path)?;
+        }
+        let seconds = vec![("reading the topology", read), ("paths and traffic", clock.elapsed().as_secs_f64())];
+        let settings = settings(args, &provision);
+        Ok(Scenario { instance, provision, settings, seconds, notes })
+    }
+
+    /// The ingress at a node.
+    pub(super) fn ingress(&self, node: &str) -> Outcome<usize> {
+        let network = &self.instance.network;
+        let found = self.instance.ingresses.iter().position(|ingress| network.nodes[ingress.node as usize].id == node);
+        found.ok_or_else(|| {
+            let names = self.instance.ingresses.iter().map(|ingress| network.nodes[ingress.node as usize].id.as_str());
+            Failure::usage(format!("nothing enters at {node:?}{}", nearest(node, names)))
+        })
+    }
+}
+
+/// What a misspelt name may have been meant to be.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let near = names.map(|other| (strsim::normalized_damerau_levenshtein(name, other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
+    near.filter(|near| near.0 > 0.5).map_or_else(String::new, |near| format!("; did you mean {:?}?", near.1))
+}
+
+/// A file of text, not endless.
+pub(super) fn read(path: &Path) -> Outcome<String> {
+    let failed = |error| Failure::io("read", path.display(), &error);
+    let mut text = Vec::new();
+    File::open(path).map_err(failed)?.take(FILE_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(Failure::usage(format!("{} is larger than {}", path.display(), bytes(FILE_MAX))));
+    }
+    String::from_utf8(text).or_else(|error| {
+        // Rocketfuel's maps are older than UTF-8 was everywhere.
+        let text = error.into_bytes();
+        if text.contains(&0) {
+            return Err(Failure::usage(format!("{} is no text; name a topology, such as a .json, .graphml or .cch file", path.display())));
+        }
+        Ok(text.iter().map(|&byte| char::from(byte)).collect())
+    })
+}
+
+fn in_file(path: &Path, error: Error) -> Failure {
+    let told = failure(error);
+    Failure { message: format!("{}: {}", path.display(), told.message), ..told }
+}
+
+fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
+    let path = &args.topology;
+    let text = read(path)?;
+    let format = Format::detect(&path.to_string_lossy(), &text).map_err(|error| in_file(path, error))?;
+    let latencies = args.latencies.as_deref().map(read).transpose()?;
+    let cities = match args.cities.as_deref() {
+        Some(path) => Some(Cities::read(&read(path)?).map_err(|error| in_file(path, error))?),
+        None => None,
+    };
+    let options = topology::Options {
+        companion: latencies.as_deref(),
+        cities: cities.as_ref(),
+        unknown: Unknown::Refuse,
+        largest_component: args.largest_part,
+    };
+    let mut network = topology::read(format, &text, &options).map_err(|error| in_file(path, error))?;
+    if args.pops {
+        network = network.to_pops().map_err(failure)?;
+    }
+    if let Some(pops) = args.reduce {
+        network = network.reduce(pops).map_err(failure)?;
+    }
+    if let Some(pops) = args.endpoints {
+        network = network.endpoints(pops).map_err(failure)?;
+    }
+    if let Some(routers) = args.access {
+        network = network.with_access_routers(routers).map_err(failure)?;
+    }
+    if network.links.iter().all(|link| link.capacity.is_none()) {
+        notes.push("The map names no capacities: utilisations are not known.".into());
+    }
+    Ok(network)
+}
+
+fn provision(args: &ScenarioArgs) -> Provision {
+    let usual = Provision::default();
+    let size = |given: Option<u64>, usual: f64| given.map_or(usual, |given| given as f64);
+    Provision {
+        ingress_memory: size(args.ingress_memory, usual.ingress_memory),
+        ingress_rate: args.ingress_rate.unwrap_or(usual.ingress_rate),
+        edge_memory: size(args.edge_memory, usual.edge_memory),
+        interior_memory: size(args.interior_memory, usual.interior_memory),
+        encodings: args.encodings,
+        operations: args.operations,
+        packet: args.packet,
+        mss: usual.mss.max(args.packet),
+    }
+}
+
+/// Devices that differ from the others.
+fn devices(instance: &mut Instance, path: &Path) -> Outcome {
+    let text = read(path)?;
+    let names: BTreeMap<String, usize> = (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let place = format!("{}, line {number}", path.display());
+        let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let [name, memory, operations] = fields[..] else {
+            return Err(Failure::usage(format!("{place}: write the device, its memory and its operations per second, separated by tabs")));
+        };
+        let Some(&device) = names.get(name) else {
+            return Err(Failure::usage(format!("{place}: no device {name:?}{}", nearest(name, names.keys().map(String::as_str)))));
+        };
+        let memory = crate::quantity::parse_size(memory).map_err(|why| Failure::usage(format!("{place}: {memory:?} is {why}")))?;
+        let operations: f64 = operations
+            .parse()
+            .ok()
+            .filter(|operations: &f64| *operations >= 0.0 && operations.is_finite())
+            .ok_or_else(|| Failure::usage(format!("{place}: {operations:?} is no number of operations per second")))?;
+        instance.devices[device].memory = memory as f64;
+        instance.devices[device].operations = operations * instance.epoch;
+    }
+    Ok(())
+}
+
+/// Links that are named one a line.
+fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
+    let text = read(path)?;
+    let names: BTreeMap<(&str, &str), u32> = (0..)
+        .zip(&network.links)
+        .map(|(number, link)| {
+            let id = |node: u32| network.nodes[node as usize].id.as_str();
+            ((id(link.from), id(link.to)), number)
+        })
+        .collect();
+    let mut chosen = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let place = format!("{}, line {number}", path.display());
+        // As names of links are shown, with a tab as in other files, or with the first space.
+        let ends = line.split_once(" -> ").or_else(|| line.split_once('\t')).or_else(|| line.trim().split_once(' '));
+        let (from, to) = ends.ok_or_else(|| Failure::usage(format!("{place}: write the two ends of a link, `from -> to`")))?;
+        let link = names.get(&(from.trim(), to.trim()));
+        chosen.insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {:?} to {:?}", from.trim(), to.trim())))?);
+    }
+    if chosen.is_empty() {
+        return Err(Failure::usage(format!("{} names no link", path.display())));
+    }
+    Ok(chosen)
+}
+
+fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)> {
+    let percent = |share: f64| format!("{} %", (share * 1e4).round() / 100.0);
+    let mut settings = vec![("traffic", args.traffic.clone())];
+    if args.volumes {
+        settings.push(("volumes", "as given, in bytes per epoch".into()));
+    } else {
+        let whom = if args.equal { "each ingress" } else { "the largest ingress" };
+        settings.push(("load", format!("{} of the ingress rate at {whom}", percent(args.load))));
+    }
+    match &args.profile {
+        Some(path) => settings.push(("redundancy", format!("as measured in {}", path.display()))),
+        None => {
+            let [gamma, intrapop, intrapath] = [args.gamma, args.intrapop, args.intrapath].map(percent);
+            settings.push(("redundancy", format!("gamma {gamma}, intrapop {intrapop}, intrapath {intrapath}")));
+            settings.push(("match length", format!("{} bytes", args.match_length.unwrap_or(args.packet))));
+        }
+    }
+    let size = |size: f64| bytes(size as u64);
+    settings.extend([
+        ("mean packet", format!("{} bytes", args.packet)),
+        ("epoch", format!("{:.3} s: {} at {:.3} Gbit/s", provision.epoch(), size(provision.ingress_memory), provision.ingress_rate / 1e9)),
+        ("caches", format!("{} at edges, {} inside", size(provision.edge_memory), size(provision.interior_memory))),
+        ("speeds", format!("{} encodings, {} operations per second", provision.encodings, provision.operations)),
+        ("devices", if args.per_router { "one per router" } else { "one per link and direction" }.into()),
+    ]);
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,358 @@
+//! What SmartRE is compared with (thesis, section 3.5): no redundancy elimination, hop-by-hop with the devices' limits and without, decoding at the edge
+//! only, two rules of thumb, and SmartRE without some limits. `docs/PLANNERS.md`, "Baselines", defines each.
+
+use std::fmt;
+
+use rayon::prelude::*;
+
+use crate::{
+    Error, Instance, Solution, Watch,
+    evaluate::{Evaluation, Footprint, evaluate, matches_of},
+};
+
+/// A way to remove redundancy from a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// None.
+    Nothing,
+    /// Each link on its own, with the devices' limits.
+    HopByHop,
+    /// SmartRE whose only decoders are the last on each path.
+    EdgeOnly,
+    /// Heur1: each device on a path caches the same share of it.
+    Equal,
+    /// Heur2: the i-th device on a path caches a share in proportion to i.
+    ByDistance,
+    /// SmartRE.
+    SmartRe,
+    /// SmartRE-nomem: devices of infinite memory.
+    NoMemoryLimits,
+    /// SmartRE-noproc: devices of infinite speed.
+    NoProcessingLimits,
+    /// SmartRE with devices of infinite memory and speed. What Ideal has more comes from caches that do not overlap.
+    NoLimits,
+    /// Each link on its own, without any limit, on all links.
+    Ideal,
+}
+
+impl Scheme {
+    /// All, in the order of [`compare`].
+    pub const ALL: [Self; 10] = [
+        Self::Nothing,
+        Self::HopByHop,
+        Self::EdgeOnly,
+        Self::Equal,
+        Self::ByDistance,
+        Self::SmartRe,
+        Self::NoMemoryLimits,
+        Self::NoProcessingLimits,
+        Self::NoLimits,
+        Self::Ideal,
+    ];
+
+    /// What tables call it: the thesis's name where it has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::HopByHop => "hop-by-hop",
+            Self::EdgeOnly => "edge-only",
+            Self::Equal => "Heur1 (equal)",
+            Self::ByDistance => "Heur2 (distance)",
+            Self::SmartRe => "SmartRE",
+            Self::NoMemoryLimits => "SmartRE-nomem",
+            Self::NoProcessingLimits => "SmartRE-noproc",
+            Self::NoLimits => "SmartRE, no limits",
+            Self::Ideal => "Ideal",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a scheme does to a network, per retention epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Which scheme.
+    pub scheme: Scheme,
+    /// Of all traffic.
+    pub footprint: Footprint,
+    /// Of each ingress's traffic.
+    pub ingresses: Vec<Footprint>,
+    /// Bytes on each link, with the scheme.
+    pub links: Vec<f64>,
+    /// d(p, r) in the order of [`Instance::hop_index`] of the instance that was compared, if the scheme assigns shares.
+    pub cached: Option<Vec<f64>>,
+    /// How far it may be from the best of its kind, as [`Solution::gap`]; 0 where nothing is searched for.
+    pub gap: f64,
+}
+
+impl Outcome {
+    fn of(scheme: Scheme, evaluation: &Evaluation, cached: Vec<f64>, gap: f64) -> Self {
+        Self {
+            scheme,
+            footprint: evaluation.footprint,
+            ingresses: evaluation.ingresses.iter().map(|ingress| ingress.footprint).collect(),
+            links: evaluation.links.iter().map(|link| link.after).collect(),
+            cached: Some(cached),
+            gap,
+        }
+    }
+}
+
+/// No redundancy elimination.
+pub fn nothing(instance: &Instance) -> Outcome {
+    link_by_link(instance, Scheme::Nothing, &vec![Vec::new(); instance.ingresses.len()], |_| 0.0)
+}
+
+/// Ideal: on each link, every match with what takes the same link is removed there. It knows no limits and no devices.
+pub fn ideal(instance: &Instance) -> Outcome {
+    link_by_link(instance, Scheme::Ideal, &matches_on_links(instance), |_| 1.0)
+}
+
+/// Hop-by-hop with the devices' limits: an encoder at the tail of each link and a decoder at its head, both with the device's memory. A device that serves
+/// a router has one memory, one encoder's work and one decoder's for all links that enter it.
+pub fn hop_by_hop(instance: &Instance) -> Outcome {
+    let of_link = devices_of_links(instance);
+    let on_links = matches_on_links(instance);
+    let volumes = instance.link_volumes();
+    // Bytes and matches that pass each device.
+    let mut passing = vec![(0.0, 0.0); instance.devices.len()];
+    for (link, device) in of_link.iter().enumerate() {
+        if let Some(device) = device {
+            passing[*device as usize].0 += volumes[link];
+        }
+    }
+    for on_link in on_links.iter().flatten() {
+        if let Some(device) = of_link[on_link.link as usize] {
+            passing[device as usize].1 += on_link.matches;
+        }
+    }
+    let removed: Vec<f64> = instance
+        .devices
+        .iter()
+        .zip(passing)
+        .map(|(device, (bytes, matches))| {
+            let packets = bytes / instance.packet;
+            if packets == 0.0 {
+                return 0.0;
+            }
+            let encoded = (device.encodings / packets).min(1.0);
+            // Only what was fingerprinted can be found again, so it alone is worth storing.
+            let stored = encoded.min(device.memory / bytes).min(device.operations / (packets + encoded * matches));
+            encoded * stored
+        })
+        .collect();
+    link_by_link(instance, Scheme::HopByHop, &on_links, |link| {
+        of_link[link as usize].map_or(0.0, |device| removed[device as usize])
+    })
+}
+
+/// The instance with decoders only where paths end: each path keeps the device at its egress. SmartRE on it is edge-only redundancy elimination.
+///
+/// # Errors
+/// None in practice: a path ends once.
+pub fn edge_only(instance: &Instance) -> Result<Instance, Error> {
+    instance.restricted(|path, hop| instance.devices[hop.device as usize].node == instance.paths[path].egress)
+}
+
+/// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, scaled down where a device or the ingress cannot do that.
+/// An assignment for [`evaluate`].
+pub fn equal(instance: &Instance) -> Vec<f64> {
+    by_weight(instance, |_| 1.0)
+}
+
+/// Heur2: the i-th of a path's devices caches i / (1 + 2 + ...) of what its ingress encodes, scaled down where a device or the ingress cannot do that.
+/// An assignment for [`evaluate`].
+pub fn by_distance(instance: &Instance) -> Vec<f64> {
+    by_weight(instance, |position| position as f64)
+}
+
+/// `weight`: of a path's device at a position, from 1.
+fn by_weight(instance: &Instance, weight: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut cached = Vec::with_capacity(instance.hop_count());
+    for path in &instance.paths {
+        let coded = instance.coded(path.ingress as usize);
+        let all: f64 = (1..=path.hops.len()).map(&weight).sum();
+        cached.extend((1..=path.hops.len()).map(|position| coded * weight(position) / all));
+    }
+    capped(instance, cached)
+}
+
+/// Scales an assignment down until it keeps all limits: each device by what its memory and its operations allow, then all paths of each ingress by what
+/// the ingress's memory allows. `cached` is finite, at least 0, and within the cover of each path.
+fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
+    let evaluation = evaluate(instance, &cached).expect("one finite share per hop");
+    let factor = |used: f64, limit: f64| if used > limit { limit / used } else { 1.0 };
+    // What a device uses is in proportion to its own shares alone, so one step is enough; what it then uses only falls with the ingress's step.
+    let devices: Vec<f64> = evaluation
+        .devices
+        .iter()
+        .map(|device| {
+            factor(device.memory.used, device.memory.limit).min(factor(device.operations.used, device.operations.limit))
+        })
+        .collect();
+    let mut stored = vec![0.0; instance.ingresses.len()];
+    for (number, path) in instance.paths.iter().enumerate() {
+        for (hop, share) in path.hops.iter().zip(&mut cached[instance.hop_range(number)]) {
+            *share *= devices[hop.device as usize];
+            stored[path.ingress as usize] += *share * path.volume;
+        }
+    }
+    for (number, path) in instance.paths.iter().enumerate() {
+        let ingress = path.ingress as usize;
+        let factor = factor(stored[ingress], instance.ingresses[ingress].memory);
+        cached[instance.hop_range(number)].iter_mut().for_each(|share| *share *= factor);
+    }
+    cached
+}
+
+/// All schemes on one instance, in the order of [`Scheme::ALL`]. `solve` finds the best SmartRE of an instance for the footprint; what it answers is
+/// evaluated here, on the limits of the instance that it was given.
+///
+/// # Errors
+/// Those of `solve`; an answer that breaks a rule; [`Error::Stopped`].
+pub fn compare(
+    instance: &Instance,
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &dyn Watch,
+) -> Result<Vec<Outcome>, Error> {
+    let solved = |scheme, variant: &Instance| -> Result<Outcome, Error> {
+        let solution = solve(variant)?;
+        let evaluation = evaluate_solution(variant, &solution)?;
+        Ok(Outcome::of(scheme, &evaluation, spread(instance, variant, &solution.cached), solution.gap()))
+    };
+    let ruled = |scheme, cached: Vec<f64>| -> Result<Outcome, Error> {
+        let evaluation = evaluate(instance, &cached)?;
+        evaluation.holds(instance)?;
+        Ok(Outcome::of(scheme, &evaluation, cached, 0.0))
+    };
+    let mut outcomes = Vec::with_capacity(Scheme::ALL.len());
+    for (done, scheme) in (0..).zip(Scheme::ALL) {
+        watch.progress("baselines", done, Scheme::ALL.len() as u64);
+        watch.go_on()?;
+        outcomes.push(match scheme {
+            Scheme::Nothing => nothing(instance),
+            Scheme::HopByHop => hop_by_hop(instance),
+            Scheme::EdgeOnly => solved(scheme, &edge_only(instance)?)?,
+            Scheme::Equal => ruled(scheme, equal(instance))?,
+            Scheme::ByDistance => ruled(scheme, by_distance(instance))?,
+            Scheme::SmartRe => solved(scheme, instance)?,
+            Scheme::NoMemoryLimits => solved(scheme, &instance.clone().relaxed(true, false))?,
+            Scheme::NoProcessingLimits => solved(scheme, &instance.clone().relaxed(false, true))?,
+            Scheme::NoLimits => solved(scheme, &instance.clone().relaxed(true, true))?,
+            Scheme::Ideal => ideal(instance),
+        });
+    }
+    watch.progress("baselines", Scheme::ALL.len() as u64, Scheme::ALL.len() as u64);
+    Ok(outcomes)
+}
+
+/// Evaluates a solver's answer; an error if it breaks a rule or the solver misjudges it.
+pub(crate) fn evaluate_solution(instance: &Instance, solution: &Solution) -> Result<Evaluation, Error> {
+    let evaluation = crate::evaluate::check(instance, solution)?;
+    evaluation.holds(instance)?;
+    Ok(evaluation)
+}
+
+/// An assignment to a variant that has only some of the hops, as one to the whole: hops that it lacks cache nothing.
+fn spread(whole: &Instance, variant: &Instance, cached: &[f64]) -> Vec<f64> {
+    let mut all = vec![0.0; whole.hop_count()];
+    for path in 0..whole.paths.len() {
+        let mut kept = variant.paths[path].hops.iter().zip(&cached[variant.hop_range(path)]).peekable();
+        for (hop, share) in whole.paths[path].hops.iter().zip(&mut all[whole.hop_range(path)]) {
+            if let Some((_, kept)) = kept.next_if(|(kept, _)| kept.device == hop.device) {
+                *share = *kept;
+            }
+        }
+    }
+    all
+}
+
+/// What the paths of one ingress have in common on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct OnLink {
+    link: u32,
+    matches: f64,
+    bytes: f64,
+}
+
+/// Per ingress, the matches between paths that both take a link, for each link that has any.
+fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
+    (0..instance.ingresses.len())
+        .into_par_iter()
+        .map_init(
+            || (vec![u32::MAX; instance.network.links.len()], Vec::new()),
+            |(slots, pairs), ingress| {
+                let mut on_links: Vec<OnLink> = Vec::new();
+                // Matches and bytes that path p has in common with paths that part from it after so many links.
+                let mut part: Vec<(f64, f64)> = Vec::new();
+                for p in instance.paths_of(ingress) {
+                    let links = &instance.paths[p].links;
+                    part.clear();
+                    part.resize(links.len() + 1, (0.0, 0.0));
+                    matches_of(instance, p, pairs);
+                    for pair in pairs.iter() {
+                        // The paths of one ingress are a tree: what two share, they begin with.
+                        let common = links.iter().zip(&*instance.paths[pair.q].links).take_while(|(a, b)| a == b).count();
+                        part[common].0 += pair.count;
+                        part[common].1 += pair.count * pair.length;
+                    }
+                    let (mut matches, mut bytes) = (0.0, 0.0);
+                    for (&link, (part_matches, part_bytes)) in links.iter().zip(&part[1..]).rev() {
+                        matches += part_matches;
+                        bytes += part_bytes;
+                        let slot = &mut slots[link as usize];
+                        if *slot == u32::MAX {
+                            *slot = on_links.len() as u32;
+                            on_links.push(OnLink { link, matches: 0.0, bytes: 0.0 });
+                        }
+                        let on_link = &mut on_links[*slot as usize];
+                        on_link.matches += matches;
+                        on_link.bytes += bytes;
+                    }
+                }
+                on_links.iter().for_each(|on_link| slots[on_link.link as usize] = u32::MAX);
+                on_links
+            },
+        )
+        .collect()
+}
+
+/// The device that each link's traffic meets at its head.
+fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
+    let mut of_link = vec![None; instance.network.links.len()];
+    for path in &instance.paths {
+        for hop in &path.hops {
+            of_link[path.links[hop.distance as usize - 1] as usize] = Some(hop.device);
+        }
+    }
+    of_link
+}
+
+/// The outcome of removing a share of the matched bytes on each link.
+fn link_by_link(instance: &Instance, scheme: Scheme, on_links: &[Vec<OnLink>], share: impl Fn(u32) -> f64) -> Outcome {
+    let mut links = instance.link_volumes();
+    let mut ingresses = vec![Footprint::default(); instance.ingresses.len()];
+    for path in &instance.paths {
+        ingresses[path.ingress as usize].before += path.volume * path.links.len() as f64;
+    }
+    for (ingress, on_links) in ingresses.iter_mut().zip(on_links) {
+        for on_link in on_links {
+            let saved = share(on_link.link) * on_link.bytes;
+            ingress.saved += saved;
+            links[on_link.link as usize] -= saved;
+        }
+    }
+    let footprint = ingresses.iter().fold(Footprint::default(), |sum, ingress| Footprint {
+        before: sum.before + ingress.before,
+        saved: sum.saved + ingress.saved,
+    });
+    Outcome { scheme, footprint, ingresses, links, cached: None, gap: 0.0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! Packets of a capture, placed on an instance's paths.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use oncewire_packet::{
+    Dissected, Nanos, Transport,
+    prefix::{PrefixId, Prefixes},
+};
+
+use super::random::{mix, unit};
+use crate::{
+    Error, Instance,
+    emulate::{Fields, Header, Packet},
+    network::Role,
+};
+
+/// Where packets of a capture enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingresses {
+    /// All at this ingress node, as if the capture had been taken there (thesis, section 3.5).
+    One(u32),
+    /// At the node behind which their source address lies.
+    BySource,
+}
+
+/// Behind which node an address lies.
+#[derive(Clone, Debug)]
+pub enum Egresses {
+    /// Behind the node that has the name of its prefix: as id, or else as label or city. Of several nodes with that label or city, such as a PoP's access
+    /// routers, a seeded hash of the address chooses; backbone routers are left out.
+    Prefixes(Prefixes),
+    /// Behind nodes chosen by a seeded hash of the address, in proportion to the volume that the instance sends there: for captures with too few
+    /// destinations, or none that are known. What the same address sends and receives stays at one node.
+    Spread {
+        /// Seed of the hash.
+        seed: u64,
+        /// Whether all of an IPv4 /24 or IPv6 /48 lie together.
+        networks: bool,
+    },
+}
+
+/// What is done to a capture's times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeScale {
+    /// What times are multiplied by.
+    pub time: f64,
+    /// What the instance is to be scaled by ([`Instance::scaled`]).
+    pub instance: f64,
+}
+
+impl TimeScale {
+    /// As it is.
+    pub const NONE: Self = Self { time: 1.0, instance: 1.0 };
+
+    /// So that `bytes` bytes in `seconds` seconds, all entering at `ingress`, fill that ingress's store `epochs` times, in as many epochs.
+    ///
+    /// # Errors
+    /// Nothing to scale.
+    pub fn fill(instance: &Instance, ingress: usize, bytes: u64, seconds: f64, epochs: f64) -> Result<Self, Error> {
+        let scale = Self {
+            time: epochs * instance.epoch / seconds,
+            instance: bytes as f64 / epochs / instance.ingresses[ingress].memory,
+        };
+        scale.check()?;
+        Ok(scale)
+    }
+
+    fn check(self) -> Result<(), Error> {
+        let factor = |value: f64| value > 0.0 && value.is_finite();
+        if factor(self.time) && factor(self.instance) {
+            Ok(())
+        } else {
+            Err(Error::Emulation(format!(
+                "the capture's times are multiplied by {} and the instance by {}; factors are above 0: is the capture empty?",
+                self.time, self.instance
+            )))
+        }
+    }
+}
+
+/// What became of a capture's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Packets that were placed on a path.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets with an address that lies nowhere.
+    pub nowhere: u64,
+    /// Packets that would leave in the PoP where they enter.
+    pub own_pop: u64,
+    /// Packets between nodes between which the instance has no path.
+    pub no_path: u64,
+    /// Packets too large for IP: captured before a network card cut them.
+    pub too_large: u64,
+}
+
+/// Places a capture's packets on the paths of an instance.
+pub struct FromCapture<'a> {
+    instance: &'a Instance,
+    ingresses: Ingresses,
+    places: Places,
+    paths: HashMap<(u32, u32), u32>,
+    scale: TimeScale,
+    /// Time of the first packet in the capture.
+    first: Option<Nanos>,
+    /// Time of the last packet that was placed.
+    last: u64,
+    mapped: Mapped,
+}
+
+enum Places {
+    /// Nodes of each name of the table.
+    Prefixes { table: Prefixes, nodes: HashMap<PrefixId, Box<[u32]>> },
+    /// Nodes, with sums of volume up to each.
+    Spread { seed: u64, networks: bool, nodes: Vec<(u32, f64)> },
+}
+
+/// Largest payload in bytes: that of IP.
+const MAX_PAYLOAD: usize = 65_535;
+/// Names that an error lists.
+const NAMES_SHOWN: usize = 5;
+
+impl<'a> FromCapture<'a> {
+    /// A mapper onto `instance`. Prefixes of names that no node has are nowhere.
+    ///
+    /// # Errors
+    /// An ingress where nothing enters; a table of prefixes of which no name is a node's.
+    pub fn new(instance: &'a Instance, ingresses: Ingresses, egresses: Egresses, scale: TimeScale) -> Result<Self, Error> {
+        scale.check()?;
+        if let Ingresses::One(node) = ingresses
+            && !instance.ingresses.iter().any(|ingress| ingress.node == node)
+        {
+            let name = instance.network.nodes.get(node as usize).map_or("?", |node| node.id.as_str());
+            return Err(Error::Emulation(format!("the capture is to enter at {name}, where the instance has no traffic enter")));
+        }
+        let places = match egresses {
+            Egresses::Prefixes(table) => by_name(instance, table)?,
+            Egresses::Spread { seed, networks } => {
+                let mut volumes = vec![0.0; instance.network.nodes.len()];
+                for path in &instance.paths {
+                    // Of one ingress the shares of its own paths count, but those to its PoP, which would be left out.
+                    let from = instance.ingresses[path.ingress as usize].node;
+                    let its = ingresses == Ingresses::One(from) && instance.network.nodes[from as usize].pop != path.pop;
+                    if ingresses == Ingresses::BySource || its {
+                        volumes[path.egress as usize] += path.volume;
+                    }
+                }
+                let mut sum = 0.0;
+                let sums = volumes.into_iter().zip(0..).filter(|&(volume, _)| volume > 0.0).map(|(volume, node)| {
+                    sum += volume;
+                    (node, sum)
+                });
+                Places::Spread { seed, networks, nodes: sums.collect() }
+            }
+        };
+        let paths = instance
+            .paths
+            .iter()
+            .zip(0..)
+            .map(|(path, number)| ((instance.ingresses[path.ingress as usize].node, path.egress), number))
+            .collect();
+        Ok(Self { instance, ingresses, places, paths, scale, first: None, last: 0, mapped: Mapped::default() })
+    }
+
+    /// The packet on its path, or none if it has none: [`FromCapture::mapped`] counts why. Packets are to come in the order of the capture; one whose
+    /// time is before that of the last is moved to it.
+    ///
+    /// Bytes that the capture has not, trailers and link headers count as header bytes: they cross every link and cannot be encoded.
+    pub fn packet(&mut self, time: Nanos, packet: &Dissected<'_>) -> Option<Packet> {
+        let first = *self.first.get_or_insert(time);
+        if packet.payload.len() > MAX_PAYLOAD {
+            self.mapped.too_large += 1;
+            return None;
+        }
+        let from = match self.ingresses {
+            Ingresses::One(node) => Some(node),
+            Ingresses::BySource => self.places.node(packet.source),
+        };
+        let (Some(from), Some(to)) = (from, self.places.node(packet.destination)) else {
+            self.mapped.nowhere += 1;
+            return None;
+        };
+        let pop = |node: u32| self.instance.network.nodes[node as usize].pop;
+        if pop(from) == pop(to) {
+            self.mapped.own_pop += 1;
+            return None;
+        }
+        let Some(&path) = self.paths.get(&(from, to)) else {
+            self.mapped.no_path += 1;
+            return None;
+        };
+        let since = time.saturating_sub(first).max(0) as f64 * self.scale.time;
+        self.last = self.last.max(since as u64);
+        let header_bytes = packet.headers.saturating_add(packet.missing).saturating_add(packet.trailer);
+        self.mapped.packets += 1;
+        self.mapped.bytes += u64::from(header_bytes) + packet.payload.len() as u64;
+        Some(Packet { time: self.last, path, header: Header::from(packet), header_bytes, payload: packet.payload.into() })
+    }
+
+    /// What became of the packets so far.
+    pub fn mapped(&self) -> Mapped {
+        self.mapped
+    }
+}
+
+impl From<&Dissected<'_>> for Header {
+    fn from(packet: &Dissected<'_>) -> Self {
+        let (source_port, destination_port) = packet.transport.ports();
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            source_port,
+            destination_port,
+            protocol: packet.protocol,
+            identification: packet.identification,
+            transport: match packet.transport {
+                Transport::Tcp { seq, ack, checksum, .. } => Fields::Tcp { sequence: seq, acknowledgement: ack, checksum },
+                Transport::Udp { length, checksum, .. } => Fields::Udp { length, checksum },
+            },
+        }
+    }
+}
+
+impl Places {
+    fn node(&self, address: IpAddr) -> Option<u32> {
+        match self {
+            Self::Prefixes { table, nodes } => {
+                let nodes = nodes.get(&table.lookup(address)?)?;
+                Some(nodes[((u128::from(hash(address)) * nodes.len() as u128) >> 64) as usize])
+            }
+            Self::Spread { seed, networks, nodes } => {
+                let address = if *networks { network(address) } else { address };
+                let value = unit(mix(hash(address) ^ mix(*seed))) * nodes.last()?.1;
+                let at = nodes.partition_point(|&(_, sum)| sum <= value);
+                Some(nodes[at.min(nodes.len() - 1)].0)
+            }
+        }
+    }
+}
+
+fn by_name(instance: &Instance, table: Prefixes) -> Result<Places, Error> {
+    let mut ids: HashMap<&str, Vec<u32>> = HashMap::new();
+    let mut cities: HashMap<String, Vec<u32>> = HashMap::new();
+    for (node, number) in instance.network.nodes.iter().zip(0..) {
+        ids.entry(&node.id).or_default().push(number);
+        if node.role == Role::Backbone {
+            continue;
+        }
+        let label = node.label.to_lowercase();
+        let city = node.city.as_ref().map(|city| city.to_lowercase()).filter(|city| *city != label);
+        for name in [Some(label), city].into_iter().flatten() {
+            cities.entry(name).or_default().push(number);
+        }
+    }
+    let mut nodes = HashMap::new();
+    let mut unknown = Vec::new();
+    for (id, name) in table.names() {
+        match ids.get(name).or_else(|| cities.get(&name.to_lowercase())) {
+            Some(found) => {
+                nodes.insert(id, found.as_slice().into());
+            }
+            None => unknown.push(name),
+        }
+    }
+    if nodes.is_empty() {
+        unknown.truncate(NAMES_SHOWN);
+        return Err(Error::Emulation(format!("none of the prefixes has the name of a node; names are {}", unknown.join(", "))));
+    }
+    Ok(Places::Prefixes { table, nodes })
+}
+
+/// The address's IPv4 /24 or IPv6 /48.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4((address.to_bits() & !0xff).into()),
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 80 << 80).into()),
+    }
+}
+
+fn hash(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => mix(u64::from(address.to_bits()).wrapping_add(0x9e37_79b9_7f4a_7c15)),
+        IpAddr::V6(address) => mix(mix((address.to_bits() >> 64) as u64).wrapping_add(address.to_bits() as u64)),
+    }
+}

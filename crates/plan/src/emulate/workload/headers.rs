@@ -1,0 +1,189 @@
+//! Headers of synthetic packets: hosts behind nodes, flows between them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::random::Random;
+use crate::{
+    Path,
+    emulate::{Fields, Header},
+};
+
+/// How hosts fill the IPv4 identification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identification {
+    /// Each host counts its packets, from a random number on: the same number comes again after 65,536 of them.
+    #[default]
+    Counter,
+    /// Random.
+    Random,
+    /// Always the same: RFC 6864 allows it where packets are not fragmented.
+    Constant(u16),
+}
+
+/// Which headers synthetic packets have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Headers {
+    /// Hosts behind each node, 1 to 254.
+    pub hosts: u32,
+    /// Flows that a path carries at a time, 1 to 1,024.
+    pub flows: u32,
+    /// Mean packets of a flow, at least 1.
+    pub flow_packets: f64,
+    /// Share of the flows that are IPv6.
+    pub ipv6: f64,
+    /// Share of the flows that are UDP; the others are TCP.
+    pub udp: f64,
+    /// How IPv4 packets are numbered.
+    pub identification: Identification,
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self { hosts: 64, flows: 4, flow_packets: 20.0, ipv6: 0.3, udp: 0.2, identification: Identification::Counter }
+    }
+}
+
+/// Most nodes that [`address`] tells apart.
+pub const MAX_NODES: usize = 1 << 16;
+
+/// Address of a host behind a node: 10.x.y.h of 10.x.y.0/24, or fd00:0:0:n::h of fd00:0:0:n::/64, where x, y and n are the node's number.
+pub fn address(node: u32, host: u8, ipv6: bool) -> IpAddr {
+    let node = node as u16;
+    if ipv6 {
+        Ipv6Addr::new(0xfd00, 0, 0, node, 0, 0, 0, u16::from(host)).into()
+    } else {
+        let [high, low] = node.to_be_bytes();
+        Ipv4Addr::new(10, high, low, host).into()
+    }
+}
+
+/// The node behind which an address of [`address`] lies.
+pub fn node(address: IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => match address.octets() {
+            [10, high, low, _] => Some(u32::from(u16::from_be_bytes([high, low]))),
+            _ => None,
+        },
+        IpAddr::V6(address) => match address.segments() {
+            [0xfd00, 0, 0, node, 0, 0, 0, _] => Some(u32::from(node)),
+            _ => None,
+        },
+    }
+}
+
+/// A flow between two hosts. Its packets are made in order.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    header: Header,
+    /// Index of the source host's counter.
+    host: usize,
+}
+
+impl Flow {
+    pub(super) fn new(settings: &Headers, ingress: u32, path: &Path, random: &mut Random) -> Self {
+        let host = random.below(settings.hosts as usize);
+        let peer = random.below(settings.hosts as usize);
+        let (ipv6, udp) = (random.chance(settings.ipv6), random.chance(settings.udp));
+        let bits = random.next();
+        let transport = if udp {
+            Fields::Udp { length: 0, checksum: 0 }
+        } else {
+            Fields::Tcp { sequence: bits as u32, acknowledgement: (bits >> 32) as u32, checksum: 0 }
+        };
+        let ports = random.next();
+        Self {
+            header: Header {
+                source: address(ingress, host as u8 + 1, ipv6),
+                destination: address(path.egress, peer as u8 + 1, ipv6),
+                // A service answers: few source ports, ephemeral destination ports (RFC 6335).
+                source_port: if ports & 3 == 0 { 80 } else { 443 },
+                destination_port: 0xc000 | (ports >> 16) as u16,
+                protocol: if udp { 17 } else { 6 },
+                identification: (!ipv6).then_some(0),
+                transport,
+            },
+            host: ingress as usize * settings.hosts as usize + host,
+        }
+    }
+
+    /// Bytes of IP and transport header.
+    pub(super) fn header_bytes(&self) -> u32 {
+        (if self.header.source.is_ipv4() { 20 } else { 40 }) + (if self.header.protocol == 17 { 8 } else { 20 })
+    }
+
+    /// The header of its next packet.
+    pub(super) fn next(&mut self, payload: &[u8], how: Identification, counters: &mut [u16], random: &mut Random) -> Header {
+        let mut header = self.header;
+        header.identification = header.identification.map(|_| how.number(&mut counters[self.host], random));
+        if let Fields::Udp { length, .. } = &mut header.transport {
+            *length = payload.len() as u16 + 8;
+        }
+        let sum = checksum(&header, payload);
+        match &mut header.transport {
+            Fields::Tcp { checksum, .. } => *checksum = sum,
+            // RFC 768: 0 would mean that there is none.
+            Fields::Udp { checksum, .. } => *checksum = if sum == 0 { 0xffff } else { sum },
+            Fields::None => {}
+        }
+        if let Fields::Tcp { sequence, .. } = &mut self.header.transport {
+            *sequence = sequence.wrapping_add(payload.len() as u32);
+        }
+        header
+    }
+}
+
+/// Index of the source host's counter.
+pub(super) fn host(header: &Header, hosts: u32) -> usize {
+    let host = match header.source {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    node(header.source).unwrap_or(0) as usize * hosts as usize + usize::from(host) - 1
+}
+
+impl Identification {
+    /// The number of a host's next packet.
+    pub(super) fn number(self, counter: &mut u16, random: &mut Random) -> u16 {
+        match self {
+            Self::Counter => {
+                *counter = counter.wrapping_add(1);
+                *counter
+            }
+            Self::Random => random.next() as u16,
+            Self::Constant(number) => number,
+        }
+    }
+}
+
+/// The Internet checksum (RFC 1071) over pseudo-header, transport header with a checksum of 0, and payload, as hosts compute it; flags and window of a
+/// TCP header, which a [`Header`] has not, count as 0.
+fn checksum(header: &Header, payload: &[u8]) -> u16 {
+    let mut sum = 0u64;
+    match (header.source, header.destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => sum += words(&from.octets()) + words(&to.octets()),
+        (IpAddr::V6(from), IpAddr::V6(to)) => sum += words(&from.octets()) + words(&to.octets()),
+        _ => {}
+    }
+    sum += u64::from(header.protocol) + u64::from(header.source_port) + u64::from(header.destination_port);
+    match header.transport {
+        Fields::Tcp { sequence, acknowledgement, .. } => {
+            sum += 20 + payload.len() as u64 + words(&sequence.to_be_bytes()) + words(&acknowledgement.to_be_bytes());
+            // Data offset 5, no flags.
+            sum += 0x5000;
+        }
+        Fields::Udp { length, .. } => sum += 2 * u64::from(length),
+        Fields::None => {}
+    }
+    sum += words(payload);
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Sum of big-endian 16-bit words, the last filled up with a zero.
+fn words(bytes: &[u8]) -> u64 {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    pairs.iter().map(|&pair| u64::from(u16::from_be_bytes(pair))).sum::<u64>()
+        + rest.first().map_or(0, |&last| u64::from(last) << 8)
+}

@@ -1,0 +1,12 @@
+//! What the emulator is fed with: packets made from an instance, or those of a capture.
+
+mod capture;
+mod dynamics;
+mod headers;
+mod random;
+mod synthetic;
+
+pub use capture::{Egresses, FromCapture, Ingresses, Mapped, TimeScale};
+pub use dynamics::{Crowd, Drift, Dynamics};
+pub use headers::{Headers, Identification, MAX_NODES, address, node};
+pub use synthetic::{Arrivals, Lengths, Made, Retransmissions, Settings, Sizes, Synthetic};

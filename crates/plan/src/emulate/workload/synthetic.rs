@@ -1,0 +1,759 @@
+//! Packets made from an instance, so that what repeats in them is what its profile says.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    dynamics::Dynamics,
+    headers::{self, Flow, Headers, MAX_NODES},
+    random::Random,
+};
+use crate::{
+    Error, Instance, Match, Measured, Profile,
+    emulate::{Header, Packet},
+};
+
+/// What synthetic packets are like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The same seed gives the same packets.
+    pub seed: u64,
+    /// How many retention epochs of packets.
+    pub epochs: f64,
+    /// When a path's packets come.
+    pub arrivals: Arrivals,
+    /// Their sizes.
+    pub sizes: Sizes,
+    /// Lengths of the regions that repeat.
+    pub lengths: Lengths,
+    /// Most regions of a packet that repeat earlier ones.
+    pub matches: u32,
+    /// Whether a region may repeat what in the earlier packet was a repeat itself. If so, the packet that a matcher finds need not be of the path that
+    /// the profile says; if not, each region has one first occurrence, on that path.
+    pub chains: bool,
+    /// Packets that come twice.
+    pub retransmissions: Retransmissions,
+    /// Hosts and flows.
+    pub headers: Headers,
+    /// What changes.
+    pub dynamics: Dynamics,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            epochs: 4.0,
+            arrivals: Arrivals::Poisson,
+            sizes: Sizes::default(),
+            lengths: Lengths::Uniform,
+            matches: 3,
+            chains: false,
+            retransmissions: Retransmissions::default(),
+            headers: Headers::default(),
+            dynamics: Dynamics::default(),
+        }
+    }
+}
+
+/// When a path's packets come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// A Poisson process.
+    #[default]
+    Poisson,
+    /// Evenly: each waits for as long as the one before takes at the path's rate.
+    Paced,
+}
+
+/// Sizes of packets on the wire. Their mean is the instance's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// All are of the mean size.
+    Fixed,
+    /// Small ones and largest ones ([`Instance::mss`]), as many of each as the mean asks for; [`Sizes::Fixed`] if it lies outside.
+    Bimodal {
+        /// Size of the small ones in bytes.
+        small: u32,
+    },
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self::Bimodal { small: 100 }
+    }
+}
+
+/// Lengths of regions around the profile's mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lengths {
+    /// All of the mean.
+    Fixed,
+    /// Evenly from half of the mean to one and a half of it; closer to it where that would be more than a packet holds.
+    #[default]
+    Uniform,
+}
+
+/// Packets that come twice, whole and with the same five-tuple.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retransmissions {
+    /// Share of the packets that repeat an earlier one of their path.
+    pub share: f64,
+    /// How long ago that was at most, in seconds.
+    pub within: f64,
+    /// Whether the IPv4 identification is another, as hosts do; networks that duplicate packets keep it.
+    pub renumbered: bool,
+}
+
+impl Default for Retransmissions {
+    fn default() -> Self {
+        Self { share: 0.0, within: 1.0, renumbered: true }
+    }
+}
+
+/// What was made so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets that came a second time.
+    pub retransmissions: u64,
+    /// Regions that repeat: (p, q) to their number and bytes.
+    pub matches: BTreeMap<(u32, u32), (u64, u64)>,
+    /// Regions that the profile asked for and that had no place: too many for the packets, or nothing long enough was sent on the other path within the
+    /// epoch.
+    pub missed: u64,
+}
+
+/// An iterator of packets in order of time. `docs/PLANNERS.md`, "Workloads", defines what they are.
+pub struct Synthetic<'a> {
+    instance: &'a Instance,
+    settings: Settings,
+    random: Random,
+    /// When the next packet of a path comes.
+    next: BinaryHeap<Reverse<(u64, u32)>>,
+    paths: Vec<State>,
+    /// What entered [`State::sent`], oldest first.
+    held: VecDeque<(u64, u32)>,
+    partners: Partners,
+    /// Step of the drift that `partners` and volumes are of.
+    step: u64,
+    drift: Vec<f64>,
+    counters: Vec<u16>,
+    end: u64,
+    made: Made,
+}
+
+/// A path's part of the generator.
+struct State {
+    flows: Vec<Flow>,
+    /// Packets of the last epoch that have a payload, oldest first.
+    sent: VecDeque<Sent>,
+    /// Matches per byte.
+    rate: f64,
+    /// Matches that are due.
+    due: f64,
+    /// How many must be due for the next packet to get some.
+    burst: f64,
+    /// The next region: path it repeats, length; drawn before it is known which packet it fits, so that none is preferred for its length.
+    region: Option<(u32, u32)>,
+    /// Packets that `region` did not fit or found nothing in.
+    refused: u32,
+}
+
+struct Sent {
+    packet: Packet,
+    /// Start and length of what repeats nothing.
+    fresh: Box<[(u16, u16)]>,
+}
+
+const NANOS: f64 = 1e9;
+/// Packets looked at for one that has a long enough region.
+const TRIES: usize = 32;
+/// Packets after which a region that has no place is given up.
+const PATIENCE: u32 = 64;
+/// Steps in which a drift moves through its time.
+const DRIFT_STEPS: f64 = 64.0;
+/// Bytes of the longest headers: IPv6 and TCP.
+const LONGEST_HEADER: u32 = 60;
+
+impl<'a> Synthetic<'a> {
+    /// Packets of `instance`. They take memory for about the payload of an epoch: scale the instance ([`Instance::scaled`]).
+    ///
+    /// # Errors
+    /// Settings out of range; a mean match length that no packet holds.
+    pub fn new(instance: &'a Instance, settings: Settings) -> Result<Self, Error> {
+        check(instance, &settings)?;
+        let mut random = Random::new(settings.seed, 0);
+        let partners = Partners::new(instance);
+        let paths = (0..instance.paths.len())
+            .map(|path| State {
+                flows: Vec::new(),
+                sent: VecDeque::new(),
+                rate: partners.count(instance, path) / instance.paths[path].volume,
+                due: random.unit(),
+                burst: 1.0,
+                region: None,
+                refused: 0,
+            })
+            .collect();
+        let counters = if instance.paths.is_empty() { 0 } else { instance.network.nodes.len() * settings.headers.hosts as usize };
+        let mut this = Self {
+            instance,
+            random,
+            next: BinaryHeap::new(),
+            paths,
+            held: VecDeque::new(),
+            partners,
+            step: 0,
+            drift: Vec::new(),
+            counters: Vec::new(),
+            end: (settings.epochs * instance.epoch * NANOS) as u64,
+            made: Made::default(),
+            settings,
+        };
+        this.counters = (0..counters).map(|_| this.random.next() as u16).collect();
+        this.drift_to(0);
+        for path in 0..this.paths.len() {
+            let first = match this.settings.arrivals {
+                Arrivals::Poisson => this.random.exponential(),
+                Arrivals::Paced => this.random.unit(),
+            };
+            this.plan(path, 0, first * this.instance.packet);
+        }
+        Ok(this)
+    }
+
+    /// What was made so far.
+    pub fn made(&self) -> &Made {
+        &self.made
+    }
+
+    /// The instance as it is at `time` seconds: what a planner would see that knows everything.
+    ///
+    /// # Errors
+    /// A profile that crowds raise above what there is to repeat.
+    pub fn instance_at(&self, time: f64) -> Result<Instance, Error> {
+        let (instance, dynamics) = (self.instance, &self.settings.dynamics);
+        let time = self.quantised(time);
+        let now = |path: usize| {
+            let node = instance.ingresses[instance.paths[path].ingress as usize].node;
+            let ((volume, matches), (drift, weight)) =
+                (dynamics.crowd(node, time.0), dynamics.drift(self.settings.seed, path as u32, time.1));
+            (volume * drift, matches, weight)
+        };
+        let now: Vec<(f64, f64, f64)> = (0..instance.paths.len()).map(now).collect();
+        let volumes: Vec<f64> =
+            instance.paths.iter().zip(&now).map(|(path, now)| (path.volume * now.0).max(f64::MIN_POSITIVE)).collect();
+        let changed = instance.clone().with_volumes(&volumes)?;
+        if let (Profile::Synthetic(profile), None) = (&instance.profile, dynamics.drift) {
+            let mut profile = profile.clone();
+            for ingress in &instance.ingresses {
+                let gamma = profile.gamma_of(ingress.node) * dynamics.crowd(ingress.node, time.0).1;
+                profile.ingresses.insert(ingress.node, gamma);
+            }
+            return changed.with_profile(Profile::Synthetic(profile));
+        }
+        let mut pairs = Vec::new();
+        for p in 0..instance.paths.len() {
+            let all: Vec<(u32, Match)> = instance
+                .paths_of(instance.paths[p].ingress as usize)
+                .map(|q| (q as u32, instance.matches(p, q)))
+                .filter(|(_, found)| found.count > 0.0)
+                .collect();
+            let before: f64 = all.iter().map(|(_, found)| found.count).sum();
+            let after: f64 = all.iter().map(|&(q, found)| found.count * now[q as usize].2).sum();
+            for (q, found) in all {
+                let count = found.count * now[q as usize].2 * before / after * now[p].0 * now[p].1;
+                pairs.push((p as u32, q, Match { count, ..found }));
+            }
+        }
+        changed.with_profile(Profile::Measured(Measured { pairs }))
+    }
+
+    /// Seconds between steps of the drift.
+    fn quantum(&self) -> Option<f64> {
+        self.settings.dynamics.drift.map(|drift| drift.time / DRIFT_STEPS)
+    }
+
+    /// `time`, and the beginning of its step of the drift.
+    fn quantised(&self, time: f64) -> (f64, f64) {
+        (time, self.quantum().map_or(time, |quantum| (time / quantum).floor() * quantum))
+    }
+
+    fn drift_to(&mut self, step: u64) {
+        self.step = step;
+        let Some(quantum) = self.quantum() else { return };
+        let (mut volumes, mut weights) = (Vec::new(), Vec::new());
+        for path in 0..self.paths.len() as u32 {
+            let (volume, weight) = self.settings.dynamics.drift(self.settings.seed, path, step as f64 * quantum);
+            volumes.push(volume);
+            weights.push(weight);
+        }
+        self.drift = volumes;
+        self.partners.weigh(self.instance, &weights);
+    }
+
+    /// Notes when the next packet of `path` comes: when so many bytes more have come at the path's rate, which may change meanwhile.
+    fn plan(&mut self, path: usize, after: u64, bytes: f64) {
+        let dynamics = &self.settings.dynamics;
+        let about = &self.instance.paths[path];
+        let node = self.instance.ingresses[about.ingress as usize].node;
+        let end = self.end as f64 / NANOS;
+        let (mut now, mut bytes) = (after as f64 / NANOS, bytes);
+        while now < end {
+            let drift = match self.quantum() {
+                Some(quantum) if (now / quantum) as u64 == self.step => self.drift[path],
+                _ => dynamics.drift(self.settings.seed, path as u32, self.quantised(now).1).0,
+            };
+            let rate = about.volume / self.instance.epoch * dynamics.crowd(node, now).0 * drift;
+            let edges = dynamics.crowds.iter().flat_map(|crowd| [crowd.from, crowd.until]);
+            // Beyond rounding: the next step must not be this one.
+            let steps = self.quantum().map(|quantum| ((now / quantum).floor() + 1.0) * quantum + quantum * 1e-9);
+            let change = edges.chain(steps).filter(|&edge| edge > now).fold(f64::INFINITY, f64::min);
+            if rate * (change - now) >= bytes && rate > 0.0 {
+                let time = ((now + bytes / rate) * NANOS) as u64;
+                if time < self.end {
+                    self.next.push(Reverse((time, path as u32)));
+                }
+                return;
+            }
+            bytes -= if rate > 0.0 { rate * (change - now) } else { 0.0 };
+            now = change;
+        }
+    }
+
+    /// Forgets packets that are older than the ingress's store keeps them.
+    fn expire(&mut self, now: u64) {
+        let horizon = (self.instance.epoch * NANOS) as u64;
+        while let Some(&(time, path)) = self.held.front()
+            && time + horizon < now
+        {
+            self.held.pop_front();
+            self.paths[path as usize].sent.pop_front();
+        }
+    }
+
+    /// An earlier packet of the path once more.
+    fn again(&mut self, now: u64, path: usize) -> Option<Packet> {
+        let settings = self.settings.retransmissions;
+        if settings.share == 0.0 || !self.random.chance(settings.share) {
+            return None;
+        }
+        let sent = &self.paths[path].sent;
+        let oldest = now.saturating_sub((settings.within * NANOS) as u64);
+        let from = sent.partition_point(|sent| sent.packet.time < oldest);
+        if from == sent.len() {
+            return None;
+        }
+        let mut packet = sent[from + self.random.below(sent.len() - from)].packet.clone();
+        packet.time = now;
+        if settings.renumbered && packet.header.identification.is_some() {
+            // Its flow may have ended; the host counts on.
+            let headers = self.settings.headers;
+            let host = headers::host(&packet.header, headers.hosts);
+            packet.header.identification = Some(headers.identification.number(&mut self.counters[host], &mut self.random));
+        }
+        self.made.retransmissions += 1;
+        Some(packet)
+    }
+
+    fn packet(&mut self, now: u64, path: usize) -> Packet {
+        let headers = self.settings.headers;
+        let about = &self.instance.paths[path];
+        let node = self.instance.ingresses[about.ingress as usize].node;
+        let slot = self.random.below(headers.flows as usize);
+        let over = self.random.chance(1.0 / headers.flow_packets);
+        let flows = &mut self.paths[path].flows;
+        let slot = if slot < flows.len() {
+            if over {
+                flows[slot] = Flow::new(&headers, node, about, &mut self.random);
+            }
+            slot
+        } else {
+            flows.push(Flow::new(&headers, node, about, &mut self.random));
+            flows.len() - 1
+        };
+        let header_bytes = flows[slot].header_bytes();
+        let wire = match self.settings.sizes {
+            Sizes::Bimodal { small } if bimodal(self.instance, small) => {
+                let large =
+                    self.random.chance((self.instance.packet - f64::from(small)) / (self.instance.mss - f64::from(small)));
+                if large { self.instance.mss as usize } else { small as usize }
+            }
+            _ => self.random.round(self.instance.packet),
+        };
+        let mut payload = vec![0; wire.saturating_sub(header_bytes as usize)];
+        self.random.fill(&mut payload);
+        let fresh = self.repeat(path, wire, &mut payload, now);
+        let header: Header =
+            self.paths[path].flows[slot].next(&payload, headers.identification, &mut self.counters, &mut self.random);
+        let packet = Packet { time: now, path: path as u32, header, header_bytes, payload: payload.into() };
+        if !packet.payload.is_empty() {
+            self.paths[path].sent.push_back(Sent { packet: packet.clone(), fresh });
+            self.held.push_back((now, path as u32));
+        }
+        packet
+    }
+
+    /// Writes regions of earlier packets into a payload. Returns what is left between them.
+    fn repeat(&mut self, path: usize, wire: usize, payload: &mut [u8], now: u64) -> Box<[(u16, u16)]> {
+        let node = self.instance.ingresses[self.instance.paths[path].ingress as usize].node;
+        let raised = self.settings.dynamics.crowd(node, now as f64 / NANOS).1;
+        let most = f64::from(self.settings.matches);
+        let state = &mut self.paths[path];
+        state.due += wire as f64 * state.rate * raised;
+        // What will never have a place must not pile up.
+        let limit = 2.0 * most + 2.0 * wire as f64 * state.rate * raised;
+        if state.due > limit {
+            let given_up = (state.due - limit).ceil();
+            state.due -= given_up;
+            self.made.missed += given_up as u64;
+        }
+        let mut regions: Vec<(Arc<[u8]>, usize, usize)> = Vec::new();
+        let mut left = payload.len();
+        // In bursts, so that other packets stay whole for later ones to repeat.
+        let burst = state.due >= state.burst;
+        while burst && self.paths[path].due >= 1.0 && regions.len() < self.settings.matches as usize {
+            let Some((other, len)) = self.paths[path].region.or_else(|| self.draw(path)) else { break };
+            let source = if len as usize <= left { self.find(other, len) } else { None };
+            let state = &mut self.paths[path];
+            let Some((from, at)) = source else {
+                state.refused += 1;
+                state.region = Some((other, len));
+                if state.refused > PATIENCE {
+                    (state.region, state.refused) = (None, 0);
+                    state.due -= 1.0;
+                    self.made.missed += 1;
+                }
+                break;
+            };
+            (state.region, state.refused) = (None, 0);
+            state.due -= 1.0;
+            left -= len as usize;
+            regions.push((from, at, len as usize));
+            let made = self.made.matches.entry((path as u32, other)).or_default();
+            *made = (made.0 + 1, made.1 + u64::from(len));
+        }
+        if !regions.is_empty() {
+            self.paths[path].burst = 1.0 + self.random.unit() * (most - 1.0);
+        }
+        let mut cuts: Vec<usize> = regions.iter().map(|_| self.random.below(left + 1)).collect();
+        cuts.sort_unstable();
+        let (mut fresh, mut end, mut done) = (Vec::new(), 0, 0);
+        for ((from, at, len), cut) in regions.into_iter().zip(cuts) {
+            let start = cut + done;
+            payload[start..start + len].copy_from_slice(&from[at..at + len]);
+            fresh.push((end as u16, (start - end) as u16));
+            (end, done) = (start + len, done + len);
+        }
+        fresh.push((end as u16, (payload.len() - end) as u16));
+        if self.settings.chains {
+            fresh = vec![(0, payload.len() as u16)];
+        }
+        fresh.retain(|run| run.1 > 0);
+        fresh.into()
+    }
+
+    /// Draws which path a region repeats, and how long it is.
+    fn draw(&mut self, path: usize) -> Option<(u32, u32)> {
+        let (other, mean) = self.partners.draw(self.instance, path, &mut self.random)?;
+        let half = match self.settings.lengths {
+            Lengths::Fixed => 0.0,
+            Lengths::Uniform => (mean / 2.0).min(longest(self.instance, &self.settings) - mean),
+        };
+        let length = mean - half + self.random.unit() * 2.0 * half;
+        Some((other, (self.random.round(length) as u32).max(1)))
+    }
+
+    /// A region of `len` bytes in a random packet of `other`.
+    fn find(&mut self, other: u32, len: u32) -> Option<(Arc<[u8]>, usize)> {
+        let sent = &self.paths[other as usize].sent;
+        if sent.is_empty() {
+            return None;
+        }
+        for _ in 0..TRIES {
+            let sent = &sent[self.random.below(sent.len())];
+            let starts = |run: &(u16, u16)| (u32::from(run.1) + 1).saturating_sub(len) as usize;
+            let all: usize = sent.fresh.iter().map(starts).sum();
+            if all == 0 {
+                continue;
+            }
+            let mut chosen = self.random.below(all);
+            for run in &sent.fresh {
+                if chosen < starts(run) {
+                    return Some((sent.packet.payload.clone(), usize::from(run.0) + chosen));
+                }
+                chosen -= starts(run);
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Synthetic<'_> {
+    type Item = Packet;
+
+    fn next(&mut self) -> Option<Packet> {
+        let Reverse((now, path)) = self.next.pop()?;
+        let path = path as usize;
+        if let Some(quantum) = self.quantum() {
+            let step = (now as f64 / NANOS / quantum) as u64;
+            if step != self.step {
+                self.drift_to(step);
+            }
+        }
+        self.expire(now);
+        let packet = match self.again(now, path) {
+            Some(packet) => {
+                let state = &mut self.paths[path];
+                state.due += f64::from(packet.header_bytes + packet.payload.len() as u32) * state.rate;
+                packet
+            }
+            None => self.packet(now, path),
+        };
+        let wire = u64::from(packet.header_bytes) + packet.payload.len() as u64;
+        self.made.packets += 1;
+        self.made.bytes += wire;
+        let wait = match self.settings.arrivals {
+            Arrivals::Poisson => self.random.exponential() * self.instance.packet,
+            Arrivals::Paced => wire as f64,
+        };
+        self.plan(path, now, wait);
+        Some(packet)
+    }
+}
+
+/// Whether the mean size lies between small packets and the largest.
+fn bimodal(instance: &Instance, small: u32) -> bool {
+    f64::from(small) < instance.packet && instance.packet < instance.mss
+}
+
+/// Bytes that every packet of the largest size has as payload.
+fn longest(instance: &Instance, settings: &Settings) -> f64 {
+    let wire = match settings.sizes {
+        Sizes::Bimodal { small } if bimodal(instance, small) => instance.mss,
+        _ => instance.packet,
+    };
+    wire.floor() - f64::from(LONGEST_HEADER)
+}
+
+fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
+    let wrong = |what: String| Err(Error::Emulation(what));
+    if !(settings.epochs > 0.0 && settings.epochs * instance.epoch <= MAX_SECONDS) {
+        return wrong(format!(
+            "{} epochs of {} s; more than none, and at most {MAX_SECONDS} s in all",
+            settings.epochs, instance.epoch
+        ));
+    }
+    let headers = &settings.headers;
+    if !(1..=254).contains(&headers.hosts) || !(1..=1024).contains(&headers.flows) {
+        return wrong(format!(
+            "{} hosts per node and {} flows per path; there are 1 to 254 and 1 to 1,024",
+            headers.hosts, headers.flows
+        ));
+    }
+    if !(headers.flow_packets >= 1.0 && headers.flow_packets.is_finite()) {
+        return wrong(format!("flows of {} packets; they have at least 1", headers.flow_packets));
+    }
+    for (name, share) in [("IPv6", headers.ipv6), ("UDP", headers.udp), ("retransmissions", settings.retransmissions.share)] {
+        if !(0.0..=1.0).contains(&share) {
+            return wrong(format!("the share of {name} is {share}; it is from 0 to 1"));
+        }
+    }
+    if !(settings.retransmissions.within >= 0.0) {
+        return wrong(format!("retransmissions within {} s", settings.retransmissions.within));
+    }
+    if settings.matches == 0 || settings.matches > 64 {
+        return wrong(format!("{} matches per packet; there are 1 to 64", settings.matches));
+    }
+    if instance.network.nodes.len() > MAX_NODES {
+        return wrong(format!("{} nodes; there are addresses for {MAX_NODES}", instance.network.nodes.len()));
+    }
+    let large = instance.packet.max(instance.mss);
+    if large > 65_535.0 || instance.packet < f64::from(LONGEST_HEADER) {
+        return wrong(format!(
+            "packets of {} bytes, at most {}; IP allows 65,535, and the headers take {LONGEST_HEADER}",
+            instance.packet, instance.mss
+        ));
+    }
+    let room = longest(instance, settings);
+    let length = match &instance.profile {
+        Profile::Synthetic(profile) => profile.length,
+        Profile::Measured(profile) => profile.pairs.iter().map(|pair| pair.2.length).fold(0.0, f64::max),
+    };
+    if length > room {
+        return Err(Error::Profile(format!("a mean match length of {length} bytes; packets have {room} bytes of payload")));
+    }
+    settings.dynamics.check(instance)
+}
+
+/// Longest run in seconds of emulated time: a year. Nanoseconds of it fit their type, and are exact enough in a double.
+const MAX_SECONDS: f64 = 3.2e7;
+
+/// Which path a region of a path repeats: q with a probability in proportion to match(p, q) times q's weight.
+enum Partners {
+    /// Of a measured profile: sums of the pairs' weights up to each, path by path.
+    Pairs(Vec<f64>),
+    /// Of a synthetic profile, where all but p's own part goes by volume.
+    Classes(Classes),
+}
+
+/// Per ingress, paths sorted by PoP with sums of volume times weight.
+struct Classes {
+    /// Paths, those of one ingress together, sorted by PoP.
+    order: Vec<u32>,
+    /// Where a path stands in `order`.
+    place: Vec<u32>,
+    /// Places of the paths of the same ingress and PoP, per path.
+    pop: Vec<(u32, u32)>,
+    /// Sum of volume times weight of all before, and of all: one more than there are paths.
+    sums: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+impl Partners {
+    fn new(instance: &Instance) -> Self {
+        let mut partners = match &instance.profile {
+            Profile::Measured(_) => Self::Pairs(Vec::new()),
+            Profile::Synthetic(_) => {
+                let count = instance.paths.len();
+                let mut order: Vec<u32> = (0..count as u32).collect();
+                order.sort_by_key(|&path| {
+                    let path = &instance.paths[path as usize];
+                    (path.ingress, path.pop)
+                });
+                let (mut place, mut pop) = (vec![0; count], vec![(0, 0); count]);
+                let mut from = 0;
+                let same = |a: &u32, b: &u32| {
+                    let (a, b) = (&instance.paths[*a as usize], &instance.paths[*b as usize]);
+                    (a.ingress, a.pop) == (b.ingress, b.pop)
+                };
+                for group in order.chunk_by(same) {
+                    let to = from + group.len() as u32;
+                    for (&path, at) in group.iter().zip(from..) {
+                        place[path as usize] = at;
+                        pop[path as usize] = (from, to);
+                    }
+                    from = to;
+                }
+                Self::Classes(Classes { order, place, pop, sums: Vec::new(), weights: Vec::new() })
+            }
+        };
+        partners.weigh(instance, &vec![1.0; instance.paths.len()]);
+        partners
+    }
+
+    /// Takes over other weights.
+    fn weigh(&mut self, instance: &Instance, weights: &[f64]) {
+        let mut sum = 0.0;
+        match (self, &instance.profile) {
+            (Self::Pairs(sums), Profile::Measured(profile)) => {
+                sums.clear();
+                sums.extend(profile.pairs.iter().map(|pair| {
+                    sum += pair.2.count * weights[pair.1 as usize];
+                    sum
+                }));
+            }
+            (Self::Classes(classes), _) => {
+                classes.weights = weights.to_vec();
+                classes.sums.clear();
+                classes.sums.push(0.0);
+                classes.sums.extend(classes.order.iter().map(|&path| {
+                    sum += instance.paths[path as usize].volume * weights[path as usize];
+                    sum
+                }));
+            }
+            (Self::Pairs(_), Profile::Synthetic(_)) => {}
+        }
+    }
+
+    /// Matches of a path per epoch, with all.
+    fn count(&self, instance: &Instance, path: usize) -> f64 {
+        match (self, &instance.profile) {
+            (Self::Classes(classes), _) => {
+                let (own, beside, beyond) = classes.parts(instance, path);
+                own + beside + beyond
+            }
+            (_, Profile::Measured(profile)) => profile.of_path(path as u32).iter().map(|pair| pair.2.count).sum(),
+            _ => 0.0,
+        }
+    }
+
+    /// A path q, and the mean length of matches with it; none if `path` matches nothing.
+    fn draw(&self, instance: &Instance, path: usize, random: &mut Random) -> Option<(u32, f64)> {
+        let other = match (self, &instance.profile) {
+            (Self::Pairs(sums), Profile::Measured(profile)) => {
+                let from = profile.pairs.partition_point(|pair| pair.0 < path as u32);
+                let to = from + profile.of_path(path as u32).len();
+                let before = if from == 0 { 0.0 } else { sums[from - 1] };
+                if from == to || sums[to - 1] <= before {
+                    return None;
+                }
+                let value = before + random.unit() * (sums[to - 1] - before);
+                let at = from + sums[from..to].partition_point(|&sum| sum <= value);
+                profile.pairs[at.min(to - 1)].1
+            }
+            (Self::Classes(classes), _) => classes.draw(instance, path, random)?,
+            (Self::Pairs(_), Profile::Synthetic(_)) => return None,
+        };
+        let found = instance.matches(path, other as usize);
+        (found.count > 0.0).then_some((other, found.length))
+    }
+}
+
+impl Classes {
+    /// Places of the paths of `path`'s ingress. Those of ingresses follow one another in `order` as in the instance.
+    fn ingress(&self, instance: &Instance, path: usize) -> (usize, usize) {
+        let range = instance.paths_of(instance.paths[path].ingress as usize);
+        (range.start, range.end)
+    }
+
+    /// Matches per epoch of the three parts of a path: with itself, beside it in its PoP, beyond; times weights.
+    fn parts(&self, instance: &Instance, path: usize) -> (f64, f64, f64) {
+        let (from, to) = self.ingress(instance, path);
+        let (pop_from, pop_to) = (self.pop[path].0 as usize, self.pop[path].1 as usize);
+        let sum = |from: usize, to: usize| self.sums[to] - self.sums[from];
+        // All in a class match in proportion to their volumes: any of them tells how much.
+        let per_byte = |other: u32| instance.matches(path, other as usize).count / instance.paths[other as usize].volume;
+        let place = self.place[path] as usize;
+        let beside = (pop_from..pop_to).find(|&at| at != place).map_or(0.0, |at| {
+            let others = sum(pop_from, place) + sum(place + 1, pop_to);
+            per_byte(self.order[at]) * others
+        });
+        let beyond = (from < pop_from).then_some(from).or((pop_to < to).then_some(pop_to)).map_or(0.0, |at| {
+            let others = sum(from, pop_from) + sum(pop_to, to);
+            per_byte(self.order[at]) * others
+        });
+        (instance.matches(path, path).count * self.weights[path], beside, beyond)
+    }
+
+    fn draw(&self, instance: &Instance, path: usize, random: &mut Random) -> Option<u32> {
+        let (own, beside, beyond) = self.parts(instance, path);
+        let value = random.unit() * (own + beside + beyond);
+        let (from, to) = self.ingress(instance, path);
+        let (pop_from, pop_to) = (self.pop[path].0 as usize, self.pop[path].1 as usize);
+        let place = self.place[path] as usize;
+        let without = if own + beside + beyond <= 0.0 {
+            return None;
+        } else if value < own {
+            return Some(path as u32);
+        } else if value < own + beside {
+            ((pop_from, place), (place + 1, pop_to))
+        } else {
+            ((from, pop_from), (pop_to, to))
+        };
+        let ((a, b), (c, d)) = without;
+        let (first, second) = (self.sums[b] - self.sums[a], self.sums[d] - self.sums[c]);
+        let value = random.unit() * (first + second);
+        let (from, to, value) =
+            if value < first && a < b || c == d { (a, b, self.sums[a] + value) } else { (c, d, self.sums[c] + (value - first)) };
+        let at = from + self.sums[from + 1..=to].partition_point(|&sum| sum <= value);
+        Some(self.order[at.min(to - 1)])
+    }
+}

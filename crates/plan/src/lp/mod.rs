@@ -1,0 +1,259 @@
+//! SmartRE's linear program: built from an [`Instance`], solved, with a bound that needs no trust in the solver.
+//!
+//! `docs/PLANNERS.md`, "The program", defines it. The method is an interior point method that uses the program's shape (one row per path, few rows
+//! per device); a simplex method is the fallback.
+
+mod cholesky;
+mod coefficients;
+#[cfg(feature = "highs")]
+mod highs;
+mod interior;
+mod presolve;
+mod program;
+mod recover;
+mod simplex;
+#[cfg(test)]
+mod tests;
+
+use crate::{Error, Instance, Prices, Solution, Watch};
+use interior::Centre;
+use presolve::Reduced;
+use program::Program;
+
+/// What a plan is to be good at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Objective {
+    /// Save as many bytes times links as possible (thesis, section 3.2, equation 3.4). [`Solution::objective`] is that number per epoch.
+    #[default]
+    Footprint,
+    /// Make the highest utilisation of a link as low as possible. [`Solution::objective`] is that utilisation: 1 is a full link.
+    LinkLoad {
+        /// Capacity in bit/s of links whose own is not known; without it they take no part.
+        capacity: Option<f64>,
+    },
+}
+
+/// How the program is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// The interior point method; the simplex method where that ends with too large a gap and the program is small.
+    #[default]
+    Auto,
+    /// The interior point method.
+    Interior,
+    /// The simplex method of the crate `microlp`. For small programs: its time grows steeply with size.
+    Simplex,
+    /// The solver HiGHS, as a reference.
+    #[cfg(feature = "highs")]
+    Highs,
+}
+
+/// How a plan is computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// What it is to be good at.
+    pub objective: Objective,
+    /// How it is solved.
+    pub method: Method,
+    /// Relative gap at which solving ends. What it costs to make it smaller is little: each iteration divides it by about ten.
+    pub tolerance: f64,
+    /// Relative gap at which an old plan, fitted to a changed instance, is good enough; 0 always solves again.
+    pub gap: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { objective: Objective::Footprint, method: Method::Auto, tolerance: 1e-7, gap: 1e-3 }
+    }
+}
+
+/// What a later [`solve`] of a slightly changed instance can begin with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmStart {
+    link_load: bool,
+    devices: usize,
+    ingresses: usize,
+    links: usize,
+    cached: Vec<f64>,
+    /// Prices of the program's rows, and those of a point near the central path.
+    prices: Vec<f64>,
+    centre: Option<WholeCentre>,
+}
+
+/// A [`Centre`] for all rows of the program in units of the objective, so that it outlives changes of limits and scales.
+#[derive(Clone, Debug, PartialEq)]
+struct WholeCentre {
+    prices: Vec<f64>,
+    complementarity: f64,
+}
+
+/// Columns up to which the simplex method is worth a try.
+const SMALL: usize = 3000;
+/// Rows above which the matrix of the prices would not fit in a reasonable memory (1.2 GB for it and its factor).
+const MOST_ROWS: usize = 8000;
+
+/// A plan for `instance`, and what a re-plan can begin with. `warm` is what an earlier call returned for an instance with the same paths and devices;
+/// of another shape it is not used.
+///
+/// The plan holds every limit to 1e-12 of it, whatever the method did. [`Solution::bound`] follows from the prices by weak duality.
+///
+/// # Errors
+/// Numbers in the instance that are no numbers, or negative; for link load, no link with a capacity; more limits that may bind than this solver
+/// takes; a solver that fails; [`Error::Stopped`].
+pub fn solve(
+    instance: &Instance,
+    options: &Options,
+    warm: Option<&WarmStart>,
+    watch: &dyn Watch,
+) -> Result<(Solution, WarmStart), Error> {
+    for (name, value) in [("tolerance", options.tolerance), ("gap", options.gap)] {
+        if !(value >= 0.0 && value.is_finite()) {
+            return Err(Error::Solver(format!("the {name} is {value}; it must be a number from 0")));
+        }
+    }
+    watch.progress("building the program", 0, 0);
+    watch.go_on()?;
+    let program = Program::new(instance, &options.objective, watch)?;
+    let warm = warm.filter(|warm| warm.fits(&program));
+    if let Some(warm) = warm.filter(|_| options.gap > 0.0) {
+        let mut cached = warm.cached.clone();
+        recover::repair(&program, &warm.prices, &mut cached);
+        let solution = certified(&program, cached, &warm.prices, "kept", 0);
+        if solution.gap() <= options.gap {
+            let warm = WarmStart { cached: solution.cached.clone(), ..warm.clone() };
+            return Ok((solution, warm));
+        }
+    }
+    watch.progress("reducing the program", 0, 0);
+    watch.go_on()?;
+    let reduced = presolve::reduce(&program);
+    let start = warm.and_then(|warm| warm.centre.as_ref()).map(|centre| centre.for_rows(&reduced));
+    match options.method {
+        Method::Interior => interior(&program, &reduced, options, start, watch),
+        Method::Simplex => simplex(&program, &reduced, watch),
+        #[cfg(feature = "highs")]
+        Method::Highs => highs(&program, &reduced, watch),
+        Method::Auto => {
+            let found = interior(&program, &reduced, options, start, watch);
+            let good_enough = |gap: f64| gap <= options.tolerance.max(1e-9) * 10.0;
+            match &found {
+                Ok((solution, _)) if good_enough(solution.gap()) => found,
+                Err(Error::Stopped) => found,
+                _ if reduced.groups.column_count() > SMALL => found,
+                _ => match (found, simplex(&program, &reduced, watch)) {
+                    (_, Err(Error::Stopped)) => Err(Error::Stopped),
+                    (Ok(interior), Ok(simplex)) if interior.0.gap() <= simplex.0.gap() => Ok(interior),
+                    (found, Err(_)) => found,
+                    (_, simplex) => simplex,
+                },
+            }
+        }
+    }
+}
+
+type Answer = Result<(Solution, WarmStart), Error>;
+
+fn interior(program: &Program<'_>, reduced: &Reduced, options: &Options, start: Option<Centre>, watch: &dyn Watch) -> Answer {
+    if reduced.rows.len() > MOST_ROWS {
+        return Err(Error::Solver(format!(
+            "{} limits of devices may bind, more than the {MOST_ROWS} that this solver takes; plan fewer devices or larger ones",
+            reduced.rows.len()
+        )));
+    }
+    if reduced.groups.len() == 0 {
+        return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
+    }
+    let offset = if program.links.is_some() { -1.0 } else { reduced.constant };
+    let outcome = interior::solve(reduced, offset, options.tolerance, start, watch)?;
+    Ok(finish(program, reduced, outcome.x, outcome.prices, outcome.centre, "interior point", outcome.iterations))
+}
+
+fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answer {
+    let (x, prices) = simplex::solve(reduced, watch)?;
+    Ok(finish(program, reduced, x, prices, None, "simplex", 0))
+}
+
+#[cfg(feature = "highs")]
+fn highs(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answer {
+    let (x, prices, iterations) = highs::solve(reduced, watch)?;
+    Ok(finish(program, reduced, x, prices, None, "HiGHS", iterations))
+}
+
+fn finish(
+    program: &Program<'_>,
+    reduced: &Reduced,
+    x: Vec<f64>,
+    prices: Vec<f64>,
+    centre: Option<Centre>,
+    method: &str,
+    iterations: u32,
+) -> (Solution, WarmStart) {
+    let prices = recover::prices(program, reduced, &prices);
+    let mut cached = recover::expand(program, reduced, &x);
+    recover::repair(program, &prices, &mut cached);
+    let centre = centre.map(|centre| {
+        let mut whole = vec![0.0; program.row_count()];
+        for ((&row, price), scale) in reduced.rows.iter().zip(centre.prices).zip(&reduced.scale) {
+            whole[row] = price * reduced.unit / scale;
+        }
+        WholeCentre { prices: whole, complementarity: centre.complementarity * reduced.unit }
+    });
+    let solution = certified(program, cached, &prices, method, iterations);
+    let warm = WarmStart {
+        link_load: program.links.is_some(),
+        devices: program.instance.devices.len(),
+        ingresses: program.instance.ingresses.len(),
+        links: program.instance.network.links.len(),
+        cached: solution.cached.clone(),
+        prices,
+        centre,
+    };
+    (solution, warm)
+}
+
+/// The solution with its value and its bound, both computed from the whole program.
+fn certified(program: &Program<'_>, cached: Vec<f64>, prices: &[f64], method: &str, iterations: u32) -> Solution {
+    let objective = program.value(&cached);
+    let bound = program.bound(prices);
+    // A bound beyond the value is rounding.
+    let bound = if program.links.is_some() { bound.min(objective) } else { bound.max(objective) };
+    let devices = program.instance.devices.len();
+    Solution {
+        cached,
+        objective,
+        bound,
+        prices: Prices {
+            memory: prices[..devices].to_vec(),
+            operations: prices[devices..2 * devices].to_vec(),
+            ingress_memory: prices[2 * devices..program.limits.len()].to_vec(),
+        },
+        method: method.into(),
+        iterations,
+    }
+}
+
+impl WarmStart {
+    fn fits(&self, program: &Program<'_>) -> bool {
+        let instance = program.instance;
+        self.link_load == program.links.is_some()
+            && self.devices == instance.devices.len()
+            && self.ingresses == instance.ingresses.len()
+            && self.links == instance.network.links.len()
+            && self.cached.len() == instance.hop_count()
+            && self.prices.len() == program.row_count()
+    }
+}
+
+impl WholeCentre {
+    /// For the rows of a program reduced from a changed instance; rows that were not there get a price that is small, but not nothing.
+    fn for_rows(&self, reduced: &Reduced) -> Centre {
+        let complementarity = self.complementarity / reduced.unit;
+        let prices = reduced
+            .rows
+            .iter()
+            .zip(&reduced.scale)
+            .map(|(&row, scale)| (self.prices[row] * scale / reduced.unit).max(complementarity))
+            .collect();
+        Centre { prices, complementarity }
+    }
+}

@@ -1,0 +1,281 @@
+//! The program as `docs/PLANNERS.md` defines it: columns, rows, limits.
+
+use std::ops::Range;
+
+use crate::{Error, Instance, Watch, lp::Objective, lp::coefficients::Coefficients};
+
+/// The whole program. Columns are the hops of all paths; the rows of a column are found from its device, ingress and links, not stored.
+///
+/// Rows are numbered: memory of each device, operations of each device, memory of each ingress, links.
+pub(crate) struct Program<'a> {
+    pub instance: &'a Instance,
+    /// Value of a column in the objective. All zero for link load, where only the row of a link says what a column is worth.
+    pub weight: Vec<f64>,
+    /// Bytes that a column saves on each link up to its device.
+    pub bytes: Vec<f64>,
+    /// Operations of a column.
+    pub operations: Vec<f64>,
+    /// Cover limit of each ingress's paths: c.
+    pub coded: Vec<f64>,
+    /// What each row may hold; infinite where it has no limit, and for links.
+    pub limits: Vec<f64>,
+    pub links: Option<Links>,
+}
+
+/// What is to be minimised for link load.
+pub(crate) struct Links {
+    /// Bytes per epoch that a link could carry; infinite for links that take no part.
+    pub capacity: Vec<f64>,
+    /// Bytes per epoch that it carries without redundancy elimination.
+    pub load: Vec<f64>,
+    /// The highest utilisation without redundancy elimination.
+    pub highest: f64,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn new(instance: &'a Instance, objective: &Objective, watch: &dyn Watch) -> Result<Self, Error> {
+        check(instance)?;
+        let coded: Vec<f64> = (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).collect();
+        let Coefficients { mut matches, bytes } = Coefficients::new(instance, watch)?;
+        let mut weight = vec![0.0; bytes.len()];
+        for (number, path) in instance.paths.iter().enumerate() {
+            let packets = path.volume / instance.packet;
+            for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
+                matches[column] += packets;
+                if matches!(objective, Objective::Footprint) {
+                    weight[column] = f64::from(hop.distance) * bytes[column];
+                }
+                if !(matches[column].is_finite() && bytes[column].is_finite() && weight[column].is_finite()) {
+                    return Err(Error::Profile("the matches of all paths together are too many for a number".into()));
+                }
+            }
+        }
+        let limits = instance
+            .devices
+            .iter()
+            .map(|device| device.memory)
+            .chain(instance.devices.iter().map(|device| device.operations))
+            .chain(instance.ingresses.iter().map(|ingress| ingress.memory))
+            .collect();
+        let links = match objective {
+            Objective::Footprint => None,
+            Objective::LinkLoad { capacity } => Some(links(instance, *capacity)?),
+        };
+        Ok(Self { instance, weight, bytes, operations: matches, coded, limits, links })
+    }
+
+    pub(crate) fn memory_row(&self, device: u32) -> usize {
+        device as usize
+    }
+
+    pub(crate) fn operations_row(&self, device: u32) -> usize {
+        self.instance.devices.len() + device as usize
+    }
+
+    pub(crate) fn ingress_row(&self, ingress: u32) -> usize {
+        2 * self.instance.devices.len() + ingress as usize
+    }
+
+    pub(crate) fn link_row(&self, link: u32) -> usize {
+        self.limits.len() + link as usize
+    }
+
+    pub(crate) fn link_rows(&self) -> Range<usize> {
+        self.limits.len()..self.row_count()
+    }
+
+    pub(crate) fn row_count(&self) -> usize {
+        self.limits.len() + self.links.as_ref().map_or(0, |links| links.capacity.len())
+    }
+
+    /// How much each limited resource is used.
+    pub(crate) fn loads(&self, cached: &[f64]) -> Vec<f64> {
+        let mut loads = vec![0.0; self.limits.len()];
+        for (number, path) in self.instance.paths.iter().enumerate() {
+            let mut covered = 0.0;
+            for (hop, column) in path.hops.iter().zip(self.instance.hop_range(number)) {
+                let share = cached[column];
+                loads[self.memory_row(hop.device)] += share * path.volume;
+                loads[self.operations_row(hop.device)] += share * self.operations[column];
+                covered += share;
+            }
+            loads[self.ingress_row(path.ingress)] += covered * path.volume;
+        }
+        loads
+    }
+
+    /// Bytes saved on each link.
+    pub(crate) fn saved(&self, cached: &[f64]) -> Vec<f64> {
+        let mut saved = vec![0.0; self.instance.network.links.len()];
+        for (number, path) in self.instance.paths.iter().enumerate() {
+            let columns = self.instance.hop_range(number);
+            let mut beyond = 0.0;
+            let mut hops = path.hops.iter().zip(columns).rev().peekable();
+            for (&link, distance) in path.links.iter().zip(1..path.links.len() as u32 + 1).rev() {
+                while let Some((_, column)) = hops.next_if(|(hop, _)| hop.distance >= distance) {
+                    beyond += cached[column] * self.bytes[column];
+                }
+                saved[link as usize] += beyond;
+            }
+        }
+        saved
+    }
+
+    /// Value of the objective.
+    pub(crate) fn value(&self, cached: &[f64]) -> f64 {
+        match &self.links {
+            None => {
+                let mut sum = Sum::default();
+                cached.iter().zip(&self.weight).for_each(|(share, weight)| sum.add(share * weight));
+                sum.value()
+            }
+            Some(links) => {
+                let saved = self.saved(cached);
+                let utilisation = |link: usize| (links.load[link] - saved[link]) / links.capacity[link];
+                (0..saved.len()).map(utilisation).fold(0.0, f64::max)
+            }
+        }
+    }
+
+    /// What links' prices make a byte saved up to each hop of the path worth: per hop, the sum of the prices of the links before it.
+    pub(crate) fn link_worth(&self, path: &crate::Path, prices: &[f64], worth: &mut Vec<f64>) {
+        worth.clear();
+        let mut sum = 0.0;
+        let mut done = 0;
+        for hop in &path.hops {
+            if self.links.is_some() {
+                for &link in &path.links[done..hop.distance as usize] {
+                    sum += prices[self.link_row(link)];
+                }
+                done = hop.distance as usize;
+            }
+            worth.push(sum);
+        }
+    }
+
+    /// Per hop of a path, what caching all of the path there is worth at these prices of the rows.
+    pub(crate) fn gains(&self, path: usize, prices: &[f64], gains: &mut Vec<f64>) {
+        let whole = &self.instance.paths[path];
+        self.link_worth(whole, prices, gains);
+        let of_ingress = prices[self.ingress_row(whole.ingress)];
+        for ((hop, column), gain) in whole.hops.iter().zip(self.instance.hop_range(path)).zip(gains) {
+            let memory = (prices[self.memory_row(hop.device)] + of_ingress) * whole.volume;
+            *gain = self.weight[column] + *gain * self.bytes[column]
+                - memory
+                - prices[self.operations_row(hop.device)] * self.operations[column];
+        }
+    }
+
+    /// The best that any plan can reach, by weak duality: for any prices >= 0 no plan is better. Prices of unlimited rows must be 0.
+    pub(crate) fn bound(&self, prices: &[f64]) -> f64 {
+        let mut sum = Sum::default();
+        for (price, limit) in prices.iter().zip(&self.limits) {
+            if *price > 0.0 {
+                sum.add(price * limit);
+            }
+        }
+        let mut gains = Vec::new();
+        for (number, path) in self.instance.paths.iter().enumerate() {
+            self.gains(number, prices, &mut gains);
+            let best = gains.iter().copied().fold(0.0, f64::max);
+            sum.add(best * self.coded[path.ingress as usize]);
+        }
+        let Some(links) = &self.links else { return sum.value() };
+        // load(l) - saved(l) <= theta cap(l), weighted with the prices of links and added; what is saved is at most what has been summed so far.
+        let rows = self.link_rows();
+        let weights: f64 = prices[rows.clone()].iter().zip(&links.capacity).filter(|(price, _)| **price > 0.0).map(|(price, capacity)| price * capacity).sum();
+        let mut load = Sum::default();
+        for (price, bytes) in prices[rows].iter().zip(&links.load) {
+            load.add(price * bytes);
+        }
+        load.add(-sum.value());
+        let bound = load.value() / weights;
+        if bound.is_finite() { bound.max(0.0) } else { 0.0 }
+    }
+}
+
+/// Neumaier's compensated sum: as exact as if added in twice the precision.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, value: f64) {
+        let sum = self.sum + value;
+        self.lost += if self.sum.abs() >= value.abs() { (self.sum - sum) + value } else { (value - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    pub(crate) fn value(&self) -> f64 {
+        self.sum + self.lost
+    }
+}
+
+/// An instance may have been changed by hand after it was built.
+fn check(instance: &Instance) -> Result<(), Error> {
+    let limit = |what: &str, of: &dyn Fn() -> String, value: f64| {
+        if value >= 0.0 { Ok(()) } else { Err(Error::Devices(format!("{what} of {} is {value}; it must be 0 or more", of()))) }
+    };
+    for (number, device) in instance.devices.iter().enumerate() {
+        let name = || instance.device_name(number);
+        limit("the memory", &name, device.memory)?;
+        limit("the operations per epoch", &name, device.operations)?;
+    }
+    for ingress in &instance.ingresses {
+        let name = || format!("ingress {}", instance.network.nodes[ingress.node as usize].id);
+        limit("the memory", &name, ingress.memory)?;
+        limit("the encodings per epoch", &name, ingress.encodings)?;
+        if !(ingress.volume >= 0.0 && ingress.volume.is_finite()) {
+            return Err(Error::Traffic(format!("{} sends {} bytes per epoch; it must be a number from 0", name(), ingress.volume)));
+        }
+    }
+    if !(instance.packet > 0.0 && instance.packet.is_finite()) {
+        return Err(Error::Devices(format!("mean packet size is {}; it must be above 0", instance.packet)));
+    }
+    if !(instance.epoch > 0.0 && instance.epoch.is_finite()) {
+        return Err(Error::Devices(format!("the retention epoch is {} seconds; it must be above 0", instance.epoch)));
+    }
+    for path in &instance.paths {
+        for (what, value) in [("its volume", path.volume), ("the volume to its PoP", path.pop_volume)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                let name = |node: u32| &instance.network.nodes[node as usize].id;
+                let from = instance.ingresses[path.ingress as usize].node;
+                return Err(Error::Traffic(format!(
+                    "the path from {} to {}: {what} is {value} bytes per epoch; it must be a number from 0",
+                    name(from),
+                    name(path.egress)
+                )));
+            }
+        }
+    }
+    instance.profile.check(&instance.paths, instance.mss)
+}
+
+fn links(instance: &Instance, otherwise: Option<f64>) -> Result<Links, Error> {
+    let mut capacity = Vec::with_capacity(instance.network.links.len());
+    for (number, link) in instance.network.links.iter().enumerate() {
+        capacity.push(match link.capacity.or(otherwise) {
+            None => f64::INFINITY,
+            Some(rate) if rate > 0.0 => rate * instance.epoch / 8.0,
+            Some(rate) => {
+                return Err(Error::Topology(format!(
+                    "the link {} has a capacity of {rate} bit/s; for link load it must be above 0",
+                    instance.network.link_name(number as u32)
+                )));
+            }
+        });
+    }
+    let load = instance.link_volumes();
+    if !load.iter().zip(&capacity).any(|(load, capacity)| *load > 0.0 && capacity.is_finite()) {
+        return Err(Error::Topology(
+            "no link that carries traffic has a capacity, so there is no link load to lower; give links a capacity".into(),
+        ));
+    }
+    let highest = load.iter().zip(&capacity).map(|(load, capacity)| load / capacity).fold(0.0, f64::max);
+    if !highest.is_finite() {
+        return Err(Error::Topology("a link's capacity is too small for a number".into()));
+    }
+    Ok(Links { capacity, load, highest })
+}

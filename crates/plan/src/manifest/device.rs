@@ -1,0 +1,112 @@
+//! What a device that caches and decodes is told.
+
+use super::{
+    MAX_NUMBER,
+    plan::{check_range, check_version},
+};
+use crate::Error;
+
+/// A device's manifest: of which paths it caches which packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceManifest {
+    pub(super) version: u64,
+    pub(super) network: String,
+    pub(super) device: u32,
+    pub(super) name: String,
+    pub(super) memory: Option<u64>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What a device caches of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Path id.
+    pub path: u32,
+    /// First hash.
+    pub from: u64,
+    /// First hash behind it.
+    pub to: u64,
+    /// Size of the FIFO bucket in bytes.
+    pub bytes: u64,
+}
+
+impl Entry {
+    /// Whether packets of this hash are cached.
+    pub fn holds(&self, hash: u32) -> bool {
+        (self.from..self.to).contains(&(hash as u64))
+    }
+}
+
+impl DeviceManifest {
+    /// A manifest of these parts, if they agree with each other.
+    pub(super) fn checked(
+        version: u64,
+        network: String,
+        device: u32,
+        name: String,
+        memory: Option<u64>,
+        entries: Vec<Entry>,
+    ) -> Result<Self, Error> {
+        check_version(version)?;
+        if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
+            return Err(Error::Manifest(format!("a memory of {memory} bytes; the most is {MAX_NUMBER}")));
+        }
+        let mut used = 0u128;
+        for (at, entry) in entries.iter().enumerate() {
+            check_range(entry.path, entry.from, entry.to, entry.bytes)?;
+            if at > 0 && entries[at - 1].path >= entry.path {
+                return Err(Error::Manifest(format!("path {} comes twice or out of order", entry.path)));
+            }
+            used += entry.bytes as u128;
+        }
+        if memory.is_some_and(|memory| used > memory as u128) {
+            return Err(Error::Manifest(format!("the buckets of {name} take {used} bytes; it has {}", memory.unwrap_or(0))));
+        }
+        Ok(Self { version, network, device, name, memory, entries })
+    }
+
+    /// Version of the plan.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Name of the network.
+    pub fn network(&self) -> &str {
+        &self.network
+    }
+
+    /// Number of the device in the plan.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Name of the device.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Cache in bytes; none is without limit.
+    pub fn memory(&self) -> Option<u64> {
+        self.memory
+    }
+
+    /// What it caches, sorted by path id.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What it caches of a path. O(log n).
+    pub fn entry(&self, path: u32) -> Option<&Entry> {
+        self.entries.binary_search_by_key(&path, |entry| entry.path).ok().map(|at| &self.entries[at])
+    }
+
+    /// Whether it caches packets of this path with this hash. O(log n).
+    pub fn holds(&self, path: u32, hash: u32) -> bool {
+        self.entry(path).is_some_and(|entry| entry.holds(hash))
+    }
+
+    /// Bytes of its buckets.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes).fold(0, u64::saturating_add)
+    }
+}

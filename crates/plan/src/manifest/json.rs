@@ -1,0 +1,259 @@
+//! Plans and manifests as JSON. `docs/PLANNERS.md`, "Manifests", is the description of the documents.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    DeviceManifest, Entry, FORMAT, HASH, IngressManifest, IngressPath, IngressRange, MAX_DOCUMENT, Parameters, Plan,
+    PlannedDevice, PlannedIngress, PlannedPath, Range,
+};
+use crate::Error;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanDocument {
+    format: u32,
+    version: u64,
+    network: String,
+    hash: String,
+    parameters: ParametersDocument,
+    devices: Vec<Place>,
+    ingresses: Vec<Place>,
+    paths: Vec<PathDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParametersDocument {
+    epoch: f64,
+    headroom: f64,
+    smallest: f64,
+    method: String,
+    derivation: Vec<String>,
+}
+
+/// A device or an ingress.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    name: String,
+    memory: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathDocument {
+    path: u32,
+    ingress: u32,
+    egress: String,
+    hops: Vec<u32>,
+    /// Hop, end, bytes.
+    ranges: Vec<(u32, u64, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceDocument {
+    format: u32,
+    version: u64,
+    network: String,
+    hash: String,
+    device: u32,
+    name: String,
+    memory: Option<u64>,
+    /// Path, first hash, end, bytes.
+    ranges: Vec<(u32, u64, u64, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IngressDocument {
+    format: u32,
+    version: u64,
+    network: String,
+    hash: String,
+    ingress: u32,
+    name: String,
+    memory: Option<u64>,
+    /// Parent, device.
+    tree: Vec<(u32, u32)>,
+    paths: Vec<IngressPathDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IngressPathDocument {
+    path: u32,
+    egress: String,
+    leaf: u32,
+    /// Place in the tree, end, bytes.
+    ranges: Vec<(u32, u64, u64)>,
+}
+
+/// What every document begins with; read first, so that a document of another format is told as that.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+    hash: String,
+}
+
+fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
+    let wrong = |what: String| Err(Error::Manifest(what));
+    if text.len() > MAX_DOCUMENT {
+        return wrong(format!("{what} of {} bytes; the most is {MAX_DOCUMENT}", text.len()));
+    }
+    let bad = |error: serde_json::Error| Error::Manifest(format!("not {what}: {error}"));
+    let head: Head = serde_json::from_str(text).map_err(bad)?;
+    if head.format != FORMAT {
+        return wrong(format!("{what} of format {}; this program reads format {FORMAT}", head.format));
+    }
+    if head.hash != HASH {
+        return wrong(format!("{what} for the header hash {:?}; this program computes {HASH:?}", head.hash));
+    }
+    serde_json::from_str(text).map_err(bad)
+}
+
+fn write(document: &impl Serialize) -> String {
+    // Strings, whole numbers, finite floats, lists and structures: nothing of which JSON is not capable.
+    serde_json::to_string(document).unwrap_or_default()
+}
+
+/// Ranges that each begin where the one before ends.
+fn chain(ranges: Vec<(u32, u64, u64)>) -> impl Iterator<Item = (u32, u64, u64, u64)> {
+    ranges.into_iter().scan(0, |from, (at, to, bytes)| {
+        let begin = std::mem::replace(from, to);
+        Some((at, begin, to, bytes))
+    })
+}
+
+impl Plan {
+    /// The plan as one line of JSON.
+    pub fn to_json(&self) -> String {
+        let parameters = self.parameters();
+        write(&PlanDocument {
+            format: FORMAT,
+            version: self.version(),
+            network: self.network().into(),
+            hash: HASH.into(),
+            parameters: ParametersDocument {
+                epoch: parameters.epoch,
+                headroom: parameters.headroom,
+                smallest: parameters.smallest,
+                method: parameters.method.clone(),
+                derivation: parameters.derivation.clone(),
+            },
+            devices: self.devices().iter().map(|one| Place { name: one.name.clone(), memory: one.memory }).collect(),
+            ingresses: self.ingresses().iter().map(|one| Place { name: one.name.clone(), memory: one.memory }).collect(),
+            paths: self
+                .paths()
+                .iter()
+                .map(|path| PathDocument {
+                    path: path.id,
+                    ingress: path.ingress,
+                    egress: path.egress.clone(),
+                    hops: path.hops.to_vec(),
+                    ranges: path.ranges.iter().map(|range| (range.hop, range.to, range.bytes)).collect(),
+                })
+                .collect(),
+        })
+    }
+
+    /// A plan from JSON.
+    ///
+    /// # Errors
+    /// Anything that [`Plan::to_json`] would not have written.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let document: PlanDocument = read("a plan", text)?;
+        let ParametersDocument { epoch, headroom, smallest, method, derivation } = document.parameters;
+        Plan::checked(
+            document.version,
+            document.network,
+            Parameters { epoch, headroom, smallest, method, derivation },
+            document.devices.into_iter().map(|one| PlannedDevice { name: one.name, memory: one.memory }).collect(),
+            document.ingresses.into_iter().map(|one| PlannedIngress { name: one.name, memory: one.memory }).collect(),
+            document
+                .paths
+                .into_iter()
+                .map(|path| PlannedPath {
+                    id: path.path,
+                    ingress: path.ingress,
+                    egress: path.egress,
+                    hops: path.hops.into(),
+                    ranges: chain(path.ranges).map(|(hop, from, to, bytes)| Range { hop, from, to, bytes }).collect(),
+                })
+                .collect(),
+        )
+    }
+}
+
+impl DeviceManifest {
+    /// The manifest as one line of JSON.
+    pub fn to_json(&self) -> String {
+        write(&DeviceDocument {
+            format: FORMAT,
+            version: self.version,
+            network: self.network.clone(),
+            hash: HASH.into(),
+            device: self.device,
+            name: self.name.clone(),
+            memory: self.memory,
+            ranges: self.entries.iter().map(|entry| (entry.path, entry.from, entry.to, entry.bytes)).collect(),
+        })
+    }
+
+    /// A manifest from JSON.
+    ///
+    /// # Errors
+    /// Anything that [`DeviceManifest::to_json`] would not have written.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let document: DeviceDocument = read("a device's manifest", text)?;
+        let entries = document.ranges.into_iter().map(|(path, from, to, bytes)| Entry { path, from, to, bytes }).collect();
+        let DeviceDocument { version, network, device, name, memory, .. } = document;
+        Self::checked(version, network, device, name, memory, entries)
+    }
+}
+
+impl IngressManifest {
+    /// The manifest as one line of JSON.
+    pub fn to_json(&self) -> String {
+        write(&IngressDocument {
+            format: FORMAT,
+            version: self.version,
+            network: self.network.clone(),
+            hash: HASH.into(),
+            ingress: self.ingress,
+            name: self.name.clone(),
+            memory: self.memory,
+            tree: self.tree.iter().map(|node| (node.parent, node.device)).collect(),
+            paths: self
+                .paths
+                .iter()
+                .map(|path| IngressPathDocument {
+                    path: path.id,
+                    egress: path.egress.clone(),
+                    leaf: path.leaf,
+                    ranges: path.ranges.iter().map(|range| (range.node, range.to, range.bytes)).collect(),
+                })
+                .collect(),
+        })
+    }
+
+    /// A manifest from JSON.
+    ///
+    /// # Errors
+    /// Anything that [`IngressManifest::to_json`] would not have written.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let document: IngressDocument = read("an ingress's manifest", text)?;
+        let paths = document
+            .paths
+            .into_iter()
+            .map(|path| IngressPath {
+                id: path.path,
+                egress: path.egress,
+                leaf: path.leaf,
+                ranges: chain(path.ranges).map(|(node, from, to, bytes)| IngressRange { node, from, to, bytes }).collect(),
+            })
+            .collect();
+        let who = (document.ingress, document.name, document.memory);
+        Self::checked(document.version, document.network, who, document.tree, paths)
+    }
+}

@@ -1,0 +1,43 @@
+//! What devices are told: who caches which packets, and what ingresses may encode against (thesis, sections 3.2 to 3.4).
+//!
+//! A [`Plan`] is a solution in whole numbers. From it come a [`DeviceManifest`] per device and an [`IngressManifest`] per ingress; [`validate`] checks
+//! all of them against the instance, [`diff`] tells two plans apart, and a [`Transition`] says what is safe while the network goes from one to the
+//! next. `docs/PLANNERS.md`, "Manifests", defines the documents.
+//!
+//! **Hash space.** A packet's header hash is a `u32`. Ranges are half-open with ends from 0 to [`SPACE`], so that "disjoint" and "covered" are
+//! statements about whole numbers.
+
+mod device;
+mod diff;
+mod ingress;
+mod json;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod transition;
+mod validate;
+
+pub use device::{DeviceManifest, Entry};
+pub use diff::{Change, DeviceDiff, Diff, Kind, Totals, diff};
+pub use ingress::{Held, IngressManifest, IngressPath, IngressRange, TreeNode};
+pub use plan::{Options, Parameters, Plan, PlannedDevice, PlannedIngress, PlannedPath, Range};
+pub use transition::{Configuration, Copies, Decoder, Progress, Spare, State, Transition};
+pub use validate::validate;
+
+/// Number of header hashes.
+pub const SPACE: u64 = 1 << 32;
+
+/// Identifier of the header hash that plans of this program mean; `docs/PLANNERS.md`, "Header hash", defines it. A change of the hash gets another.
+pub const HASH: &str = "oncewire-header-1";
+
+/// Version of the documents' format.
+pub const FORMAT: u32 = 1;
+
+/// Most devices on a path: no IP packet crosses more routers.
+pub const MAX_HOPS: usize = 255;
+
+/// Largest document that is read, in bytes.
+pub const MAX_DOCUMENT: usize = 1 << 28;
+
+/// Largest size in bytes, and largest version: what every JSON reader holds exactly (RFC 8259, section 6).
+pub const MAX_NUMBER: u64 = (1 << 53) - 1;

@@ -1,0 +1,509 @@
+//! The plan of a whole network, and how a solution becomes one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
+use crate::{Error, Instance, Solution};
+
+/// How a solution becomes a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The plan's version: its number in the sequence of a network's plans.
+    pub version: u64,
+    /// Bucket size over d x v, at least 1 (default): room for traffic above the planned volume, as far as the device's and the ingress's memory reach.
+    pub headroom: f64,
+    /// Smallest share of a path's packets that a range may have (default 2^-20). Less is not worth an entry and is left uncovered.
+    pub smallest: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { version: 1, headroom: 1.0, smallest: 1.0 / (1 << 20) as f64 }
+    }
+}
+
+/// How a plan was made: for people and reports; nothing else reads it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parameters {
+    /// Retention epoch in seconds.
+    pub epoch: f64,
+    /// [`Options::headroom`].
+    pub headroom: f64,
+    /// [`Options::smallest`].
+    pub smallest: f64,
+    /// Which method solved the program.
+    pub method: String,
+    /// How the network was made from the given map.
+    pub derivation: Vec<String>,
+}
+
+/// A plan: which device caches which packets of which path. In the order of the instance that it was made for: device, ingress and path `k` are
+/// the instance's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub(super) version: u64,
+    pub(super) network: String,
+    pub(super) parameters: Parameters,
+    pub(super) devices: Vec<PlannedDevice>,
+    pub(super) ingresses: Vec<PlannedIngress>,
+    pub(super) paths: Vec<PlannedPath>,
+    /// Path ids, sorted, with their index in `paths`.
+    ids: Vec<(u32, u32)>,
+}
+
+/// A device of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedDevice {
+    /// Unique name: of its link (`a -> b`) or router.
+    pub name: String,
+    /// Cache in bytes; none is without limit.
+    pub memory: Option<u64>,
+}
+
+/// An ingress of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedIngress {
+    /// Unique name: its node's id.
+    pub name: String,
+    /// Packet store in bytes; none is without limit.
+    pub memory: Option<u64>,
+}
+
+/// A path of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedPath {
+    /// Path id: what shim headers carry. Unique in a plan.
+    pub id: u32,
+    /// Index of the ingress.
+    pub ingress: u32,
+    /// Node where it leaves.
+    pub egress: String,
+    /// Indices of the devices on it, in order.
+    pub hops: Box<[u32]>,
+    /// Ranges in on-path order: the first begins at 0, each where the one before ends.
+    pub ranges: Box<[Range]>,
+}
+
+/// A range of hashes of a path's packets, and the device that caches them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Which hop of the path: an index of [`PlannedPath::hops`].
+    pub hop: u32,
+    /// First hash.
+    pub from: u64,
+    /// First hash behind it.
+    pub to: u64,
+    /// Size in bytes of the FIFO bucket, the same at the ingress and the device.
+    pub bytes: u64,
+}
+
+impl PlannedPath {
+    /// First hash that no device caches: the share of the path's packets that is covered, of [`SPACE`].
+    pub fn covered(&self) -> u64 {
+        self.ranges.last().map_or(0, |range| range.to)
+    }
+
+    /// The range that a hash lies in. O(log n).
+    pub fn range(&self, hash: u32) -> Option<&Range> {
+        self.ranges.get(self.ranges.partition_point(|range| range.to <= hash as u64))
+    }
+
+    /// The device that caches packets of this hash.
+    pub fn holder(&self, hash: u32) -> Option<u32> {
+        self.range(hash).map(|range| self.hops[range.hop as usize])
+    }
+}
+
+/// What a solution may break its limits by, as a share: solvers compute in floating point.
+const TOLERANCE: f64 = 1e-6;
+
+impl Plan {
+    /// The plan of a solution. Path ids are the numbers of the instance's paths.
+    ///
+    /// d(p, r) becomes a range of whole hashes: ends are rounded to the nearest hash, never past the share that the ingress encodes
+    /// ([`Instance::coded`]). Ranges below [`Options::smallest`], and those whose bucket would have less than a byte, are left out, and what comes after
+    /// them moves up. Buckets have d x v bytes times the headroom, rounded down; where those of a device or an ingress would exceed its memory, all of
+    /// its buckets shrink alike.
+    ///
+    /// # Errors
+    /// A solution of another instance, or one that breaks a limit by more than 1e-6 of it; options out of range.
+    pub fn new(instance: &Instance, solution: &Solution, options: &Options) -> Result<Self, Error> {
+        let ids = (0..instance.paths.len() as u32).collect();
+        Self::build(instance, solution, options, ids)
+    }
+
+    /// The plan that comes after `old`: its version is the next ([`Options::version`] is not used), and a path with the same ingress, egress and
+    /// devices keeps its id. Other paths get ids that `old` does not have.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn after(old: &Plan, instance: &Instance, solution: &Solution, options: &Options) -> Result<Self, Error> {
+        let names = device_names(instance);
+        let known: HashMap<(&str, &str, Vec<&str>), u32> = old
+            .paths
+            .iter()
+            .map(|path| {
+                let hops = path.hops.iter().map(|&device| old.devices[device as usize].name.as_str()).collect();
+                ((old.ingresses[path.ingress as usize].name.as_str(), path.egress.as_str(), hops), path.id)
+            })
+            .collect();
+        let mut taken: BTreeSet<u32> = old.paths.iter().map(|path| path.id).collect();
+        let mut next = 0;
+        let mut ids = Vec::with_capacity(instance.paths.len());
+        for path in &instance.paths {
+            let node = |node: u32| instance.network.nodes[node as usize].id.as_str();
+            let hops: Vec<&str> = path.hops.iter().map(|hop| names[hop.device as usize].as_str()).collect();
+            let ingress = node(instance.ingresses[path.ingress as usize].node);
+            ids.push(match known.get(&(ingress, node(path.egress), hops)) {
+                Some(&id) => id,
+                None => {
+                    while !taken.insert(next) {
+                        next += 1;
+                    }
+                    next
+                }
+            });
+        }
+        Self::build(instance, solution, &Options { version: old.version + 1, ..*options }, ids)
+    }
+
+    fn build(instance: &Instance, solution: &Solution, options: &Options, ids: Vec<u32>) -> Result<Self, Error> {
+        if solution.cached.len() != instance.hop_count() {
+            let (has, needs) = (solution.cached.len(), instance.hop_count());
+            return Err(Error::Manifest(format!("the solution has {has} shares, the paths have {needs} hops")));
+        }
+        if !(options.headroom >= 1.0 && options.headroom.is_finite()) {
+            return Err(Error::Manifest(format!("a headroom of {}; it must be 1 or more", options.headroom)));
+        }
+        if !(0.0..=1.0).contains(&options.smallest) {
+            return Err(Error::Manifest(format!("a smallest share of {}; it must be from 0 to 1", options.smallest)));
+        }
+        let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
+        let names = device_names(instance);
+
+        // d x v of each device and ingress, before any rounding down.
+        let mut at_device = vec![0.0; instance.devices.len()];
+        let mut at_ingress = vec![0.0; instance.ingresses.len()];
+        for (number, path) in instance.paths.iter().enumerate() {
+            let shares = shares(instance, solution, number)?;
+            for (hop, share) in path.hops.iter().zip(shares) {
+                at_device[hop.device as usize] += share * path.volume;
+                at_ingress[path.ingress as usize] += share * path.volume;
+            }
+        }
+        let factor = |name: &str, memory: f64, used: f64| {
+            if used > memory * (1.0 + TOLERANCE) {
+                return Err(Error::Manifest(format!(
+                    "the solution has {name} cache {used:.0} bytes, but it has room for {memory:.0}"
+                )));
+            }
+            // A little less than what fits, so that no sum of rounded products is more; far below a byte in practice.
+            let most = if used > 0.0 { memory.floor() / used * (1.0 - 1e-10) } else { f64::INFINITY };
+            Ok(if options.headroom <= most { options.headroom } else { most })
+        };
+        let of_device: Vec<f64> = instance
+            .devices
+            .iter()
+            .zip(&names)
+            .zip(&at_device)
+            .map(|((device, name), &used)| factor(name, device.memory, used))
+            .collect::<Result<_, _>>()?;
+        let of_ingress: Vec<f64> = instance
+            .ingresses
+            .iter()
+            .zip(&at_ingress)
+            .map(|(ingress, &used)| {
+                factor(&format!("the ingress {}", instance.network.nodes[ingress.node as usize].id), ingress.memory, used)
+            })
+            .collect::<Result<_, _>>()?;
+
+        let mut paths = Vec::with_capacity(instance.paths.len());
+        for (number, (path, id)) in instance.paths.iter().zip(ids).enumerate() {
+            let coded = instance.coded(path.ingress as usize);
+            let most = (coded * SPACE as f64) as u64;
+            let mut ranges = Vec::new();
+            let (mut end, mut at) = (0.0, 0u64);
+            for (hop, share) in shares(instance, solution, number)?.enumerate() {
+                let device = path.hops[hop].device as usize;
+                let rounded = ((end + share) * SPACE as f64).round() as u64;
+                let to = rounded.min(most);
+                if to < at + smallest {
+                    continue;
+                }
+                let factor = of_device[device].min(of_ingress[path.ingress as usize]);
+                // Buckets are of the exact share, unless the ingress's limit cut the range.
+                let exact = if rounded <= most { share } else { share.min((to - at) as f64 / SPACE as f64) };
+                let bytes = exact * path.volume * factor;
+                if bytes > MAX_NUMBER as f64 {
+                    return Err(Error::Manifest(format!("a bucket of {bytes:.0} bytes at {}", names[device])));
+                }
+                if bytes < 1.0 {
+                    continue;
+                }
+                ranges.push(Range { hop: hop as u32, from: at, to, bytes: bytes as u64 });
+                (end, at) = (end + share, to);
+            }
+            paths.push(PlannedPath {
+                id,
+                ingress: path.ingress,
+                egress: instance.network.nodes[path.egress as usize].id.clone(),
+                hops: path.hops.iter().map(|hop| hop.device).collect(),
+                ranges: ranges.into(),
+            });
+        }
+        let devices = names
+            .into_iter()
+            .zip(&instance.devices)
+            .map(|(name, device)| PlannedDevice { name, memory: whole(device.memory) })
+            .collect();
+        let ingresses = instance
+            .ingresses
+            .iter()
+            .map(|ingress| PlannedIngress {
+                name: instance.network.nodes[ingress.node as usize].id.clone(),
+                memory: whole(ingress.memory),
+            })
+            .collect();
+        let parameters = Parameters {
+            epoch: instance.epoch,
+            headroom: options.headroom,
+            smallest: options.smallest,
+            method: solution.method.clone(),
+            derivation: instance.network.derivation.clone(),
+        };
+        Self::checked(options.version, instance.network.name.clone(), parameters, devices, ingresses, paths)
+    }
+
+    /// A plan of these parts, if they agree with each other.
+    pub(super) fn checked(
+        version: u64,
+        network: String,
+        parameters: Parameters,
+        devices: Vec<PlannedDevice>,
+        ingresses: Vec<PlannedIngress>,
+        paths: Vec<PlannedPath>,
+    ) -> Result<Self, Error> {
+        let wrong = |what: String| Err(Error::Manifest(what));
+        check_version(version)?;
+        for (name, value) in
+            [("epoch", parameters.epoch), ("headroom", parameters.headroom), ("smallest share", parameters.smallest)]
+        {
+            if !(value >= 0.0 && value.is_finite()) {
+                return wrong(format!("{name} is {value}"));
+            }
+        }
+        if [devices.len(), ingresses.len(), paths.len()].iter().any(|&count| count >= u32::MAX as usize) {
+            return wrong("too many devices, ingresses or paths".into());
+        }
+        unique("devices", devices.iter().map(|device| device.name.as_str()))?;
+        unique("ingresses", ingresses.iter().map(|ingress| ingress.name.as_str()))?;
+        let sizes = devices.iter().map(|device| device.memory).chain(ingresses.iter().map(|ingress| ingress.memory));
+        if let Some(size) = sizes.flatten().find(|&size| size > MAX_NUMBER) {
+            return wrong(format!("a memory of {size} bytes; the most is {MAX_NUMBER}"));
+        }
+
+        let mut used = vec![0u128; devices.len()];
+        let mut stored = vec![0u128; ingresses.len()];
+        let mut parents: HashMap<u32, u32> = HashMap::new();
+        let mut egresses: BTreeSet<&str> = BTreeSet::new();
+        let mut last = 0;
+        for path in &paths {
+            let id = path.id;
+            if path.ingress as usize >= ingresses.len() {
+                return wrong(format!("path {id} enters at ingress {}, but there are {}", path.ingress, ingresses.len()));
+            }
+            if path.ingress < last {
+                return wrong(format!("path {id} is out of order: paths come ingress by ingress"));
+            }
+            if path.ingress > last {
+                last = path.ingress;
+                parents.clear();
+                egresses.clear();
+            }
+            if !egresses.insert(&path.egress) {
+                return wrong(format!("two paths from {} to {}", ingresses[last as usize].name, path.egress));
+            }
+            if path.hops.len() > MAX_HOPS {
+                return wrong(format!("path {id} has {} devices; the most is {MAX_HOPS}", path.hops.len()));
+            }
+            // One parent per device makes the paths of an ingress a tree, and keeps a path from coming to a device twice.
+            let mut parent = u32::MAX;
+            for (at, &device) in path.hops.iter().enumerate() {
+                if device as usize >= devices.len() {
+                    return wrong(format!("path {id} crosses device {device}, but there are {}", devices.len()));
+                }
+                if path.hops[..at].contains(&device) {
+                    return wrong(format!("path {id} comes to device {device} twice"));
+                }
+                if *parents.entry(device).or_insert(parent) != parent {
+                    return wrong(format!("path {id} and another of its ingress come to device {device} by different ways"));
+                }
+                parent = device;
+            }
+            let (mut hop, mut at) = (0, 0);
+            for range in &path.ranges {
+                if range.hop < hop || range.hop as usize >= path.hops.len() {
+                    return wrong(format!("path {id} has ranges that are not in the order of its devices"));
+                }
+                if range.from != at {
+                    return wrong(format!("path {id} has a range from {}; it must begin at {at}", range.from));
+                }
+                check_range(id, range.from, range.to, range.bytes)?;
+                (hop, at) = (range.hop + 1, range.to);
+                used[path.hops[range.hop as usize] as usize] += range.bytes as u128;
+                stored[last as usize] += range.bytes as u128;
+            }
+        }
+        let buckets = used.iter().zip(devices.iter().map(|device| (&device.name, device.memory)));
+        let stores = stored.iter().zip(ingresses.iter().map(|ingress| (&ingress.name, ingress.memory)));
+        for (&bytes, (name, memory)) in buckets.chain(stores) {
+            if memory.is_some_and(|memory| bytes > memory as u128) {
+                return wrong(format!("the buckets of {name} take {bytes} bytes; it has {}", memory.unwrap_or(0)));
+            }
+        }
+        let mut ids: Vec<(u32, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return wrong(format!("two paths have the id {}", twice[0].0));
+        }
+        Ok(Self { version, network, parameters, devices, ingresses, paths, ids })
+    }
+
+    /// Number of this plan in the sequence of the network's plans.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Name of the network.
+    pub fn network(&self) -> &str {
+        &self.network
+    }
+
+    /// How it was made.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Devices.
+    pub fn devices(&self) -> &[PlannedDevice] {
+        &self.devices
+    }
+
+    /// Ingresses.
+    pub fn ingresses(&self) -> &[PlannedIngress] {
+        &self.ingresses
+    }
+
+    /// Paths, ingress by ingress.
+    pub fn paths(&self) -> &[PlannedPath] {
+        &self.paths
+    }
+
+    /// The path with this id. O(log n).
+    pub fn path(&self, id: u32) -> Option<&PlannedPath> {
+        let at = self.ids.binary_search_by_key(&id, |entry| entry.0).ok()?;
+        self.paths.get(self.ids[at].1 as usize)
+    }
+
+    /// What each device is told, in the order of devices. Devices without ranges are told so.
+    pub fn device_manifests(&self) -> Vec<DeviceManifest> {
+        let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); self.devices.len()];
+        for &(id, path) in &self.ids {
+            let path = &self.paths[path as usize];
+            for range in &path.ranges {
+                let entry = Entry { path: id, from: range.from, to: range.to, bytes: range.bytes };
+                entries[path.hops[range.hop as usize] as usize].push(entry);
+            }
+        }
+        entries
+            .into_iter()
+            .zip(0..)
+            .zip(&self.devices)
+            .map(|((entries, number), device)| DeviceManifest {
+                version: self.version,
+                network: self.network.clone(),
+                device: number,
+                name: device.name.clone(),
+                memory: device.memory,
+                entries,
+            })
+            .collect()
+    }
+
+    /// What each ingress is told, in the order of ingresses.
+    pub fn ingress_manifests(&self) -> Vec<IngressManifest> {
+        let mut paths: Vec<Vec<&PlannedPath>> = vec![Vec::new(); self.ingresses.len()];
+        for &(_, path) in &self.ids {
+            let path = &self.paths[path as usize];
+            paths[path.ingress as usize].push(path);
+        }
+        paths.iter().zip(0..).map(|(paths, number)| IngressManifest::of_plan(self, number, paths)).collect()
+    }
+}
+
+/// d(p, r) of a path's hops, in bounds.
+fn shares<'a>(instance: &Instance, solution: &'a Solution, path: usize) -> Result<impl Iterator<Item = f64> + 'a, Error> {
+    let shares = solution.of_path(instance, path);
+    let coded = instance.coded(instance.paths[path].ingress as usize);
+    let most = coded + TOLERANCE;
+    if let Some(&share) = shares.iter().find(|&&share| !(share >= -TOLERANCE && share <= most)) {
+        return Err(Error::Manifest(format!("the solution gives a device {share} of path {path}; a share is from 0 to 1")));
+    }
+    let sum: f64 = shares.iter().sum();
+    if sum > most {
+        return Err(Error::Manifest(format!("the solution covers {sum} of path {path}; it can be at most {coded}")));
+    }
+    Ok(shares.iter().map(|share| share.clamp(0.0, 1.0)))
+}
+
+/// The devices' names; those of parallel links get numbers.
+fn device_names(instance: &Instance) -> Vec<String> {
+    let mut taken = BTreeMap::new();
+    (0..instance.devices.len())
+        .map(|device| {
+            let plain = instance.device_name(device);
+            let mut name = plain.clone();
+            let mut number: u32 = taken.get(&plain).copied().unwrap_or(1);
+            while taken.contains_key(&name) {
+                number += 1;
+                name = format!("{plain} ({number})");
+            }
+            taken.insert(plain, number);
+            taken.insert(name.clone(), 1);
+            name
+        })
+        .collect()
+}
+
+/// A size in whole bytes; none if no memory is that large.
+fn whole(bytes: f64) -> Option<u64> {
+    (bytes <= MAX_NUMBER as f64).then_some(bytes as u64)
+}
+
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::Manifest(format!("two {what} have the name {name:?}")));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_version(version: u64) -> Result<(), Error> {
+    if version > MAX_NUMBER { Err(Error::Manifest(format!("version {version}; the most is {MAX_NUMBER}"))) } else { Ok(()) }
+}
+
+/// A range within the space that is not empty, with a bucket.
+pub(super) fn check_range(path: u32, from: u64, to: u64, bytes: u64) -> Result<(), Error> {
+    if from >= to {
+        return Err(Error::Manifest(format!("path {path} has an empty range, from {from} to {to}")));
+    }
+    if to > SPACE {
+        return Err(Error::Manifest(format!("path {path} has a range to {to}; the last hash is {}", SPACE - 1)));
+    }
+    if bytes == 0 || bytes > MAX_NUMBER {
+        return Err(Error::Manifest(format!("path {path} has a bucket of {bytes} bytes; it must be from 1 to {MAX_NUMBER}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,524 @@
+//! Partial deployment: which links get decoders, if only so many can be had (thesis, section 3.5, "Partial Deployment Benefits"), and which device to
+//! enlarge first. `docs/PLANNERS.md`, "Placement", defines the weights.
+//!
+//! All of it works on an instance that has every device that could be built, each a candidate: with [`crate::Placement::Links`] a device's number is its
+//! link's. What SmartRE saves with some of them is what it saves on [`deployed`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use microlp::{
+    ComparisonOp, OptimizationDirection, Problem, ResumeOptions, SolveOptions, SolveOutcome, TerminationReason, Variable,
+};
+
+use crate::{
+    Error, Instance, Solution, Watch,
+    baseline::evaluate_solution,
+    evaluate::{Footprint, evaluate, evaluate_within},
+    network::Role,
+};
+
+/// How links are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// By how many paths take the link: the thesis's first.
+    Paths,
+    /// By the sum of volume times distance of those paths, its second.
+    VolumeDistance,
+    /// By the sum of redundancy times distance of those paths, the redundancy being what the link's device could decode of a path if it cached all that it
+    /// sees: what the thesis suggests.
+    Redundancy,
+}
+
+impl Strategy {
+    /// All, in the thesis's order.
+    pub const ALL: [Self; 3] = [Self::Paths, Self::VolumeDistance, Self::Redundancy];
+
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paths => "paths",
+            Self::VolumeDistance => "volume x distance",
+            Self::Redundancy => "redundancy x distance",
+        }
+    }
+}
+
+/// A candidate and what it weighs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// Index of the device.
+    pub device: u32,
+    /// Its weight, in the strategy's unit; for [`greedy`] the footprint that it saved when it was added.
+    pub weight: f64,
+}
+
+/// What a number of devices save.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// How many devices, from the first of the order.
+    pub devices: usize,
+    /// Footprint with them. Relate `saved` to another instance's footprint to compare with all of a network's traffic.
+    pub footprint: Footprint,
+}
+
+/// Devices that are not on links from or to access routers: the thesis's interior links. All of them where the map has no access routers.
+pub fn interior(instance: &Instance) -> Vec<u32> {
+    let access = |node: u32| instance.network.nodes[node as usize].role == Role::Access;
+    let inside = |device: &crate::Device| {
+        !access(device.node) && device.link.is_none_or(|link| !access(instance.network.links[link as usize].from))
+    };
+    (0..).zip(&instance.devices).filter(|(_, device)| inside(device)).map(|(number, _)| number).collect()
+}
+
+/// The ingresses of the `count` PoPs from which most bytes enter, in order of their numbers; of equal PoPs that with the lower number. For
+/// [`Instance::only`].
+pub fn largest_pops(instance: &Instance, count: usize) -> Vec<usize> {
+    let pop = |ingress: &crate::Ingress| instance.network.nodes[ingress.node as usize].pop;
+    let mut volumes: BTreeMap<u32, f64> = BTreeMap::new();
+    for ingress in &instance.ingresses {
+        *volumes.entry(pop(ingress)).or_default() += ingress.volume;
+    }
+    let mut pops: Vec<(u32, f64)> = volumes.into_iter().collect();
+    pops.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let chosen: BTreeSet<u32> = pops.into_iter().take(count).map(|(pop, _)| pop).collect();
+    (0..instance.ingresses.len()).filter(|&ingress| chosen.contains(&pop(&instance.ingresses[ingress]))).collect()
+}
+
+/// The instance with only these devices.
+///
+/// # Errors
+/// A device that there is not.
+pub fn deployed(instance: &Instance, devices: &[u32]) -> Result<Instance, Error> {
+    let mut built = vec![false; instance.devices.len()];
+    for device in checked(instance, devices)? {
+        built[device as usize] = true;
+    }
+    instance.restricted(|_, hop| built[hop.device as usize])
+}
+
+/// All candidates by falling weight, of equal ones the lower number first.
+///
+/// # Errors
+/// A candidate that there is not.
+pub fn rank(instance: &Instance, strategy: Strategy, candidates: &[u32]) -> Result<Vec<Ranked>, Error> {
+    let candidates = checked(instance, candidates)?;
+    // Everything cached everywhere is no plan, but it is what each device could decode alone.
+    let decoded = match strategy {
+        Strategy::Redundancy => evaluate(instance, &vec![1.0; instance.hop_count()])?.decoded_bytes,
+        Strategy::Paths | Strategy::VolumeDistance => Vec::new(),
+    };
+    let mut weights = vec![0.0; instance.devices.len()];
+    for (number, path) in instance.paths.iter().enumerate() {
+        for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
+            weights[hop.device as usize] += match strategy {
+                Strategy::Paths => 1.0,
+                Strategy::VolumeDistance => path.volume * f64::from(hop.distance),
+                Strategy::Redundancy => decoded[at] * f64::from(hop.distance),
+            };
+        }
+    }
+    let mut ranked: Vec<Ranked> =
+        candidates.into_iter().map(|device| Ranked { device, weight: weights[device as usize] }).collect();
+    ranked.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    Ok(ranked)
+}
+
+/// What SmartRE saves with the first devices of an order, for each of `counts`: the curve of the thesis's figure 3.11.
+///
+/// # Errors
+/// Those of `solve`; an answer that breaks a rule; more devices than the order has; [`Error::Stopped`].
+pub fn curve(
+    instance: &Instance,
+    order: &[u32],
+    counts: &[usize],
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &dyn Watch,
+) -> Result<Vec<Step>, Error> {
+    let mut steps = Vec::with_capacity(counts.len());
+    for (done, &count) in (0..).zip(counts) {
+        watch.progress("deployments", done, counts.len() as u64);
+        watch.go_on()?;
+        let devices = order
+            .get(..count)
+            .ok_or_else(|| Error::Devices(format!("a deployment of {count} devices, but the order has {}", order.len())))?;
+        steps.push(Step { devices: count, footprint: saved_by(instance, devices, solve)? });
+    }
+    watch.progress("deployments", counts.len() as u64, counts.len() as u64);
+    Ok(steps)
+}
+
+/// `budget` candidates, one by one that with which SmartRE saves most, of equal ones the lower number. Each takes a solution for every candidate left:
+/// for comparison, not for large networks.
+///
+/// # Errors
+/// A candidate that there is not; those of `solve`; an answer that breaks a rule; [`Error::Stopped`].
+pub fn greedy(
+    instance: &Instance,
+    candidates: &[u32],
+    budget: usize,
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &dyn Watch,
+) -> Result<Vec<Ranked>, Error> {
+    let mut left = checked(instance, candidates)?;
+    let budget = budget.min(left.len());
+    let on_paths = on_paths(instance);
+    let mut chosen: Vec<u32> = Vec::with_capacity(budget);
+    let mut order = Vec::with_capacity(budget);
+    let mut saved = 0.0;
+    for step in 0..budget {
+        watch.progress("greedy placement", step as u64, budget as u64);
+        let mut best: Option<(usize, f64)> = None;
+        for (at, &device) in left.iter().enumerate() {
+            watch.go_on()?;
+            let with = if on_paths[device as usize] {
+                chosen.push(device);
+                let with = saved_by(instance, &chosen, solve);
+                chosen.pop();
+                with?.saved
+            } else {
+                saved
+            };
+            if best.is_none_or(|(_, most)| with > most) {
+                best = Some((at, with));
+            }
+        }
+        let Some((at, with)) = best else { break };
+        let device = left.remove(at);
+        chosen.push(device);
+        order.push(Ranked { device, weight: with - saved });
+        saved = with;
+    }
+    watch.progress("greedy placement", budget as u64, budget as u64);
+    Ok(order)
+}
+
+/// How much work [`optimal`] may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most variables of the program: hops at candidates, and candidates.
+    pub variables: usize,
+    /// Most nodes of branch and bound.
+    pub nodes: u64,
+}
+
+impl Default for Limits {
+    /// The first node of 10,000 variables takes some seconds; few programs need 100 nodes.
+    fn default() -> Self {
+        Self { variables: 10_000, nodes: 10_000 }
+    }
+}
+
+/// The best placement that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Optimal {
+    /// Devices to build, by number; fewer than the budget if more save nothing.
+    pub devices: Vec<u32>,
+    /// Footprint with them.
+    pub footprint: Footprint,
+    /// No placement within the budget saves more.
+    pub bound: f64,
+    /// Nodes of branch and bound.
+    pub nodes: u64,
+    /// Whether the search ended by itself: then this is the best placement. If not, it is the best found so far.
+    pub complete: bool,
+}
+
+impl Optimal {
+    /// How far it may be from the best, as a share of the bound.
+    pub fn gap(&self) -> f64 {
+        if self.bound > self.footprint.saved { (self.bound - self.footprint.saved) / self.bound } else { 0.0 }
+    }
+}
+
+/// The at most `budget` candidates with which SmartRE saves most: a mixed integer program, for small networks.
+///
+/// Stopped by the watch, after the node that is being solved, or at the limit of nodes, it answers the best found with its gap.
+///
+/// # Errors
+/// A candidate that there is not; more variables than the limit; [`Error::Stopped`] before any placement is found; a program whose numbers differ too much
+/// in size for the solver.
+pub fn optimal(
+    instance: &Instance,
+    candidates: &[u32],
+    budget: usize,
+    limits: &Limits,
+    watch: &dyn Watch,
+) -> Result<Optimal, Error> {
+    let on_paths = on_paths(instance);
+    let candidates: Vec<u32> = checked(instance, candidates)?.into_iter().filter(|&device| on_paths[device as usize]).collect();
+    let candidate: BTreeSet<u32> = candidates.iter().copied().collect();
+    let hops = instance.paths.iter().flat_map(|path| &path.hops).filter(|hop| candidate.contains(&hop.device)).count();
+    let variables = hops + candidates.len();
+    if variables > limits.variables {
+        return Err(Error::Solver(format!(
+            "the best placement is a program of {variables} variables, {} are the limit: take fewer ingresses or links, or rank the links",
+            limits.variables
+        )));
+    }
+    if limits.nodes == 0 {
+        return Err(Error::Solver("a limit of 0 nodes leaves nothing to search".into()));
+    }
+    watch.go_on()?;
+    let part = deployed(instance, &candidates)?;
+    let model = Model::new(&part, Some((&candidates, budget)));
+    let mut options = SolveOptions::default();
+    options.node_limit = Some(SLICE.min(limits.nodes));
+    options.tolerances.feasibility = FEASIBILITY;
+    let hint: BTreeSet<u32> =
+        rank(&part, Strategy::Redundancy, &candidates)?.iter().take(budget).map(|ranked| ranked.device).collect();
+    options.warm_start =
+        Some(model.built.iter().map(|&(device, built)| (built, if hint.contains(&device) { 1.0 } else { 0.0 })).collect());
+    let mut outcome = model.problem.solve_with(options).map_err(program_error)?;
+    loop {
+        let nodes = outcome.stats().nodes_solved;
+        watch.progress("placement", nodes, 0);
+        let unfinished = matches!(outcome.termination_reason(), TerminationReason::NodeLimit | TerminationReason::TimeLimit);
+        if !unfinished || nodes >= limits.nodes || watch.stopped() {
+            break;
+        }
+        let mut options = ResumeOptions::default();
+        options.node_limit = Some(SLICE.min(limits.nodes - nodes));
+        outcome = outcome.resume_with(options).map_err(program_error)?;
+    }
+    let stats = outcome.stats();
+    let complete = outcome.is_optimal();
+    let SolveOutcome::Solution(solution) = outcome else {
+        return Err(if watch.stopped() {
+            Error::Stopped
+        } else {
+            Error::Solver(format!("no placement is found within {} nodes", limits.nodes))
+        });
+    };
+    let cached = model.assignment(&part, &solution);
+    // The solver's tolerance is absolute in rows scaled to 1.
+    let evaluation = evaluate_within(&part, &cached, 1e3 * FEASIBILITY)?;
+    evaluation.holds(&part)?;
+    let used: BTreeSet<u32> = part
+        .paths
+        .iter()
+        .flat_map(|path| &path.hops)
+        .zip(&cached)
+        .filter(|(_, share)| **share > 0.0)
+        .map(|(hop, _)| hop.device)
+        .collect();
+    let saved = evaluation.footprint.saved;
+    let bound = if complete { solution.objective() } else { stats.best_bound.unwrap_or(f64::INFINITY) };
+    Ok(Optimal {
+        devices: used.into_iter().collect(),
+        footprint: evaluation.footprint,
+        bound: (bound * model.scale).max(saved),
+        nodes: stats.nodes_solved,
+        complete,
+    })
+}
+
+/// Nodes of branch and bound between two looks at the watch. A node is a linear program, which cannot be interrupted; to go on from one costs little.
+const SLICE: u64 = 1;
+
+/// Of the mixed integer solver, absolute, in rows scaled to 1.
+const FEASIBILITY: f64 = 1e-9;
+
+fn program_error(error: microlp::Error) -> Error {
+    Error::Solver(format!("placement: {error}"))
+}
+
+/// SmartRE's program, with or without a binary per candidate that says whether it is built.
+pub(crate) struct Model {
+    pub(crate) problem: Problem,
+    /// d(p, r), in the order of [`Instance::hop_index`].
+    cached: Vec<Variable>,
+    /// Whether a device is built.
+    built: Vec<(u32, Variable)>,
+    /// Bytes times links in one unit of the objective.
+    pub(crate) scale: f64,
+}
+
+impl Model {
+    /// `choice`: the candidates, which are all devices on paths, and how many of them may be built.
+    pub(crate) fn new(instance: &Instance, choice: Option<(&[u32], usize)>) -> Self {
+        let (gains, operations) = coefficients(instance);
+        let scale = gains.iter().copied().fold(0.0, f64::max);
+        let scale = if scale > 0.0 { scale } else { 1.0 };
+        let mut problem = Problem::new(OptimizationDirection::Maximize);
+        // Largest share that a hop's device can hold and work through by itself. A bound per variable, it makes the relaxation tighter.
+        let mut most = Vec::with_capacity(gains.len());
+        let mut hops_of = vec![Vec::new(); instance.devices.len()];
+        for (number, path) in instance.paths.iter().enumerate() {
+            let coded = instance.coded(path.ingress as usize);
+            for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
+                let device = &instance.devices[hop.device as usize];
+                most.push(coded.min(device.memory / path.volume).min(device.operations / operations[at]));
+                hops_of[hop.device as usize].push((at, path.volume));
+            }
+        }
+        let cached: Vec<Variable> =
+            gains.iter().zip(&most).map(|(&gain, &most)| problem.add_var(gain / scale, (0.0, most))).collect();
+
+        let mut built = Vec::new();
+        if let Some((candidates, budget)) = choice {
+            built.extend(candidates.iter().map(|&device| (device, problem.add_binary_var(0.0))));
+            problem.add_constraint(built.iter().map(|&(_, built)| (built, 1.0)), ComparisonOp::Le, budget as f64);
+        }
+        let built_of: BTreeMap<u32, Variable> = built.iter().copied().collect();
+        for (number, path) in instance.paths.iter().enumerate() {
+            let hops = instance.hop_range(number);
+            if path.hops.len() > 1 {
+                let cover = hops.clone().map(|at| (cached[at], 1.0));
+                problem.add_constraint(cover, ComparisonOp::Le, instance.coded(path.ingress as usize));
+            }
+            for (hop, at) in path.hops.iter().zip(hops) {
+                if let Some(&built) = built_of.get(&hop.device).filter(|_| most[at] > 0.0) {
+                    problem.add_constraint([(cached[at], 1.0), (built, -most[at])], ComparisonOp::Le, 0.0);
+                }
+            }
+        }
+        for (number, device) in instance.devices.iter().enumerate() {
+            let hops = &hops_of[number];
+            let built = built_of.get(&(number as u32));
+            let mut row = |limit: f64, uses: &dyn Fn(&(usize, f64)) -> f64| {
+                // A limit of 0 is in the variables' bounds, and one that they cannot reach is none.
+                if limit > 0.0 && hops.iter().map(|hop| uses(hop) * most[hop.0]).sum::<f64>() > limit {
+                    let terms = hops.iter().map(|hop| (cached[hop.0], uses(hop) / limit));
+                    let (built, right) = built.map_or((None, 1.0), |&built| (Some((built, -1.0)), 0.0));
+                    problem.add_constraint(terms.chain(built), ComparisonOp::Le, right);
+                }
+            };
+            row(device.memory, &|hop| hop.1);
+            row(device.operations, &|hop| operations[hop.0]);
+        }
+        for (number, ingress) in instance.ingresses.iter().enumerate() {
+            if ingress.volume * instance.coded(number) > ingress.memory {
+                let terms = instance.paths_of(number).flat_map(|path| {
+                    let volume = instance.paths[path].volume;
+                    instance.hop_range(path).map(move |at| (at, volume))
+                });
+                problem.add_constraint(terms.map(|(at, volume)| (cached[at], volume / ingress.memory)), ComparisonOp::Le, 1.0);
+            }
+        }
+        Self { problem, cached, built, scale }
+    }
+
+    /// d(p, r) of a solution, without what rounding leaves below 0 and at devices that are not built.
+    pub(crate) fn assignment(&self, instance: &Instance, solution: &microlp::Solution) -> Vec<f64> {
+        let absent: BTreeSet<u32> =
+            self.built.iter().filter(|(_, built)| solution.var_value(*built) < 0.5).map(|&(device, _)| device).collect();
+        let hops = instance.paths.iter().flat_map(|path| &path.hops);
+        self.cached
+            .iter()
+            .zip(hops)
+            .map(|(&share, hop)| if absent.contains(&hop.device) { 0.0 } else { solution.var_value(share).max(0.0) })
+            .collect()
+    }
+}
+
+/// Per hop r of each path q: footprint saved and operations taken by one unit of d(q, r).
+fn coefficients(instance: &Instance) -> (Vec<f64>, Vec<f64>) {
+    let mut gains = vec![0.0; instance.hop_count()];
+    let mut operations = vec![0.0; instance.hop_count()];
+    for ingress in 0..instance.ingresses.len() {
+        let coded = instance.coded(ingress);
+        for q in instance.paths_of(ingress) {
+            for at in instance.hop_range(q) {
+                operations[at] = instance.paths[q].volume / instance.packet;
+            }
+            for p in instance.paths_of(ingress) {
+                let found = instance.matches(p, q);
+                if found.count == 0.0 {
+                    continue;
+                }
+                // What two paths of an ingress have in common comes first on both.
+                let hops = instance.paths[q].hops.iter().zip(&*instance.paths[p].hops);
+                for ((hop, _), at) in hops.take_while(|(a, b)| a == b).zip(instance.hop_range(q)) {
+                    gains[at] += f64::from(hop.distance) * coded * found.bytes();
+                    operations[at] += coded * found.count;
+                }
+            }
+        }
+    }
+    (gains, operations)
+}
+
+/// What SmartRE saves with these devices.
+fn saved_by(
+    instance: &Instance,
+    devices: &[u32],
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+) -> Result<Footprint, Error> {
+    if devices.is_empty() {
+        return Ok(Footprint { before: instance.footprint(), saved: 0.0 });
+    }
+    let part = deployed(instance, devices)?;
+    let solution = solve(&part)?;
+    Ok(evaluate_solution(&part, &solution)?.footprint)
+}
+
+/// The candidates in order, each once.
+fn checked(instance: &Instance, candidates: &[u32]) -> Result<Vec<u32>, Error> {
+    let candidates: BTreeSet<u32> = candidates.iter().copied().collect();
+    match candidates.last() {
+        Some(&last) if last as usize >= instance.devices.len() => {
+            Err(Error::Devices(format!("device {last} is a candidate, but there are {}", instance.devices.len())))
+        }
+        _ => Ok(candidates.into_iter().collect()),
+    }
+}
+
+/// Whether any path meets a device.
+fn on_paths(instance: &Instance) -> Vec<bool> {
+    let mut on_paths = vec![false; instance.devices.len()];
+    for hop in instance.paths.iter().flat_map(|path| &path.hops) {
+        on_paths[hop.device as usize] = true;
+    }
+    on_paths
+}
+
+/// What can be enlarged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// Memory of the device with this index.
+    Memory(usize),
+    /// Speed of the device with this index.
+    Operations(usize),
+    /// Memory of the ingress with this index.
+    IngressMemory(usize),
+}
+
+/// What it is worth to enlarge something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Upgrade {
+    /// What is enlarged.
+    pub resource: Resource,
+    /// By how much: bytes, or operations per epoch.
+    pub amount: f64,
+    /// At most so much is gained, in units of the objective: the price of one unit times `amount`. Prices fall as resources grow.
+    pub worth: f64,
+}
+
+/// What an upgrade adds to a memory, in bytes.
+pub const MORE_MEMORY: f64 = 1e9;
+
+/// What an upgrade adds to a speed, as a share of it.
+pub const MORE_OPERATIONS: f64 = 0.1;
+
+/// What to enlarge first, by falling worth, from the prices of a solution: [`MORE_MEMORY`] of a device or an ingress, [`MORE_OPERATIONS`] of a device. What
+/// is worth nothing is left out.
+pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
+    let prices = &solution.prices;
+    let memory = (0..).zip(&prices.memory).map(|(at, &price)| (Resource::Memory(at), MORE_MEMORY, price));
+    let operations = (0..)
+        .zip(instance.devices.iter().zip(&prices.operations))
+        .map(|(at, (device, &price))| (Resource::Operations(at), MORE_OPERATIONS * device.operations, price));
+    let ingresses = (0..).zip(&prices.ingress_memory).map(|(at, &price)| (Resource::IngressMemory(at), MORE_MEMORY, price));
+    let mut upgrades: Vec<Upgrade> = memory
+        .chain(operations)
+        .chain(ingresses)
+        .filter(|(_, amount, price)| *price > 0.0 && amount.is_finite())
+        .map(|(resource, amount, price)| Upgrade { resource, amount, worth: amount * price })
+        .filter(|upgrade| upgrade.worth > 0.0)
+        .collect();
+    upgrades.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.resource.cmp(&b.resource)));
+    upgrades
+}
+
+#[cfg(test)]
+mod tests;
