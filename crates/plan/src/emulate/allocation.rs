@@ -1,6 +1,9 @@
 //! Who caches what, as the emulator reads it.
 
-use crate::{Error, Instance, Solution};
+use crate::{
+    Error, Instance, Solution,
+    manifest::{self, Plan, PlannedPath},
+};
 
 /// Number of hashes.
 const SPACE: f64 = 4_294_967_296.0;
@@ -54,6 +57,21 @@ impl Allocation {
             shares
         });
         Self::of_parts(instance, shares.collect())
+    }
+
+    /// What a plan's manifests say.
+    pub fn of_plan(plan: &Plan) -> Self {
+        let shares = |path: &PlannedPath| -> Box<[Share]> {
+            let share = |range: &manifest::Range| {
+                let device = path.hops[range.hop as usize];
+                Share { from: range.from, to: range.to, device, bytes: range.bytes }
+            };
+            path.ranges.iter().map(share).collect()
+        };
+        Self {
+            devices: plan.paths().iter().map(|path| path.hops.clone()).collect(),
+            shares: plan.paths().iter().map(shares).collect(),
+        }
     }
 
     /// Ranges given per path of the instance.

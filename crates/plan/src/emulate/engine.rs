@@ -150,7 +150,7 @@ impl<'a> Emulation<'a> {
             return Err(Error::Emulation(format!("a retention epoch of {} s; it must be from 1 ns to 30 years", instance.epoch)));
         }
         let of_link = route::devices_of_links(instance);
-        let routes: Vec<Route> = instance.paths.iter().map(|path| Route::new(&path.links, &of_link)).collect();
+        let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();
         let hash = HeaderHash { seed: settings.seed ^ 0x9e37_79b9_7f4a_7c15, extension: settings.extension };
         let devices = instance.devices.len();
         let carrier = match scheme {
@@ -493,7 +493,8 @@ impl<'a> Emulation<'a> {
         let format = Format { path_ids: false, ..self.settings.format };
         let window = self.settings.finding.window;
         let route = &self.routes[packet.path as usize];
-        for (&link, &device) in route.links.iter().zip(&route.devices) {
+        for &link in &route.links {
+            let device = self.of_link[link as usize];
             let pair = match (&mut pairs[link as usize], limits[link as usize]) {
                 (Some(pair), _) => Some(pair),
                 (empty, Some(limits)) => {

@@ -1,6 +1,6 @@
 //! The links and devices of a path, as they are or as an ingress knows them.
 
-use crate::{Error, Instance};
+use crate::{Error, Instance, Path};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
@@ -12,6 +12,15 @@ pub(super) struct Route {
 impl Route {
     pub(super) fn new(links: &[u32], of_link: &[Option<u32>]) -> Self {
         Self { links: links.into(), devices: links.iter().map(|&link| of_link[link as usize]).collect() }
+    }
+
+    /// The route of an instance's path, with the devices that decode for it.
+    pub(super) fn planned(path: &Path) -> Self {
+        let mut devices = vec![None; path.links.len()];
+        for hop in &path.hops {
+            devices[hop.distance as usize - 1] = Some(hop.device);
+        }
+        Self { links: path.links.clone(), devices: devices.into() }
     }
 
     /// Links to a device, if the route meets it.
