@@ -50,10 +50,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         emulation.run(packets.iter().cloned(), &Unwatched)?;
         let seconds = begin.elapsed().as_secs_f64();
         let report = emulation.report();
-        println!("{name}: {:.0} MB/s, footprint -{:.4}, planned {:?}", bytes as f64 / 1e6 / seconds, report.footprint.reduction(), report.expected);
+        println!(
+            "{name}: {:.0} MB/s, footprint -{:.4}, planned {:?}",
+            bytes as f64 / 1e6 / seconds,
+            report.footprint.reduction(),
+            report.expected
+        );
         println!("  refused {:?}; collisions {}; shims {} B", report.refusals, report.collisions, report.ingresses[0].shim_bytes);
         for epoch in &report.epochs {
-            println!("  epoch {}: -{:.4}, busiest {:.3}, overloaded {}", epoch.epoch, epoch.footprint.reduction(), epoch.busiest, epoch.overloaded);
+            println!(
+                "  epoch {}: -{:.4}, busiest {:.3}, overloaded {}",
+                epoch.epoch,
+                epoch.footprint.reduction(),
+                epoch.busiest,
+                epoch.overloaded
+            );
         }
         for device in &report.devices {
             println!(

@@ -87,7 +87,10 @@ impl Allocation {
             let mut end = 0;
             for share in shares {
                 if share.from != end || share.to < share.from || share.to > 1 << 32 {
-                    return Err(Error::Emulation(format!("path {number}: hashes from {} to {} follow {end}", share.from, share.to)));
+                    return Err(Error::Emulation(format!(
+                        "path {number}: hashes from {} to {} follow {end}",
+                        share.from, share.to
+                    )));
                 }
                 if !hops.any(|hop| hop.device == share.device) {
                     return Err(Error::Emulation(format!("path {number}: device {} is not next on it", share.device)));

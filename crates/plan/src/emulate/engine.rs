@@ -1,6 +1,6 @@
 //! The emulated network.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHash, Identity, IngressReport, Observed, Packet,
@@ -58,6 +58,13 @@ impl Default for Settings {
             unlimited: 256 << 20,
             replanning: Replanning::default(),
         }
+    }
+}
+
+impl Settings {
+    /// The hash by which packets of the run are told apart.
+    pub fn header_hash(&self) -> HeaderHash {
+        HeaderHash { seed: self.seed, extension: self.extension }
     }
 }
 
@@ -120,11 +127,11 @@ struct Device {
 
 enum Step {
     Bring(Allocation, Rollout),
-    Install { device: u32, version: u32, allocation: Arc<Allocation> },
+    Install { device: u32, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)> },
     Switch { ingress: u32, version: u32, allocation: Arc<Allocation>, limits: Vec<f64> },
     Retire { version: u32, allocation: Arc<Allocation> },
     Reroute { path: u32, links: Vec<u32>, notice: u64 },
-    Notice { path: u32, route: Route },
+    Notice { path: u32 },
     Loss(f64),
 }
 
@@ -151,7 +158,7 @@ impl<'a> Emulation<'a> {
         }
         let of_link = route::devices_of_links(instance);
         let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();
-        let hash = HeaderHash { seed: settings.seed ^ 0x9e37_79b9_7f4a_7c15, extension: settings.extension };
+        let hash = settings.header_hash();
         let devices = instance.devices.len();
         let carrier = match scheme {
             Scheme::Planned(allocation) => Carrier::Planned(Planned::new(instance, allocation, &settings)?),
@@ -260,10 +267,17 @@ impl<'a> Emulation<'a> {
             return Err(Error::Emulation(format!("a packet at {} ns comes after one at {} ns", packet.time, self.now)));
         }
         if packet.path as usize >= self.instance.paths.len() {
-            return Err(Error::Emulation(format!("a packet of path {}, but there are {}", packet.path, self.instance.paths.len())));
+            return Err(Error::Emulation(format!(
+                "a packet of path {}, but there are {}",
+                packet.path,
+                self.instance.paths.len()
+            )));
         }
         if packet.payload.len() > MAX_PAYLOAD {
-            return Err(Error::Emulation(format!("a payload of {} bytes; a packet has at most {MAX_PAYLOAD}", packet.payload.len())));
+            return Err(Error::Emulation(format!(
+                "a payload of {} bytes; a packet has at most {MAX_PAYLOAD}",
+                packet.payload.len()
+            )));
         }
         self.advance(packet.time)?;
         self.carry(packet)
@@ -347,15 +361,13 @@ impl<'a> Emulation<'a> {
 
     fn perform(&mut self, time: u64, step: Step) {
         match step {
-            Step::Bring(allocation, rollout) => {
-                match self.settled {
-                    Some(settled) => self.at(settled.max(time), Step::Bring(allocation, rollout)),
-                    None => self.bring(time, allocation, rollout),
-                }
-            }
-            Step::Install { device, version, allocation } => {
+            Step::Bring(allocation, rollout) => match self.settled {
+                Some(settled) => self.at(settled.max(time), Step::Bring(allocation, rollout)),
+                None => self.bring(time, allocation, rollout),
+            },
+            Step::Install { device, version, allocation, sizes } => {
                 if let Carrier::Planned(planned) = &mut self.carrier {
-                    planned.nodes[device as usize].install(self.instance, device, version, allocation);
+                    planned.nodes[device as usize].install(version, allocation, sizes);
                 }
             }
             Step::Switch { ingress, version, allocation, limits } => {
@@ -373,16 +385,12 @@ impl<'a> Emulation<'a> {
                 }
             }
             Step::Reroute { path, links, notice } => {
-                let route = Route::new(&links, &self.of_link);
-                self.routes[path as usize] = route.clone();
-                if notice == 0 {
-                    self.known[path as usize] = route;
-                } else {
-                    self.excused = true;
-                    self.at(time.saturating_add(notice), Step::Notice { path, route });
-                }
+                self.routes[path as usize] = Route::new(&links, &self.of_link);
+                self.excused |= notice > 0;
+                self.at(time.saturating_add(notice), Step::Notice { path });
             }
-            Step::Notice { path, route } => self.known[path as usize] = route,
+            // As it is by now: a change that is heard of early may overtake one before it.
+            Step::Notice { path } => self.known[path as usize] = self.routes[path as usize].clone(),
             Step::Loss(loss) => {
                 self.loss = loss;
                 self.excused |= loss > 0.0;
@@ -403,9 +411,10 @@ impl<'a> Emulation<'a> {
         let allocation = Arc::new(allocation);
         let mut delays = Random(self.settings.seed ^ u64::from(version) << 32);
         let installed = time.saturating_add(rollout.stagger);
-        for device in 0..self.instance.devices.len() as u32 {
+        let sizes = sizes_of_devices(self.instance, &allocation);
+        for (device, sizes) in (0..).zip(sizes) {
             let at = time.saturating_add(delays.below(rollout.stagger.saturating_add(1)));
-            self.at(at, Step::Install { device, version, allocation: allocation.clone() });
+            self.at(at, Step::Install { device, version, allocation: allocation.clone(), sizes });
         }
         for (ingress, limits) in limits.into_iter().enumerate() {
             let at = installed.saturating_add(delays.below(rollout.transition.max(1)));
@@ -435,12 +444,8 @@ impl<'a> Emulation<'a> {
 
     fn carry_planned(&mut self, packet: &Packet, identity: Identity, number: usize, whole: u64) -> Result<(), Error> {
         let Carrier::Planned(planned) = &mut self.carrier else { unreachable!("it was looked at just now") };
-        let common = Common {
-            format: &self.settings.format,
-            hash: &self.hash,
-            window: self.settings.finding.window,
-            known: &self.known,
-        };
+        let common =
+            Common { format: &self.settings.format, hash: &self.hash, window: self.settings.finding.window, known: &self.known };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;
         let (mut flight, sent) = ingress.encode(&common, packet, identity)?;
@@ -722,11 +727,11 @@ impl Planned {
             ingress.switch(allocation.clone(), 0, paths, ingress.limits.clone());
             ingresses.push(ingress);
         }
-        let mut nodes: Vec<Device> =
-            instance.devices.iter().map(|_| Device { node: Node::default(), allocations: [None, None] }).collect();
-        for (number, node) in nodes.iter_mut().enumerate() {
-            node.allocations[0] = Some(allocation.clone());
-            node.size(number as u32, &allocation, 0..instance.paths.len() as u32);
+        let mut nodes = Vec::with_capacity(instance.devices.len());
+        for sizes in sizes_of_devices(instance, &allocation) {
+            let mut device = Device { node: Node::default(), allocations: [None, None] };
+            device.install(0, allocation.clone(), sizes);
+            nodes.push(device);
         }
         let mut planned = Self { ingresses, nodes, expected_saved: Vec::new(), expected_operations: Vec::new() };
         planned.expect(expected);
@@ -751,24 +756,13 @@ impl Device {
         [holds(&self.allocations[0]), holds(&self.allocations[1])]
     }
 
-    /// Gives buckets their sizes in this allocation.
-    fn size(&mut self, device: u32, allocation: &Allocation, paths: Range<u32>) {
-        for path in paths {
-            if let Some(share) = allocation.shares(path).iter().find(|share| share.device == device) {
-                self.node.resize(path, share.bytes);
-            }
-        }
-    }
-
     /// Takes a manifest in addition to the one it has. Until that is retired, buckets have the larger size of both, so that nothing goes before it
     /// goes at the ingress.
-    fn install(&mut self, instance: &Instance, device: u32, version: u32, allocation: Arc<Allocation>) {
-        let sizes: BTreeMap<u32, u64> = self.node.buckets().collect();
-        for path in 0..instance.paths.len() as u32 {
-            if let Some(share) = allocation.shares(path).iter().find(|share| share.device == device)
-                && sizes.get(&path).is_none_or(|&size| size < share.bytes)
-            {
-                self.node.resize(path, share.bytes);
+    fn install(&mut self, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)>) {
+        let before: BTreeMap<u32, u64> = self.node.buckets().collect();
+        for (path, bytes) in sizes {
+            if before.get(&path).is_none_or(|&size| size < bytes) {
+                self.node.resize(path, bytes);
             }
         }
         self.allocations[(version & 1) as usize] = Some(allocation);
@@ -817,11 +811,21 @@ fn limits_of_links(instance: &Instance, of_link: &[Option<u32>], unlimited: u64)
     of_link.iter().enumerate().map(limits).collect()
 }
 
+/// Per device: the paths that it caches packets of, and the sizes of their buckets.
+fn sizes_of_devices(instance: &Instance, allocation: &Allocation) -> Vec<Vec<(u32, u64)>> {
+    let mut sizes = vec![Vec::new(); instance.devices.len()];
+    for path in 0..allocation.paths() as u32 {
+        for share in allocation.shares(path) {
+            sizes[share.device as usize].push((path, share.bytes));
+        }
+    }
+    sizes
+}
+
 /// Operations per epoch that each ingress may cause at each device: the device's, divided as the plan expects to use them, so that what the plan
 /// leaves over is divided alike.
 fn budgets(instance: &Instance, expected: &[Vec<f64>], shed: bool) -> Vec<Vec<f64>> {
-    let sums: Vec<f64> =
-        (0..instance.devices.len()).map(|device| expected.iter().map(|ingress| ingress[device]).sum()).collect();
+    let sums: Vec<f64> = (0..instance.devices.len()).map(|device| expected.iter().map(|ingress| ingress[device]).sum()).collect();
     let part = |device: usize, of: f64| match instance.devices[device].operations {
         _ if !shed => f64::INFINITY,
         _ if of == 0.0 => 0.0,

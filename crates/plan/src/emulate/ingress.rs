@@ -181,9 +181,8 @@ impl Ingress {
         let most = usize::from(common.format.max_matches);
         if matches.len() > most {
             refusals.many += (matches.len() - most) as u64;
-            let worth = |found: &Found| {
-                u64::from(found.length) * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0))
-            };
+            let worth =
+                |found: &Found| u64::from(found.length) * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0));
             matches.sort_by_key(|found| (std::cmp::Reverse(worth(found)), found.at));
             matches.truncate(most);
             matches.sort_by_key(|found| found.at);

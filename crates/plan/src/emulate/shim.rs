@@ -236,8 +236,8 @@ mod tests {
     fn shims() -> impl Strategy<Value = (Format, Shim, usize)> {
         let spec = (any::<u32>(), any::<u64>(), 0u32..500, 0u32..3000, 1u32..500);
         let version = proptest::option::of(any::<bool>());
-        (1u8..=8, any::<bool>(), any::<u32>(), version, any::<u32>(), proptest::collection::vec(spec, 0..=7), 0usize..2000).prop_map(
-            |(name_bytes, path_ids, path, cache, check, specs, tail)| {
+        (1u8..=8, any::<bool>(), any::<u32>(), version, any::<u32>(), proptest::collection::vec(spec, 0..=7), 0usize..2000)
+            .prop_map(|(name_bytes, path_ids, path, cache, check, specs, tail)| {
                 let mut after = 0;
                 let mut literals = tail;
                 let matches: Vec<Spec> = specs
@@ -251,8 +251,7 @@ mod tests {
                     .collect();
                 let check = if matches.is_empty() { 0 } else { check };
                 (Format { name_bytes, max_matches: 7, path_ids }, Shim { path, cache, check, matches }, literals)
-            },
-        )
+            })
     }
 
     proptest! {

@@ -216,7 +216,9 @@ impl Store {
                 continue;
             };
             let same = |found: &Found| {
-                found.slot == slot && marker < found.end() as usize && position + found.at as usize == found.offset as usize + marker
+                found.slot == slot
+                    && marker < found.end() as usize
+                    && position + found.at as usize == found.offset as usize + marker
             };
             if refused.as_ref().is_some_and(same) {
                 continue;
@@ -234,12 +236,8 @@ impl Store {
                 continue;
             }
             let back = self.kernels.common_suffix(&payload[done..marker], &stored.payload[low..position]);
-            let found = Found {
-                slot,
-                at: (marker - back) as u32,
-                offset: (position - back) as u32,
-                length: (forward + back) as u32,
-            };
+            let found =
+                Found { slot, at: (marker - back) as u32, offset: (position - back) as u32, length: (forward + back) as u32 };
             if judge(self, stored, &found) {
                 done = found.end() as usize;
                 matches.push(found);
@@ -370,8 +368,7 @@ impl Store {
         loop {
             let found = self.markers.len();
             self.markers.resize(found + SAMPLE_STEP, 0);
-            let sampled =
-                self.sampler.sample(self.kernels, payload, self.window, self.period, at, &mut self.markers[found..]);
+            let sampled = self.sampler.sample(self.kernels, payload, self.window, self.period, at, &mut self.markers[found..]);
             self.markers.truncate(found + sampled.count);
             at = sampled.resume;
             if sampled.count < SAMPLE_STEP {

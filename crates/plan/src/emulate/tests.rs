@@ -91,8 +91,7 @@ impl Source {
     fn packet_in(&mut self, settings: &Settings, range: std::ops::Range<u64>, path: u32, payload: &[u8]) -> Packet {
         loop {
             let packet = self.packet(0, path, payload);
-            let hash = HeaderHash { seed: settings.seed ^ 0x9e37_79b9_7f4a_7c15, extension: settings.extension };
-            if range.contains(&u64::from(hash.identity(&packet.header).hash())) {
+            if range.contains(&u64::from(settings.header_hash().identity(&packet.header).hash())) {
                 return packet;
             }
         }
@@ -351,10 +350,7 @@ fn staggered_updates_lose_nothing() {
         vec![bucket(0, HALF, 0, 30_000), bucket(HALF, ALL, 1, 10_000)],
         vec![bucket(0, HALF, 0, 20_000), bucket(HALF, ALL, 2, 20_000)],
     ];
-    let new = vec![
-        vec![bucket(0, HALF / 2, 0, 12_000), bucket(HALF / 2, HALF, 1, 30_000)],
-        vec![bucket(0, ALL, 0, 50_000)],
-    ];
+    let new = vec![vec![bucket(0, HALF / 2, 0, 12_000), bucket(HALF / 2, HALF, 1, 30_000)], vec![bucket(0, ALL, 0, 50_000)]];
     let plans: Vec<Allocation> =
         [&old, &new].iter().map(|shares| Allocation::of_parts(&instance, (*shares).clone()).unwrap()).collect();
     for stagger in [0, 1, 400] {
@@ -411,8 +407,7 @@ fn after_a_routing_change_only_what_can_be_decoded_is_encoded() {
 #[test]
 fn encoders_that_cannot_keep_up_fingerprint_the_lower_hashes() {
     // 1,000 packets an epoch enter, 250 can be fingerprinted.
-    let instance =
-        instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| provision.encodings = 250.0);
+    let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| provision.encodings = 250.0);
     let settings = settings();
     let mut emulation = planned(&instance, vec![vec![share(0, ALL, 1)]], settings.clone());
     let mut source = Source::default();
@@ -533,7 +528,9 @@ fn a_run_can_be_stopped() {
 
 #[test]
 fn a_plans_manifests_and_its_solution_say_the_same() {
-    let instance = fork();
+    let instance = instance(network(4, &[(0, 1), (1, 2), (1, 3)]), &[&[0, 1], &[0, 2]], |provision| {
+        (provision.ingress_memory, provision.ingress_rate) = (2e6, 16e6);
+    });
     let solution = crate::Solution {
         cached: vec![0.25, 0.5, 0.0, 0.75],
         objective: 0.0,
@@ -596,13 +593,16 @@ fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
     })
 }
 
+/// A content, where in it to begin, and how many bytes to take.
+type Piece = (u64, usize, usize);
+
 /// Packets made of pieces of few contents at random offsets, so that they repeat each other in parts.
-fn packets() -> impl Strategy<Value = Vec<(usize, Vec<(u64, usize, usize)>)>> {
+fn packets() -> impl Strategy<Value = Vec<(usize, Vec<Piece>)>> {
     let piece = (0u64..6, 0usize..700, 1usize..500);
     proptest::collection::vec((any::<usize>(), proptest::collection::vec(piece, 0..4)), 1..300)
 }
 
-fn payload(pieces: &[(u64, usize, usize)]) -> Vec<u8> {
+fn payload(pieces: &[Piece]) -> Vec<u8> {
     pieces.iter().flat_map(|&(content, from, len)| noise(1200, content)[from..from + len].to_vec()).collect()
 }
 
