@@ -83,6 +83,8 @@ pub struct Emulation<'a> {
     /// What ingresses know of that.
     known: Vec<Route>,
     carrier: Carrier,
+    /// Operations per epoch and bytes of cache, per device; infinite where they do not count.
+    limits: Vec<(f64, f64)>,
     /// What is to happen, by time and order of coming.
     agenda: BTreeMap<(u64, u64), Step>,
     ordered: u64,
@@ -160,6 +162,10 @@ impl<'a> Emulation<'a> {
         let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();
         let hash = settings.header_hash();
         let devices = instance.devices.len();
+        let limits = match scheme {
+            Scheme::Ideal => vec![(f64::INFINITY, f64::INFINITY); devices],
+            _ => instance.devices.iter().map(|device| (device.operations, device.memory)).collect(),
+        };
         let carrier = match scheme {
             Scheme::Planned(allocation) => Carrier::Planned(Planned::new(instance, allocation, &settings)?),
             Scheme::HopByHop => Carrier::links(instance, limits_of_links(instance, &of_link, settings.unlimited)),
@@ -184,6 +190,7 @@ impl<'a> Emulation<'a> {
             known: routes.clone(),
             routes,
             carrier,
+            limits,
             agenda: BTreeMap::new(),
             ordered: 0,
             settled: None,
@@ -309,9 +316,9 @@ impl<'a> Emulation<'a> {
         let mut current = self.current;
         self.account_epoch(&mut report, &mut current);
         let epochs = (self.epoch + 1) as f64;
-        for (number, (device, of)) in report.devices.iter_mut().zip(&self.instance.devices).enumerate() {
+        for (number, (device, &limits)) in report.devices.iter_mut().zip(&self.limits).enumerate() {
             device.mean_operations = (device.cached + device.decoded) as f64 / epochs;
-            (device.limit, device.memory) = (of.operations, of.memory);
+            (device.limit, device.memory) = limits;
             match &self.carrier {
                 Carrier::Planned(planned) => {
                     let node = &planned.nodes[number].node;
@@ -600,14 +607,14 @@ impl<'a> Emulation<'a> {
 
     fn account_epoch(&self, report: &mut Report, current: &mut EpochReport) {
         current.epoch = self.epoch;
-        for ((device, of), &(cached, decoded)) in report.devices.iter_mut().zip(&self.instance.devices).zip(&self.operations) {
+        for ((device, &(limit, _)), &(cached, decoded)) in report.devices.iter_mut().zip(&self.limits).zip(&self.operations) {
             let operations = cached + decoded;
             device.most_operations = device.most_operations.max(operations);
-            device.overloaded += u64::from(operations as f64 > of.operations);
+            device.overloaded += u64::from(operations as f64 > limit);
             current.cached += cached;
             current.decoded += decoded;
             if operations > 0 {
-                current.busiest = current.busiest.max(operations as f64 / of.operations);
+                current.busiest = current.busiest.max(operations as f64 / limit);
             }
         }
         if current.packets > 0 {
