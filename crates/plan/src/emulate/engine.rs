@@ -10,7 +10,7 @@ use super::{
     node::{Duty, Flight, Node, Passed},
     route::{self, Route},
     shim::{Format, MAX_MATCHES, MAX_PAYLOAD, Shim},
-    store::{Finding, Store},
+    store::{Finding, RING, Store},
 };
 use crate::{Error, Instance, Match, Measured, Watch};
 
@@ -728,7 +728,7 @@ impl Planned {
             let buckets: u64 = ingress.paths.clone().flat_map(|path| allocation.shares(path)).map(|share| share.bytes).sum();
             // A later plan may cover more: as much as the ingress's memory and traffic allow.
             let most = ingress.volume.min(ingress.memory).min(settings.unlimited as f64) as u64;
-            let store = Store::new(&settings.finding, settings.seed, buckets.max(most))?;
+            let store = Store::new(&settings.finding, settings.seed, buckets.max(most), RING)?;
             let paths = ingress.paths.clone();
             let mut ingress = Ingress::new(store, allocation.clone(), instance.coded(number), limits);
             ingress.switch(allocation.clone(), 0, paths, ingress.limits.clone());

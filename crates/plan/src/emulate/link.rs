@@ -36,7 +36,7 @@ const PATH: u32 = 0;
 
 impl Pair {
     pub(super) fn new(finding: &Finding, key: u64, limits: Limits) -> Result<Self, Error> {
-        let mut store = Store::new(finding, key, limits.memory)?;
+        let mut store = Store::new(finding, key, limits.memory, 1)?;
         let mut node = Node::default();
         store.resize(PATH, 0, limits.memory);
         node.resize(PATH, limits.memory);

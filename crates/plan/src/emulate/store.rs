@@ -2,7 +2,7 @@
 //!
 //! The codec's matchers work over one log that is one FIFO. A store of SmartRE is many FIFO buckets, parts of its packets are null, and some of what
 //! it finds must not be used; so this takes the codec's parts (sampler, fingerprints, fingerprint table, comparison of bytes) and grows matches within
-//! what is not null. Packets have addresses in a virtual ring, by which the table knows them: `RING` times what the buckets hold, so that a bucket may
+//! what is not null. Packets have addresses in a virtual ring, by which the table knows them: [`RING`] times what the buckets hold, so that a bucket may
 //! keep its packets that many times longer than the average one before they are no longer found.
 
 use std::{
@@ -16,10 +16,11 @@ use oncewire_codec::{
     table::{CompactTable, FingerprintTable, Markers, NO_OFFSET},
 };
 
+use super::shim::MAX_PAYLOAD;
 use crate::Error;
 
-/// Size of the virtual ring over that of the store.
-const RING: u64 = 4;
+/// Size of the virtual ring over that of a store of many buckets.
+pub(super) const RING: u64 = 4;
 /// Ring to begin with in bytes: several packets of the largest size. It grows with what is stored, as a table for all that could be would be touched
 /// all over.
 const MIN_RING: u64 = 1 << 20;
@@ -107,6 +108,8 @@ pub(super) struct Store {
     key: u64,
     table: CompactTable<u64>,
     geometry: Geometry,
+    /// Size of the ring over that of what is stored.
+    slack: u64,
     /// Largest ring in bytes.
     most: u64,
     expected_rate: f64,
@@ -128,12 +131,14 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// An empty store that is to hold about `bytes`.
-    pub(super) fn new(finding: &Finding, key: u64, bytes: u64) -> Result<Self, Error> {
+    /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds: [`RING`], or 1 for a single bucket.
+    pub(super) fn new(finding: &Finding, key: u64, bytes: u64, slack: u64) -> Result<Self, Error> {
         let expected_rate = finding.sampler.expected_rate(finding.period);
         let (geometry, table) = ring(MIN_RING, expected_rate)?;
         Ok(Self {
-            most: bytes.saturating_mul(RING).clamp(MIN_RING, Geometry::MAX_CAPACITY),
+            slack,
+            // What is left at the ring's end is lost to it.
+            most: bytes.saturating_mul(slack).saturating_add(2 * MAX_PAYLOAD as u64).clamp(MIN_RING, Geometry::MAX_CAPACITY),
             expected_rate,
             held: 0,
             kernels: Kernels::detect(),
@@ -289,7 +294,11 @@ impl Store {
         while self.addresses.front().is_some_and(|&(start, _)| start < floor) {
             self.addresses.pop_front();
         }
-        if self.held * RING > self.geometry.capacity() && self.geometry.capacity() < self.most { self.grow() } else { Ok(()) }
+        if self.held * self.slack > self.geometry.capacity() && self.geometry.capacity() < self.most {
+            self.grow()
+        } else {
+            Ok(())
+        }
     }
 
     /// Twice the ring, with all packets in it.
