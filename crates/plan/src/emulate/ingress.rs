@@ -1,0 +1,256 @@
+//! Where packets enter: stores, finds matches, and encodes what a device ahead can decode.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    Allocation, HeaderHash, Identity, Packet, Refusals,
+    node::{Body, Flight},
+    route::Route,
+    shim::{Format, Shim, Spec},
+    store::{Found, Store, Stored},
+};
+use crate::Error;
+
+/// Encoded packets outside the store that are remembered to know their retransmissions.
+const REMEMBERED: usize = 1 << 16;
+
+/// What is the same for all ingresses.
+#[derive(Clone, Copy)]
+pub(super) struct Common<'a> {
+    pub(super) format: &'a Format,
+    pub(super) hash: &'a HeaderHash,
+    pub(super) window: usize,
+    /// The routes that this ingress knows.
+    pub(super) known: &'a [Route],
+}
+
+/// What the ingress did to a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) matches: u32,
+    pub(super) matched_bytes: u64,
+    pub(super) stored: bool,
+    pub(super) shim: u32,
+}
+
+/// Matches of a pair of paths: how many, and their bytes.
+pub(super) type Pairs = BTreeMap<(u32, u32), (u64, u64)>;
+
+pub(super) struct Ingress {
+    pub(super) store: Store,
+    pub(super) allocation: Arc<Allocation>,
+    pub(super) version: u32,
+    /// First hash that is not fingerprinted.
+    coded: u64,
+    /// Operations that it may cause per epoch, per device.
+    pub(super) limits: Vec<f64>,
+    /// Operations that it has caused in this epoch, per device.
+    used: Vec<f64>,
+    /// Matches found since the last report, used or not.
+    pub(super) pairs: Pairs,
+    pub(super) refusals: Refusals,
+    /// Encoded packets that are not in the store, oldest first, and how often each is there.
+    passed: VecDeque<u64>,
+    passing: HashMap<u64, u32>,
+    matches: Vec<Found>,
+}
+
+impl Ingress {
+    pub(super) fn new(store: Store, allocation: Arc<Allocation>, coded: f64, limits: Vec<f64>) -> Self {
+        Self {
+            store,
+            allocation,
+            version: 0,
+            coded: (coded.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64,
+            used: vec![0.0; limits.len()],
+            limits,
+            pairs: Pairs::new(),
+            refusals: Refusals::default(),
+            passed: VecDeque::new(),
+            passing: HashMap::new(),
+            matches: Vec::new(),
+        }
+    }
+
+    /// A new epoch: devices may be loaded again.
+    pub(super) fn new_epoch(&mut self) {
+        self.used.fill(0.0);
+    }
+
+    /// Goes over to another allocation. Buckets that keep their device keep their packets.
+    pub(super) fn switch(&mut self, allocation: Arc<Allocation>, version: u32, paths: std::ops::Range<u32>, limits: Vec<f64>) {
+        let mut sizes: BTreeMap<(u32, u32), u64> = self.store.buckets().map(|(path, device, _)| ((path, device), 0)).collect();
+        for path in paths {
+            for share in allocation.shares(path) {
+                sizes.insert((path, share.device), share.bytes);
+            }
+        }
+        for ((path, device), bytes) in sizes {
+            self.store.resize(path, device, bytes);
+        }
+        (self.allocation, self.version, self.limits) = (allocation, version, limits);
+    }
+
+    pub(super) fn encode(&mut self, common: &Common<'_>, packet: &Packet, identity: Identity) -> Result<(Flight, Sent), Error> {
+        let payload = &packet.payload;
+        let hash = identity.hash();
+        if payload.len() < common.window || u64::from(hash) >= self.coded {
+            return Ok((Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) }, Sent::default()));
+        }
+        let copy = common.hash.copy(&packet.header, payload);
+        self.matches.clear();
+        if self.store.has_copy(copy) || self.passing.contains_key(&copy) {
+            self.refusals.retransmission += 1;
+            self.store.search(payload, &mut self.matches, |_, _, _| false);
+        } else {
+            self.find(common, packet);
+        }
+
+        let shim = Shim { path: packet.path, cache: self.place(common, packet, hash), check: 0, matches: Vec::new() };
+        let shim = self.describe(common, packet, shim);
+        let mut flight = Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
+        shim.write(common.format, &mut flight.shim);
+        if !shim.matches.is_empty() {
+            flight.body = Body::Literals(literals(payload, &shim.matches));
+        }
+        let sent = Sent {
+            matches: shim.matches.len() as u32,
+            matched_bytes: shim.matches.iter().map(|spec| u64::from(spec.length)).sum(),
+            stored: shim.cache.is_some(),
+            shim: flight.shim.len() as u32,
+        };
+        for found in &self.matches {
+            self.used[self.store.get(found.slot).device as usize] += 1.0;
+        }
+        if shim.cache.is_some() {
+            let share = *self.allocation.holder(packet.path, hash).expect("it is stored because it has one");
+            self.used[share.device as usize] += 1.0;
+            let name = identity.name(common.format.name_bytes);
+            let size = payload.len() as u64 + u64::from(packet.header_bytes);
+            let stored = Stored::new((packet.path, name, hash), (share.device, self.version), copy, payload.clone(), size);
+            self.store.insert(stored, &self.matches, true)?;
+        } else if !self.matches.is_empty() {
+            self.remember(copy);
+        }
+        Ok((flight, sent))
+    }
+
+    /// Fills `matches` with those to encode.
+    fn find(&mut self, common: &Common<'_>, packet: &Packet) {
+        let Self { store, allocation, version, limits, used, pairs, refusals, matches, .. } = self;
+        let path = packet.path;
+        let route = &common.known[path as usize];
+        let as_planned = |path: u32| common.known[path as usize].meets(allocation.devices(path));
+        let here = as_planned(path);
+        // The first regions count before it is known which are kept: `used` is charged afterwards.
+        let mut counting: Vec<(u32, f64)> = Vec::new();
+        store.search(&packet.payload, matches, |store, stored, found| {
+            let pair = pairs.entry((path, stored.path)).or_default();
+            pair.0 += 1;
+            pair.1 += u64::from(found.length);
+            // Overlap bounds are those of the manifests' routes, and of what is cached by these manifests; else the device itself counts.
+            let within = if here && stored.version == *version && as_planned(stored.path) {
+                u64::from(stored.hash) < allocation.overlap(path, stored.path)
+            } else {
+                route.distance(stored.device).is_some()
+            };
+            if !within {
+                refusals.overlap += 1;
+                return false;
+            }
+            debug_assert!(route.distance(stored.device).is_some(), "the overlap bound holds what this path's devices cache");
+            if store.ambiguous(stored.path, stored.name) {
+                refusals.ambiguous += 1;
+                return false;
+            }
+            let before: f64 = counting.iter().filter(|entry| entry.0 == stored.device).map(|entry| entry.1).sum();
+            if used[stored.device as usize] + before + 1.0 > limits[stored.device as usize] {
+                refusals.overloaded += 1;
+                return false;
+            }
+            if found.length as usize <= spec(stored, found).bytes(common.format, path, 0) {
+                refusals.short += 1;
+                return false;
+            }
+            counting.push((stored.device, 1.0));
+            true
+        });
+        let most = usize::from(common.format.max_matches);
+        if matches.len() > most {
+            refusals.many += (matches.len() - most) as u64;
+            let worth =
+                |found: &Found| u64::from(found.length) * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0));
+            matches.sort_by_key(|found| (std::cmp::Reverse(worth(found)), found.at));
+            matches.truncate(most);
+            matches.sort_by_key(|found| found.at);
+        }
+    }
+
+    /// Whether a device ahead caches the packet, by which version.
+    fn place(&self, common: &Common<'_>, packet: &Packet, hash: u32) -> Option<bool> {
+        let share = self.allocation.holder(packet.path, hash)?;
+        let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
+        let ahead = common.known[packet.path as usize].distance(share.device).is_some();
+        let room = self.store.takes(packet.path, share.device, size);
+        // This packet's own matches there come first.
+        let own = self.matches.iter().filter(|found| self.store.get(found.slot).device == share.device).count();
+        let idle = self.used[share.device as usize] + own as f64 + 1.0 <= self.limits[share.device as usize];
+        (ahead && room && idle).then_some(self.version & 1 == 1)
+    }
+
+    /// The shim with the matches, if they save more than they cost.
+    fn describe(&mut self, common: &Common<'_>, packet: &Packet, mut shim: Shim) -> Shim {
+        if self.matches.is_empty() {
+            return shim;
+        }
+        let bytes = |shim: &Shim| {
+            let mut out = Vec::with_capacity(64);
+            shim.write(common.format, &mut out);
+            out.len() as u64
+        };
+        let plain = bytes(&shim);
+        shim.matches = self.matches.iter().map(|found| spec(self.store.get(found.slot), found)).collect();
+        let saved: u64 = self.matches.iter().map(|found| u64::from(found.length)).sum();
+        if saved <= bytes(&shim) - plain {
+            self.refusals.short += self.matches.len() as u64;
+            self.matches.clear();
+            shim.matches.clear();
+        } else {
+            shim.check = common.hash.check(&packet.payload);
+        }
+        shim
+    }
+
+    fn remember(&mut self, copy: u64) {
+        if self.passed.len() == REMEMBERED
+            && let Some(oldest) = self.passed.pop_front()
+            && let Some(count) = self.passing.get_mut(&oldest)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.passing.remove(&oldest);
+            }
+        }
+        self.passed.push_back(copy);
+        *self.passing.entry(copy).or_default() += 1;
+    }
+}
+
+pub(super) fn spec(stored: &Stored, found: &Found) -> Spec {
+    Spec { path: stored.path, name: stored.name, at: found.at, offset: found.offset, length: found.length }
+}
+
+/// What is not matched.
+pub(super) fn literals(payload: &[u8], matches: &[Spec]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(payload.len());
+    let mut at = 0;
+    for spec in matches {
+        out.extend_from_slice(&payload[at..spec.at as usize]);
+        at = spec.end() as usize;
+    }
+    out.extend_from_slice(&payload[at..]);
+    out
+}

@@ -1,0 +1,130 @@
+//! Hop-by-hop redundancy elimination: an encoder and a decoder at the ends of each link.
+
+use super::{
+    HeaderHash, Identity, Packet,
+    ingress::{literals, spec},
+    node::{Body, Duty, Flight, Node, Passed},
+    shim::{Format, Shim, ShimError},
+    store::{Finding, Store, Stored},
+};
+use crate::Error;
+
+/// What a link's pair of devices may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limits {
+    /// Bytes of either cache.
+    pub(super) memory: u64,
+    /// Share of packets, by hash, that is fingerprinted.
+    pub(super) coded: f64,
+    /// Packets fingerprinted per epoch.
+    pub(super) encodings: f64,
+    /// Packets cached and matches decoded per epoch.
+    pub(super) operations: f64,
+}
+
+/// The pair of one link. The decoder sees every packet whole once it is through with it, so nothing is null.
+pub(super) struct Pair {
+    store: Store,
+    node: Node,
+    limits: Limits,
+    encodings: f64,
+    operations: f64,
+}
+
+/// The only path that a pair knows.
+const PATH: u32 = 0;
+
+impl Pair {
+    pub(super) fn new(finding: &Finding, key: u64, limits: Limits) -> Result<Self, Error> {
+        let mut store = Store::new(finding, key, limits.memory, 1)?;
+        let mut node = Node::default();
+        store.resize(PATH, 0, limits.memory);
+        node.resize(PATH, limits.memory);
+        Ok(Self { store, node, limits, encodings: 0.0, operations: 0.0 })
+    }
+
+    pub(super) fn new_epoch(&mut self) {
+        (self.encodings, self.operations) = (0.0, 0.0);
+    }
+
+    pub(super) fn collisions(&self) -> u64 {
+        self.store.counts.collisions
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What the upstream device sends for a packet.
+    pub(super) fn encode(
+        &mut self,
+        format: &Format,
+        hash: &HeaderHash,
+        window: usize,
+        packet: &Packet,
+        identity: Identity,
+    ) -> Result<Flight, Error> {
+        let payload = &packet.payload;
+        let mut flight = Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
+        let below = f64::from(identity.hash()) < self.limits.coded * 4_294_967_296.0;
+        if payload.len() < window || !below || self.encodings + 1.0 > self.limits.encodings {
+            return Ok(flight);
+        }
+        self.encodings += 1.0;
+        let copy = hash.copy(&packet.header, payload);
+        let again = self.store.has_copy(copy);
+        let mut matches = Vec::new();
+        let (mut used, most) = (self.operations, usize::from(format.max_matches));
+        self.store.search(payload, &mut matches, |store, stored, found| {
+            let worth = found.length as usize > spec(stored, found).bytes(format, PATH, 0);
+            let good = !again && worth && !store.ambiguous(PATH, stored.name) && used + 1.0 <= self.limits.operations;
+            used += f64::from(u8::from(good));
+            good
+        });
+        if matches.len() > most {
+            matches.sort_by_key(|found| (std::cmp::Reverse(found.length), found.at));
+            matches.truncate(most);
+            matches.sort_by_key(|found| found.at);
+        }
+        self.operations += matches.len() as f64;
+        let size = payload.len() as u64 + u64::from(packet.header_bytes);
+        let cached = self.operations + 1.0 <= self.limits.operations && self.store.takes(PATH, 0, size);
+        let shim = Shim {
+            path: PATH,
+            cache: cached.then_some(false),
+            check: hash.check(payload),
+            matches: matches.iter().map(|found| spec(self.store.get(found.slot), found)).collect(),
+        };
+        shim.write(format, &mut flight.shim);
+        if !shim.matches.is_empty() {
+            flight.body = Body::Literals(literals(payload, &shim.matches));
+        }
+        if cached {
+            self.operations += 1.0;
+            let name = identity.name(format.name_bytes);
+            let stored = Stored::new((PATH, name, identity.hash()), (0, 0), copy, payload.clone(), size);
+            self.store.insert(stored, &matches, false)?;
+        }
+        Ok(flight)
+    }
+
+    /// What the downstream device makes of it.
+    pub(super) fn decode(
+        &mut self,
+        format: &Format,
+        hash: &HeaderHash,
+        window: usize,
+        packet: &Packet,
+        identity: Identity,
+        flight: &mut Flight,
+    ) -> Result<Passed, ShimError> {
+        let duty = Duty {
+            holds: [true; 2],
+            name: identity.name(format.name_bytes),
+            header_bytes: packet.header_bytes,
+            path: PATH,
+            window,
+        };
+        self.node.receive(format, hash, &duty, flight)
+    }
+}

@@ -1,0 +1,72 @@
+//! The links and devices of a path, as they are or as an ingress knows them.
+
+use crate::{Error, Instance, Path};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) links: Box<[u32]>,
+    /// The device that each link leads to, if any.
+    pub(super) devices: Box<[Option<u32>]>,
+}
+
+impl Route {
+    pub(super) fn new(links: &[u32], of_link: &[Option<u32>]) -> Self {
+        Self { links: links.into(), devices: links.iter().map(|&link| of_link[link as usize]).collect() }
+    }
+
+    /// The route of an instance's path, with the devices that decode for it.
+    pub(super) fn planned(path: &Path) -> Self {
+        let mut devices = vec![None; path.links.len()];
+        for hop in &path.hops {
+            devices[hop.distance as usize - 1] = Some(hop.device);
+        }
+        Self { links: path.links.clone(), devices: devices.into() }
+    }
+
+    /// Links to a device, if the route meets it.
+    pub(super) fn distance(&self, device: u32) -> Option<u32> {
+        self.devices.iter().position(|&found| found == Some(device)).map(|at| at as u32 + 1)
+    }
+
+    /// Whether it meets exactly these devices, in this order.
+    pub(super) fn meets(&self, devices: &[u32]) -> bool {
+        self.devices.iter().flatten().eq(devices)
+    }
+}
+
+/// The device at the head of each link.
+pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
+    let mut of_link = vec![None; instance.network.links.len()];
+    let mut of_node = vec![None; instance.network.nodes.len()];
+    for (number, device) in instance.devices.iter().enumerate() {
+        match device.link {
+            Some(link) => of_link[link as usize] = Some(number as u32),
+            None => of_node[device.node as usize] = Some(number as u32),
+        }
+    }
+    for (device, link) in of_link.iter_mut().zip(&instance.network.links) {
+        *device = device.or(of_node[link.to as usize]);
+    }
+    of_link
+}
+
+/// Whether a path may take these links: from its ingress to its egress, no node twice.
+pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(), Error> {
+    let Some(of) = instance.paths.get(path as usize) else {
+        return Err(Error::Emulation(format!("another route for path {path}, but there are {} paths", instance.paths.len())));
+    };
+    let wrong = |why: &str| Err(Error::Emulation(format!("another route for path {path} {why}")));
+    let mut at = instance.ingresses[of.ingress as usize].node;
+    let mut seen = std::collections::BTreeSet::from([at]);
+    for &link in links {
+        match instance.network.links.get(link as usize) {
+            None => return wrong(&format!("takes link {link}, but there are {}", instance.network.links.len())),
+            Some(link) if link.from != at => return wrong("is broken"),
+            Some(link) => at = link.to,
+        }
+        if !seen.insert(at) {
+            return wrong("goes round in a circle");
+        }
+    }
+    if at == of.egress { Ok(()) } else { wrong("ends elsewhere") }
+}
