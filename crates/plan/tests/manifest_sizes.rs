@@ -39,7 +39,7 @@ fn instance(text: &str, pops: usize, access: u32) -> Instance {
     }
     let provision = Provision::default();
     let matrix = traffic::gravity(&network).unwrap();
-    let routes = routing::shortest_paths(&network).unwrap();
+    let routes = routing::shortest_paths(&network, &oncewire_plan::Unwatched).unwrap();
     let routes = traffic::assign(&network, routes, &matrix, Scale::LargestIngress(1.0), &provision).unwrap();
     let profile = Synthetic { gamma: 0.5, intrapop: 0.75, intrapath: 0.5, length: 500.0, ingresses: BTreeMap::new() };
     Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile)).unwrap()

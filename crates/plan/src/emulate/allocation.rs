@@ -155,7 +155,7 @@ impl Allocation {
                     for share in self.shares(q) {
                         if let Some(hop) = instance.paths[p as usize].hops.iter().find(|hop| hop.device == share.device) {
                             operations[share.device as usize] += part(share) * found.count;
-                            saved[number] += part(share) * found.bytes() * f64::from(hop.distance);
+                            saved[number] += part(share) * found.bytes() * f64::from(hop.saves);
                         }
                     }
                 }

@@ -345,7 +345,7 @@ impl<'a> Emulation<'a> {
                     ingress.refusals.gap = of.store.counts.gaps;
                     ingress.collisions = of.store.counts.collisions;
                     let paths = &self.instance.paths[self.instance.paths_of(number)];
-                    let footprint: f64 = paths.iter().map(|path| path.volume * path.links.len() as f64).sum();
+                    let footprint: f64 = paths.iter().map(|path| path.volume * f64::from(path.length)).sum();
                     ingress.expected = Some(planned.expected_saved[number] / footprint);
                     whole += planned.expected_saved[number];
                     report.refusals.add(&ingress.refusals);
@@ -474,7 +474,7 @@ impl<'a> Emulation<'a> {
         };
         for (&link, &device) in route.links.iter().zip(&route.devices) {
             let bytes = u64::from(packet.header_bytes) + (flight.shim.len() + flight.body.bytes().len()) as u64;
-            self.report.count_bytes(&mut self.current, link, number, whole, bytes);
+            self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
             if self.loss > 0.0 && self.losses.unit() < self.loss {
                 self.report.lost += 1;
                 return Ok(());
@@ -515,7 +515,7 @@ impl<'a> Emulation<'a> {
                 (None, None) => None,
             };
             let Some(pair) = pair else {
-                self.report.count_bytes(&mut self.current, link, number, whole, whole);
+                self.report.count_bytes(&mut self.current, self.instance, link, number, whole, whole);
                 if self.loss > 0.0 && self.losses.unit() < self.loss {
                     self.report.lost += 1;
                     return Ok(());
@@ -525,7 +525,7 @@ impl<'a> Emulation<'a> {
             let mut flight = pair.encode(&format, &self.hash, window, packet, identity)?;
             let shim = flight.shim.len() as u64;
             let bytes = u64::from(packet.header_bytes) + shim + flight.body.bytes().len() as u64;
-            self.report.count_bytes(&mut self.current, link, number, whole, bytes);
+            self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
             self.report.ingresses[number].shim_bytes += shim;
             if self.loss > 0.0 && self.losses.unit() < self.loss {
                 self.report.lost += 1;
@@ -696,8 +696,19 @@ impl Report {
         epoch.1 += u64::from(passed.decoded);
     }
 
-    fn count_bytes(&mut self, current: &mut EpochReport, link: u32, ingress: usize, before: u64, after: u64) {
+    fn count_bytes(
+        &mut self,
+        current: &mut EpochReport,
+        instance: &Instance,
+        link: u32,
+        ingress: usize,
+        before: u64,
+        after: u64,
+    ) {
         self.links[link as usize].count(before, after);
+        if !instance.counted[link as usize] {
+            return;
+        }
         self.ingresses[ingress].footprint.count(before, after);
         self.footprint.count(before, after);
         current.footprint.count(before, after);
