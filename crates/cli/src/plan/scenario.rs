@@ -72,15 +72,31 @@ impl Scenario {
         let settings = settings(args, &provision);
         Ok(Scenario { instance, provision, settings, seconds, notes })
     }
+}
 
-    /// The ingress at a node.
-    pub(super) fn ingress(&self, node: &str) -> Outcome<usize> {
-        let network = &self.instance.network;
-        let found = self.instance.ingresses.iter().position(|ingress| network.nodes[ingress.node as usize].id == node);
-        found.ok_or_else(|| {
-            let names = self.instance.ingresses.iter().map(|ingress| network.nodes[ingress.node as usize].id.as_str());
-            Failure::usage(format!("nothing enters at {node:?}{}", nearest(node, names)))
-        })
+/// Number of the ingress at a node.
+pub(super) fn ingress(instance: &Instance, node: &str) -> Outcome<usize> {
+    let network = &instance.network;
+    let id = |ingress: &oncewire_plan::Ingress| network.nodes[ingress.node as usize].id.as_str();
+    let found = instance.ingresses.iter().position(|ingress| id(ingress) == node);
+    found.ok_or_else(|| {
+        let names = instance.ingresses.iter().map(id);
+        Failure::usage(format!("nothing enters at {node:?}{}", nearest(node, names)))
+    })
+}
+
+/// What people call a node.
+pub(super) fn label(network: &Network, node: u32) -> String {
+    let node = &network.nodes[node as usize];
+    if node.label.is_empty() { node.id.clone() } else { node.label.clone() }
+}
+
+/// What people call a device.
+pub(super) fn device_label(instance: &Instance, device: usize) -> String {
+    let device = &instance.devices[device];
+    match device.link.map(|link| instance.network.links[link as usize]) {
+        Some(link) => format!("{} -> {}", label(&instance.network, link.from), label(&instance.network, link.to)),
+        None => label(&instance.network, device.node),
     }
 }
 
