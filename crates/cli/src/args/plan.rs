@@ -90,7 +90,7 @@ pub(crate) struct EmulateArgs {
     /// Retention epochs to emulate; the first fills the caches and is not counted
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) epochs: u32,
-    /// Part of volumes, caches and speeds that is emulated [default: so that 256 MB enter in an epoch]
+    /// Part of volumes, caches and speeds that is emulated [default: so that 64 MB enter in an epoch]
     #[arg(long, value_name = "SHARE", value_parser = parse_percent)]
     pub(crate) scale: Option<f64>,
     /// Packets lost on each link

@@ -31,10 +31,13 @@ use std::time::{Duration, Instant};
 const FORMAT: &str = "oncewire-emulate/1";
 
 /// Bytes that enter in an epoch unless told otherwise: what a run of some seconds can carry.
-const USUAL_VOLUME: f64 = 256e6;
+const USUAL_VOLUME: f64 = 64e6;
 
 /// Smallest packet store of an ingress that is emulated, in bytes: room for a packet of the largest size.
 const SMALLEST_STORE: f64 = 65_536.0;
+
+/// Settings that say nothing of captures: they have volumes and redundancy of their own.
+const ASKED: [&str; 5] = ["traffic", "volumes", "load", "redundancy", "match length"];
 
 /// Rows of a table; all are in the JSON document.
 const ROWS: usize = 10;
@@ -45,7 +48,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
     crate::study::source::check(&sources)?;
     let watch = Waiting::new();
     let scenario = Scenario::build(&args.scenario, &watch)?;
-    let mut notes = scenario.notes.clone();
+    let mut notes = Vec::new();
     let (instance, traffic) = if sources.is_empty() {
         synthetic(args, &scenario.instance)?
     } else {
@@ -140,7 +143,7 @@ fn captured(args: &EmulateArgs, whole: &Instance, sources: Vec<Source>, watch: &
     if args.flash_crowd.is_some() {
         return Err(Failure::usage("--flash-crowd is for synthetic packets; a capture is carried as it is"));
     }
-    let name = |node: u32| whole.network.nodes[node as usize].id.clone();
+    let name = |node: u32| scenario::label(&whole.network, node);
     let ingresses = match &args.ingress {
         Some(id) => {
             let at = scenario::ingress(whole, id)?;
@@ -402,36 +405,43 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The cable with the most traffic fails: paths over it take other links, of which ingresses hear after `notice`.
+/// The busiest cable without which every path has another way fails: paths over it take that, of which ingresses hear after `notice`.
 fn reroute(instance: &Instance, time: Duration, notice: Duration) -> Outcome<Vec<Event>> {
     let volumes = instance.link_volumes();
-    let busiest = (0..volumes.len())
-        .filter(|&link| instance.counted[link])
-        .max_by(|&a, &b| volumes[a].total_cmp(&volumes[b]).then(b.cmp(&a)));
-    let busiest = busiest.ok_or_else(|| Failure::usage("--reroute: the network has no link between PoPs that could fail"))?;
-    let failed = instance.network.links[busiest];
-    let mut left = instance.network.clone();
-    // Its numbers stay those of the whole network: the failed links are made so long that nothing takes them if there is another way.
-    let far: f64 = left.links.iter().map(|link| link.weight).sum::<f64>() * 1e3;
-    let gone = |from: u32, to: u32| (from, to) == (failed.from, failed.to) || (from, to) == (failed.to, failed.from);
-    left.links.iter_mut().filter(|link| gone(link.from, link.to)).for_each(|link| link.weight += far);
-    let ends = |path: &oncewire_plan::Path| (instance.ingresses[path.ingress as usize].node, path.egress);
-    let pairs: Vec<(u32, u32)> = instance.paths.iter().map(ends).collect();
-    let routes = routing::shortest_paths_between(&left, &pairs, &Unwatched).map_err(failure)?;
-    let mut events = Vec::new();
-    for ((number, path), route) in (0..).zip(&instance.paths).zip(routes) {
-        let over = |links: &[u32]| links.iter().any(|&link| gone(left.links[link as usize].from, left.links[link as usize].to));
-        if !over(&path.links) {
-            continue;
+    let mut busiest: Vec<usize> = (0..volumes.len()).filter(|&link| instance.counted[link] && volumes[link] > 0.0).collect();
+    busiest.sort_by(|&a, &b| volumes[b].total_cmp(&volumes[a]).then(a.cmp(&b)));
+    for link in busiest {
+        if let Some(routes) = without(instance, link)? {
+            let event = |(path, links)| {
+                let change = Change::Route { path, links, notice: nanoseconds(notice) };
+                Event { time: nanoseconds(time), change }
+            };
+            return Ok(routes.into_iter().map(event).collect());
         }
-        if over(&route.links) {
-            let name = instance.network.link_name(busiest as u32);
-            return Err(Failure::usage(format!("--reroute: without {name}, the busiest link, some PoPs have no connection")));
-        }
-        let change = Change::Route { path: number, links: route.links, notice: nanoseconds(notice) };
-        events.push(Event { time: nanoseconds(time), change });
     }
-    Ok(events)
+    Err(Failure::usage("--reroute: there is no link in this network without which all PoPs are still connected"))
+}
+
+/// Other links for the paths over a cable, if it fails and they have any.
+fn without(instance: &Instance, failed: usize) -> Outcome<Option<Vec<(u32, Vec<u32>)>>> {
+    let failed = instance.network.links[failed];
+    let gone = |link: u32| {
+        let link = instance.network.links[link as usize];
+        (link.from, link.to) == (failed.from, failed.to) || (link.from, link.to) == (failed.to, failed.from)
+    };
+    // Numbers of links stay those of the whole network: what failed is made so long that nothing takes it if there is another way.
+    let mut left = instance.network.clone();
+    let far: f64 = left.links.iter().map(|link| link.weight).sum::<f64>() * 1e3;
+    (0..).zip(&mut left.links).filter(|(number, _)| gone(*number)).for_each(|(_, link)| link.weight += far);
+    let over: Vec<(u32, &oncewire_plan::Path)> =
+        (0..).zip(&instance.paths).filter(|(_, path)| path.links.iter().any(|&link| gone(link))).collect();
+    let ends = |path: &oncewire_plan::Path| (instance.ingresses[path.ingress as usize].node, path.egress);
+    let pairs: Vec<(u32, u32)> = over.iter().map(|(_, path)| ends(path)).collect();
+    let routes = routing::shortest_paths_between(&left, &pairs, &Unwatched).map_err(failure)?;
+    if routes.iter().any(|route| route.links.iter().any(|&link| gone(link))) {
+        return Ok(None);
+    }
+    Ok(Some(over.iter().zip(routes).map(|(&(number, _), route)| (number, route.links)).collect()))
 }
 
 fn mapping_notes(mapped: Option<&Mapped>, notes: &mut Vec<String>) {
@@ -523,6 +533,8 @@ struct IngressLine {
 struct LinkLine {
     from: String,
     to: String,
+    /// Whether it counts in the footprint.
+    counted: bool,
     before_bytes: u64,
     after_bytes: u64,
 }
@@ -578,6 +590,7 @@ fn document(
     mut notes: Vec<String>,
 ) -> Document {
     let label = |node: u32| scenario::label(&instance.network, node);
+    let of_captures = matches!(traffic.kind, Kind::Captures { .. });
     let ours = &schemes[0];
     let mut headline = format!("Packets through the plan: {:.1} % of the footprint saved", 100.0 * ours.reduction);
     if let Some(expected) = ours.expected {
@@ -612,7 +625,12 @@ fn document(
         traffic: traffic.words.clone(),
         scale: traffic.scale,
         epoch_seconds: instance.epoch,
-        settings: scenario.settings.clone(),
+        settings: scenario
+            .settings
+            .iter()
+            .filter(|setting| !of_captures || !ASKED.contains(&setting.0.as_str()))
+            .cloned()
+            .collect(),
         headline,
         packets: report.packets,
         bytes: report.bytes,
@@ -623,13 +641,13 @@ fn document(
         collisions: report.collisions,
         updates: report.updates,
         refusals: vec![
-            ("beyond the overlap of the two paths", refusals.overlap),
-            ("the device has no operations left", refusals.overloaded),
-            ("the name is not unique", refusals.ambiguous),
+            ("cached by no device ahead", refusals.overlap),
+            ("device overloaded", refusals.overloaded),
+            ("name not unique", refusals.ambiguous),
             ("shorter than its shim", refusals.short),
             ("more than a shim carries", refusals.many),
-            ("retransmission, sent plain", refusals.retransmission),
-            ("in a region that was matched itself", refusals.gap),
+            ("packets sent again, plain", refusals.retransmission),
+            ("in a gap", refusals.gap),
         ],
         shim_bytes: report.ingresses.iter().map(|ingress| ingress.shim_bytes).sum(),
         matches: report.ingresses.iter().map(|ingress| ingress.matches).sum(),
@@ -652,7 +670,9 @@ fn document(
             .links
             .iter()
             .zip(&instance.network.links)
-            .map(|(found, link)| LinkLine {
+            .zip(&instance.counted)
+            .map(|((found, link), &counted)| LinkLine {
+                counted,
                 from: label(link.from),
                 to: label(link.to),
                 before_bytes: found.before,
@@ -741,7 +761,7 @@ impl Document {
             epochs.rows.truncate(4 * ROWS);
             page.table(&epochs)?;
         }
-        let mut links: Vec<&LinkLine> = self.links.iter().collect();
+        let mut links: Vec<&LinkLine> = self.links.iter().filter(|link| link.counted).collect();
         links.sort_by(|a, b| b.before_bytes.cmp(&a.before_bytes));
         self.some(
             &mut page,
@@ -749,7 +769,7 @@ impl Document {
             links.len(),
             table(
                 "links",
-                "The busiest links; bytes in the whole run",
+                "The busiest of the links that count in the footprint; bytes in the whole run",
                 &[
                     ("from", Unit::Text),
                     ("to", Unit::Text),
