@@ -600,19 +600,15 @@ fn document(
         headline += &format!("; Ideal saves {:.1} %", 100.0 * ideal.reduction);
     }
     headline += ".";
-    let every = |what: &str| format!("{} packets left the network, each as it entered{what}.", count_of(report.delivered));
-    notes.insert(
-        0,
-        match (report.lost, report.undecodable + report.damaged) {
-            (0, 0) => every(""),
-            (lost, 0) => every(&format!("; {} were lost on links", count_of(lost))),
-            (lost, other) => every(&format!(
-                "; {} were lost on links, and {} dropped because what they referred to had been lost",
-                count_of(lost),
-                count_of(other)
-            )),
-        },
-    );
+    let mut fate = format!("{} packets left the network, each as it entered", count_of(report.delivered));
+    if report.lost > 0 {
+        fate += &format!("; {} were lost on links", count_of(report.lost));
+    }
+    if report.undecodable + report.damaged > 0 {
+        let dropped = count_of(report.undecodable + report.damaged);
+        fate += &format!("; {dropped} were dropped, because what they referred to was not where their ingress believed it");
+    }
+    notes.insert(0, fate + ".");
     if args.reroute.is_some() && report.undecodable > 0 {
         notes.push("After the link failed, ingresses went on encoding for the old route until they heard of it.".into());
     }
