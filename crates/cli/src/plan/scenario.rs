@@ -6,6 +6,7 @@ use crate::args::plan::ScenarioArgs;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::bytes;
 use oncewire_plan::measure::Measurement;
+use oncewire_plan::network::Names;
 use oncewire_plan::path::Route;
 use oncewire_plan::topology::{self, Cities, Format, Unknown};
 use oncewire_plan::traffic::Scale;
@@ -34,8 +35,8 @@ impl Scenario {
     pub(super) fn build(args: &ScenarioArgs, watch: &Waiting) -> Outcome<Scenario> {
         watch.say("reading the topology");
         let clock = Instant::now();
-        let mut notes = Vec::new();
-        let network = network(args, &mut notes)?;
+        let notes = Vec::new();
+        let network = network(args)?;
         let provision = provision(args);
         let read = clock.elapsed().as_secs_f64();
 
@@ -43,7 +44,7 @@ impl Scenario {
         let clock = Instant::now();
         let routes = match &args.paths {
             Some(path) => routing::given(&network, &self::read(path)?).map_err(|error| in_file(path, error))?,
-            None => routing::shortest_paths(&network, watch).map_err(failure)?,
+            None => routing::shortest_paths(&network, watch).map_err(|error| in_file(&args.topology, error))?,
         };
         let routes = self::volumes(args, &network, routes, &provision)?;
         let placement = match &args.links {
@@ -58,7 +59,11 @@ impl Scenario {
             length: args.match_length.unwrap_or(args.packet),
             ingresses: BTreeMap::new(),
         });
-        let mut instance = Instance::new(network, routes, &provision, &placement, profile).map_err(failure)?;
+        let mut instance =
+            Instance::new(network, routes, &provision, &placement, profile).map_err(|error| match (&args.paths, error) {
+                (Some(path), error @ Error::Paths(_)) => in_file(path, error),
+                (_, error) => failure(error),
+            })?;
         if let Some(path) = &args.profile {
             let measured = Measurement::parse(&self::read(path)?, &instance).map_err(|error| in_file(path, error))?;
             instance =
@@ -74,13 +79,30 @@ impl Scenario {
     }
 
     /// The ingress at a node.
-    pub(super) fn ingress(&self, node: &str) -> Outcome<usize> {
-        let network = &self.instance.network;
-        let found = self.instance.ingresses.iter().position(|ingress| network.nodes[ingress.node as usize].id == node);
-        found.ok_or_else(|| {
-            let names = self.instance.ingresses.iter().map(|ingress| network.nodes[ingress.node as usize].id.as_str());
-            Failure::usage(format!("nothing enters at {node:?}{}", nearest(node, names)))
+    pub(super) fn ingress(&self, name: &str) -> Outcome<usize> {
+        let Instance { network, ingresses, .. } = &self.instance;
+        let node = Names::new(network).find(name);
+        let found = node.as_ref().ok().and_then(|node| ingresses.iter().position(|ingress| ingress.node == *node));
+        found.ok_or_else(|| match node {
+            Err(why) if why.contains("several") => Failure::usage(why),
+            _ => {
+                let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node as usize]);
+                let names = nodes.flat_map(|node| [node.id.as_str(), node.label.as_str()]);
+                Failure::usage(format!("nothing enters at {name:?}{}", nearest(name, names)))
+            }
         })
+    }
+
+    /// Gives links without a capacity this one, in bit/s.
+    pub(super) fn assume_capacity(&mut self, capacity: f64) {
+        let links = &mut self.instance.network.links;
+        let without = links.iter().filter(|link| link.capacity.is_none()).count();
+        links.iter_mut().for_each(|link| link.capacity = link.capacity.or(Some(capacity)));
+        if without > 0 {
+            let rate = crate::format::number(capacity, oncewire_trace::results::Unit::BitsPerSecond);
+            let all = if without == links.len() { "all".to_owned() } else { without.to_string() };
+            self.settings.push(("capacity".into(), format!("{rate} assumed for {all} links, whose own is not known")));
+        }
     }
 }
 
@@ -116,7 +138,7 @@ fn in_file(path: &Path, error: Error) -> Failure {
     Failure { message: format!("{}: {}", path.display(), told.message), ..told }
 }
 
-fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
+fn network(args: &ScenarioArgs) -> Outcome<Network> {
     let path = &args.topology;
     let text = read(path)?;
     let format = Format::detect(&path.to_string_lossy(), &text).map_err(|error| in_file(path, error))?;
@@ -139,16 +161,13 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
         network = network.without_unpopulated();
     }
     if let Some(pops) = args.reduce {
-        network = network.reduce(pops).map_err(failure)?;
+        network = network.reduce(pops).map_err(|error| in_file(path, error))?;
     }
     if let Some(pops) = args.endpoints {
-        network = network.with_endpoints(pops).map_err(failure)?;
+        network = network.with_endpoints(pops).map_err(|error| in_file(path, error))?;
     }
     if let Some(routers) = args.access {
         network = network.with_access_routers(routers).map_err(failure)?;
-    }
-    if network.links.iter().all(|link| link.capacity.is_none()) {
-        notes.push("The map names no capacities: utilisations are not known.".into());
     }
     Ok(network)
 }
@@ -156,8 +175,15 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
 /// The paths with their volumes.
 fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision: &Provision) -> Outcome<Vec<Route>> {
     let matrix = match args.traffic.as_str() {
-        "gravity" => traffic::gravity(network).map_err(failure)?,
-        "demands" => traffic::demands(network).map_err(failure)?,
+        "gravity" => traffic::gravity(network).map_err(|error| {
+            let hint = match &error {
+                Error::Traffic(why) if why.contains("unknown") => "; give --cities, or leave such nodes out with --populated",
+                _ => "",
+            };
+            let told = in_file(&args.topology, error);
+            Failure { message: format!("{}{hint}", told.message), ..told }
+        })?,
+        "demands" => traffic::demands(network).map_err(|error| in_file(&args.topology, error))?,
         file => traffic::matrix(network, &read(Path::new(file))?).map_err(|error| in_file(Path::new(file), error))?,
     };
     let scale = match (args.volumes, args.equal) {
@@ -189,6 +215,18 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
     let text = read(path)?;
     let names: BTreeMap<String, usize> =
         (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
+    let network = &instance.network;
+    let labels = Names::new(network);
+    let of_place: BTreeMap<(Option<u32>, u32), usize> = (0..)
+        .zip(&instance.devices)
+        .map(|(number, device)| ((device.link.map(|link| network.links[link as usize].from), device.node), number))
+        .collect();
+    let by_labels = |name: &str| {
+        let (from, to) = name.split_once(" -> ").map_or((None, name), |(from, to)| (Some(from), to));
+        let from = from.map(|from| labels.find(from.trim())).transpose().ok()?;
+        of_place.get(&(from, labels.find(to.trim()).ok()?)).copied()
+    };
+    let mut changed = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
@@ -200,7 +238,7 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
                 "{place}: write the device, its memory and its operations per second, separated by tabs"
             )));
         };
-        let Some(&device) = names.get(name) else {
+        let Some(device) = names.get(name).copied().or_else(|| by_labels(name)) else {
             return Err(Failure::usage(format!(
                 "{place}: no device {name:?}{}",
                 nearest(name, names.keys().map(String::as_str))
@@ -213,7 +251,10 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
             .ok()
             .filter(|operations: &f64| *operations >= 0.0 && operations.is_finite())
             .ok_or_else(|| Failure::usage(format!("{place}: {operations:?} is no number of operations per second")))?;
-        instance.devices[device].memory = memory as f64;
+        changed.push((device, memory as f64, operations));
+    }
+    for (device, memory, operations) in changed {
+        instance.devices[device].memory = memory;
         instance.devices[device].operations = operations * instance.epoch;
     }
     Ok(())
@@ -222,13 +263,9 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
 /// Links that are named one a line.
 fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
     let text = read(path)?;
-    let names: BTreeMap<(&str, &str), u32> = (0..)
-        .zip(&network.links)
-        .map(|(number, link)| {
-            let id = |node: u32| network.nodes[node as usize].id.as_str();
-            ((id(link.from), id(link.to)), number)
-        })
-        .collect();
+    let names = Names::new(network);
+    let numbers: BTreeMap<(u32, u32), u32> =
+        (0..).zip(&network.links).map(|(number, link)| ((link.from, link.to), number)).collect();
     let mut chosen = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -238,9 +275,10 @@ fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
         // As names of links are shown, with a tab as in other files, or with the first space.
         let ends = line.split_once(" -> ").or_else(|| line.split_once('\t')).or_else(|| line.trim().split_once(' '));
         let (from, to) = ends.ok_or_else(|| Failure::usage(format!("{place}: write the two ends of a link, `from -> to`")))?;
-        let link = names.get(&(from.trim(), to.trim()));
-        chosen
-            .insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {:?} to {:?}", from.trim(), to.trim())))?);
+        let (from, to) = (from.trim(), to.trim());
+        let node = |name| names.find(name).map_err(|why| Failure::usage(format!("{place}: {why}")));
+        let link = numbers.get(&(node(from)?, node(to)?));
+        chosen.insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {from:?} to {to:?}")))?);
     }
     if chosen.is_empty() {
         return Err(Failure::usage(format!("{} names no link", path.display())));
@@ -269,10 +307,9 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     settings.extend([
         ("mean packet", format!("{} bytes", args.packet)),
         (
-            "epoch",
+            "ingress store",
             format!(
-                "{:.3} s: {} at {:.3} Gbit/s",
-                provision.epoch(),
+                "{}, filled at {} Gbit/s",
                 size(provision.ingress_memory),
                 provision.ingress_rate / 1e9
             ),
