@@ -406,7 +406,11 @@ fn changes(instance: &Instance, labels: &Labels, old: &Plan, new: &Plan) -> Chan
     let line = |device: &&manifest::DeviceDiff| {
         let count = device.changes.len();
         let lost = bytes(device.useless);
-        format!("{}: {count} range{} changed, {lost} of cache useless", known.get(&device.name).unwrap_or(&device.name), if count == 1 { "" } else { "s" })
+        format!(
+            "{}: {count} range{} changed, {lost} of cache useless",
+            known.get(&device.name).unwrap_or(&device.name),
+            if count == 1 { "" } else { "s" }
+        )
     };
     Changes {
         from_version: found.from,

@@ -47,7 +47,10 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
         scenario.assume_capacity(capacity);
     } else if scenario.instance.network.links.iter().all(|link| link.capacity.is_none()) {
         if args.objective == ObjectiveName::LinkLoad {
-            return Err(Failure::usage(format!("{}: the map names no capacities; give --capacity", args.scenario.topology.display())));
+            return Err(Failure::usage(format!(
+                "{}: the map names no capacities; give --capacity",
+                args.scenario.topology.display()
+            )));
         }
         scenario.notes.push("The map names no capacities: utilisations are not known; --capacity assumes one.".into());
     }
@@ -68,8 +71,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
     scenario.seconds.push(("building and solving the program", clock.elapsed().as_secs_f64()));
     watch.say("checking the solution");
     let clock = Instant::now();
-    let evaluation =
-        oncewire_plan::evaluate::check_for(&scenario.instance, &solution, &options.objective).map_err(failure)?;
+    let evaluation = oncewire_plan::evaluate::check_for(&scenario.instance, &solution, &options.objective).map_err(failure)?;
     evaluation.holds(&scenario.instance).map_err(failure)?;
     watch.go_on().map_err(failure)?;
     scenario.seconds.push(("checking it without the solver's code", clock.elapsed().as_secs_f64()));

@@ -20,6 +20,9 @@ use std::time::Instant;
 /// Largest file that is read, in bytes. A router-level map of a tier-1 ISP has 300 kB, its measured redundancy profile some 100 MB.
 const FILE_MAX: u64 = 1 << 30;
 
+/// Largest packet of IP, in bytes.
+const PACKET_MAX: f64 = 65_535.0;
+
 /// A network with all that is to be planned for it.
 pub(super) struct Scenario {
     pub(super) instance: Instance,
@@ -37,7 +40,7 @@ impl Scenario {
         let clock = Instant::now();
         let notes = Vec::new();
         let network = network(args)?;
-        let provision = provision(args);
+        let provision = provision(args)?;
         let read = clock.elapsed().as_secs_f64();
 
         watch.say("finding paths");
@@ -62,13 +65,20 @@ impl Scenario {
         let mut instance =
             Instance::new(network, routes, &provision, &placement, profile).map_err(|error| match (&args.paths, error) {
                 (Some(path), error @ Error::Paths(_)) => in_file(path, error),
+                (_, error @ Error::Traffic(_)) => match args.traffic.as_str() {
+                    "gravity" | "demands" => in_file(&args.topology, error),
+                    file => in_file(Path::new(file), error),
+                },
                 (_, error) => failure(error),
             })?;
         if let Some(path) = &args.profile {
             let measured = Measurement::parse(&self::read(path)?, &instance).map_err(|error| in_file(path, error))?;
-            instance =
-                if args.volumes { measured.apply(&instance) } else { instance.with_profile(Profile::Measured(measured.profile)) }
-                    .map_err(failure)?;
+            let fitted = if args.volumes {
+                measured.check(&instance).and_then(|()| measured.apply(&instance))
+            } else {
+                measured.fit(&instance)
+            };
+            instance = fitted.map_err(|error| in_file(path, error))?;
         }
         if let Some(path) = &args.devices {
             devices(&mut instance, path)?;
@@ -124,10 +134,7 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
         // Rocketfuel's maps are older than UTF-8 was everywhere.
         let text = error.into_bytes();
         if text.contains(&0) {
-            return Err(Failure::usage(format!(
-                "{} is no text; name a topology, such as a .json, .graphml or .cch file",
-                path.display()
-            )));
+            return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
         }
         Ok(text.iter().map(|&byte| char::from(byte)).collect())
     })
@@ -141,7 +148,22 @@ fn in_file(path: &Path, error: Error) -> Failure {
 fn network(args: &ScenarioArgs) -> Outcome<Network> {
     let path = &args.topology;
     let text = read(path)?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage(format!(
+            "{} is empty; name a topology, such as a .json, .graphml or .cch file",
+            path.display()
+        )));
+    }
     let format = Format::detect(&path.to_string_lossy(), &text).map_err(|error| in_file(path, error))?;
+    if let Some(companion) = &args.latencies
+        && !matches!(format, Format::Weights | Format::Repetita)
+    {
+        return Err(Failure::usage(format!(
+            "{}: only weights.intra and REPETITA's .graph have a second file; {} is neither",
+            companion.display(),
+            path.display()
+        )));
+    }
     let latencies = args.latencies.as_deref().map(read).transpose()?;
     let cities = match args.cities.as_deref() {
         Some(path) => Some(Cities::read(&read(path)?).map_err(|error| in_file(path, error))?),
@@ -153,7 +175,14 @@ fn network(args: &ScenarioArgs) -> Outcome<Network> {
         unknown: if args.populated { Unknown::LeaveOut } else { Unknown::Refuse },
         largest_component: args.largest_part,
     };
-    let mut network = topology::read(format, &text, &options).map_err(|error| in_file(path, error))?;
+    let mut network = topology::read(format, &text, &options).map_err(|error| {
+        let hint = match &error {
+            Error::Topology(why) if why.ends_with(" parts") => "; --largest-part plans for the largest",
+            _ => "",
+        };
+        let told = in_file(path, error);
+        Failure { message: format!("{}{hint}", told.message), ..told }
+    })?;
     if args.pops {
         network = network.to_pops();
     }
@@ -191,13 +220,17 @@ fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision
         (false, true) => Scale::EqualIngress(args.load),
         (false, false) => Scale::LargestIngress(args.load),
     };
-    traffic::assign(network, routes, &matrix, scale, provision).map_err(failure)
+    traffic::assign(network, routes, &matrix, scale, provision).map_err(|error| match (&args.paths, args.traffic.as_str()) {
+        (Some(path), _) => in_file(path, error),
+        (None, "gravity" | "demands") => in_file(&args.topology, error),
+        (None, file) => in_file(Path::new(file), error),
+    })
 }
 
-fn provision(args: &ScenarioArgs) -> Provision {
+fn provision(args: &ScenarioArgs) -> Outcome<Provision> {
     let usual = Provision::default();
     let size = |given: Option<u64>, usual: f64| given.map_or(usual, |given| given as f64);
-    Provision {
+    let provision = Provision {
         ingress_memory: size(args.ingress_memory, usual.ingress_memory),
         ingress_rate: args.ingress_rate.unwrap_or(usual.ingress_rate),
         edge_memory: size(args.edge_memory, usual.edge_memory),
@@ -207,7 +240,15 @@ fn provision(args: &ScenarioArgs) -> Provision {
         packet: args.packet,
         mss: usual.mss.max(args.packet),
         access_links: args.count_access,
+    };
+    provision.check().map_err(failure)?;
+    if args.packet > PACKET_MAX {
+        return Err(Failure::usage(format!("--packet {}: IP carries no packet above {PACKET_MAX} bytes", args.packet)));
     }
+    if args.load == 0.0 && !args.volumes {
+        return Err(Failure::usage("--load 0%: there would be no traffic; give a share above 0%"));
+    }
+    Ok(provision)
 }
 
 /// Devices that differ from the others.
@@ -306,16 +347,13 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     let size = |size: f64| bytes(size as u64);
     settings.extend([
         ("mean packet", format!("{} bytes", args.packet)),
-        (
-            "ingress store",
-            format!(
-                "{}, filled at {} Gbit/s",
-                size(provision.ingress_memory),
-                provision.ingress_rate / 1e9
-            ),
-        ),
+        ("ingress store", format!("{}, filled at {} Gbit/s", size(provision.ingress_memory), provision.ingress_rate / 1e9)),
         ("caches", format!("{} at edges, {} inside", size(provision.edge_memory), size(provision.interior_memory))),
         ("speeds", format!("{} encodings, {} operations per second", provision.encodings, provision.operations)),
+        (
+            "footprint",
+            if args.count_access { "over all links" } else { "over links that are not to or from access routers" }.into(),
+        ),
         ("devices", if args.per_router { "one per router" } else { "one per link and direction" }.into()),
     ]);
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -234,7 +234,11 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             .iter()
             .take(40)
             .enumerate()
-            .map(|(at, link)| Deployed { link: link.clone(), label: link.clone(), reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()) })
+            .map(|(at, link)| Deployed {
+                link: link.clone(),
+                label: link.clone(),
+                reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()),
+            })
             .collect(),
         manifests: Some(ManifestFacts {
             version: 7,

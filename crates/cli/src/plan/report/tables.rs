@@ -243,7 +243,14 @@ pub(super) const DEVICE_BARS: [usize; 2] = [5, 7];
 pub(super) fn upgrades(document: &Document) -> Table {
     let load = document.solution.objective.starts_with("link load");
     let rows = document.upgrades.iter().map(|one| {
-        vec![one.label.clone().into(), one.device.clone().into(), one.resource.into(), one.by.clone().into(), one.gain_share.into(), one.gain.into()]
+        vec![
+            one.label.clone().into(),
+            one.device.clone().into(),
+            one.resource.into(),
+            one.by.clone().into(),
+            one.gain_share.into(),
+            one.gain.into(),
+        ]
     });
     let columns = [
         ("device", Unit::Text),

@@ -107,7 +107,10 @@ fn network(document: &Document) -> Vec<(&str, String)> {
     let hops = format::number(network.mean_hops, Unit::Number);
     let (nodes, links, devices) = (count(network.nodes), count(network.links), count(network.devices));
     facts.push(("size", format!("{nodes} nodes, {links} directed links, {devices} devices")));
-    facts.push(("paths", format!("{} from {} ingresses, {hops} links long in the mean", count(network.paths), count(network.ingresses))));
+    facts.push((
+        "paths",
+        format!("{} from {} ingresses, {hops} links long in the mean", count(network.paths), count(network.ingresses)),
+    ));
     let (epoch, volume) =
         (format::number(network.epoch_seconds, Unit::Seconds), format::number(network.volume_bytes, Unit::Bytes));
     facts.push(("epoch", format!("{epoch}, in which {volume} enter")));
