@@ -53,7 +53,11 @@ impl Provision {
         self.ingress_memory * 8.0 / self.ingress_rate
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Whether all are sizes.
+    ///
+    /// # Errors
+    /// The first that is none, in words.
+    pub fn check(&self) -> Result<(), Error> {
         let fields = [
             ("ingress memory", self.ingress_memory, false),
             ("ingress rate", self.ingress_rate, false),
@@ -268,6 +272,9 @@ impl Instance {
             hop_offsets,
         };
         instance.sum_volumes();
+        if !instance.footprint().is_finite() {
+            return Err(Error::Traffic("all volumes together are more bytes than numbers can say".into()));
+        }
         instance.profile.check(&instance.paths, instance.mss)?;
         Ok(instance)
     }

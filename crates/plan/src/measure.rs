@@ -375,6 +375,48 @@ impl Measurement {
         instance.clone().with_volumes(&volumes)?.with_profile(Profile::Measured(self.profile.clone()))
     }
 
+    /// Whether the matches of each path are no more bytes than the path has: more would save more than there is. What a [`Profiler`] measures never is.
+    ///
+    /// # Errors
+    /// The first path whose matches are more.
+    pub fn check(&self, instance: &Instance) -> Result<(), Error> {
+        for of_path in self.profile.pairs.chunk_by(|a, b| a.0 == b.0) {
+            let path = of_path[0].0 as usize;
+            let matched: f64 = of_path.iter().map(|pair| pair.2.bytes()).sum();
+            let volume = self.volumes.get(path).copied().unwrap_or(0.0);
+            // Written as sums, both may be rounded.
+            let within = matched <= volume * (1.0 + 1e-6);
+            if !within {
+                let id = |node: u32| shorten(&instance.network.nodes[node as usize].id);
+                let path = instance
+                    .paths
+                    .get(path)
+                    .ok_or_else(|| Error::Profile(format!("path {path} has matches, but there are {}", instance.paths.len())))?;
+                return Err(Error::Profile(format!(
+                    "{matched} bytes of the path from {} to {} are matches, but its volume is {volume} bytes",
+                    id(instance.ingresses[path.ingress as usize].node),
+                    id(path.egress)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The instance with its own volumes and this profile: each path has as many matches per byte as were measured.
+    ///
+    /// # Errors
+    /// As [`Measurement::check`]; a profile out of range.
+    pub fn fit(&self, instance: &Instance) -> Result<Instance, Error> {
+        self.check(instance)?;
+        let mut pairs = self.profile.pairs.clone();
+        for (p, _, found) in &mut pairs {
+            // A path with matches has a volume, or they would be more.
+            found.count *= instance.paths[*p as usize].volume / self.volumes[*p as usize];
+        }
+        pairs.retain(|pair| pair.2.count > 0.0);
+        instance.clone().with_profile(Profile::Measured(Measured { pairs }))
+    }
+
     /// The same per epoch of an instance scaled by `factor`; the inverse of the factor leads back from a scaled one.
     pub fn scaled(mut self, factor: f64) -> Self {
         self.volumes.iter_mut().for_each(|volume| *volume *= factor);

@@ -106,7 +106,7 @@ pub fn compare_ids(a: &str, b: &str) -> Ordering {
 }
 
 /// Finds nodes by the names that operators write: an id, or a label that only one node has.
-pub(crate) struct Names<'a> {
+pub struct Names<'a> {
     network: &'a Network,
     ids: HashMap<&'a str, u32>,
     /// None where several nodes have the label.
@@ -114,7 +114,8 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(network: &'a Network) -> Self {
+    /// Those of a network.
+    pub fn new(network: &'a Network) -> Self {
         let mut labels = HashMap::new();
         for (node, number) in network.nodes.iter().zip(0..) {
             labels.entry(node.label.as_str()).and_modify(|known| *known = None).or_insert(Some(number));
@@ -123,8 +124,11 @@ impl<'a> Names<'a> {
         Self { network, ids, labels }
     }
 
-    /// The node, or what is wrong with the name.
-    pub(crate) fn find(&self, name: &str) -> Result<u32, String> {
+    /// The node with this id, or else this label.
+    ///
+    /// # Errors
+    /// In words, what is wrong with the name: nobody has it, or several have the label.
+    pub fn find(&self, name: &str) -> Result<u32, String> {
         match (self.ids.get(name), self.labels.get(name)) {
             (Some(&node), _) | (None, Some(&Some(node))) => Ok(node),
             (None, Some(None)) => Err(format!("{} is the label of several nodes; use their ids", quote(name))),

@@ -186,6 +186,10 @@ pub fn assign(
     if largest == 0.0 {
         return Err(Error::Traffic("all volumes are 0".into()));
     }
+    let total: f64 = ingresses.values().sum();
+    if !total.is_finite() {
+        return Err(Error::Traffic("the volumes add up to more than numbers can say; give them in a larger unit".into()));
+    }
     let full = provision.ingress_rate * provision.epoch() / 8.0;
     let target = match scale {
         Scale::Given => 1.0,
@@ -195,7 +199,6 @@ pub fn assign(
     if !(target > 0.0 && target.is_finite()) {
         return Err(Error::Traffic(format!("the volumes cannot be scaled to {target} bytes per epoch; it must be above 0")));
     }
-    let total: f64 = ingresses.values().sum();
     for route in &mut routes {
         // A quotient first: volumes may be as large as numbers get.
         route.volume = match scale {

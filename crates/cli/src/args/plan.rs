@@ -22,7 +22,7 @@ pub(crate) struct PlanArgs {
     /// What to make the least of: the footprint (bytes times links), or the highest utilisation of a link
     #[arg(long, value_enum, default_value = "footprint")]
     pub(crate) objective: ObjectiveName,
-    /// Capacity of links that the map gives none, for the objective link-load
+    /// Capacity of links that the map gives none
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) capacity: Option<f64>,
     /// The method that solves the program
@@ -38,7 +38,7 @@ pub(crate) struct PlanArgs {
     /// each adds, or the best of all choices (small networks)
     #[arg(long, value_enum, default_value = "redundancy")]
     pub(crate) strategy: StrategyName,
-    /// Plan for what enters at this node only, with its share of each device; or `all`: each node in turn
+    /// Plan for what enters at this node (id or label) only, with its share of each device; or `all`: each node in turn
     #[arg(long, value_name = "NODE", conflicts_with = "deploy")]
     pub(crate) single: Option<String>,
     /// Only the plan, without the other schemes it is compared with
@@ -136,8 +136,8 @@ pub(crate) struct EmulateArgs {
 pub(crate) struct ScenarioArgs {
     /// The topology
     pub(crate) topology: PathBuf,
-    /// Rocketfuel's latencies.intra beside weights.intra
-    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    /// Rocketfuel's latencies.intra beside weights.intra, or REPETITA's .demands beside .graph
+    #[arg(long, visible_alias = "demands", value_name = "FILE", help_heading = "Network")]
     pub(crate) latencies: Option<PathBuf>,
     /// A table of cities (geonameid, name, country, admin1, lat, lon, population; tab-separated) for maps that have only their names
     #[arg(long, value_name = "FILE", help_heading = "Network")]
@@ -188,13 +188,13 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "50%", help_heading = "Traffic")]
     pub(crate) intrapath: f64,
     /// Mean length of a match in bytes [default: the mean packet size]
-    #[arg(long, value_name = "BYTES", help_heading = "Traffic")]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = "Traffic")]
     pub(crate) match_length: Option<f64>,
-    /// A measured redundancy profile, instead of the synthetic one
+    /// A measured redundancy profile, instead of the synthetic one; with --volumes its volumes count too, else its matches per byte
     #[arg(long, value_name = "FILE", conflicts_with_all = ["gamma", "intrapop", "intrapath", "match_length"], help_heading = "Traffic")]
     pub(crate) profile: Option<PathBuf>,
     /// Mean size of a packet in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1000.0, help_heading = "Traffic")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1000.0, allow_negative_numbers = true, help_heading = "Traffic")]
     pub(crate) packet: f64,
     /// Packet store of an ingress; with the rate it gives the retention epoch [default: 3 GB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Devices")]
@@ -209,18 +209,18 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Devices")]
     pub(crate) interior_memory: Option<u64>,
     /// Packets per second that an encoder can fingerprint
-    #[arg(long, value_name = "N", default_value_t = 0.5e6, help_heading = "Devices")]
+    #[arg(long, value_name = "N", default_value_t = 0.5e6, allow_negative_numbers = true, help_heading = "Devices")]
     pub(crate) encodings: f64,
     /// Operations per second of a decoder: packets cached and matches decoded
-    #[arg(long, value_name = "N", default_value_t = 2.5e6, help_heading = "Devices")]
+    #[arg(long, value_name = "N", default_value_t = 2.5e6, allow_negative_numbers = true, help_heading = "Devices")]
     pub(crate) operations: f64,
     /// One device per router instead of one per link
     #[arg(long, help_heading = "Devices")]
     pub(crate) per_router: bool,
-    /// Devices that differ: a file of `link-or-router memory operations`, tab-separated, links as `from -> to`
+    /// Devices that differ: a file of `link-or-router memory operations`, tab-separated, links as `from -> to`, nodes by id or label
     #[arg(long, value_name = "FILE", help_heading = "Devices")]
     pub(crate) devices: Option<PathBuf>,
-    /// Put decoders on these links only: a file of `from to`, one a line
+    /// Put decoders on these links only: a file of `from -> to`, one a line, nodes by id or label
     #[arg(long, value_name = "FILE", conflicts_with = "per_router", help_heading = "Devices")]
     pub(crate) links: Option<PathBuf>,
     /// Seed of everything that is random

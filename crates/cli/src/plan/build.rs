@@ -37,13 +37,23 @@ pub(super) struct Step<'a> {
 /// The document of a plan.
 pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, plan: &Plan, against: Option<&Plan>) -> Document {
     let instance = &scenario.instance;
+    let labels = Labels::new(instance);
     let Step { solution, evaluation, schemes, .. } = step;
     let footprint = evaluation.footprint;
     let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
     let utilisation =
         |at: usize| evaluation.links.iter().filter_map(|link| link.utilisation.map(|both| both[at])).max_by(f64::total_cmp);
     let verdict = Verdict {
-        headline: headline(footprint.reduction(), ideal, solution.gap()),
+        headline: match (args.objective, utilisation(0), utilisation(1)) {
+            (ObjectiveName::LinkLoad, Some(before), Some(after)) => format!(
+                "With {} the busiest link is at {:.1} % of its capacity instead of {:.1} %, and links carry {:.1} % fewer bytes in all.",
+                plan_of(solution.gap()),
+                100.0 * after,
+                100.0 * before,
+                100.0 * footprint.reduction()
+            ),
+            _ => headline(footprint.reduction(), ideal, solution.gap()),
+        },
         footprint_before: footprint.before,
         footprint_after: footprint.after(),
         reduction: footprint.reduction(),
@@ -62,7 +72,7 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         verdict,
         solution: SolutionFacts {
             objective: match args.objective {
-                ObjectiveName::Footprint => "footprint: bytes times links saved per epoch",
+                ObjectiveName::Footprint => "footprint: bytes saved per epoch, summed over links",
                 ObjectiveName::LinkLoad => "link load: the highest utilisation of a link",
             },
             value: solution.objective,
@@ -74,18 +84,22 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
             ranges: plan.paths().iter().map(|path| path.ranges.len()).sum(),
         },
         schemes: scheme_rows(schemes),
-        ingresses: ingress_rows(instance, evaluation, schemes),
-        nodes: node_rows(instance),
+        ingresses: ingress_rows(instance, &labels, evaluation, schemes),
+        nodes: node_rows(instance, &labels),
         links: link_rows(instance, evaluation),
-        devices: device_rows(instance, evaluation, solution),
-        upgrades: upgrades(args, instance, solution),
+        devices: device_rows(instance, &labels, evaluation, solution),
+        upgrades: upgrades(args, instance, &labels, solution),
         deployment: step
             .deployment
             .iter()
-            .map(|&(device, reduction)| Deployed { link: instance.device_name(device as usize), reduction })
+            .map(|&(device, reduction)| Deployed {
+                link: instance.device_name(device as usize),
+                label: labels.device(instance, device as usize),
+                reduction,
+            })
             .collect(),
         manifests: Some(manifests(plan)),
-        changes: against.map(|old| changes(old, plan)),
+        changes: against.map(|old| changes(instance, &labels, old, plan)),
         notes,
     }
 }
@@ -93,6 +107,7 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
 /// The document of `--single all`: each ingress alone.
 pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outcome>]) -> Document {
     let instance = &scenario.instance;
+    let labels = Labels::new(instance);
     let mut sums: Vec<(baseline::Scheme, f64, f64)> = Vec::new();
     let mut ingresses = Vec::new();
     let mut worst_gap = 0.0f64;
@@ -108,6 +123,7 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
         let ours = of(schemes, baseline::Scheme::SmartRe).map_or(0.0, |ours| ours.footprint.reduction());
         ingresses.push(IngressRow {
             node: instance.network.nodes[ingress.node as usize].id.clone(),
+            label: labels.node(ingress.node).to_owned(),
             paths: ingress.paths.len(),
             volume_bytes: ingress.volume,
             reduction: ours,
@@ -143,7 +159,7 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
         solution: SolutionFacts {
             objective: match args.objective {
                 ObjectiveName::Footprint | ObjectiveName::LinkLoad => {
-                    "footprint of each ingress: bytes times links saved per epoch"
+                    "footprint of each ingress: bytes saved per epoch, summed over links"
                 }
             },
             value: saved,
@@ -164,7 +180,7 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
             })
             .collect(),
         ingresses,
-        nodes: node_rows(instance),
+        nodes: node_rows(instance, &labels),
         links: Vec::new(),
         devices: Vec::new(),
         upgrades: Vec::new(),
@@ -175,15 +191,19 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
     }
 }
 
+fn plan_of(gap: f64) -> &'static str {
+    if gap <= 1e-3 { "the best plan" } else { "the plan found" }
+}
+
 fn headline(reduction: f64, ideal: Option<f64>, gap: f64) -> String {
-    let best = if gap <= 1e-3 { "the best plan" } else { "the plan found" };
+    let best = plan_of(gap);
     let beside = match ideal {
         Some(ideal) if ideal > 0.0 => {
             format!(", {:.0} % of what elimination without any limit would", 100.0 * share(reduction, ideal))
         }
         _ => String::new(),
     };
-    format!("With {best} the network carries {:.1} % fewer byte-links{beside}.", 100.0 * reduction)
+    format!("With {best} links carry {:.1} % fewer bytes in all{beside}.", 100.0 * reduction)
 }
 
 /// An ingress that cannot fingerprint all its packets limits everything behind it: worth a word.
@@ -225,6 +245,35 @@ fn facts(instance: &Instance) -> NetworkFacts {
     }
 }
 
+/// What people call a network's nodes: their labels, with ids where several have one.
+struct Labels(Vec<String>);
+
+impl Labels {
+    fn new(instance: &Instance) -> Labels {
+        let nodes = &instance.network.nodes;
+        let mut owners: HashMap<&str, u32> = HashMap::new();
+        nodes.iter().for_each(|node| *owners.entry(&node.label).or_default() += 1);
+        let label = |node: &oncewire_plan::network::Node| match owners[node.label.as_str()] {
+            _ if node.label.trim().is_empty() => node.id.clone(),
+            1 => node.label.clone(),
+            _ => format!("{} ({})", node.label, node.id),
+        };
+        Labels(nodes.iter().map(label).collect())
+    }
+
+    fn node(&self, node: u32) -> &str {
+        &self.0[node as usize]
+    }
+
+    fn device(&self, instance: &Instance, device: usize) -> String {
+        let device = &instance.devices[device];
+        match device.link.map(|link| &instance.network.links[link as usize]) {
+            Some(link) => format!("{} -> {}", self.node(link.from), self.node(link.to)),
+            None => self.node(device.node).to_owned(),
+        }
+    }
+}
+
 fn scheme_rows(schemes: &[Outcome]) -> Vec<Scheme> {
     let ideal = of(schemes, baseline::Scheme::Ideal).map_or(0.0, |ideal| ideal.footprint.reduction());
     let row = |outcome: &Outcome| Scheme {
@@ -236,9 +285,10 @@ fn scheme_rows(schemes: &[Outcome]) -> Vec<Scheme> {
     schemes.iter().map(row).collect()
 }
 
-fn ingress_rows(instance: &Instance, evaluation: &Evaluation, schemes: &[Outcome]) -> Vec<IngressRow> {
+fn ingress_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, schemes: &[Outcome]) -> Vec<IngressRow> {
     let row = |(at, ingress): (usize, &oncewire_plan::Ingress)| IngressRow {
         node: instance.network.nodes[ingress.node as usize].id.clone(),
+        label: labels.node(ingress.node).to_owned(),
         paths: ingress.paths.len(),
         volume_bytes: ingress.volume,
         reduction: evaluation.ingresses[at].footprint.reduction(),
@@ -248,15 +298,15 @@ fn ingress_rows(instance: &Instance, evaluation: &Evaluation, schemes: &[Outcome
     instance.ingresses.iter().enumerate().map(row).collect()
 }
 
-fn node_rows(instance: &Instance) -> Vec<NodeRow> {
+fn node_rows(instance: &Instance, labels: &Labels) -> Vec<NodeRow> {
     let mut volumes = vec![0.0; instance.network.nodes.len()];
     for path in &instance.paths {
         volumes[instance.ingresses[path.ingress as usize].node as usize] += path.volume;
         volumes[path.egress as usize] += path.volume;
     }
-    let row = |(node, volume): (&oncewire_plan::network::Node, f64)| NodeRow {
+    let row = |((node, label), volume): ((&oncewire_plan::network::Node, &String), f64)| NodeRow {
         id: node.id.clone(),
-        label: node.label.clone(),
+        label: label.clone(),
         pop: node.pop,
         role: match node.role {
             Role::Any => "router",
@@ -267,7 +317,7 @@ fn node_rows(instance: &Instance) -> Vec<NodeRow> {
         population: node.population,
         volume_bytes: volume,
     };
-    instance.network.nodes.iter().zip(volumes).map(row).collect()
+    instance.network.nodes.iter().zip(&labels.0).zip(volumes).map(row).collect()
 }
 
 fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
@@ -289,7 +339,7 @@ fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
     instance.network.links.iter().enumerate().map(row).collect()
 }
 
-fn device_rows(instance: &Instance, evaluation: &Evaluation, solution: &Solution) -> Vec<DeviceRow> {
+fn device_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, solution: &Solution) -> Vec<DeviceRow> {
     let mut ranges = vec![0; instance.devices.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, &cached) in path.hops.iter().zip(solution.of_path(instance, number)) {
@@ -301,6 +351,7 @@ fn device_rows(instance: &Instance, evaluation: &Evaluation, solution: &Solution
         let found = &evaluation.devices[at];
         DeviceRow {
             name: instance.device_name(at),
+            label: labels.device(instance, at),
             node: device.node,
             ranges: ranges[at],
             memory_used: found.memory.used,
@@ -312,21 +363,23 @@ fn device_rows(instance: &Instance, evaluation: &Evaluation, solution: &Solution
     instance.devices.iter().enumerate().map(row).collect()
 }
 
-fn upgrades(args: &PlanArgs, instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
+fn upgrades(args: &PlanArgs, instance: &Instance, labels: &Labels, solution: &Solution) -> Vec<Upgrade> {
     let whole = match args.objective {
         ObjectiveName::Footprint => instance.footprint(),
         ObjectiveName::LinkLoad => 1.0,
     };
+    let names = |at: usize| (instance.device_name(at), labels.device(instance, at));
     let row = |upgrade: placement::Upgrade| {
-        let (device, resource, by) = match upgrade.resource {
-            Resource::Memory(at) => (instance.device_name(at), "cache", bytes(upgrade.amount as u64)),
-            Resource::Operations(at) => (instance.device_name(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS)),
+        let ((device, label), resource, by) = match upgrade.resource {
+            Resource::Memory(at) => (names(at), "cache", bytes(upgrade.amount as u64)),
+            Resource::Operations(at) => (names(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS)),
             Resource::IngressMemory(at) => {
-                let node = &instance.network.nodes[instance.ingresses[at].node as usize];
-                (node.id.clone(), "packet store", bytes(upgrade.amount as u64))
+                let node = instance.ingresses[at].node;
+                let names = (instance.network.nodes[node as usize].id.clone(), labels.node(node).to_owned());
+                (names, "packet store", bytes(upgrade.amount as u64))
             }
         };
-        Upgrade { device, resource, by, gain: upgrade.worth, gain_share: share(upgrade.worth, whole) }
+        Upgrade { device, label, resource, by, gain: upgrade.worth, gain_share: share(upgrade.worth, whole) }
     };
     placement::upgrades(instance, solution).into_iter().map(row).collect()
 }
@@ -344,14 +397,20 @@ fn manifests(plan: &Plan) -> ManifestFacts {
     }
 }
 
-fn changes(old: &Plan, new: &Plan) -> Changes {
+fn changes(instance: &Instance, labels: &Labels, old: &Plan, new: &Plan) -> Changes {
     let found = manifest::diff(old, new);
     let mut devices: Vec<_> = found.devices.iter().collect();
     devices.sort_by(|a, b| b.useless.cmp(&a.useless).then_with(|| a.name.cmp(&b.name)));
+    let known: HashMap<String, String> =
+        (0..instance.devices.len()).map(|device| (instance.device_name(device), labels.device(instance, device))).collect();
     let line = |device: &&manifest::DeviceDiff| {
         let count = device.changes.len();
         let lost = bytes(device.useless);
-        format!("{}: {count} range{} changed, {lost} of cache useless", device.name, if count == 1 { "" } else { "s" })
+        format!(
+            "{}: {count} range{} changed, {lost} of cache useless",
+            known.get(&device.name).unwrap_or(&device.name),
+            if count == 1 { "" } else { "s" }
+        )
     };
     Changes {
         from_version: found.from,

@@ -95,7 +95,9 @@ pub(crate) struct Scheme {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IngressRow {
+    /// Id, and what people call it.
     pub(crate) node: String,
+    pub(crate) label: String,
     pub(crate) paths: usize,
     /// Per epoch.
     pub(crate) volume_bytes: f64,
@@ -109,6 +111,7 @@ pub(crate) struct IngressRow {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NodeRow {
     pub(crate) id: String,
+    /// What people call it; with the id where several nodes have one label.
     pub(crate) label: String,
     /// Nodes with the same number are one PoP.
     pub(crate) pop: u32,
@@ -139,7 +142,9 @@ pub(crate) struct LinkRow {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DeviceRow {
+    /// As in manifests, by ids; and by what people call its nodes.
     pub(crate) name: String,
+    pub(crate) label: String,
     /// Index of `nodes`.
     pub(crate) node: u32,
     /// Paths of which it caches a range.
@@ -154,20 +159,23 @@ pub(crate) struct DeviceRow {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Upgrade {
+    /// Device or ingress, by ids; and by what people call its nodes.
     pub(crate) device: String,
-    /// `memory` or `operations`.
+    pub(crate) label: String,
+    /// `cache`, `operations` or `packet store`.
     pub(crate) resource: &'static str,
     /// What more of it: "1 GB", "10 %".
     pub(crate) by: String,
-    /// Objective gained per epoch, at the margin.
+    /// Objective gained, at the margin: bytes per epoch summed over links, or utilisation of the busiest link.
     pub(crate) gain: f64,
-    /// The same as a share of the footprint.
+    /// The same as a share of the footprint, or of the busiest link's capacity.
     pub(crate) gain_share: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Deployed {
     pub(crate) link: String,
+    pub(crate) label: String,
     /// With this link and those before it.
     pub(crate) reduction: f64,
 }

@@ -16,7 +16,7 @@ use oncewire_plan::baseline::{self, Scheme};
 use oncewire_plan::lp::{self, Method, Objective};
 use oncewire_plan::manifest::{self, Plan};
 use oncewire_plan::placement::{self, Strategy};
-use oncewire_plan::{Error, Instance, Solution};
+use oncewire_plan::{Error, Instance, Solution, Watch};
 use scenario::Scenario;
 use std::cell::RefCell;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
         Some(node) => {
             let ingress = scenario::ingress(&scenario.instance, node)?;
             scenario.instance = scenario.instance.single(ingress);
-            scenario.notes.push(format!("Only what enters at {node}, with its share of each device, by volume."));
+            scenario.notes.push(format!("Only what enters at {node:?}, with its share of each device, by volume."));
             whole(args, &mut scenario, &watch)
         }
         None => whole(args, &mut scenario, &watch),
@@ -44,6 +44,17 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
 /// One plan for all that the instance has.
 fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<Built> {
     let against = args.against.as_deref().map(read_plan).transpose()?;
+    if let Some(capacity) = args.capacity {
+        scenario.assume_capacity(capacity);
+    } else if scenario.instance.network.links.iter().all(|link| link.capacity.is_none()) {
+        if args.objective == ObjectiveName::LinkLoad {
+            return Err(Failure::usage(format!(
+                "{}: the map names no capacities; give --capacity",
+                args.scenario.topology.display()
+            )));
+        }
+        scenario.notes.push("The map names no capacities: utilisations are not known; --capacity assumes one.".into());
+    }
     let options = options(args);
     let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.0) };
     let mut deployment = Vec::new();
@@ -61,12 +72,9 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
     scenario.seconds.push(("building and solving the program", clock.elapsed().as_secs_f64()));
     watch.say("checking the solution");
     let clock = Instant::now();
-    let evaluation = match options.objective {
-        Objective::Footprint => oncewire_plan::evaluate::check(&scenario.instance, &solution),
-        _ => oncewire_plan::evaluate::check_load(&scenario.instance, &solution),
-    }
-    .map_err(failure)?;
+    let evaluation = oncewire_plan::evaluate::check_for(&scenario.instance, &solution, &options.objective).map_err(failure)?;
     evaluation.holds(&scenario.instance).map_err(failure)?;
+    watch.go_on().map_err(failure)?;
     scenario.seconds.push(("checking it without the solver's code", clock.elapsed().as_secs_f64()));
     let schemes = if args.quick {
         Vec::new()
@@ -76,7 +84,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
         // The program itself is among them: it is not solved again.
         let known = RefCell::new((options.objective == Objective::Footprint).then(|| solution.clone()));
         let again = |instance: &Instance| {
-            if *instance == scenario.instance
+            if std::ptr::eq(instance, &scenario.instance)
                 && let Some(solution) = known.borrow_mut().take()
             {
                 return Ok(solution);
@@ -88,6 +96,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
         schemes
     };
     let plan = {
+        watch.say("making manifests");
         let clock = Instant::now();
         let options = manifest::Options::default();
         let plan = match &against {
@@ -97,8 +106,10 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
         .and_then(|plan| manifest::validate(&plan, &scenario.instance).map(|()| plan))
         .map_err(failure)?;
         scenario.seconds.push(("manifests", clock.elapsed().as_secs_f64()));
+        watch.go_on().map_err(failure)?;
         plan
     };
+    watch.say("summing up");
     let step = Step { solution: &solution, evaluation: &evaluation, schemes: &schemes, deployment: &deployment };
     let document = build::document(args, scenario, &step, &plan, against.as_ref());
     Ok(Built { document, plan: Some(plan) })
@@ -120,7 +131,7 @@ fn each_ingress(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Ou
     let mut outcomes = Vec::new();
     let count = scenario.instance.ingresses.len();
     for ingress in 0..count {
-        oncewire_plan::Watch::progress(watch, "ingresses", ingress as u64, count as u64);
+        watch.progress("ingresses", ingress as u64, count as u64);
         if watch.enough() {
             return Err(failure(Error::Stopped));
         }
@@ -190,7 +201,8 @@ fn options(args: &PlanArgs) -> lp::Options {
 
 fn read_plan(path: &Path) -> Outcome<Plan> {
     let text = scenario::read(path)?;
-    Plan::from_json(&text).map_err(|error| Failure::damaged(format!("{}: {error}", path.display())))
+    Plan::from_json(&text)
+        .map_err(|error| Failure::usage(format!("{}: {error}; give a file that --manifests has written", path.display())))
 }
 
 /// What is wrong with what was given is the caller's to mend.

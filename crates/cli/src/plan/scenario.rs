@@ -6,6 +6,7 @@ use crate::args::plan::ScenarioArgs;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::bytes;
 use oncewire_plan::measure::Measurement;
+use oncewire_plan::network::Names;
 use oncewire_plan::path::Route;
 use oncewire_plan::topology::{self, Cities, Format, Unknown};
 use oncewire_plan::traffic::Scale;
@@ -18,6 +19,9 @@ use std::time::Instant;
 
 /// Largest file that is read, in bytes. A router-level map of a tier-1 ISP has 300 kB, its measured redundancy profile some 100 MB.
 const FILE_MAX: u64 = 1 << 30;
+
+/// Largest packet of IP, in bytes.
+const PACKET_MAX: f64 = 65_535.0;
 
 /// A network with all that is to be planned for it.
 pub(super) struct Scenario {
@@ -34,16 +38,16 @@ impl Scenario {
     pub(super) fn build(args: &ScenarioArgs, watch: &Waiting) -> Outcome<Scenario> {
         watch.say("reading the topology");
         let clock = Instant::now();
-        let mut notes = Vec::new();
-        let network = network(args, &mut notes)?;
-        let provision = provision(args);
+        let notes = Vec::new();
+        let network = network(args)?;
+        let provision = provision(args)?;
         let read = clock.elapsed().as_secs_f64();
 
         watch.say("finding paths");
         let clock = Instant::now();
         let routes = match &args.paths {
             Some(path) => routing::given(&network, &self::read(path)?).map_err(|error| in_file(path, error))?,
-            None => routing::shortest_paths(&network, watch).map_err(failure)?,
+            None => routing::shortest_paths(&network, watch).map_err(|error| in_file(&args.topology, error))?,
         };
         let routes = self::volumes(args, &network, routes, &provision)?;
         let placement = match &args.links {
@@ -58,12 +62,23 @@ impl Scenario {
             length: args.match_length.unwrap_or(args.packet),
             ingresses: BTreeMap::new(),
         });
-        let mut instance = Instance::new(network, routes, &provision, &placement, profile).map_err(failure)?;
+        let mut instance =
+            Instance::new(network, routes, &provision, &placement, profile).map_err(|error| match (&args.paths, error) {
+                (Some(path), error @ Error::Paths(_)) => in_file(path, error),
+                (_, error @ Error::Traffic(_)) => match args.traffic.as_str() {
+                    "gravity" | "demands" => in_file(&args.topology, error),
+                    file => in_file(Path::new(file), error),
+                },
+                (_, error) => failure(error),
+            })?;
         if let Some(path) = &args.profile {
             let measured = Measurement::parse(&self::read(path)?, &instance).map_err(|error| in_file(path, error))?;
-            instance =
-                if args.volumes { measured.apply(&instance) } else { instance.with_profile(Profile::Measured(measured.profile)) }
-                    .map_err(failure)?;
+            let fitted = if args.volumes {
+                measured.check(&instance).and_then(|()| measured.apply(&instance))
+            } else {
+                measured.fit(&instance)
+            };
+            instance = fitted.map_err(|error| in_file(path, error))?;
         }
         if let Some(path) = &args.devices {
             devices(&mut instance, path)?;
@@ -72,16 +87,32 @@ impl Scenario {
         let settings = settings(args, &provision);
         Ok(Scenario { instance, provision, settings, seconds, notes })
     }
+
+    /// Gives links without a capacity this one, in bit/s.
+    pub(super) fn assume_capacity(&mut self, capacity: f64) {
+        let links = &mut self.instance.network.links;
+        let without = links.iter().filter(|link| link.capacity.is_none()).count();
+        links.iter_mut().for_each(|link| link.capacity = link.capacity.or(Some(capacity)));
+        if without > 0 {
+            let rate = crate::format::number(capacity, oncewire_trace::results::Unit::BitsPerSecond);
+            let all = if without == links.len() { "all".to_owned() } else { without.to_string() };
+            self.settings.push(("capacity".into(), format!("{rate} assumed for {all} links, whose own is not known")));
+        }
+    }
 }
 
-/// Number of the ingress at a node.
-pub(super) fn ingress(instance: &Instance, node: &str) -> Outcome<usize> {
-    let network = &instance.network;
-    let id = |ingress: &oncewire_plan::Ingress| network.nodes[ingress.node as usize].id.as_str();
-    let found = instance.ingresses.iter().position(|ingress| id(ingress) == node);
-    found.ok_or_else(|| {
-        let names = instance.ingresses.iter().map(id);
-        Failure::usage(format!("nothing enters at {node:?}{}", nearest(node, names)))
+/// Number of the ingress at a node, told by id or label.
+pub(super) fn ingress(instance: &Instance, name: &str) -> Outcome<usize> {
+    let Instance { network, ingresses, .. } = instance;
+    let node = Names::new(network).find(name);
+    let found = node.as_ref().ok().and_then(|node| ingresses.iter().position(|ingress| ingress.node == *node));
+    found.ok_or_else(|| match node {
+        Err(why) if why.contains("several") => Failure::usage(why),
+        _ => {
+            let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node as usize]);
+            let names = nodes.flat_map(|node| [node.id.as_str(), node.label.as_str()]);
+            Failure::usage(format!("nothing enters at {name:?}{}", nearest(name, names)))
+        }
     })
 }
 
@@ -118,10 +149,7 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
         // Rocketfuel's maps are older than UTF-8 was everywhere.
         let text = error.into_bytes();
         if text.contains(&0) {
-            return Err(Failure::usage(format!(
-                "{} is no text; name a topology, such as a .json, .graphml or .cch file",
-                path.display()
-            )));
+            return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
         }
         Ok(text.iter().map(|&byte| char::from(byte)).collect())
     })
@@ -132,10 +160,25 @@ fn in_file(path: &Path, error: Error) -> Failure {
     Failure { message: format!("{}: {}", path.display(), told.message), ..told }
 }
 
-fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
+fn network(args: &ScenarioArgs) -> Outcome<Network> {
     let path = &args.topology;
     let text = read(path)?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage(format!(
+            "{} is empty; name a topology, such as a .json, .graphml or .cch file",
+            path.display()
+        )));
+    }
     let format = Format::detect(&path.to_string_lossy(), &text).map_err(|error| in_file(path, error))?;
+    if let Some(companion) = &args.latencies
+        && !matches!(format, Format::Weights | Format::Repetita)
+    {
+        return Err(Failure::usage(format!(
+            "{}: only weights.intra and REPETITA's .graph have a second file; {} is neither",
+            companion.display(),
+            path.display()
+        )));
+    }
     let latencies = args.latencies.as_deref().map(read).transpose()?;
     let cities = match args.cities.as_deref() {
         Some(path) => Some(Cities::read(&read(path)?).map_err(|error| in_file(path, error))?),
@@ -147,7 +190,14 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
         unknown: if args.populated { Unknown::LeaveOut } else { Unknown::Refuse },
         largest_component: args.largest_part,
     };
-    let mut network = topology::read(format, &text, &options).map_err(|error| in_file(path, error))?;
+    let mut network = topology::read(format, &text, &options).map_err(|error| {
+        let hint = match &error {
+            Error::Topology(why) if why.ends_with(" parts") => "; --largest-part plans for the largest",
+            _ => "",
+        };
+        let told = in_file(path, error);
+        Failure { message: format!("{}{hint}", told.message), ..told }
+    })?;
     if args.pops {
         network = network.to_pops();
     }
@@ -155,16 +205,13 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
         network = network.without_unpopulated();
     }
     if let Some(pops) = args.reduce {
-        network = network.reduce(pops).map_err(failure)?;
+        network = network.reduce(pops).map_err(|error| in_file(path, error))?;
     }
     if let Some(pops) = args.endpoints {
-        network = network.with_endpoints(pops).map_err(failure)?;
+        network = network.with_endpoints(pops).map_err(|error| in_file(path, error))?;
     }
     if let Some(routers) = args.access {
         network = network.with_access_routers(routers).map_err(failure)?;
-    }
-    if network.links.iter().all(|link| link.capacity.is_none()) {
-        notes.push("The map names no capacities: utilisations are not known.".into());
     }
     Ok(network)
 }
@@ -172,8 +219,15 @@ fn network(args: &ScenarioArgs, notes: &mut Vec<String>) -> Outcome<Network> {
 /// The paths with their volumes.
 fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision: &Provision) -> Outcome<Vec<Route>> {
     let matrix = match args.traffic.as_str() {
-        "gravity" => traffic::gravity(network).map_err(failure)?,
-        "demands" => traffic::demands(network).map_err(failure)?,
+        "gravity" => traffic::gravity(network).map_err(|error| {
+            let hint = match &error {
+                Error::Traffic(why) if why.contains("unknown") => "; give --cities, or leave such nodes out with --populated",
+                _ => "",
+            };
+            let told = in_file(&args.topology, error);
+            Failure { message: format!("{}{hint}", told.message), ..told }
+        })?,
+        "demands" => traffic::demands(network).map_err(|error| in_file(&args.topology, error))?,
         file => traffic::matrix(network, &read(Path::new(file))?).map_err(|error| in_file(Path::new(file), error))?,
     };
     let scale = match (args.volumes, args.equal) {
@@ -181,13 +235,17 @@ fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision
         (false, true) => Scale::EqualIngress(args.load),
         (false, false) => Scale::LargestIngress(args.load),
     };
-    traffic::assign(network, routes, &matrix, scale, provision).map_err(failure)
+    traffic::assign(network, routes, &matrix, scale, provision).map_err(|error| match (&args.paths, args.traffic.as_str()) {
+        (Some(path), _) => in_file(path, error),
+        (None, "gravity" | "demands") => in_file(&args.topology, error),
+        (None, file) => in_file(Path::new(file), error),
+    })
 }
 
-fn provision(args: &ScenarioArgs) -> Provision {
+fn provision(args: &ScenarioArgs) -> Outcome<Provision> {
     let usual = Provision::default();
     let size = |given: Option<u64>, usual: f64| given.map_or(usual, |given| given as f64);
-    Provision {
+    let provision = Provision {
         ingress_memory: size(args.ingress_memory, usual.ingress_memory),
         ingress_rate: args.ingress_rate.unwrap_or(usual.ingress_rate),
         edge_memory: size(args.edge_memory, usual.edge_memory),
@@ -197,7 +255,15 @@ fn provision(args: &ScenarioArgs) -> Provision {
         packet: args.packet,
         mss: usual.mss.max(args.packet),
         access_links: args.count_access,
+    };
+    provision.check().map_err(failure)?;
+    if args.packet > PACKET_MAX {
+        return Err(Failure::usage(format!("--packet {}: IP carries no packet above {PACKET_MAX} bytes", args.packet)));
     }
+    if args.load == 0.0 && !args.volumes {
+        return Err(Failure::usage("--load 0%: there would be no traffic; give a share above 0%"));
+    }
+    Ok(provision)
 }
 
 /// Devices that differ from the others.
@@ -205,6 +271,18 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
     let text = read(path)?;
     let names: BTreeMap<String, usize> =
         (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
+    let network = &instance.network;
+    let labels = Names::new(network);
+    let of_place: BTreeMap<(Option<u32>, u32), usize> = (0..)
+        .zip(&instance.devices)
+        .map(|(number, device)| ((device.link.map(|link| network.links[link as usize].from), device.node), number))
+        .collect();
+    let by_labels = |name: &str| {
+        let (from, to) = name.split_once(" -> ").map_or((None, name), |(from, to)| (Some(from), to));
+        let from = from.map(|from| labels.find(from.trim())).transpose().ok()?;
+        of_place.get(&(from, labels.find(to.trim()).ok()?)).copied()
+    };
+    let mut changed = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
@@ -216,7 +294,7 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
                 "{place}: write the device, its memory and its operations per second, separated by tabs"
             )));
         };
-        let Some(&device) = names.get(name) else {
+        let Some(device) = names.get(name).copied().or_else(|| by_labels(name)) else {
             return Err(Failure::usage(format!(
                 "{place}: no device {name:?}{}",
                 nearest(name, names.keys().map(String::as_str))
@@ -229,7 +307,10 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
             .ok()
             .filter(|operations: &f64| *operations >= 0.0 && operations.is_finite())
             .ok_or_else(|| Failure::usage(format!("{place}: {operations:?} is no number of operations per second")))?;
-        instance.devices[device].memory = memory as f64;
+        changed.push((device, memory as f64, operations));
+    }
+    for (device, memory, operations) in changed {
+        instance.devices[device].memory = memory;
         instance.devices[device].operations = operations * instance.epoch;
     }
     Ok(())
@@ -238,13 +319,9 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
 /// Links that are named one a line.
 fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
     let text = read(path)?;
-    let names: BTreeMap<(&str, &str), u32> = (0..)
-        .zip(&network.links)
-        .map(|(number, link)| {
-            let id = |node: u32| network.nodes[node as usize].id.as_str();
-            ((id(link.from), id(link.to)), number)
-        })
-        .collect();
+    let names = Names::new(network);
+    let numbers: BTreeMap<(u32, u32), u32> =
+        (0..).zip(&network.links).map(|(number, link)| ((link.from, link.to), number)).collect();
     let mut chosen = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -254,9 +331,10 @@ fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
         // As names of links are shown, with a tab as in other files, or with the first space.
         let ends = line.split_once(" -> ").or_else(|| line.split_once('\t')).or_else(|| line.trim().split_once(' '));
         let (from, to) = ends.ok_or_else(|| Failure::usage(format!("{place}: write the two ends of a link, `from -> to`")))?;
-        let link = names.get(&(from.trim(), to.trim()));
-        chosen
-            .insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {:?} to {:?}", from.trim(), to.trim())))?);
+        let (from, to) = (from.trim(), to.trim());
+        let node = |name| names.find(name).map_err(|why| Failure::usage(format!("{place}: {why}")));
+        let link = numbers.get(&(node(from)?, node(to)?));
+        chosen.insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {from:?} to {to:?}")))?);
     }
     if chosen.is_empty() {
         return Err(Failure::usage(format!("{} names no link", path.display())));
@@ -284,17 +362,13 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     let size = |size: f64| bytes(size as u64);
     settings.extend([
         ("mean packet", format!("{} bytes", args.packet)),
-        (
-            "epoch",
-            format!(
-                "{:.3} s: {} at {:.3} Gbit/s",
-                provision.epoch(),
-                size(provision.ingress_memory),
-                provision.ingress_rate / 1e9
-            ),
-        ),
+        ("ingress store", format!("{}, filled at {} Gbit/s", size(provision.ingress_memory), provision.ingress_rate / 1e9)),
         ("caches", format!("{} at edges, {} inside", size(provision.edge_memory), size(provision.interior_memory))),
         ("speeds", format!("{} encodings, {} operations per second", provision.encodings, provision.operations)),
+        (
+            "footprint",
+            if args.count_access { "over all links" } else { "over links that are not to or from access routers" }.into(),
+        ),
         ("devices", if args.per_router { "one per router" } else { "one per link and direction" }.into()),
     ]);
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -8,6 +8,7 @@ mod family;
 mod files;
 mod memory;
 mod pipes;
+mod plan;
 mod reports;
 mod round_trip;
 mod study;

@@ -235,7 +235,9 @@ fn fill(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
         let mut rest = program.coded[path.ingress as usize] - covered;
         program.gains(number, prices, &mut gains);
         hops.clear();
-        hops.extend((0..path.hops.len()).filter(|&hop| program.bytes[first + hop] > 0.0));
+        // What saves on links that do not count is not worth a cache.
+        let saves = |column: usize| program.bytes[column] > 0.0 && (program.weight[column] > 0.0 || program.links.is_some());
+        hops.extend((0..path.hops.len()).filter(|&hop| saves(first + hop)));
         hops.sort_by(|&a, &b| gains[b].total_cmp(&gains[a]).then(b.cmp(&a)));
         for &hop in &hops {
             let (column, device) = (first + hop, path.hops[hop].device);

@@ -1,6 +1,6 @@
 //! A plan against its instance, by a walk that shares no code with how plans are made.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::{Plan, SPACE};
 use crate::{Error, Instance};
@@ -11,9 +11,7 @@ use crate::{Error, Instance};
 ///   than the ingress encodes.
 /// - Ingress and device have the same buckets, of d x v bytes times at most the headroom, within the memory of both.
 /// - For each pair of paths of an ingress, the overlap bound is exact: below it every hash's holder lies on the path, and no range above it has such a
-///   holder.
-///
-/// The last takes time in the square of an ingress's paths.
+///   holder. Of more than 64 paths, one pair stands for all in which the same path is parted from at the same device.
 ///
 /// # Errors
 /// What is wrong first.
@@ -46,7 +44,7 @@ pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), Error> {
         }
     }
 
-    let mut on_path = vec![u32::MAX; counts[0]];
+    let (mut on_path, mut serial) = (vec![0u64; counts[0]], 0);
     for (ingress, manifest) in plan.ingress_manifests().iter().enumerate() {
         let name = node(instance.ingresses[ingress].node);
         let paths = instance.paths_of(ingress);
@@ -98,25 +96,64 @@ pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), Error> {
         if stored > instance.ingresses[ingress].memory {
             return wrong(format!("the buckets of {name} take {stored} bytes; it has {}", instance.ingresses[ingress].memory));
         }
-        for p in paths.clone() {
-            for hop in &instance.paths[p].hops {
-                on_path[hop.device as usize] = p as u32;
+        let mut bound_is_exact = |p: usize, q: usize| -> Result<(), Error> {
+            serial += 1;
+            instance.paths[p].hops.iter().for_each(|hop| on_path[hop.device as usize] = serial);
+            let (of, with) = (plan.paths()[p].id, plan.paths()[q].id);
+            let bound = manifest.overlap(of, with);
+            let decodable = |device: u32| on_path[device as usize] == serial;
+            if let Some(range) = held[q].iter().find(|range| (range.1 <= bound) != decodable(range.2)) {
+                return wrong(format!(
+                    "bound({of}, {with}) is {bound}, but device {} has hashes from {} to {}",
+                    range.2, range.0, range.1
+                ));
             }
-            for q in paths.clone() {
-                let (of, with) = (plan.paths()[p].id, plan.paths()[q].id);
-                let bound = manifest.overlap(of, with);
-                let decodable = |device: u32| on_path[device as usize] == p as u32;
-                if let Some(range) = held[q].iter().find(|range| (range.1 <= bound) != decodable(range.2)) {
-                    return wrong(format!(
-                        "bound({of}, {with}) is {bound}, but device {} has hashes from {} to {}",
-                        range.2, range.0, range.1
-                    ));
-                }
-                if bound != 0 && !held[q].iter().any(|range| range.1 == bound) {
-                    return wrong(format!("bound({of}, {with}) is {bound}, which is no end of a range"));
-                }
+            if bound != 0 && !held[q].iter().any(|range| range.1 == bound) {
+                return wrong(format!("bound({of}, {with}) is {bound}, which is no end of a range"));
+            }
+            Ok(())
+        };
+        if paths.len() <= EACH_PAIR {
+            for p in paths.clone() {
+                paths.clone().try_for_each(|q| bound_is_exact(p, q))?;
+            }
+        } else {
+            for (p, q) in partings(instance, paths) {
+                bound_is_exact(p, q)?;
             }
         }
     }
     Ok(())
+}
+
+/// Paths of an ingress up to which all of their pairs are checked.
+const EACH_PAIR: usize = 64;
+
+/// For each path q of an ingress and each place where another parts from it, q with one path p that parts there; and q with itself. With one device after
+/// another, which the paths were seen to have in the plan too, bound(p, q) depends on no more of p than that place.
+fn partings(instance: &Instance, paths: Range<usize>) -> Vec<(usize, usize)> {
+    let device = |path: usize, hop: usize| instance.paths[path].hops.get(hop).map(|hop| hop.device);
+    // Of the paths that come to a device (none is the ingress): one, and one that goes on otherwise than the first.
+    let mut seen: HashMap<Option<u32>, (usize, Option<usize>)> = HashMap::new();
+    let places = |path: usize| {
+        (0..=instance.paths[path].hops.len()).map(move |next| (next.checked_sub(1).and_then(|last| device(path, last)), next))
+    };
+    for path in paths.clone() {
+        for (place, next) in places(path) {
+            let (first, other) = seen.entry(place).or_insert((path, None));
+            if other.is_none() && device(*first, next) != device(path, next) {
+                *other = Some(path);
+            }
+        }
+    }
+    let mut pairs = Vec::new();
+    for q in paths {
+        pairs.push((q, q));
+        for (place, next) in places(q) {
+            let (first, other) = seen[&place];
+            let parts = [Some(first), other].into_iter().flatten().find(|&p| device(p, next) != device(q, next));
+            pairs.extend(parts.map(|p| (p, q)));
+        }
+    }
+    pairs
 }

@@ -78,7 +78,12 @@ impl Network {
                 let name = node.city.clone().unwrap_or_else(|| node.id.clone());
                 // Two PoPs may be in one city; ids stay unique.
                 let id = if names.contains(&name) { node.id.clone() } else { name.clone() };
-                let id = if names.contains(&id) { format!("{name} ({next})") } else { id };
+                let id = if names.contains(&id) {
+                    let free = (next..).map(|number| format!("{name} ({number})")).find(|id| !names.contains(id));
+                    free.expect("a network has fewer nodes than there are numbers")
+                } else {
+                    id
+                };
                 names.insert(id.clone());
                 nodes.push(Node { id, label: name, pop: next, role: Role::Backbone, ..node.clone() });
             }

@@ -39,7 +39,7 @@ pub(crate) fn render(document: &Document) -> String {
         "footer" => {
             let _ = write!(
                 out,
-                "Made by oncewire {} plan. Sizes have decimal prefixes (1 MB = 1,000,000 bytes); a footprint is bytes times links; all is per \
+                "Made by oncewire {} plan. Sizes have decimal prefixes (1 MB = 1,000,000 bytes); a footprint is bytes summed over the links that carry them; all is per \
                  retention epoch where nothing else is said. The same numbers are in --json and --csv.",
                 env!("CARGO_PKG_VERSION")
             );
@@ -91,7 +91,7 @@ fn verdict(out: &mut String, document: &Document) {
     let share = |value| number(value, Unit::Share);
     fact("Reduction", share(verdict.reduction), "of the footprint".into());
     let before = bytes(verdict.footprint_before);
-    fact("Footprint", bytes(verdict.footprint_after), format!("times links per epoch, instead of {before}"));
+    fact("Footprint", bytes(verdict.footprint_after), format!("per epoch, summed over links, instead of {before}"));
     if let Some(of_ideal) = verdict.of_ideal {
         fact("Of Ideal", share(of_ideal), "what elimination without any limit would save".into());
     }
@@ -120,7 +120,7 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
         page::table(&mut html, &table, &tables::SCHEME_BARS);
         add("schemes", "Schemes compared", html);
     }
-    let table = tables::ingresses(document);
+    let table = tables::without(tables::ingresses(document), &["id"]);
     if !table.rows.is_empty() {
         let mut html = String::new();
         if document.ingresses.len() > 1 {
@@ -139,11 +139,11 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
     let bars = if table.columns.get(5).is_some_and(|column| column.unit == Unit::Share) { &tables::LINK_BARS[..] } else { &[] };
     add("links", "Links", simple(&table, bars));
     add("devices", "Devices", simple(&tables::devices(document), &tables::DEVICE_BARS));
-    let table = tables::upgrades(document);
+    let table = tables::without(tables::upgrades(document), &["id"]);
     if !table.rows.is_empty() {
         add("upgrades", "Upgrades", simple(&table, &[]));
     }
-    let table = tables::deployment(document);
+    let table = tables::without(tables::deployment(document), &["id"]);
     if !table.rows.is_empty() {
         let mut html = String::new();
         chart(&mut html, curve(document), charts);
@@ -234,10 +234,10 @@ fn settings(document: &Document) -> String {
 
 fn solution(document: &Document) -> String {
     let solution = &document.solution;
-    // A footprint is in bytes times links; another objective has its own unit.
+    // A footprint is in bytes; a link load is a share.
     let value = |value| match solution.objective {
-        "footprint" => format!("{} times links", format::number(value, Unit::Bytes)),
-        _ => format::number(value, Unit::Number),
+        objective if objective.starts_with("footprint") => format!("{}, summed over links", format::number(value, Unit::Bytes)),
+        _ => format::number(value, Unit::Share),
     };
     let mut html = String::new();
     let count = |count: u64| format::count_of(count);

@@ -105,6 +105,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
         });
         devices.push(DeviceRow {
             name: format!("{} -> {}", name(from), name(to)),
+            label: format!("{} -> {}", name(from), name(to)),
             node: to,
             ranges: (40.0 * fill * random()) as usize,
             memory_used: memory * memory_share,
@@ -142,6 +143,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             let smart = reduction * (0.8 + 0.4 * random());
             IngressRow {
                 node: node.label.clone(),
+                label: node.label.clone(),
                 paths: entering.len().saturating_sub(1),
                 volume_bytes: node.volume_bytes / 2.0,
                 reduction: smart,
@@ -221,6 +223,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
         upgrades: (0..12.min(wires.len()))
             .map(|at| Upgrade {
                 device: wires[at].clone(),
+                label: wires[at].clone(),
                 resource: if at % 3 == 1 { "operations" } else { "memory" },
                 by: if at % 3 == 1 { "10 %".into() } else { "1 GB".into() },
                 gain: 4e9 / (at + 1) as f64,
@@ -231,7 +234,11 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             .iter()
             .take(40)
             .enumerate()
-            .map(|(at, link)| Deployed { link: link.clone(), reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()) })
+            .map(|(at, link)| Deployed {
+                link: link.clone(),
+                label: link.clone(),
+                reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()),
+            })
             .collect(),
         manifests: Some(ManifestFacts {
             version: 7,

@@ -48,8 +48,8 @@ fn count(count: usize) -> Cell {
 pub(super) fn summary(document: &Document) -> Table {
     let (network, verdict, solution) = (&document.network, &document.verdict, &document.solution);
     let rows: Vec<(&str, &str, Cell)> = vec![
-        ("footprint without the plan", "byte-links per epoch", verdict.footprint_before.into()),
-        ("footprint with the plan", "byte-links per epoch", verdict.footprint_after.into()),
+        ("footprint without the plan", "bytes per epoch, summed over links", verdict.footprint_before.into()),
+        ("footprint with the plan", "bytes per epoch, summed over links", verdict.footprint_after.into()),
         ("reduction", "share", verdict.reduction.into()),
         ("of Ideal", "share", verdict.of_ideal.into()),
         ("highest utilisation without the plan", "share", verdict.utilisation_before.into()),
@@ -106,6 +106,7 @@ pub(super) fn ingresses(document: &Document) -> Table {
     }
     let mut columns = vec![
         ("ingress", Unit::Text),
+        ("id", Unit::Text),
         ("paths", Unit::Count),
         ("enters per epoch", Unit::Bytes),
         ("reduction", Unit::Share),
@@ -114,6 +115,7 @@ pub(super) fn ingresses(document: &Document) -> Table {
     columns.extend(names.iter().map(|&name| (name, Unit::Share)));
     let rows = rows.iter().map(|row| {
         let mut cells: Vec<Cell> = vec![
+            row.label.clone().into(),
             row.node.clone().into(),
             count(row.paths),
             row.volume_bytes.into(),
@@ -212,6 +214,7 @@ pub(super) fn devices(document: &Document) -> Table {
     });
     let rows = devices.iter().map(|device| {
         vec![
+            device.label.clone().into(),
             device.name.clone().into(),
             node(document, device.node).into(),
             count(device.ranges),
@@ -223,6 +226,7 @@ pub(super) fn devices(document: &Document) -> Table {
     });
     let columns = [
         ("device", Unit::Text),
+        ("id", Unit::Text),
         ("at", Unit::Text),
         ("ranges", Unit::Count),
         ("cached", Unit::Bytes),
@@ -234,26 +238,35 @@ pub(super) fn devices(document: &Document) -> Table {
 }
 
 /// Columns with gauges.
-pub(super) const DEVICE_BARS: [usize; 2] = [4, 6];
+pub(super) const DEVICE_BARS: [usize; 2] = [5, 7];
 
 pub(super) fn upgrades(document: &Document) -> Table {
+    let load = document.solution.objective.starts_with("link load");
     let rows = document.upgrades.iter().map(|one| {
-        vec![one.device.clone().into(), one.resource.into(), one.by.clone().into(), one.gain_share.into(), one.gain.into()]
+        vec![
+            one.label.clone().into(),
+            one.device.clone().into(),
+            one.resource.into(),
+            one.by.clone().into(),
+            one.gain_share.into(),
+            one.gain.into(),
+        ]
     });
     let columns = [
         ("device", Unit::Text),
+        ("id", Unit::Text),
         ("resource", Unit::Text),
         ("more of it", Unit::Text),
-        ("of the footprint", Unit::Share),
-        ("gain per epoch", Unit::Number),
+        (if load { "of the busiest link" } else { "of the footprint" }, Unit::Share),
+        ("gain per epoch", if load { Unit::Number } else { Unit::Bytes }),
     ];
     table("upgrades", "Upgrades, the most worth while first; gains hold at the margin", &columns, rows.collect())
 }
 
 pub(super) fn deployment(document: &Document) -> Table {
     let rows = document.deployment.iter().enumerate();
-    let rows = rows.map(|(at, one)| vec![count(at + 1), one.link.clone().into(), one.reduction.into()]);
-    let columns = [("links", Unit::Count), ("with", Unit::Text), ("reduction", Unit::Share)];
+    let rows = rows.map(|(at, one)| vec![count(at + 1), one.label.clone().into(), one.link.clone().into(), one.reduction.into()]);
+    let columns = [("links", Unit::Count), ("with", Unit::Text), ("id", Unit::Text), ("reduction", Unit::Share)];
     table("deployment", "Reduction with the first links, in the order in which they were chosen", &columns, rows.collect())
 }
 

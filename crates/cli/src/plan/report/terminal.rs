@@ -24,9 +24,9 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
     page.facts(&network(document))?;
     let mut tables = vec![("Schemes", tables::schemes(document), usize::MAX)];
     tables.push(("Links", tables::without(tables::links(document), &["capacity", "device"]), ROWS));
-    tables.push(("Devices", tables::without(tables::devices(document), &["at"]), ROWS));
-    tables.push(("Upgrades", tables::upgrades(document), ROWS));
-    tables.push(("Deployment", tables::deployment(document), 2 * ROWS));
+    tables.push(("Devices", tables::without(tables::devices(document), &["id", "at"]), ROWS));
+    tables.push(("Upgrades", tables::without(tables::upgrades(document), &["id"]), ROWS));
+    tables.push(("Deployment", tables::without(tables::deployment(document), &["id"]), 2 * ROWS));
     for (title, mut table, most) in tables {
         if table.rows.is_empty() {
             continue;
@@ -77,7 +77,7 @@ fn facts(document: &Document) -> Vec<(&'static str, String)> {
     let share = |value| format::number(value, Unit::Share);
     let (before, after) = (bytes(verdict.footprint_before), bytes(verdict.footprint_after));
     let mut facts = vec![
-        ("footprint", format!("{after} times links per epoch instead of {before}")),
+        ("footprint", format!("{after} per epoch, summed over links, instead of {before}")),
         ("reduction", share(verdict.reduction)),
     ];
     if let Some(of_ideal) = verdict.of_ideal {
@@ -107,7 +107,10 @@ fn network(document: &Document) -> Vec<(&str, String)> {
     let hops = format::number(network.mean_hops, Unit::Number);
     let (nodes, links, devices) = (count(network.nodes), count(network.links), count(network.devices));
     facts.push(("size", format!("{nodes} nodes, {links} directed links, {devices} devices")));
-    facts.push(("paths", format!("{} from {} ingresses, {hops} hops long", count(network.paths), count(network.ingresses))));
+    facts.push((
+        "paths",
+        format!("{} from {} ingresses, {hops} links long in the mean", count(network.paths), count(network.ingresses)),
+    ));
     let (epoch, volume) =
         (format::number(network.epoch_seconds, Unit::Seconds), format::number(network.volume_bytes, Unit::Bytes));
     facts.push(("epoch", format!("{epoch}, in which {volume} enter")));

@@ -1,0 +1,338 @@
+//! `oncewire plan`: what is wrong with the input is said in one line, and what comes out is what it should be.
+
+use crate::support::*;
+use serde_json::Value;
+use std::path::Path;
+
+/// A ring of five cities with a spur, each link with a capacity, and demands.
+const MAP: &str = r#"{"name":"ring","nodes":[
+  {"id":"a","label":"Alpha","population":5000,"lat":50,"lon":1},{"id":"b","label":"Beta","population":4000,"lat":51,"lon":2},
+  {"id":"c","label":"Gamma","population":3000,"lat":52,"lon":3},{"id":"d","label":"Delta","population":2000,"lat":53,"lon":4},
+  {"id":"e","label":"Epsilon","population":1000,"lat":54,"lon":5},{"id":"f","label":"Alpha","population":500,"lat":55,"lon":6}],
+ "links":[{"a":"a","b":"b","weight":1,"capacity_bps":1e9},{"a":"b","b":"c","weight":2,"capacity_bps":1e9},
+  {"a":"c","b":"d","weight":1,"capacity_bps":1e9},{"a":"d","b":"e","weight":2,"capacity_bps":1e9},
+  {"a":"e","b":"a","weight":3,"capacity_bps":1e9},{"a":"d","b":"f","weight":1,"capacity_bps":1e9}],
+ "demands":[["a","c",7],["c","a",3],["f","a",2]]}"#;
+
+fn plan(map: &Path, rest: &[&str]) -> Ran {
+    let mut all = args!["plan", map];
+    all.extend(rest.iter().map(Into::into));
+    run(all, b"")
+}
+
+/// The document of a plan that is made.
+#[track_caller]
+fn document(map: &Path, rest: &[&str]) -> Value {
+    let ran = plan(map, &[rest, &["--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{rest:?}: {}", ran.err);
+    serde_json::from_slice(&ran.out).expect("JSON")
+}
+
+/// A map of these nodes and links.
+fn map_of(nodes: &str, links: &str) -> String {
+    format!(r#"{{"name":"x","nodes":[{nodes}],"links":[{links}]}}"#)
+}
+
+#[test]
+fn topologies_that_are_none() {
+    let node = |id: &str| format!(r#"{{"id":"{id}","population":1000}}"#);
+    let (two, three) = (format!("{},{}", node("a"), node("b")), format!("{},{},{}", node("a"), node("b"), node("c")));
+    let link = |more: &str| format!(r#"{{"a":"a","b":"b"{more}}}"#);
+    let cases: Vec<(String, &[&str])> = vec![
+        (String::new(), &["empty", "name a topology"]),
+        ("{".into(), &["not our JSON form", "line 1"]),
+        (map_of("", ""), &["no nodes"]),
+        (map_of(&node("a"), ""), &["at least two PoPs"]),
+        (map_of(&three, &link("")), &["c cannot be reached from a", "--largest-part"]),
+        (map_of(&format!("{two},{}", node("a")), &link("")), &["second node a"]),
+        (map_of(&two, r#"{"a":"a","b":"z"}"#), &["unknown node z"]),
+        (map_of(&two, &link(r#","capacity_bps":0"#)), &["capacity of 0", "above 0"]),
+        (map_of(&two, &link(r#","capacity_bps":-1"#)), &["capacity of -1", "above 0"]),
+        (map_of(&two, &link(r#","weight":0"#)), &["weight 0", "above 0"]),
+        (map_of(&two, &link(r#","weight":1e999"#)), &["number out of range"]),
+        (map_of(&two, &link(r#","latency_ms":-1"#)), &["latency of -1"]),
+        (map_of(r#"{"id":"a","population":NaN},{"id":"b"}"#, &link("")), &["not our JSON form"]),
+        (map_of(r#"{"id":"a","population":-5},{"id":"b"}"#, &link("")), &["-5"]),
+        (map_of(r#"{"id":"a","city":"Atlantis"},{"id":"b"}"#, &link("")), &["Atlantis", "unknown", "--cities", "--populated"]),
+        (map_of(r#"{"id":"a\nb"},{"id":"b"}"#, ""), &["control characters"]),
+        (map_of(r#"{"id":"a","population":1e308},{"id":"b","population":1e308}"#, &link("")), &["volume of inf"]),
+    ];
+    let dir = Dir::new();
+    for (text, words) in cases {
+        let map = dir.write("map.json", text.as_bytes());
+        let words = [&["map.json"], words].concat();
+        assert!(plan(&map, &[]).fails(2, &words).is_empty(), "{text}");
+    }
+    for garbage in [&[0u8, 159, 146, 150][..], &[0xff; 1000]] {
+        let map = dir.write("map.json", garbage);
+        plan(&map, &[]).fails(2, &["map.json"]);
+    }
+    let map = dir.write("map.strange", b"hello");
+    plan(&map, &[]).fails(2, &["map.strange", "unknown format", "GraphML"]);
+    plan(&dir.join("absent.json"), &[]).fails(1, &["absent.json", "no such file", "check the name"]);
+}
+
+#[test]
+fn files_beside_the_topology() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let cases: [(&str, &str, &[&str]); 27] = [
+        ("--traffic", "", &["matrix is empty"]),
+        ("--traffic", "# none\n", &["matrix is empty"]),
+        ("--traffic", "a b NaN\n", &["line 1", "NaN"]),
+        ("--traffic", "a b 1\na b 1\n", &["line 2", "second volume", "line 1"]),
+        ("--traffic", "a b -1\n", &["line 1", "-1"]),
+        ("--traffic", "a b 0\n", &["all volumes are 0"]),
+        ("--traffic", "a z 1\n", &["line 1", "unknown node z"]),
+        ("--traffic", "Alpha b 1\n", &["line 1", "label of several"]),
+        ("--traffic", "a b\n", &["line 1", "from to volume"]),
+        ("--traffic", "a b 1e308\na c 1e308\n", &["more than numbers can say"]),
+        ("--paths", "a b a\n", &["line 1", "circle"]),
+        ("--paths", "a c\n", &["line 1", "no link a -> c"]),
+        ("--paths", "a b\n", &["there is traffic from a to c, but no path"]),
+        ("--paths", "", &["no paths"]),
+        ("--profile", "hello\n", &["line 1", "3 fields"]),
+        ("--profile", "a\tb\t1000\na\tb\ta\tb\t1000\t1000000\n", &["a to b", "matches", "volume is 1000"]),
+        ("--profile", "a\tb\ta\tb\t1\t100\n", &["a to b", "volume is 0"]),
+        ("--profile", "a\tb\tNaN\n", &["line 1", "NaN"]),
+        ("--devices", "a -> c\t1G\t1000\n", &["line 1", "no device \"a -> c\""]),
+        ("--devices", "a -> b\t-1G\t1000\n", &["line 1", "-1G"]),
+        ("--devices", "a -> b\t1G\tinf\n", &["line 1", "inf"]),
+        ("--devices", "a -> b 1G 10\n", &["line 1", "tabs"]),
+        ("--links", "", &["names no link"]),
+        ("--links", "a c\n", &["line 1", "no link"]),
+        ("--links", "a z\n", &["line 1", "unknown node z"]),
+        ("--cities", "hello\n", &["line 1", "7 fields"]),
+        ("--against", "{}", &["not a plan", "--manifests"]),
+    ];
+    for (option, text, words) in cases {
+        let file = dir.write("beside.txt", text.as_bytes());
+        let file = file.to_str().expect("text");
+        let words = [&["beside.txt"], words].concat();
+        assert!(plan(&map, &[option, file]).fails(2, &words).is_empty(), "{option} {text:?}");
+        std::fs::write(file, [0, 1, 2, 3]).expect("written");
+        plan(&map, &[option, file]).fails(2, &["beside.txt", "not text"]);
+    }
+    // Two that part and meet again, and one that is not there.
+    let all = "a b c d\na b c\na e d f\na b\na e\n";
+    let file = dir.write("paths.txt", all.as_bytes());
+    let traffic = dir.write("traffic.txt", b"a d 1\na f 1\n");
+    let (file, traffic) = (file.to_str().expect("text"), traffic.to_str().expect("text"));
+    plan(&map, &["--paths", file, "--traffic", traffic]).fails(2, &["paths.txt", "part and meet again", "tree"]);
+    let latencies = dir.write("latencies.intra", b"");
+    let latencies = latencies.to_str().expect("text");
+    plan(&map, &["--latencies", latencies]).fails(2, &["latencies.intra", "map.json", "weights.intra"]);
+}
+
+#[test]
+fn numbers_out_of_range() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let cases: [(&[&str], &[&str]); 25] = [
+        (&["--reduce", "7"], &["map.json", "7 PoPs", "2 to 6"]),
+        (&["--reduce", "0"], &["0 PoPs", "2 to 6"]),
+        (&["--endpoints", "7"], &["map.json", "7 PoPs", "2 to 6"]),
+        (&["--endpoints", "1"], &["1 PoPs", "2 to 6"]),
+        (&["--access", "0"], &["0 access routers", "1 to 10000"]),
+        (&["--access", "4294967295"], &["access routers", "1 to 10000"]),
+        (&["--load", "0%"], &["--load 0%", "no traffic"]),
+        (&["--packet", "0"], &["mean packet size is 0", "above 0"]),
+        (&["--packet", "-1"], &["mean packet size is -1"]),
+        (&["--packet", "NaN"], &["mean packet size is NaN"]),
+        (&["--packet", "1e308"], &["65535"]),
+        (&["--packet", "1e-305"], &["too many for a number"]),
+        (&["--match-length", "-1"], &["match length of -1"]),
+        (&["--match-length", "2000"], &["match length of 2000", "1500"]),
+        (&["--match-length", "NaN"], &["match length of NaN"]),
+        (&["--encodings", "-1"], &["encodings per second is -1"]),
+        (&["--encodings", "NaN"], &["encodings per second is NaN"]),
+        (&["--operations", "-1"], &["operations per second is -1"]),
+        (&["--ingress-memory", "0"], &["ingress memory is 0", "above 0"]),
+        (&["--deploy", "0"], &["--deploy 0", "12 links"]),
+        (&["--deploy", "13"], &["--deploy 13", "12 links"]),
+        (&["--single", "zeta"], &["nothing enters at \"zeta\"", "Beta"]),
+        (&["--single", "Alpha"], &["label of several"]),
+        (&["--single", "all", "--manifests", "plan"], &["no one plan"]),
+        (&["--report", "-"], &["--report", "name a file"]),
+    ];
+    for (args, words) in cases {
+        assert!(plan(&map, args).fails(2, words).is_empty(), "{args:?}");
+    }
+    let bare = MAP.replace(r#","capacity_bps":1e9"#, "");
+    let map = dir.write("bare.json", bare.as_bytes());
+    plan(&map, &["--objective", "link-load"]).fails(2, &["bare.json", "no capacities", "--capacity"]);
+    // What the command line itself refuses.
+    for args in
+        [["--gamma", "101%"], ["--load", "nan%"], ["--ingress-rate", "0"], ["--capacity", "-1"], ["--interior-memory", "-1"]]
+    {
+        let ran = plan(&map, &args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(args[0]) && ran.out.is_empty(), "{}", ran.err);
+    }
+}
+
+#[test]
+fn extremes_that_are_allowed() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let nothing: [&[&str]; 5] = [
+        &["--operations", "0"],
+        &["--encodings", "0"],
+        &["--interior-memory", "0", "--edge-memory", "0"],
+        &["--gamma", "0%"],
+        &["--traffic", "demands", "--volumes", "--interior-memory", "0"],
+    ];
+    for args in nothing {
+        let document = document(&map, args);
+        assert_eq!(document["verdict"]["reduction"], 0.0, "{args:?}");
+    }
+    for args in [&["--operations", "inf"][..], &["--encodings", "1e308"], &["--load", "100%"], &["--packet", "65535"]] {
+        let document = document(&map, args);
+        let reduction = document["verdict"]["reduction"].as_f64().expect("a number");
+        assert!((0.0..1.0).contains(&reduction), "{args:?}: {reduction}");
+    }
+}
+
+/// Names and kinds of the fields that others read.
+#[test]
+fn the_document_has_what_it_promises() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let document = document(&map, &["--access", "2", "--deploy", "4"]);
+    for field in ["format", "network", "settings", "verdict", "solution", "schemes", "ingresses", "nodes", "links", "devices"] {
+        assert!(!document[field].is_null(), "{field}");
+    }
+    let network = &document["network"];
+    assert_eq!((&network["nodes"], &network["links"], &network["ingresses"]), (&18.into(), &36.into(), &12.into()));
+    assert_eq!(network["paths"], 12 * 10);
+    let names: Vec<&str> =
+        document["schemes"].as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names.len(), 10);
+    assert!(names.contains(&"SmartRE") && names.contains(&"Ideal"));
+    let verdict = &document["verdict"];
+    let (before, after) = (verdict["footprint_before"].as_f64().unwrap(), verdict["footprint_after"].as_f64().unwrap());
+    assert!((1.0 - after / before - verdict["reduction"].as_f64().unwrap()).abs() < 1e-12);
+    assert!(document["solution"]["gap"].as_f64().unwrap() <= 1e-5);
+    assert!(document["solution"]["bound"].as_f64() >= document["solution"]["value"].as_f64());
+    // Ids are for files, labels for people; where two have one, the id tells them apart.
+    let device = &document["devices"][0];
+    assert!(device["name"].is_string() && device["label"].is_string());
+    let labels: Vec<&str> = document["nodes"].as_array().unwrap().iter().filter_map(|node| node["label"].as_str()).collect();
+    assert!(labels.contains(&"Beta") && labels.contains(&"Alpha (a)") && labels.contains(&"Alpha (f)"), "{labels:?}");
+    let deployment = document["deployment"].as_array().unwrap();
+    assert_eq!(deployment.len(), 4);
+    let shares: Vec<f64> = deployment.iter().map(|one| one["reduction"].as_f64().unwrap()).collect();
+    assert!(shares.is_sorted(), "{shares:?}");
+    assert!((shares[3] - verdict["reduction"].as_f64().unwrap()).abs() < 1e-6);
+}
+
+#[test]
+fn link_load_with_capacities_given_and_assumed() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let bare = dir.write("bare.json", MAP.replace(r#","capacity_bps":1e9"#, "").as_bytes());
+    let given = document(&map, &["--objective", "link-load"]);
+    let assumed = document(&bare, &["--objective", "link-load", "--capacity", "1Gbit"]);
+    for document in [&given, &assumed] {
+        let highest = document["verdict"]["utilisation_after"].as_f64().expect("a number");
+        let said = document["solution"]["value"].as_f64().expect("a number");
+        assert!((highest - said).abs() <= 1e-6 * said, "{highest} and {said}");
+        assert!(highest < document["verdict"]["utilisation_before"].as_f64().expect("a number"));
+    }
+    assert_eq!(given["verdict"], assumed["verdict"]);
+}
+
+/// The document without what a clock says.
+fn timeless(map: &Path, args: &[&str]) -> String {
+    let mut document = document(map, args);
+    document["solution"]["seconds"] = Value::Null;
+    document.to_string()
+}
+
+#[test]
+fn the_same_again() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    for args in [&["--seed", "7", "--access", "3"][..], &["--single", "all"], &["--deploy", "3", "--strategy", "greedy"]] {
+        assert_eq!(timeless(&map, args), timeless(&map, args), "{args:?}");
+    }
+}
+
+#[test]
+fn manifests_are_read_again() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let (first, second) = (dir.join("first.json"), dir.join("second.json"));
+    let (first, second) = (first.to_str().expect("text"), second.to_str().expect("text"));
+    let made = document(&map, &["--manifests", first]);
+    assert_eq!(made["manifests"]["version"], 1);
+    let again = document(&map, &["--against", first, "--manifests", second]);
+    assert_eq!(again["manifests"]["version"], 2);
+    let changes = &again["changes"];
+    assert_eq!((&changes["devices"], &changes["moved"], &changes["lost_bytes"]), (&0.into(), &0.0.into(), &0.0.into()));
+    let text = |path: &str| String::from_utf8(read(Path::new(path))).expect("text");
+    assert_eq!(text(first).replace("\"version\":1,", ""), text(second).replace("\"version\":2,", ""));
+    let other = document(&map, &["--against", second, "--gamma", "20%", "--load", "100%"]);
+    assert!(other["changes"]["devices"].as_u64().expect("a number") > 0);
+    // Cut short, it is no plan.
+    std::fs::write(first, &text(second)[..200]).expect("written");
+    plan(&map, &["--against", first]).fails(2, &["first.json", "not a plan"]);
+}
+
+#[test]
+fn files_that_are_written() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let (report, tables) = (dir.join("report.html"), dir.join("tables"));
+    let (page, directory) = (report.to_str().expect("text"), tables.to_str().expect("text"));
+    let ran = plan(&map, &["--report", page, "--csv", directory]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let out = String::from_utf8(ran.out).expect("text");
+    assert!(out.contains("Beta -> Gamma") && !out.contains("b -> c"), "labels for people: {out}");
+    let page = String::from_utf8(read(&report)).expect("text");
+    assert!(page.starts_with("<!") && page.contains("Beta -&gt; Gamma"));
+    let devices = String::from_utf8(read(&tables.join("devices.csv"))).expect("text");
+    assert!(devices.contains("Beta -> Gamma,b -> c,"), "both in tables: {devices}");
+    for name in ["summary", "schemes", "ingresses", "links", "nodes", "settings"] {
+        assert!(tables.join(format!("{name}.csv")).exists(), "{name}");
+    }
+}
+
+#[test]
+fn nodes_by_label() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    assert_eq!(
+        document(&map, &["--single", "Beta"])["verdict"]["footprint_before"],
+        document(&map, &["--single", "b"])["verdict"]["footprint_before"]
+    );
+    let by = |option: &str, text: &str| {
+        let file = dir.write("file", text.as_bytes());
+        document(&map, &[option, file.to_str().expect("text"), "--quick"])["devices"].to_string()
+    };
+    assert_eq!(by("--links", "Beta -> Gamma\nc d\n"), by("--links", "b -> c\nc\td\n"));
+    assert_eq!(by("--devices", "Beta -> Gamma\t1M\t1000\n"), by("--devices", "b -> c\t1M\t1000\n"));
+}
+
+#[test]
+fn examples_of_the_help() {
+    let help = String::from_utf8(run(args!["plan", "--help"], b"").fine()).expect("text");
+    let dir = Dir::new();
+    let map = dir.write("sprint.json", MAP.as_bytes());
+    let examples = help.lines().filter_map(|line| line.trim().strip_prefix("oncewire plan sprint.json "));
+    let mut tried = 0;
+    for example in examples {
+        // The map here has fewer PoPs.
+        let rest: Vec<&str> = example.split_whitespace().map(|word| if word == "20" { "4" } else { word }).collect();
+        let mut all = args!["plan", &map];
+        all.extend(rest.iter().map(|word| match *word {
+            "sprint.html" | "plan.json" => dir.join(word).into_os_string(),
+            word => word.into(),
+        }));
+        let ran = run(all, b"");
+        assert_eq!(ran.code, Some(0), "{example}: {}", ran.err);
+        tried += 1;
+    }
+    assert_eq!(tried, 2);
+    dir.holds_only(&["plan.json", "sprint.html", "sprint.json"]);
+}
