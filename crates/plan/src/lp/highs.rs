@@ -36,7 +36,9 @@ pub(crate) fn solve(reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Res
         model.try_set_option("run_crossover", "off").map_err(failed)?;
     }
     let solved = model.try_solve().map_err(failed)?;
-    if solved.status() != HighsModelStatus::Optimal {
+    // Without crossover it does not always vouch for its precision. The gap, which is computed here, tells.
+    let vouched = solved.status() == HighsModelStatus::Optimal || (interior && solved.status() == HighsModelStatus::Unknown);
+    if !vouched {
         return Err(failed(solved.status()));
     }
     let solution = solved.get_solution();

@@ -196,6 +196,10 @@ fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answe
 
 #[cfg(feature = "highs")]
 fn highs(program: &Program<'_>, reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Answer {
+    // HiGHS has another status for a model without columns.
+    if reduced.groups.len() == 0 {
+        return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
+    }
     let (x, prices, iterations) = highs::solve(reduced, interior, watch)?;
     let method = if interior { "HiGHS interior" } else { "HiGHS" };
     Ok(finish(program, reduced, x, prices, None, method, iterations))
