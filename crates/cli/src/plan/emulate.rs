@@ -280,7 +280,8 @@ fn feed(
             Ok(None)
         }
         Kind::Captures { sources, ingresses, egresses, times } => {
-            let mut mapper = FromCapture::new(instance, *ingresses, egresses.clone(), *times).map_err(failure)?;
+            let mapper = FromCapture::new(instance, *ingresses, egresses.clone(), *times);
+            let mut mapper = mapper.map_err(|error| Failure::usage(error.to_string()))?;
             each_packet(sources, watch, |time, packet| mapper.packet(time, packet).map_or(Ok(()), &mut take))?;
             Ok(Some(mapper.mapped()))
         }
