@@ -662,3 +662,30 @@ proptest! {
         check(&random_instance(seed, false), if load { LOAD } else { Objective::Footprint }, Method::Highs);
     }
 }
+
+#[test]
+fn temporary_seed() {
+    for load in [false, true] {
+        let instance = random_instance(5644903894492800421, true);
+        let objective = if load { LOAD } else { Objective::Footprint };
+        for method in [Method::Auto, Method::Interior, Method::Simplex] {
+            for tolerance in [1e-7, 1e-9, 1e-11] {
+                let options = Options { objective, method, tolerance, ..Options::default() };
+                match solve(&instance, &options, None, &Unwatched) {
+                    Ok((s, _)) => eprintln!(
+                        "load {load} {method:?} {tolerance:e}: {} gap {:e} value {:e} bound {:e} it {} hops {}",
+                        s.method,
+                        s.gap(),
+                        s.objective,
+                        s.bound,
+                        s.iterations,
+                        instance.hop_count()
+                    ),
+                    Err(e) => eprintln!("load {load} {method:?}: {e}"),
+                }
+            }
+        }
+        let naive = Naive::new(&instance);
+        eprintln!("naive {:e}", naive.optimum(objective));
+    }
+}
