@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Study(Box<StudyArgs>),
     /// Plan redundancy elimination over a whole network: what each device caches and decodes, and what that saves
     Plan(Box<plan::PlanArgs>),
+    /// Carry packets through a planned network with the real codec, and compare what leaves it with what entered
+    Emulate(Box<plan::EmulateArgs>),
     /// Make a table of marker bytes for your data, for --sampler samplebyte:FILE
     Train(TrainArgs),
 }

@@ -30,7 +30,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if !matches!(cli.command, Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_)) {
+    if !matches!(
+        cli.command,
+        Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_) | Command::Emulate(_)
+    ) {
         // Those end in their own time.
         endpoint::clean_up_on_signal();
     }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Study(args) => study::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Emulate(args) => plan::emulate::run(args),
         Command::Train(args) => train::run(args),
     };
     match outcome {

@@ -90,7 +90,7 @@ pub(crate) struct EmulateArgs {
     /// Retention epochs to emulate; the first fills the caches and is not counted
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) epochs: u32,
-    /// Part of volumes, caches and speeds that is emulated [default: so that 256 MB enter in an epoch]
+    /// Part of volumes, caches and speeds that is emulated [default: so that 64 MB enter in an epoch]
     #[arg(long, value_name = "SHARE", value_parser = parse_percent)]
     pub(crate) scale: Option<f64>,
     /// Packets lost on each link
@@ -99,6 +99,12 @@ pub(crate) struct EmulateArgs {
     /// Make a new plan from what was measured after every N epochs
     #[arg(long, value_name = "N")]
     pub(crate) replan: Option<u32>,
+    /// Make one as soon as what an ingress measures differs by this share of its bytes from what was planned with
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "replan")]
+    pub(crate) trigger: Option<f64>,
+    /// Time that making a new plan takes
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s")]
+    pub(crate) delay: Duration,
     /// Time within which the devices take up a new plan, one after the other
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "50ms")]
     pub(crate) stagger: Duration,
@@ -106,8 +112,11 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "TIME:WHAT", value_parser = parse_flash)]
     pub(crate) flash_crowd: Option<FlashCrowd>,
     /// After this time, the link with the most traffic fails and routes change
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "replan")]
     pub(crate) reroute: Option<Duration>,
+    /// Time until ingresses hear of changed routes
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s", requires = "reroute")]
+    pub(crate) notice: Duration,
     /// Match specifications in a packet's shim, at most
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]
     pub(crate) matches: u8,

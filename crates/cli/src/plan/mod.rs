@@ -2,6 +2,7 @@
 
 mod build;
 mod document;
+pub(crate) mod emulate;
 mod report;
 mod scenario;
 mod watch;
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
     let built = match args.single.as_deref() {
         Some("all") => each_ingress(args, &mut scenario, &watch),
         Some(node) => {
-            let ingress = scenario.ingress(node)?;
+            let ingress = scenario::ingress(&scenario.instance, node)?;
             scenario.instance = scenario.instance.single(ingress);
             scenario.notes.push(format!("Only what enters at {node:?}, with its share of each device, by volume."));
             whole(args, &mut scenario, &watch)

@@ -92,21 +92,6 @@ impl Scenario {
         Ok(Scenario { instance, provision, settings, seconds, notes })
     }
 
-    /// The ingress at a node.
-    pub(super) fn ingress(&self, name: &str) -> Outcome<usize> {
-        let Instance { network, ingresses, .. } = &self.instance;
-        let node = Names::new(network).find(name);
-        let found = node.as_ref().ok().and_then(|node| ingresses.iter().position(|ingress| ingress.node == *node));
-        found.ok_or_else(|| match node {
-            Err(why) if why.contains("several") => Failure::usage(why),
-            _ => {
-                let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node as usize]);
-                let names = nodes.flat_map(|node| [node.id.as_str(), node.label.as_str()]);
-                Failure::usage(format!("nothing enters at {name:?}{}", nearest(name, names)))
-            }
-        })
-    }
-
     /// Gives links without a capacity this one, in bit/s.
     pub(super) fn assume_capacity(&mut self, capacity: f64) {
         let links = &mut self.instance.network.links;
@@ -117,6 +102,36 @@ impl Scenario {
             let all = if without == links.len() { "all".to_owned() } else { without.to_string() };
             self.settings.push(("capacity".into(), format!("{rate} assumed for {all} links, whose own is not known")));
         }
+    }
+}
+
+/// Number of the ingress at a node, told by id or label.
+pub(super) fn ingress(instance: &Instance, name: &str) -> Outcome<usize> {
+    let Instance { network, ingresses, .. } = instance;
+    let node = Names::new(network).find(name);
+    let found = node.as_ref().ok().and_then(|node| ingresses.iter().position(|ingress| ingress.node == *node));
+    found.ok_or_else(|| match node {
+        Err(why) if why.contains("several") => Failure::usage(why),
+        _ => {
+            let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node as usize]);
+            let names = nodes.flat_map(|node| [node.id.as_str(), node.label.as_str()]);
+            Failure::usage(format!("nothing enters at {name:?}{}", nearest(name, names)))
+        }
+    })
+}
+
+/// What people call a node.
+pub(super) fn label(network: &Network, node: u32) -> String {
+    let node = &network.nodes[node as usize];
+    if node.label.is_empty() { node.id.clone() } else { node.label.clone() }
+}
+
+/// What people call a device.
+pub(super) fn device_label(instance: &Instance, device: usize) -> String {
+    let device = &instance.devices[device];
+    match device.link.map(|link| instance.network.links[link as usize]) {
+        Some(link) => format!("{} -> {}", label(&instance.network, link.from), label(&instance.network, link.to)),
+        None => label(&instance.network, device.node),
     }
 }
 

@@ -4,7 +4,7 @@ mod live;
 mod outputs;
 mod report;
 mod score;
-mod source;
+pub(crate) mod source;
 
 use crate::args::{Sampling, StudyArgs};
 use crate::failure::{Failure, Outcome, without_number};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A capture to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A file that was named, or that a pattern named.
     File(PathBuf),
     /// A file found in a directory: passed over if it is no capture.
@@ -22,7 +22,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Its name for people.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Source::File(path) | Source::Found(path) => path.display().to_string(),
             Source::Stdin => "standard input".to_owned(),
@@ -30,7 +30,7 @@ impl Source {
     }
 
     /// Opens it for reading.
-    pub(super) fn open(&self) -> Outcome<Box<dyn Read>> {
+    pub(crate) fn open(&self) -> Outcome<Box<dyn Read>> {
         self.open_until(&Arc::default())
     }
 
@@ -78,7 +78,7 @@ impl Source {
 }
 
 /// Looks at the head of every file, before hours go into those before one that is missing or something else.
-pub(super) fn check(sources: &[Source]) -> Outcome {
+pub(crate) fn check(sources: &[Source]) -> Outcome {
     for source in sources {
         // What is read of a pipe is gone.
         if let Source::File(path) | Source::Found(path) = source

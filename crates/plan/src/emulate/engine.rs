@@ -346,12 +346,14 @@ impl<'a> Emulation<'a> {
                     ingress.collisions = of.store.counts.collisions;
                     let paths = &self.instance.paths[self.instance.paths_of(number)];
                     let footprint: f64 = paths.iter().map(|path| path.volume * f64::from(path.length)).sum();
-                    ingress.expected = Some(planned.expected_saved[number] / footprint);
+                    // None of its links may count.
+                    ingress.expected = (footprint > 0.0).then(|| planned.expected_saved[number] / footprint);
                     whole += planned.expected_saved[number];
                     report.refusals.add(&ingress.refusals);
                     report.collisions += ingress.collisions;
                 }
-                report.expected = Some(whole / self.instance.footprint());
+                let footprint = self.instance.footprint();
+                report.expected = (footprint > 0.0).then(|| whole / footprint);
             }
             Carrier::Links { pairs, .. } => {
                 report.collisions = pairs.iter().flatten().map(|pair| pair.collisions()).sum();

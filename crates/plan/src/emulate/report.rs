@@ -57,7 +57,7 @@ impl Traffic {
 /// What one ingress did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IngressReport {
-    /// Footprint of its packets: bytes times links.
+    /// Footprint of its packets: bytes times links that count ([`crate::Instance::counted`]).
     pub footprint: Traffic,
     /// Packets that entered.
     pub packets: u64,
@@ -73,7 +73,8 @@ pub struct IngressReport {
     pub refusals: Refusals,
     /// Packets stored under the name of one that was in the store.
     pub collisions: u64,
-    /// Fraction by which the plan expects to reduce the footprint, by its own formulas, profile and volumes. None for hop-by-hop.
+    /// Fraction by which the plan expects to reduce the footprint, by its own formulas, profile and volumes. None for hop-by-hop, and if
+    /// none of its links count.
     pub expected: Option<f64>,
 }
 

@@ -219,8 +219,7 @@ mod tests {
         fn checksums_are_right(payload in proptest::collection::vec(any::<u8>(), 0..200), ipv6: bool, udp: bool, seed: u64) {
             let settings = Headers { ipv6: f64::from(u8::from(ipv6)), udp: f64::from(u8::from(udp)), ..Headers::default() };
             let path = Path {
-                ingress: 0, egress: 1, pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), hops: [].into(),
-                length: 1,
+                ingress: 0, egress: 1, pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), length: 0, hops: [].into(),
             };
             let mut random = Random::new(seed, 0);
             let mut flow = Flow::new(&settings, 0, &path, &mut random);
