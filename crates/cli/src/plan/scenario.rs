@@ -160,6 +160,9 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
 }
 
 fn in_file(path: &Path, error: Error) -> Failure {
+    if matches!(error, Error::Stopped) {
+        return failure(error);
+    }
     let told = failure(error);
     Failure { message: format!("{}: {}", path.display(), told.message), ..told }
 }
