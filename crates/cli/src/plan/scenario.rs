@@ -149,14 +149,11 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
     if text.len() as u64 > FILE_MAX {
         return Err(Failure::usage(format!("{} is larger than {}", path.display(), bytes(FILE_MAX))));
     }
-    String::from_utf8(text).or_else(|error| {
-        // Rocketfuel's maps are older than UTF-8 was everywhere.
-        let text = error.into_bytes();
-        if text.contains(&0) {
-            return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
-        }
-        Ok(text.iter().map(|&byte| char::from(byte)).collect())
-    })
+    if text.contains(&0) {
+        return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
+    }
+    // Rocketfuel's maps are older than UTF-8 was everywhere.
+    Ok(String::from_utf8(text).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
 }
 
 fn in_file(path: &Path, error: Error) -> Failure {

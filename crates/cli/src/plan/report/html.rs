@@ -221,7 +221,6 @@ fn settings(document: &Document) -> String {
     let number = |value, unit| format::number(value, unit);
     rows.push(("Epoch", number(network.epoch_seconds, Unit::Seconds)));
     rows.push(("Enters in an epoch", number(network.volume_bytes, Unit::Bytes)));
-    rows.push(("Mean packet", number(network.packet_bytes, Unit::Bytes)));
     rows.push(("Mean path", format!("{} links", number(network.mean_hops, Unit::Number))));
     rows.extend(document.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
     let mut html = String::new();
