@@ -275,7 +275,7 @@ fn about(scheme: Scheme) -> &'static str {
         Scheme::SmartRe => "this plan",
         Scheme::NoMemoryLimits => "with caches of any size",
         Scheme::NoProcessingLimits => "with devices of any speed",
-        Scheme::NoLimits => "with neither limit; one cache a packet, still",
+        Scheme::NoLimits => "with neither limit; each packet still in one cache",
         Scheme::Ideal => "hop-by-hop without any limit",
     }
 }
