@@ -1,9 +1,13 @@
 //! Times the planner's solver on a made-up network of the size of the largest in the papers, or another.
 //!
-//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP] [footprint|load] [auto|simplex|highs] [topology]`
+//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP] [footprint|load] [auto|simplex|highs|highs-interior|compare]
+//! [topology] [times what a store holds]`
+//!
+//! `auto` also times re-plans. `compare` lets the methods take turns, five rounds, and gives the median of each; with `--features highs` also HiGHS's
+//! dual simplex and interior point methods, and for programs that are small enough the simplex method of `microlp`.
 //!
 //! With a topology (a file of a format that the planner reads, with populations), the PoPs of highest degree are kept, and each ingress sends what its
-//! store holds in an epoch. Otherwise PoPs lie at random in a square, each joined to its nearest ones; populations are lognormal; volumes follow a gravity model; each ingress sends
+//! store holds in an epoch, or as many times as much as is said. Otherwise PoPs lie at random in a square, each joined to its nearest ones; populations are lognormal; volumes follow a gravity model; each ingress sends
 //! 0.5 to 1 times what its store holds in an epoch.
 
 use std::{
@@ -104,7 +108,7 @@ fn profile() -> Profile {
     Profile::Synthetic(Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() })
 }
 
-fn read(file: &str, pops: usize, access: usize) -> Result<Instance, Box<dyn std::error::Error>> {
+fn read(file: &str, pops: usize, access: usize, load: f64) -> Result<Instance, Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(file)?;
     let mut network = topology::read(topology::Format::detect(file, &text)?, &text, &topology::Options::default())?;
     if network.nodes.len() > pops {
@@ -116,7 +120,7 @@ fn read(file: &str, pops: usize, access: usize) -> Result<Instance, Box<dyn std:
     let provision = Provision::default();
     let routes = routing::shortest_paths(&network, &Unwatched)?;
     let matrix = traffic::gravity(&network)?;
-    let scale = traffic::Scale::EqualIngress(1.0);
+    let scale = traffic::Scale::EqualIngress(load);
     let routes = traffic::assign(&network, routes, &matrix, scale, &provision)?;
     Ok(Instance::new(network, routes, &provision, &Placement::Links, profile())?)
 }
@@ -156,18 +160,63 @@ fn instance(pops: usize, access: usize) -> Instance {
     Instance::new(network, routes, &provision, &Placement::Links, profile()).expect("a made-up network is sound")
 }
 
-fn run(what: &str, instance: &Instance, options: &Options, warm: Option<&WarmStart>) -> WarmStart {
-    let begin = Instant::now();
+/// Seconds of this process on processors, all threads together, to 10 ms.
+fn processor_time() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // After the name, which is in brackets: fields 14 and 15 of the whole, in hundredths of a second.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+fn run(what: &str, instance: &Instance, options: &Options, warm: Option<&WarmStart>) -> (WarmStart, [f64; 2]) {
+    let (begin, processors) = (Instant::now(), processor_time());
     let (solution, next) = solve(instance, options, warm, &Unwatched).expect("the program has an answer");
+    let took = [begin.elapsed().as_secs_f64(), processor_time() - processors];
     println!(
-        "{what:28} {:7.1} ms  {:16} {:3} iterations  gap {:8.1e}  objective {:.9e}",
-        begin.elapsed().as_secs_f64() * 1e3,
+        "{what:28} {:8.1} ms  {:8.0} ms CPU  {:16} {:5} iterations  gap {:8.1e}  objective {:.9e}",
+        took[0] * 1e3,
+        took[1] * 1e3,
         solution.method,
         solution.iterations,
         solution.gap(),
         solution.objective
     );
-    next
+    (next, took)
+}
+
+/// Columns up to which `microlp` ends in a time worth waiting for.
+const SMALL: usize = 3000;
+
+fn compare(instance: &Instance, options: &Options) {
+    let mut methods = vec![("ours", Method::Interior)];
+    #[cfg(feature = "highs")]
+    methods.extend([("HiGHS simplex", Method::Highs), ("HiGHS interior", Method::HighsInterior)]);
+    if instance.hop_count() <= SMALL {
+        methods.push(("microlp", Method::Simplex));
+    }
+    let mut all = vec![Vec::new(); methods.len()];
+    for _ in 0..5 {
+        for ((name, method), all) in methods.iter().zip(&mut all) {
+            all.push(run(name, instance, &Options { method: *method, ..*options }, None).1);
+        }
+    }
+    println!("medians:");
+    let median = |all: &[[f64; 2]], which: usize| {
+        let mut values: Vec<f64> = all.iter().map(|took| took[which]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let ours = [0, 1].map(|which| median(&all[0], which));
+    for ((name, _), all) in methods.iter().zip(&all) {
+        let [wall, processors] = [0, 1].map(|which| median(all, which));
+        println!(
+            "{name:28} {:8.1} ms  {:8.0} ms CPU  {:6.1} x ours, {:6.1} x its CPU",
+            wall * 1e3,
+            processors * 1e3,
+            wall / ours[0],
+            processors / ours[1]
+        );
+    }
 }
 
 fn main() {
@@ -181,12 +230,15 @@ fn main() {
         Some("simplex") => options.method = Method::Simplex,
         #[cfg(feature = "highs")]
         Some("highs") => options.method = Method::Highs,
+        #[cfg(feature = "highs")]
+        Some("highs-interior") => options.method = Method::HighsInterior,
         _ => {}
     }
     let begin = Instant::now();
     let (pops, access) = (number(0, 70), number(1, 4));
+    let load = arguments.get(5).map_or(1.0, |text| text.parse().expect("a number"));
     let first = match arguments.get(4) {
-        Some(file) => read(file, pops, access).expect("the topology can be used"),
+        Some(file) => read(file, pops, access, load).expect("the topology can be used"),
         None => instance(pops, access),
     };
     println!(
@@ -197,10 +249,14 @@ fn main() {
         first.ingresses.len(),
         begin.elapsed().as_secs_f64() * 1e3
     );
-    let warm = run("first", &first, &options, None);
-    if options.method != Method::Auto {
-        return;
+    if arguments.get(3).is_some_and(|method| method == "compare") {
+        return compare(&first, &options);
     }
+    let (warm, _) = run("first", &first, &options, None);
+    if options.method != Method::Auto {
+        return peak();
+    }
+    run("again", &first, &options, None);
 
     let strict = Options { gap: 0.0, ..options };
     let mut random = Random(11);
@@ -231,6 +287,10 @@ fn main() {
     run("  solved again, warm", &changed, &strict, Some(&warm));
     run("  solved again, cold", &changed, &options, None);
 
+    peak();
+}
+
+fn peak() {
     if let Ok(status) = std::fs::read_to_string("/proc/self/status")
         && let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
     {

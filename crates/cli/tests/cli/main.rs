@@ -4,6 +4,7 @@
 
 mod base;
 mod damage;
+mod emulate;
 mod family;
 mod files;
 mod memory;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// A ring of five cities with a spur, each link with a capacity, and demands.
-const MAP: &str = r#"{"name":"ring","nodes":[
+pub(crate) const MAP: &str = r#"{"name":"ring","nodes":[
   {"id":"a","label":"Alpha","population":5000,"lat":50,"lon":1},{"id":"b","label":"Beta","population":4000,"lat":51,"lon":2},
   {"id":"c","label":"Gamma","population":3000,"lat":52,"lon":3},{"id":"d","label":"Delta","population":2000,"lat":53,"lon":4},
   {"id":"e","label":"Epsilon","population":1000,"lat":54,"lon":5},{"id":"f","label":"Alpha","population":500,"lat":55,"lon":6}],

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 /// A TCP packet on Ethernet, over IPv6 if the hosts are.
-fn packet(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
     use std::net::SocketAddr;
     let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
     let len = 20 + payload.len() as u16;
@@ -37,7 +37,7 @@ fn packet(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A pcap of Ethernet packets, a second apart.
-fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
     for (second, packet) in packets.iter().enumerate() {

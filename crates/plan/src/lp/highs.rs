@@ -5,8 +5,9 @@ use highs::{HighsModelStatus, RowProblem, Sense};
 use super::presolve::Reduced;
 use crate::{Error, Watch};
 
-/// Columns, prices of the rows, and iterations of the simplex method.
-pub(crate) fn solve(reduced: &Reduced, watch: &dyn Watch) -> Result<(Vec<f64>, Vec<f64>, u32), Error> {
+/// Columns, prices of the rows, and iterations. `interior`: by the interior point method without crossover instead of what HiGHS chooses, the dual
+/// simplex method.
+pub(crate) fn solve(reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Result<(Vec<f64>, Vec<f64>, u32), Error> {
     watch.progress("solving", 0, 0);
     watch.go_on()?;
     let groups = &reduced.groups;
@@ -30,14 +31,21 @@ pub(crate) fn solve(reduced: &Reduced, watch: &dyn Watch) -> Result<(Vec<f64>, V
     }
     let mut model = problem.try_optimise(Sense::Maximise).map_err(failed)?;
     model.make_quiet();
+    if interior {
+        model.try_set_option("solver", "ipm").map_err(failed)?;
+        model.try_set_option("run_crossover", "off").map_err(failed)?;
+    }
     let solved = model.try_solve().map_err(failed)?;
-    if solved.status() != HighsModelStatus::Optimal {
+    // Without crossover it does not always vouch for its precision. The gap, which is computed here, tells.
+    let vouched = solved.status() == HighsModelStatus::Optimal || (interior && solved.status() == HighsModelStatus::Unknown);
+    if !vouched {
         return Err(failed(solved.status()));
     }
     let solution = solved.get_solution();
     // Duals have the sign of the objective: what one more of a row is worth.
     let prices = solution.dual_rows()[..reduced.rows.len()].iter().map(|price| price.max(0.0)).collect();
-    Ok((solution.columns().to_vec(), prices, u32::try_from(solved.simplex_iteration_count()).unwrap_or(0)))
+    let iterations = if interior { solved.ipm_iteration_count() } else { solved.simplex_iteration_count() };
+    Ok((solution.columns().to_vec(), prices, u32::try_from(iterations).unwrap_or(0)))
 }
 
 fn failed(why: impl std::fmt::Debug) -> Error {

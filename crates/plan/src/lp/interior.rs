@@ -39,6 +39,11 @@ const CENTRE_GAP: f64 = 0.02;
 const SHARED: usize = 4096;
 /// Residual of the rows, relative to their limits, that the clean-up of the solution repairs without loss.
 const FEASIBLE: f64 = 1e-8;
+/// The same as a part of the tolerance, where that asks for less.
+const FEASIBLE_PART: f64 = 0.1;
+/// What the complementarity of an earlier run's centre is multiplied with: what has changed since has to be made good first, and without room a row
+/// that now holds too much allows only short steps.
+const ROOM: f64 = 10.0;
 
 /// Solves to a relative gap of `tolerance` or as near as the digits allow.
 pub(crate) fn solve(
@@ -57,7 +62,11 @@ pub(crate) fn solve(
 
     let warm = start.is_some();
     let (mut y, mut mu) = match start {
-        Some(centre) => (centre.prices, centre.complementarity),
+        Some(Centre { mut prices, complementarity }) => {
+            let complementarity = ROOM * complementarity;
+            prices.iter_mut().for_each(|price| *price = price.max(complementarity));
+            (prices, complementarity)
+        }
         None => {
             let best = |group: usize| {
                 let columns = groups.columns[group] as usize..groups.columns[group + 1] as usize;
@@ -80,6 +89,7 @@ pub(crate) fn solve(
         .collect();
 
     let variables = groups.column_count() + groups.len() + rows;
+    let feasible = FEASIBLE.max(FEASIBLE_PART * tolerance);
     let mut outcome = Outcome { x: Vec::new(), prices: y.clone(), iterations: 0, centre: None };
     let mut best_bound = f64::INFINITY;
     let mut best_merit = f64::INFINITY;
@@ -127,7 +137,7 @@ pub(crate) fn solve(
         } else if iteration > 10 {
             stalled += 1;
         }
-        if (gap <= tolerance && missing <= FEASIBLE) || stalled >= 8 || !merit.is_finite() {
+        if (gap <= tolerance && missing <= feasible) || stalled >= 8 || !merit.is_finite() {
             break;
         }
         if outcome.centre.is_none() && gap <= CENTRE_GAP && missing <= 1e-3 {

@@ -43,9 +43,12 @@ pub enum Method {
     Interior,
     /// The simplex method of the crate `microlp`. For small programs: its time grows steeply with size.
     Simplex,
-    /// The solver HiGHS, as a reference.
+    /// The solver HiGHS, as a reference: its dual simplex method.
     #[cfg(feature = "highs")]
     Highs,
+    /// The interior point method of HiGHS, without crossover to a vertex.
+    #[cfg(feature = "highs")]
+    HighsInterior,
 }
 
 /// How a plan is computed.
@@ -55,9 +58,11 @@ pub struct Options {
     pub objective: Objective,
     /// How it is solved.
     pub method: Method,
-    /// Relative gap at which solving ends, before limits that it breaks by a hair are repaired: [`Solution::gap`] may be some times as large. What it costs to make it smaller is little: each iteration divides it by about ten.
+    /// Relative gap at which solving ends, before limits that it breaks by a hair are repaired: [`Solution::gap`] may be some times as large. What it costs to
+    /// make it smaller is little: each iteration divides it by about ten.
     pub tolerance: f64,
-    /// Relative gap at which an old plan, fitted to a changed instance, is good enough; 0 always solves again.
+    /// Relative gap that is good enough for a re-plan: the old plan, fitted to the changed instance, is kept if it is within that, and otherwise solving
+    /// ends as soon as the new one is. 0 always solves to `tolerance`.
     pub gap: f64,
 }
 
@@ -90,7 +95,7 @@ struct WholeCentre {
 /// Columns up to which the simplex method is worth a try.
 const SMALL: usize = 3000;
 /// Gap of the old plan up to which the old centre is a better beginning than none.
-const NEAR: f64 = 0.01;
+const NEAR: f64 = 1e-3;
 /// Rows above which the matrix of the prices would not fit in a reasonable memory (1.2 GB for it and its factor).
 const MOST_ROWS: usize = 8000;
 
@@ -133,12 +138,23 @@ pub fn solve(
     watch.progress("reducing the program", 0, 0);
     watch.go_on()?;
     let reduced = presolve::reduce(&program);
-    let start = centre.map(|centre| centre.for_rows(&reduced));
+    let start = centre.map(|centre| centre.for_rows(&program, &reduced));
+    if warm.is_some() && options.gap > options.tolerance && matches!(options.method, Method::Auto | Method::Interior) {
+        // Mending the plan costs a part of the gap.
+        let near = Options { tolerance: options.gap / 4.0, ..*options };
+        match interior(&program, &reduced, &near, start.clone(), watch) {
+            Ok((solution, _)) if solution.gap() > options.gap => {}
+            Err(Error::Solver(_)) => {}
+            found => return found,
+        }
+    }
     match options.method {
         Method::Interior => interior(&program, &reduced, options, start, watch),
         Method::Simplex => simplex(&program, &reduced, watch),
         #[cfg(feature = "highs")]
-        Method::Highs => highs(&program, &reduced, watch),
+        Method::Highs => highs(&program, &reduced, false, watch),
+        #[cfg(feature = "highs")]
+        Method::HighsInterior => highs(&program, &reduced, true, watch),
         Method::Auto => {
             let found = interior(&program, &reduced, options, start, watch);
             match &found {
@@ -196,9 +212,14 @@ fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answe
 }
 
 #[cfg(feature = "highs")]
-fn highs(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answer {
-    let (x, prices, iterations) = highs::solve(reduced, watch)?;
-    Ok(finish(program, reduced, x, prices, None, "HiGHS", iterations))
+fn highs(program: &Program<'_>, reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Answer {
+    // HiGHS has another status for a model without columns.
+    if reduced.groups.len() == 0 {
+        return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
+    }
+    let (x, prices, iterations) = highs::solve(reduced, interior, watch)?;
+    let method = if interior { "HiGHS interior" } else { "HiGHS" };
+    Ok(finish(program, reduced, x, prices, None, method, iterations))
 }
 
 fn finish(
@@ -267,15 +288,23 @@ impl WarmStart {
 }
 
 impl WholeCentre {
-    /// For the rows of a program reduced from a changed instance; rows that were not there get a price that is small, but not nothing.
-    fn for_rows(&self, reduced: &Reduced) -> Centre {
+    /// For the rows of a program reduced from a changed instance; rows that were not there get a price that is small, but not nothing. Where the
+    /// one limit of a device implied the other and it is the other way round now, the price goes over to the other.
+    fn for_rows(&self, program: &Program<'_>, reduced: &Reduced) -> Centre {
         let complementarity = self.complementarity / reduced.unit;
-        let prices = reduced
-            .rows
-            .iter()
-            .zip(&reduced.scale)
-            .map(|(&row, scale)| (self.prices[row] * scale / reduced.unit).max(complementarity))
-            .collect();
-        Centre { prices, complementarity }
+        let of_devices = 2 * program.instance.devices.len();
+        let mut kept = vec![false; program.row_count()];
+        reduced.rows.iter().for_each(|&row| kept[row] = true);
+        let prices = reduced.rows.iter().zip(&reduced.scale).map(|(&row, scale)| {
+            let mut worth = self.prices[row] * scale;
+            if row < of_devices {
+                let other = (row + of_devices / 2) % of_devices;
+                if !kept[other] && self.prices[other] > 0.0 && program.limits[other].is_finite() {
+                    worth += self.prices[other] * program.limits[other];
+                }
+            }
+            (worth / reduced.unit).max(complementarity)
+        });
+        Centre { prices: prices.collect(), complementarity }
     }
 }

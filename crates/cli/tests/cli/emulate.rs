@@ -1,0 +1,217 @@
+//! `oncewire emulate`: every packet leaves as it entered, whatever happens on the way, and the figures are those of what was carried.
+
+use crate::plan::MAP;
+use crate::study::{packet, pcap};
+use crate::support::*;
+use serde_json::Value;
+use std::path::Path;
+
+/// Small enough for seconds: three epochs of a few thousand packets.
+const SMALL: [&str; 4] = ["--scale", "0.1%", "--traffic", "demands"];
+
+fn emulate(map: &Path, rest: &[&str]) -> Ran {
+    let mut all = args!["emulate", map];
+    all.extend(rest.iter().map(Into::into));
+    run(all, b"")
+}
+
+/// The document of a run that ends well.
+#[track_caller]
+fn document(map: &Path, rest: &[&str]) -> Value {
+    let ran = emulate(map, &[rest, &["--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{rest:?}: {}", ran.err);
+    serde_json::from_slice(&ran.out).expect("JSON")
+}
+
+#[track_caller]
+fn count(document: &Value, field: &str) -> u64 {
+    document[field].as_u64().unwrap_or_else(|| panic!("no count {field}"))
+}
+
+fn reduction(document: &Value, scheme: &str) -> f64 {
+    let schemes = document["schemes"].as_array().expect("schemes");
+    let run = schemes.iter().find(|run| run["name"] == scheme).expect("the scheme");
+    run["reduction"].as_f64().expect("a reduction")
+}
+
+#[test]
+fn schemes_are_in_the_order_that_they_must_be() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let document = document(&map, &SMALL);
+    assert_eq!(document["format"], "oncewire-emulate/1");
+    assert!(count(&document, "packets") > 1000);
+    assert_eq!(count(&document, "packets"), count(&document, "delivered"));
+    assert_eq!((count(&document, "lost"), count(&document, "undecodable"), count(&document, "damaged")), (0, 0, 0));
+    let [ours, hop, ideal] = ["SmartRE", "hop-by-hop", "Ideal"].map(|scheme| reduction(&document, scheme));
+    assert!(ours > 0.05, "{ours}");
+    assert!(ours < ideal, "{ours} {ideal}");
+    // No more than what devices without limits save, but for which copy a limited store still has.
+    assert!(hop < ideal + 0.01, "{hop} {ideal}");
+    for link in document["links"].as_array().expect("links") {
+        assert!(count(link, "after_bytes") <= count(link, "before_bytes") + 64 * count(&document, "packets"));
+    }
+}
+
+#[test]
+fn nothing_is_saved_where_nothing_repeats() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let document = document(&map, &[&SMALL[..], &["--gamma", "0%", "--quick"]].concat());
+    assert_eq!(count(&document, "matches"), 0);
+    // A byte or so for packets that are to be cached.
+    let saved = reduction(&document, "SmartRE");
+    assert!((-0.02..=0.0).contains(&saved), "{saved}");
+}
+
+#[test]
+fn a_run_is_its_seed() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let run = |seed| {
+        let mut document = document(&map, &[&SMALL[..], &["--quick", "--loss", "1%", "--seed", seed]].concat());
+        document["schemes"][0]["seconds"].take();
+        document
+    };
+    let first = run("7");
+    assert_eq!(first, run("7"));
+    assert_ne!(first, run("8"));
+}
+
+#[test]
+fn packets_are_lost_and_never_damaged() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let document = document(&map, &[&SMALL[..], &["--quick", "--loss", "2%"]].concat());
+    let [packets, delivered, lost, undecodable, damaged] =
+        ["packets", "delivered", "lost", "undecodable", "damaged"].map(|field| count(&document, field));
+    assert!(lost > 0 && undecodable > 0, "{lost} {undecodable}");
+    assert_eq!(damaged, 0);
+    assert_eq!(packets, delivered + lost + undecodable + damaged);
+}
+
+#[test]
+fn plans_change_under_way() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let more = ["--quick", "--replan", "1", "--epochs", "4", "--flash-crowd", "15s:gamma=80%,volume=2"];
+    let document = document(&map, &[&SMALL[..], &more].concat());
+    assert!(count(&document, "updates") >= 2);
+    assert_eq!(count(&document, "packets"), count(&document, "delivered"));
+    // Twice the traffic enters at the largest ingress from half of the second epoch on.
+    let epochs = document["schemes"][0]["epochs"].as_array().expect("epochs");
+    assert!(count(&epochs[3], "packets") * 10 > count(&epochs[0], "packets") * 14);
+}
+
+#[test]
+fn links_fail() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let run = |notice| document(&map, &[&SMALL[..], &["--quick", "--reroute", "12s", "--notice", notice]].concat());
+    // Ingresses that know at once encode nothing that cannot be decoded; those that hear late do, and it is dropped, not delivered wrong.
+    let at_once = run("0s");
+    assert_eq!(count(&at_once, "packets"), count(&at_once, "delivered"));
+    let late = run("2s");
+    assert!(count(&late, "undecodable") > 0);
+    assert_eq!(count(&late, "packets"), count(&late, "delivered") + count(&late, "undecodable"));
+    // The demand from Alpha to Gamma goes the other way round from then on.
+    let link = |document: &Value, from: &str, to: &str| {
+        let links = document["links"].as_array().expect("links");
+        count(links.iter().find(|link| link["from"] == from && link["to"] == to).expect("the link"), "before_bytes")
+    };
+    assert!(link(&at_once, "Beta", "Gamma") > 0 && link(&at_once, "Epsilon", "Delta") > 0);
+    // A spur has no other way.
+    let spur =
+        dir.write("spur.json", br#"{"nodes":[{"id":"a","population":1},{"id":"b","population":2}],"links":[{"a":"a","b":"b"}]}"#);
+    emulate(&spur, &["--quick", "--reroute", "12s"]).fails(2, &["--reroute", "still connected"]);
+}
+
+/// A capture in which a server sends everything twice, to three clients.
+fn capture() -> Vec<u8> {
+    let packets = (0..600).map(|n| {
+        let client = ["10.1.0.1:4000", "10.2.0.1:4000", "10.3.0.1:4000"][n % 3];
+        packet("192.0.2.1:80", client, &noise((n / 2) as u64, 1000))
+    });
+    pcap(&packets.collect::<Vec<_>>())
+}
+
+#[test]
+fn captures_enter_where_they_are_said_to() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let file = dir.write("a.pcap", &capture());
+    let prefixes = dir.write("prefixes", b"192.0.2.0/24 a\n10.1.0.0/16 c\n10.2.0.0/16 Delta\n10.3.0.0/16 a\n");
+    let path = |path: &Path| path.display().to_string();
+    let (file, prefixes) = (path(&file), path(&prefixes));
+    let with = |more: &[&str]| document(&map, &[&["--capture", &file, "--epochs", "2"][..], more].concat());
+    let spread = with(&["--quick", "--ingress", "Beta"]);
+    assert!(count(&spread, "packets") > 0);
+    assert_eq!(count(&spread, "packets"), count(&spread, "delivered"));
+    let told = with(&["--ingress", "a", "--prefixes", &prefixes]);
+    // A third of the packets would leave where they enter.
+    assert_eq!(count(&told, "packets"), 400);
+    assert!(told["notes"].to_string().contains("200 packets of the captures would leave in the PoP where they enter"));
+    let [ours, ideal] = ["SmartRE", "Ideal"].map(|scheme| reduction(&told, scheme));
+    assert!(ours > 0.1 && ours < ideal + 0.05, "{ours} {ideal}");
+    assert!(told["settings"].as_array().expect("settings").iter().all(|setting| setting[0] != "redundancy"));
+}
+
+#[test]
+fn what_was_measured_can_be_planned_for() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let measured = dir.join("measured.tsv").display().to_string();
+    document(&map, &[&SMALL[..], &["--quick", "--measured", &measured]].concat());
+    let plan = run(args!["plan", &map, "--traffic", "demands", "--profile", &measured, "--json"], b"");
+    let plan: Value = serde_json::from_slice(&plan.fine()).expect("JSON");
+    let synthetic = run(args!["plan", &map, "--traffic", "demands", "--json"], b"");
+    let synthetic: Value = serde_json::from_slice(&synthetic.fine()).expect("JSON");
+    let saved = |plan: &Value| plan["verdict"]["reduction"].as_f64().expect("a reduction");
+    // What was measured is what was made, within sampling error.
+    assert!((saved(&plan) / saved(&synthetic) - 1.0).abs() < 0.15, "{} {}", saved(&plan), saved(&synthetic));
+}
+
+#[test]
+fn plans_are_carried_out() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let file = dir.join("plan.json").display().to_string();
+    run(args!["plan", &map, "--traffic", "demands", "--manifests", &file], b"").fine();
+    let own = document(&map, &[&SMALL[..], &["--quick"]].concat());
+    let given = document(&map, &[&SMALL[..], &["--quick", "--plan", &file]].concat());
+    let (own, given) = (reduction(&own, "SmartRE"), reduction(&given, "SmartRE"));
+    assert!((own - given).abs() < 0.01, "{own} {given}");
+    // A plan of another network's is refused.
+    emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file]).fails(2, &["plan.json", "another network"]);
+    let garbage = dir.write("garbage.json", b"{}").display().to_string();
+    emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat()).fails(3, &["garbage.json"]);
+}
+
+#[test]
+fn wrong_use() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let file = dir.write("a.pcap", &capture()).display().to_string();
+    let empty = dir.write("empty.pcap", &pcap(&[])).display().to_string();
+    let text = dir.write("text.pcap", b"no capture").display().to_string();
+    let nowhere = dir.write("nowhere", b"203.0.113.0/24 Atlantis\n").display().to_string();
+    let bad = dir.write("bad", b"rubbish\n").display().to_string();
+    let cases: [(&[&str], i32, &[&str]); 12] = [
+        (&["--scale", "0%"], 2, &["--scale", "nothing"]),
+        (&["--epochs", "1"], 2, &["--epochs"]),
+        (&["--matches", "0"], 2, &["--matches"]),
+        (&["--loss", "101%"], 2, &["--loss"]),
+        (&["--flash-crowd", "soon"], 2, &["4s:volume=3"]),
+        (&["--gamma", "0%", "--flash-crowd", "4s:gamma=50%"], 2, &["--gamma above 0"]),
+        (&["--capture", &file, "--flash-crowd", "4s:volume=3"], 2, &["synthetic"]),
+        (&["--capture", &file, "--ingress", "Atlantis"], 2, &["Atlantis"]),
+        (&["--capture", &file, "--prefixes", &nowhere], 2, &["Atlantis"]),
+        (&["--capture", &file, "--prefixes", &bad], 2, &["bad", "line 1"]),
+        (&["--capture", &empty], 3, &["nothing to carry"]),
+        (&["--capture", &text], 3, &["text.pcap"]),
+    ];
+    for (more, code, words) in cases {
+        emulate(&map, more).fails(code, words);
+    }
+    emulate(&map, &["--capture", "missing.pcap"]).fails(1, &["missing.pcap"]);
+}
