@@ -202,6 +202,7 @@ impl Instance {
         provision.check()?;
         let epoch = provision.epoch();
         let mut routes = routes;
+        crate::routing::check_path_links(routes.iter().map(|route| route.links.len()).sum())?;
         for route in &routes {
             check_route(&network, route)?;
         }

@@ -15,6 +15,19 @@ use crate::{
 /// More paths than this are refused: their links alone would fill gigabytes.
 pub const MAX_PATHS: usize = 10_000_000;
 
+/// More links on all paths together than this are refused: each takes some hundred bytes while a plan is made.
+pub const MAX_PATH_LINKS: usize = 50_000_000;
+
+/// An error if paths have more links in all than [`MAX_PATH_LINKS`].
+pub(crate) fn check_path_links(links: usize) -> Result<(), Error> {
+    if links <= MAX_PATH_LINKS {
+        return Ok(());
+    }
+    Err(Error::Paths(format!(
+        "the paths have more than {MAX_PATH_LINKS} links in all, too many to plan for: plan for PoPs, or for fewer of them"
+    )))
+}
+
 /// Nodes where traffic enters and leaves: the access routers if there are any, else all that are not backbone.
 pub fn endpoints(network: &Network) -> Vec<u32> {
     let with = |role: Role| -> Vec<u32> {
@@ -65,7 +78,7 @@ pub fn shortest_paths(network: &Network, watch: &dyn Watch) -> Result<Vec<Route>
 /// [`shortest_paths`] of these pairs only, in their order. Consecutive pairs with the same ingress share the work.
 ///
 /// # Errors
-/// A pair without a path, from a node to itself, or of unknown nodes; weights that are not above 0; an interruption.
+/// A pair without a path, from a node to itself, or of unknown nodes; more links in all than [`MAX_PATH_LINKS`]; weights that are not above 0; an interruption.
 pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)], watch: &dyn Watch) -> Result<Vec<Route>, Error> {
     let name = |node: u32| quote(&network.nodes[node as usize].id);
     let nodes = network.nodes.len() as u32;
@@ -81,6 +94,7 @@ pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)], watch: &d
     let mut search = Search::new(network);
     let mut routes = Vec::with_capacity(pairs.len());
     let mut ingress = None;
+    let mut in_all = 0;
     for &(from, to) in pairs {
         if ingress != Some(from) {
             watch.go_on()?;
@@ -94,6 +108,8 @@ pub fn shortest_paths_between(network: &Network, pairs: &[(u32, u32)], watch: &d
         let links = search
             .links_to(to)
             .ok_or_else(|| Error::Paths(format!("no path from {} to {}: the network is not connected", name(from), name(to))))?;
+        in_all += links.len();
+        check_path_links(in_all)?;
         routes.push(Route { from, to, links, volume: 0.0 });
     }
     Ok(routes)

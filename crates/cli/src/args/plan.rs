@@ -36,7 +36,7 @@ pub(crate) struct PlanArgs {
     pub(crate) deploy: Option<usize>,
     /// How the links for --deploy are chosen: by the paths on them, by volume and distance, by expected redundancy too, one by one by what
     /// each adds, or the best of all choices (small networks)
-    #[arg(long, value_enum, default_value = "redundancy")]
+    #[arg(long, value_enum, default_value = "redundancy", requires = "deploy")]
     pub(crate) strategy: StrategyName,
     /// Plan for what enters at this node (id or label) only, with its share of each device; or `all`: each node in turn
     #[arg(long, value_name = "NODE", conflicts_with = "deploy")]

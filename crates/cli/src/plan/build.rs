@@ -111,7 +111,7 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
     let mut sums: Vec<(baseline::Scheme, f64, f64)> = Vec::new();
     let mut ingresses = Vec::new();
     let mut worst_gap = 0.0f64;
-    for (ingress, schemes) in instance.ingresses.iter().zip(outcomes) {
+    for (number, (ingress, schemes)) in instance.ingresses.iter().zip(outcomes).enumerate() {
         for (at, scheme) in schemes.iter().enumerate() {
             if sums.len() == at {
                 sums.push((scheme.scheme, 0.0, 0.0));
@@ -120,7 +120,13 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
             sums[at].2 += scheme.footprint.saved;
             worst_gap = worst_gap.max(scheme.gap);
         }
-        let ours = of(schemes, baseline::Scheme::SmartRe).map_or(0.0, |ours| ours.footprint.reduction());
+        let smart = of(schemes, baseline::Scheme::SmartRe);
+        let ours = smart.map_or(0.0, |ours| ours.footprint.reduction());
+        // The shares of its paths' hops alone.
+        let mut shares = smart.and_then(|ours| ours.cached.as_deref()).unwrap_or_default().iter();
+        let covered =
+            |path: usize| shares.by_ref().take(instance.paths[path].hops.len()).sum::<f64>() * instance.paths[path].volume;
+        let stored: f64 = instance.paths_of(number).map(covered).sum();
         ingresses.push(IngressRow {
             node: instance.network.nodes[ingress.node as usize].id.clone(),
             label: labels.node(ingress.node).to_owned(),
@@ -128,7 +134,7 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
             volume_bytes: ingress.volume,
             reduction: ours,
             schemes: schemes.iter().map(|scheme| (scheme.scheme.name().to_owned(), scheme.footprint.reduction())).collect(),
-            memory_share: 0.0,
+            memory_share: share(stored, ingress.memory),
         });
     }
     let total = |scheme| sums.iter().find(|sum| sum.0 == scheme).map_or((0.0, 0.0), |sum| (sum.1, sum.2));

@@ -122,7 +122,10 @@ fn each_ingress(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Ou
             "--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against",
         ));
     }
-    let options = lp::Options { objective: Objective::Footprint, ..options(args) };
+    if args.objective != ObjectiveName::Footprint {
+        return Err(Failure::usage("--single all compares footprints: leave --objective out, or name one node"));
+    }
+    let options = options(args);
     let solve = |instance: &Instance| -> Result<Solution, Error> {
         // Inner progress would hide which ingress it is.
         Ok(lp::solve(instance, &options, None, &oncewire_plan::Unwatched)?.0)
@@ -272,7 +275,7 @@ fn about(scheme: Scheme) -> &'static str {
         Scheme::SmartRe => "this plan",
         Scheme::NoMemoryLimits => "with caches of any size",
         Scheme::NoProcessingLimits => "with devices of any speed",
-        Scheme::NoLimits => "with both; what is left to Ideal is the price of caches that do not overlap",
+        Scheme::NoLimits => "with neither limit; each packet still in one cache",
         Scheme::Ideal => "hop-by-hop without any limit",
     }
 }

@@ -84,7 +84,11 @@ impl Scenario {
             devices(&mut instance, path)?;
         }
         let seconds = vec![("reading the topology", read), ("paths and traffic", clock.elapsed().as_secs_f64())];
-        let settings = settings(args, &provision);
+        let mut settings = settings(args, &provision);
+        if instance.counted.contains(&false) {
+            settings
+                .push(("footprint".into(), "over links between PoPs; --count-access counts those to access routers, too".into()));
+        }
         Ok(Scenario { instance, provision, settings, seconds, notes })
     }
 
@@ -145,17 +149,17 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
     if text.len() as u64 > FILE_MAX {
         return Err(Failure::usage(format!("{} is larger than {}", path.display(), bytes(FILE_MAX))));
     }
-    String::from_utf8(text).or_else(|error| {
-        // Rocketfuel's maps are older than UTF-8 was everywhere.
-        let text = error.into_bytes();
-        if text.contains(&0) {
-            return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
-        }
-        Ok(text.iter().map(|&byte| char::from(byte)).collect())
-    })
+    if text.contains(&0) {
+        return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
+    }
+    // Rocketfuel's maps are older than UTF-8 was everywhere.
+    Ok(String::from_utf8(text).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
 }
 
 fn in_file(path: &Path, error: Error) -> Failure {
+    if matches!(error, Error::Stopped) {
+        return failure(error);
+    }
     let told = failure(error);
     Failure { message: format!("{}: {}", path.display(), told.message), ..told }
 }
@@ -193,6 +197,9 @@ fn network(args: &ScenarioArgs) -> Outcome<Network> {
     let mut network = topology::read(format, &text, &options).map_err(|error| {
         let hint = match &error {
             Error::Topology(why) if why.ends_with(" parts") => "; --largest-part plans for the largest",
+            Error::Topology(why) if why.contains("table of cities") || why.contains("city of the table") => {
+                "; with --populated such nodes only forward"
+            }
             _ => "",
         };
         let told = in_file(path, error);
@@ -221,6 +228,9 @@ fn volumes(args: &ScenarioArgs, network: &Network, routes: Vec<Route>, provision
     let matrix = match args.traffic.as_str() {
         "gravity" => traffic::gravity(network).map_err(|error| {
             let hint = match &error {
+                Error::Traffic(why) if why.contains("unknown") && !network.demands.is_empty() => {
+                    "; the map has demands: --traffic demands takes them"
+                }
                 Error::Traffic(why) if why.contains("unknown") => "; give --cities, or leave such nodes out with --populated",
                 _ => "",
             };
@@ -365,10 +375,6 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
         ("ingress store", format!("{}, filled at {} Gbit/s", size(provision.ingress_memory), provision.ingress_rate / 1e9)),
         ("caches", format!("{} at edges, {} inside", size(provision.edge_memory), size(provision.interior_memory))),
         ("speeds", format!("{} encodings, {} operations per second", provision.encodings, provision.operations)),
-        (
-            "footprint",
-            if args.count_access { "over all links" } else { "over links that are not to or from access routers" }.into(),
-        ),
         ("devices", if args.per_router { "one per router" } else { "one per link and direction" }.into()),
     ]);
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -163,7 +163,7 @@ fn numbers_out_of_range() {
     plan(&map, &["--objective", "link-load"]).fails(2, &["bare.json", "no capacities", "--capacity"]);
     // What the command line itself refuses.
     for args in
-        [["--gamma", "101%"], ["--load", "nan%"], ["--ingress-rate", "0"], ["--capacity", "-1"], ["--interior-memory", "-1"]]
+        [["--gamma", "101%"], ["--load", "nan%"], ["--ingress-rate", "0"], ["--capacity", "0"], ["--interior-memory", "much"]]
     {
         let ran = plan(&map, &args);
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.err);

@@ -338,10 +338,10 @@ impl Plan {
                 if device as usize >= devices.len() {
                     return wrong(format!("path {id} crosses device {device}, but there are {}", devices.len()));
                 }
-                if path.hops[..at].contains(&device) {
-                    return wrong(format!("path {id} comes to device {device} twice"));
-                }
                 if *parents.entry(device).or_insert(parent) != parent {
+                    if path.hops[..at].contains(&device) {
+                        return wrong(format!("path {id} comes to device {device} twice"));
+                    }
                     return wrong(format!("path {id} and another of its ingress come to device {device} by different ways"));
                 }
                 parent = device;

@@ -1,6 +1,9 @@
 //! Laws on random networks and shares, against plain definitions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 
@@ -196,6 +199,26 @@ fn message(result: Result<impl std::fmt::Debug, Error>) -> String {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// The pairs that stand for all have every place of parting that there is.
+    #[test]
+    fn some_pairs_stand_for_all(seed: u64, nodes in 2usize..12) {
+        let mut random = Random(seed);
+        let instance = instance(nodes, &mut random);
+        for ingress in 0..instance.ingresses.len() {
+            let paths = instance.paths_of(ingress);
+            let place = |p: usize, q: usize| {
+                let (p, q) = (&instance.paths[p].hops, &instance.paths[q].hops);
+                p.iter().zip(q).take_while(|(a, b)| a.device == b.device).count()
+            };
+            let all: BTreeSet<(usize, usize)> =
+                paths.clone().flat_map(|p| paths.clone().map(move |q| (p, q))).map(|(p, q)| (q, place(p, q))).collect();
+            let few = super::validate::partings(&instance, paths);
+            prop_assert_eq!(few.iter().map(|&(p, q)| (q, place(p, q))).collect::<BTreeSet<_>>(), all);
+            let places: usize = instance.paths_of(ingress).map(|q| instance.paths[q].hops.len() + 2).sum();
+            prop_assert!(few.len() <= places, "{} pairs", few.len());
+        }
+    }
 
     /// The independent walk finds nothing wrong, and no path has another share than the solution's by more than what was dropped and rounded.
     #[test]

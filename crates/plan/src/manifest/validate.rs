@@ -131,7 +131,7 @@ const EACH_PAIR: usize = 64;
 
 /// For each path q of an ingress and each place where another parts from it, q with one path p that parts there; and q with itself. With one device after
 /// another, which the paths were seen to have in the plan too, bound(p, q) depends on no more of p than that place.
-fn partings(instance: &Instance, paths: Range<usize>) -> Vec<(usize, usize)> {
+pub(super) fn partings(instance: &Instance, paths: Range<usize>) -> Vec<(usize, usize)> {
     let device = |path: usize, hop: usize| instance.paths[path].hops.get(hop).map(|hop| hop.device);
     // Of the paths that come to a device (none is the ingress): one, and one that goes on otherwise than the first.
     let mut seen: HashMap<Option<u32>, (usize, Option<usize>)> = HashMap::new();

@@ -194,6 +194,27 @@ fn errors_of_the_text_form_name_the_line() {
     assert!(Measurement::parse("in\ta\tin\tb\t1e308\t1e-308", &instance).is_err());
 }
 
+#[test]
+fn no_path_matches_more_than_it_sends() {
+    let instance = instance(&IDS, 1e6);
+    let of = |volume: f64, counts: [f64; 2]| Measurement {
+        volumes: vec![volume; instance.paths.len()],
+        profile: Measured { pairs: (0..).zip(counts).map(|(q, count)| (0, q, Match { count, length: 100.0 })).collect() },
+    };
+    assert!(of(1000.0, [4.0, 6.0]).check(&instance).is_ok());
+    for wrong in [of(1000.0, [4.0, 6.1]), of(0.0, [1.0, 1.0]), of(f64::NAN, [1.0, 1.0])] {
+        let message = wrong.check(&instance).unwrap_err().to_string();
+        assert!(message.contains("are matches"), "{message}");
+        assert!(wrong.fit(&instance).is_err());
+    }
+    // As many per byte as were measured, on the volumes that the instance has.
+    let fitted = of(1000.0, [4.0, 6.0]).fit(&instance).unwrap();
+    let volume = instance.paths[0].volume;
+    assert_eq!(fitted.paths, instance.paths);
+    assert!((fitted.matches(0, 0).bytes() - 0.4 * volume).abs() < 1e-9 * volume);
+    assert!((fitted.matches(0, 1).bytes() - 0.6 * volume).abs() < 1e-9 * volume);
+}
+
 proptest! {
     #[test]
     fn the_text_form_says_all(

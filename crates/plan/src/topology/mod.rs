@@ -310,7 +310,8 @@ fn merge(link: &mut Link, other: &Link) {
     link.capacity = link.capacity.zip(other.capacity).map(|(a, b)| a + b).filter(|sum| sum.is_finite());
 }
 
-/// Text for a name or source in reports: one line, not endless.
+/// Text for a name or source in reports: one line, at most as long as a manifest's names may be.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect()
+    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= crate::manifest::MAX_NAME).last();
+    text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -98,7 +98,7 @@ fn verdict(out: &mut String, document: &Document) {
     if let (Some(before), Some(after)) = (verdict.utilisation_before, verdict.utilisation_after) {
         fact("Busiest link", share(after), format!("of its capacity, instead of {}", share(before)));
     }
-    fact("Gap", share(solution.gap), "at most, to the best plan there is".into());
+    fact("Gap", share(solution.gap), "no plan is better by more".into());
     let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
     fact("Time taken", number(seconds, Unit::Seconds), "for all steps".into());
     out.push_str("</dl></section>");
@@ -157,7 +157,7 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
             &[
                 ("Plan in force", format!("version {}", changes.from_version)),
                 ("Devices that change", format::count_of(changes.devices as u64)),
-                ("Hash space moved", format!("{} of a path's, in the mean", format::number(changes.moved, Unit::Share))),
+                ("Hash space moved", format!("{} of a path's, on average", format::number(changes.moved, Unit::Share))),
                 ("Cached bytes lost", format::number(changes.lost_bytes, Unit::Bytes)),
             ],
         );
@@ -175,11 +175,8 @@ fn parts(document: &Document, charts: &mut Vec<Chart>) -> Vec<Part> {
             &[
                 ("Version", facts.version.to_string()),
                 ("Devices", format::count_of(facts.devices as u64)),
-                (
-                    "Of a device",
-                    format!("{} in the mean, {} at most", bytes(facts.mean_bytes), bytes(facts.largest_bytes as f64)),
-                ),
-                ("Of an ingress", format!("{} in the mean", bytes(facts.ingress_mean_bytes))),
+                ("Of a device", format!("{} on average, {} at most", bytes(facts.mean_bytes), bytes(facts.largest_bytes as f64))),
+                ("Of an ingress", format!("{} on average", bytes(facts.ingress_mean_bytes))),
             ],
         );
         add("manifests", "Manifests", html);
@@ -224,7 +221,6 @@ fn settings(document: &Document) -> String {
     let number = |value, unit| format::number(value, unit);
     rows.push(("Epoch", number(network.epoch_seconds, Unit::Seconds)));
     rows.push(("Enters in an epoch", number(network.volume_bytes, Unit::Bytes)));
-    rows.push(("Mean packet", number(network.packet_bytes, Unit::Bytes)));
     rows.push(("Mean path", format!("{} links", number(network.mean_hops, Unit::Number))));
     rows.extend(document.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
     let mut html = String::new();

@@ -58,8 +58,8 @@ pub(crate) fn write(document: &Document, out: &mut impl Write, width: usize, col
         page.facts(&[
             ("version", facts.version.to_string()),
             ("devices", format::count_of(facts.devices as u64)),
-            ("of a device", format!("{} in the mean, {} at most", bytes(facts.mean_bytes), bytes(facts.largest_bytes as f64))),
-            ("of an ingress", format!("{} in the mean", bytes(facts.ingress_mean_bytes))),
+            ("of a device", format!("{} on average, {} at most", bytes(facts.mean_bytes), bytes(facts.largest_bytes as f64))),
+            ("of an ingress", format!("{} on average", bytes(facts.ingress_mean_bytes))),
         ])?;
     }
     if !document.notes.is_empty() {
@@ -86,11 +86,14 @@ fn facts(document: &Document) -> Vec<(&'static str, String)> {
     if let (Some(before), Some(after)) = (verdict.utilisation_before, verdict.utilisation_after) {
         facts.push(("busiest link", format!("{} instead of {} of its capacity", share(after), share(before))));
     }
-    facts.push(("gap", format!("{} at most, to the best plan there is", share(solution.gap))));
+    facts.push(("gap", format!("{}: no plan is better by more", share(solution.gap))));
     let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
-    let iterations = format::count_of(solution.iterations.into());
     let time = format::number(seconds, Unit::Seconds);
-    facts.push(("solved by", format!("{}, {iterations} iterations, {time} in all", solution.method)));
+    let iterations = match solution.iterations {
+        0 => String::new(),
+        count => format!(", {} iterations", format::count_of(count.into())),
+    };
+    facts.push(("solved by", format!("{}{iterations}, {time} in all", solution.method)));
     facts
 }
 
@@ -109,7 +112,7 @@ fn network(document: &Document) -> Vec<(&str, String)> {
     facts.push(("size", format!("{nodes} nodes, {links} directed links, {devices} devices")));
     facts.push((
         "paths",
-        format!("{} from {} ingresses, {hops} links long in the mean", count(network.paths), count(network.ingresses)),
+        format!("{} from {} ingresses, {hops} links long on average", count(network.paths), count(network.ingresses)),
     ));
     let (epoch, volume) =
         (format::number(network.epoch_seconds, Unit::Seconds), format::number(network.volume_bytes, Unit::Bytes));
