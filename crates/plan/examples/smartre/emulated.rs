@@ -1,0 +1,266 @@
+//! What packets of a capture show, carried through the emulated network with the real codec.
+
+use std::{fs::File, io::BufReader, net::IpAddr, path::Path};
+
+use oncewire_packet::{CaptureReader, Dissector, Limits};
+use oncewire_plan::{
+    Instance, Prices, Solution, Unwatched,
+    baseline::{edge_only, ideal},
+    emulate::{
+        Allocation, Change, Emulation, Event, Packet, Report, Rollout, Scheme, Settings,
+        workload::{Egresses, FromCapture, Ingresses, TimeScale},
+    },
+    measure::{self, Profiler},
+};
+use rayon::prelude::*;
+
+use crate::{
+    Outcome, Run, Table,
+    setting::{Setting, solve},
+};
+
+/// What of the arranged day is taken: what leaves the site, and what leaves its web servers. The thesis had what left a university, and what left a
+/// /24 of web servers in it.
+const TRACES: [(&str, fn(IpAddr) -> bool); 2] = [("site", at_site), ("servers", at_server)];
+
+/// The arranged day's site.
+fn at_site(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..2] == [10, 20],
+        IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0x20],
+    }
+}
+
+/// The first /24 of it, where its servers are; and what stands for that in IPv6.
+fn at_server(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..3] == [10, 20, 0],
+        IpAddr::V6(address) => at_site(address.into()) && address.segments()[7] < 256,
+    }
+}
+
+/// Retention epochs in a capture.
+const EPOCHS: f64 = 8.0;
+
+/// What a part of a capture is.
+#[derive(Clone, Copy, Default)]
+struct About {
+    packets: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Calls `take` with the packets of a capture from addresses that `keep` keeps.
+fn read(file: &Path, keep: fn(IpAddr) -> bool, take: &mut dyn FnMut(i64, &oncewire_packet::Dissected<'_>)) -> Outcome {
+    let open = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut capture = CaptureReader::new(BufReader::new(open))?;
+    let mut dissector = Dissector::new(Limits::default());
+    while let Some(record) = capture.next() {
+        let record = record?;
+        if let Ok(packet) = dissector.dissect(&record)
+            && keep(packet.source)
+            && !keep(packet.destination)
+        {
+            take(record.time, &packet);
+        }
+    }
+    Ok(())
+}
+
+fn about(file: &Path, keep: fn(IpAddr) -> bool) -> Outcome<About> {
+    let mut about = About::default();
+    let (mut first, mut last) = (i64::MAX, i64::MIN);
+    read(file, keep, &mut |time, packet| {
+        about.packets += 1;
+        about.bytes += packet.wire_len;
+        (first, last) = (first.min(time), last.max(time));
+    })?;
+    if about.packets == 0 {
+        return Err(format!("{}: no packet of the arranged day's site", file.display()).into());
+    }
+    about.seconds = (last - first) as f64 / 1e9;
+    Ok(about)
+}
+
+/// Sprint with one ingress, as small as the capture, whose packets enter there.
+///
+/// The store of the ingress holds T seconds of its traffic, as in the thesis, and devices have for it their share by volume; so ingresses differ by
+/// their paths and shares, not by how much they send.
+fn place(
+    run: &Run,
+    file: &Path,
+    keep: fn(IpAddr) -> bool,
+    about: About,
+    whole: &Instance,
+    ingress: usize,
+    epochs: f64,
+) -> Outcome<(Instance, Vec<Packet>)> {
+    let mut instance = whole.single(ingress);
+    instance.ingresses[0].memory = instance.ingresses[0].volume;
+    instance.packet = about.bytes as f64 / about.packets as f64;
+    let scale = TimeScale::fill(&instance, 0, about.bytes, about.seconds, epochs)?;
+    let instance = instance.scaled(scale.instance)?;
+    let egresses = Egresses::Spread { seed: run.seed, networks: false };
+    let mut packets = Vec::new();
+    let node = instance.ingresses[0].node;
+    let mut mapper = FromCapture::new(&instance, Ingresses::One(node), egresses, scale)?;
+    read(file, keep, &mut |time, packet| packets.extend(mapper.packet(time, packet)))?;
+    Ok((instance, packets))
+}
+
+fn capture(run: &Run) -> Outcome<&Path> {
+    run.capture.as_deref().ok_or_else(|| "this section needs a capture: --capture FILE".into())
+}
+
+fn sprint(run: &Run) -> Outcome<Instance> {
+    let network = run.map("Sprint")?.with_access_routers(4)?;
+    Ok(Setting { load: 1.0, equal: false, ..Setting::default() }.instance(&network)?)
+}
+
+/// One ingress per PoP: those of a PoP have the same paths.
+fn one_per_pop(whole: &Instance) -> Vec<usize> {
+    let mut pops = std::collections::BTreeSet::new();
+    let pop = |ingress: usize| whole.network.nodes[whole.ingresses[ingress].node as usize].pop;
+    (0..whole.ingresses.len()).filter(|&ingress| pops.insert(pop(ingress))).collect()
+}
+
+/// Footprint reduction after the first epoch, in which caches fill.
+fn warm(report: &Report, from: u64) -> f64 {
+    let warm = report.epochs.iter().filter(|epoch| epoch.epoch >= from);
+    let (before, after) = warm.fold((0, 0), |sum, epoch| (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after));
+    if before == 0 { 0.0 } else { 1.0 - after as f64 / before as f64 }
+}
+
+fn emulate(instance: &Instance, scheme: Scheme, packets: &[Packet], seed: u64) -> Outcome<Report> {
+    // Ideal's caches hold at least an epoch of what passes, as the ingress's store does; more would find what no scheme keeps.
+    let settings = Settings { seed, unlimited: (instance.ingresses[0].memory as u64).max(1 << 20), ..Settings::default() };
+    let mut emulation = Emulation::new(instance, scheme, settings)?;
+    emulation.run(packets.iter().cloned(), &Unwatched)?;
+    Ok(emulation.report())
+}
+
+/// Edge-only as shares of all hops of an instance.
+fn at_edges(instance: &Instance) -> Outcome<Solution> {
+    let edges = edge_only(instance)?;
+    let solution = solve(&edges)?;
+    let mut cached = vec![0.0; instance.hop_count()];
+    for path in 0..instance.paths.len() {
+        if let (Some(last), Some(share)) = (instance.hop_range(path).last(), solution.of_path(&edges, path).last()) {
+            cached[last] = *share;
+        }
+    }
+    Ok(Solution { cached, prices: Prices::default(), ..solution })
+}
+
+/// Figure 3.10: a capture enters at each PoP of Sprint in turn.
+pub(crate) fn trace(run: &Run) -> Outcome {
+    let file = capture(run)?;
+    let mut facts = Table::new(run, "trace-facts", &["trace", "packets", "bytes", "seconds", "redundancy", "epochs"])?;
+    let mut table = Table::new(run, "trace", &["trace", "ingress", "scheme", "emulated", "predicted", "undecodable"])?;
+    let whole = sprint(run)?;
+    for (name, keep) in TRACES {
+        let about = about(file, keep)?;
+        let rows: Vec<_> = one_per_pop(&whole)
+            .par_iter()
+            .map(|&ingress| -> Outcome<_> {
+                let (instance, packets) = place(run, file, keep, about, &whole, ingress, EPOCHS)?;
+                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let measured = profiler.measurement()?.apply(&instance)?;
+                let seen = profiler.seen();
+                let best = solve(&measured)?;
+                let edge = at_edges(&measured)?;
+                let predicted = |solution: &Solution| solution.objective / measured.footprint();
+                let mut results = Vec::new();
+                for (scheme, how, predicted) in [
+                    ("SmartRE", Scheme::Planned(Allocation::new(&measured, &best)?), predicted(&best)),
+                    ("edge-only", Scheme::Planned(Allocation::new(&measured, &edge)?), predicted(&edge)),
+                    ("hop-by-hop", Scheme::HopByHop, f64::NAN),
+                    ("Ideal", Scheme::Ideal, ideal(&measured).footprint.reduction()),
+                ] {
+                    let report = emulate(&measured, how, &packets, run.seed)?;
+                    results.push((scheme, warm(&report, 1), predicted, report.undecodable + report.damaged));
+                }
+                let node = instance.ingresses[0].node as usize;
+                Ok((instance.network.nodes[node].label.clone(), seen.match_bytes as f64 / seen.bytes as f64, results))
+            })
+            .collect::<Outcome<_>>()?;
+        let redundancy = rows.iter().map(|(_, redundancy, _)| redundancy).sum::<f64>() / rows.len() as f64;
+        facts.row(&[&name, &about.packets, &about.bytes, &about.seconds, &redundancy, &EPOCHS])?;
+        for (ingress, _, results) in rows {
+            for (scheme, emulated, predicted, undecodable) in results {
+                table.row(&[&name, &ingress, &scheme, &emulated, &predicted, &undecodable])?;
+            }
+        }
+        eprintln!("  {name}");
+    }
+    facts.end()?;
+    table.end()
+}
+
+/// Retention epochs in the capture for staleness: an hour each of a day.
+const HOURS: u64 = 24;
+/// Oldest profile in epochs.
+const OLDEST: u64 = 4;
+/// Epochs that come before those that count: the first profiles and the filling of caches.
+const BEFORE: u64 = OLDEST + 2;
+
+/// Staleness: manifests of each epoch are made from a profile some epochs old.
+pub(crate) fn stale(run: &Run) -> Outcome {
+    let file = capture(run)?;
+    let mut table = Table::new(run, "stale", &["trace", "ingress", "lag", "reduction", "epochs", "overloaded"])?;
+    let whole = sprint(run)?;
+    // The thesis looked at these four PoPs; they are those of highest degree on its map.
+    let chosen: Vec<usize> = one_per_pop(&whole)
+        .into_iter()
+        .filter(|&ingress| {
+            let label = &whole.network.nodes[whole.ingresses[ingress].node as usize].label;
+            ["Seattle", "Dallas", "New York", "Chicago"].iter().any(|city| label.contains(city))
+        })
+        .collect();
+    for (name, keep) in TRACES {
+        let about = about(file, keep)?;
+        let rows: Vec<_> = chosen
+            .par_iter()
+            .map(|&ingress| -> Outcome<_> {
+                let (instance, packets) = place(run, file, keep, about, &whole, ingress, HOURS as f64)?;
+                let length = (instance.epoch * 1e9) as u64;
+                let plans: Vec<Allocation> = (1..HOURS)
+                    .map(|epoch| -> Outcome<_> {
+                        let settings = measure::Settings { warm_up: epoch as f64, ..measure::Settings::default() };
+                        let mut profiler = Profiler::new(&instance, settings)?;
+                        let from = packets.partition_point(|packet| packet.time < (epoch - 1) * length);
+                        let to = packets.partition_point(|packet| packet.time < (epoch + 1) * length);
+                        packets[from..to].iter().try_for_each(|packet| profiler.push(packet))?;
+                        let measured = profiler.measurement_until((epoch + 1) * length)?.apply(&instance)?;
+                        Ok(Allocation::new(&measured, &solve(&measured)?)?)
+                    })
+                    .collect::<Outcome<_>>()?;
+                let mut results = Vec::new();
+                for lag in 0..=OLDEST {
+                    let settings = Settings { seed: run.seed, ..Settings::default() };
+                    let mut emulation = Emulation::new(&instance, Scheme::Planned(plans[0].clone()), settings)?;
+                    for epoch in lag + 1..HOURS {
+                        let allocation = plans[(epoch - lag - 1) as usize].clone();
+                        let change = Change::Manifests { allocation, rollout: Rollout::default() };
+                        emulation.schedule(Event { time: epoch * length, change })?;
+                    }
+                    emulation.run(packets.iter().cloned(), &Unwatched)?;
+                    let report = emulation.report();
+                    results.push((lag, warm(&report, BEFORE), report.refusals.overloaded));
+                }
+                let ideal = emulate(&instance, Scheme::Ideal, &packets, run.seed)?;
+                let node = instance.ingresses[0].node as usize;
+                Ok((instance.network.nodes[node].label.clone(), results, warm(&ideal, BEFORE)))
+            })
+            .collect::<Outcome<_>>()?;
+        for (ingress, results, ideal) in rows {
+            for (lag, reduction, overloaded) in results {
+                table.row(&[&name, &ingress, &lag, &reduction, &HOURS, &overloaded])?;
+            }
+            table.row(&[&name, &ingress, &"Ideal", &ideal, &HOURS, &""])?;
+        }
+        eprintln!("  {name}");
+    }
+    table.end()
+}
