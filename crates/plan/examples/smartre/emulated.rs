@@ -1,8 +1,8 @@
 //! What packets of a capture show, carried through the emulated network with the real codec.
 
-use std::{fs::File, io::BufReader, net::IpAddr, path::Path};
+use std::{fs::File, io::BufReader, net::IpAddr, ops::Range, path::Path};
 
-use oncewire_packet::{CaptureReader, Dissector, Limits};
+use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits};
 use oncewire_plan::{
     Instance, Prices, Solution, Unwatched,
     baseline::{edge_only, ideal},
@@ -21,7 +21,17 @@ use crate::{
 
 /// What of the arranged day is taken: what leaves the site, and what leaves its web servers. The thesis had what left a university, and what left a
 /// /24 of web servers in it.
-const TRACES: [(&str, fn(IpAddr) -> bool); 2] = [("site", at_site), ("servers", at_server)];
+const TRACES: [(&str, Keep); 2] = [("site", leaves_site), ("web servers", leaves_web_servers)];
+
+type Keep = fn(&Dissected<'_>) -> bool;
+
+fn leaves_site(packet: &Dissected<'_>) -> bool {
+    at_site(packet.source) && !at_site(packet.destination)
+}
+
+fn leaves_web_servers(packet: &Dissected<'_>) -> bool {
+    leaves_site(packet) && packet.transport.ports().0 == 80
+}
 
 /// The arranged day's site.
 fn at_site(address: IpAddr) -> bool {
@@ -31,16 +41,12 @@ fn at_site(address: IpAddr) -> bool {
     }
 }
 
-/// The first /24 of it, where its servers are; and what stands for that in IPv6.
-fn at_server(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.octets()[..3] == [10, 20, 0],
-        IpAddr::V6(address) => at_site(address.into()) && address.segments()[7] < 256,
-    }
-}
-
-/// Retention epochs in a capture.
-const EPOCHS: f64 = 8.0;
+/// Retention epochs in the part of the capture for figure 3.10.
+const EPOCHS: f64 = 6.0;
+/// That part: from the seventh hour to the thirteenth.
+const PART: Range<f64> = 7.0..13.0;
+/// All of it.
+const ALL: Range<f64> = 0.0..f64::INFINITY;
 
 /// What a part of a capture is.
 #[derive(Clone, Copy, Default)]
@@ -50,16 +56,18 @@ struct About {
     seconds: f64,
 }
 
-/// Calls `take` with the packets of a capture from addresses that `keep` keeps.
-fn read(file: &Path, keep: fn(IpAddr) -> bool, take: &mut dyn FnMut(i64, &oncewire_packet::Dissected<'_>)) -> Outcome {
+/// Calls `take` with packets of a capture, of some hours of it.
+fn read(file: &Path, keep: Keep, hours: &Range<f64>, take: &mut dyn FnMut(i64, &Dissected<'_>)) -> Outcome {
     let open = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut capture = CaptureReader::new(BufReader::new(open))?;
     let mut dissector = Dissector::new(Limits::default());
+    let mut first = None;
     while let Some(record) = capture.next() {
         let record = record?;
-        if let Ok(packet) = dissector.dissect(&record)
-            && keep(packet.source)
-            && !keep(packet.destination)
+        let hour = (record.time - *first.get_or_insert(record.time)) as f64 / 3.6e12;
+        if hours.contains(&hour)
+            && let Ok(packet) = dissector.dissect(&record)
+            && keep(&packet)
         {
             take(record.time, &packet);
         }
@@ -67,44 +75,45 @@ fn read(file: &Path, keep: fn(IpAddr) -> bool, take: &mut dyn FnMut(i64, &oncewi
     Ok(())
 }
 
-fn about(file: &Path, keep: fn(IpAddr) -> bool) -> Outcome<About> {
+fn about(file: &Path, keep: Keep, hours: &Range<f64>) -> Outcome<About> {
     let mut about = About::default();
     let (mut first, mut last) = (i64::MAX, i64::MIN);
-    read(file, keep, &mut |time, packet| {
+    read(file, keep, hours, &mut |time, packet| {
         about.packets += 1;
         about.bytes += packet.wire_len;
         (first, last) = (first.min(time), last.max(time));
     })?;
     if about.packets == 0 {
-        return Err(format!("{}: no packet of the arranged day's site", file.display()).into());
+        return Err(format!("{}: no packet that leaves the arranged day's site", file.display()).into());
     }
     about.seconds = (last - first) as f64 / 1e9;
     Ok(about)
+}
+
+/// A part of a capture.
+struct Part<'a> {
+    file: &'a Path,
+    keep: Keep,
+    hours: Range<f64>,
+    about: About,
+    epochs: f64,
 }
 
 /// Sprint with one ingress, as small as the capture, whose packets enter there.
 ///
 /// The store of the ingress holds T seconds of its traffic, as in the thesis, and devices have for it their share by volume; so ingresses differ by
 /// their paths and shares, not by how much they send.
-fn place(
-    run: &Run,
-    file: &Path,
-    keep: fn(IpAddr) -> bool,
-    about: About,
-    whole: &Instance,
-    ingress: usize,
-    epochs: f64,
-) -> Outcome<(Instance, Vec<Packet>)> {
+fn place(part: &Part<'_>, whole: &Instance, ingress: usize, seed: u64) -> Outcome<(Instance, Vec<Packet>)> {
     let mut instance = whole.single(ingress);
     instance.ingresses[0].memory = instance.ingresses[0].volume;
-    instance.packet = about.bytes as f64 / about.packets as f64;
-    let scale = TimeScale::fill(&instance, 0, about.bytes, about.seconds, epochs)?;
+    instance.packet = part.about.bytes as f64 / part.about.packets as f64;
+    let scale = TimeScale::fill(&instance, 0, part.about.bytes, part.about.seconds, part.epochs)?;
     let instance = instance.scaled(scale.instance)?;
-    let egresses = Egresses::Spread { seed: run.seed, networks: false };
+    let egresses = Egresses::Spread { seed, networks: false };
     let mut packets = Vec::new();
     let node = instance.ingresses[0].node;
     let mut mapper = FromCapture::new(&instance, Ingresses::One(node), egresses, scale)?;
-    read(file, keep, &mut |time, packet| packets.extend(mapper.packet(time, packet)))?;
+    read(part.file, part.keep, &part.hours, &mut |time, packet| packets.extend(mapper.packet(time, packet)))?;
     Ok((instance, packets))
 }
 
@@ -159,11 +168,12 @@ pub(crate) fn trace(run: &Run) -> Outcome {
     let mut table = Table::new(run, "trace", &["trace", "ingress", "scheme", "emulated", "predicted", "undecodable"])?;
     let whole = sprint(run)?;
     for (name, keep) in TRACES {
-        let about = about(file, keep)?;
+        let about = about(file, keep, &PART)?;
+        let part = Part { file, keep, hours: PART, about, epochs: EPOCHS };
         let rows: Vec<_> = one_per_pop(&whole)
             .par_iter()
             .map(|&ingress| -> Outcome<_> {
-                let (instance, packets) = place(run, file, keep, about, &whole, ingress, EPOCHS)?;
+                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
                 let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
                 packets.iter().try_for_each(|packet| profiler.push(packet))?;
                 let measured = profiler.measurement()?.apply(&instance)?;
@@ -219,11 +229,12 @@ pub(crate) fn stale(run: &Run) -> Outcome {
         })
         .collect();
     for (name, keep) in TRACES {
-        let about = about(file, keep)?;
+        let about = about(file, keep, &ALL)?;
+        let part = Part { file, keep, hours: ALL, about, epochs: HOURS as f64 };
         let rows: Vec<_> = chosen
             .par_iter()
             .map(|&ingress| -> Outcome<_> {
-                let (instance, packets) = place(run, file, keep, about, &whole, ingress, HOURS as f64)?;
+                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
                 let length = (instance.epoch * 1e9) as u64;
                 let plans: Vec<Allocation> = (1..HOURS)
                     .map(|epoch| -> Outcome<_> {

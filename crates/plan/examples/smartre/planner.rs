@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::{
     Outcome, Run, Table,
-    setting::{Random, Setting, aged, solve},
+    setting::{CASES, Random, Setting, aged, solve},
 };
 
 /// The tier-1 ISPs of the thesis that there are maps of, and Telstra, whose map is as small as the thesis's.
@@ -73,7 +73,7 @@ pub(crate) fn time(run: &Run) -> Outcome {
             if access > 0 {
                 network = network.with_access_routers(access)?;
             }
-            let setting = Setting { load: 1.0, ..Setting::default() };
+            let setting = Setting { load: 1.0, packet: 1000.0, ..Setting::default() };
             let begin = Instant::now();
             let instance = setting.instance(&network)?;
             let made = begin.elapsed().as_secs_f64();
@@ -189,11 +189,11 @@ fn peak_memory() -> Option<u64> {
 
 /// Figure 3.7: single ingresses.
 pub(crate) fn ingresses(run: &Run) -> Outcome {
-    let mut table = Table::new(run, "ingresses", &["gamma", "load", "ingress", "scheme", "reduction"])?;
+    let mut table = Table::new(run, "ingresses", &["gamma", "load", "packet", "ingress", "scheme", "reduction"])?;
     let network = run.map("Sprint")?.with_access_routers(4)?;
-    for load in [0.3, 1.0] {
+    for (load, packet) in CASES {
         for gamma in [0.25, 0.5] {
-            let whole = Setting { load, gamma, equal: false, ..Setting::default() }.instance(&network)?;
+            let whole = Setting { load, packet, gamma, equal: false, ..Setting::default() }.instance(&network)?;
             // A PoP's access routers have the same traffic on the same paths: one of them stands for all.
             let mut pops = std::collections::BTreeSet::new();
             let chosen: Vec<usize> = (0..whole.ingresses.len())
@@ -209,7 +209,7 @@ pub(crate) fn ingresses(run: &Run) -> Outcome {
                 .collect::<Outcome<_>>()?;
             for (name, outcomes) in rows {
                 for outcome in outcomes {
-                    table.row(&[&gamma, &load, &name, &outcome.scheme, &outcome.footprint.reduction()])?;
+                    table.row(&[&gamma, &load, &packet, &name, &outcome.scheme, &outcome.footprint.reduction()])?;
                 }
             }
         }
@@ -217,24 +217,31 @@ pub(crate) fn ingresses(run: &Run) -> Outcome {
     table.end()
 }
 
+/// [`CASES`] without the links to access routers, and the first with them.
+fn cases() -> impl Iterator<Item = (f64, f64, bool)> {
+    let with = (CASES[0].0, CASES[0].1, true);
+    CASES.into_iter().map(|(load, packet)| (load, packet, false)).chain([with])
+}
+
 /// Figure 3.8 and table 3.4: network-wide, all schemes.
 pub(crate) fn network(run: &Run) -> Outcome {
-    let columns = ["network", "pops", "paths", "links", "load", "access_links", "scheme", "reduction", "gap"];
+    let columns = ["network", "pops", "paths", "links", "load", "packet", "access_links", "scheme", "reduction", "gap"];
     let mut table = Table::new(run, "network", &columns)?;
     for name in ISPS {
         let pops = run.map(name)?.pop_count();
         let network = run.tier1(name)?;
-        for (load, access_links) in [(0.3, false), (1.0, false), (0.3, true)] {
-            let instance = Setting { load, access_links, ..Setting::default() }.instance(&network)?;
+        for (load, packet, access_links) in cases() {
+            let instance = Setting { load, packet, access_links, ..Setting::default() }.instance(&network)?;
             let bytes: f64 = instance.paths.iter().map(|path| path.volume).sum();
             let links = instance.footprint() / bytes;
             for outcome in compare(&instance, &solve, &Unwatched)? {
-                let fields: [&dyn std::fmt::Display; 9] = [
+                let fields: [&dyn std::fmt::Display; 10] = [
                     &name,
                     &pops,
                     &instance.paths.len(),
                     &links,
                     &load,
+                    &packet,
                     &access_links,
                     &outcome.scheme,
                     &outcome.footprint.reduction(),
@@ -248,16 +255,27 @@ pub(crate) fn network(run: &Run) -> Outcome {
     table.end()
 }
 
+/// (gamma_intrapop, gamma_intrapath) of table 3.5.
+const PROFILES: [(f64, f64); 4] = [(0.5, 0.5), (0.5, 0.75), (0.75, 0.75), (0.25, 0.5)];
+
 /// Table 3.5: redundancy profiles on Sprint.
 pub(crate) fn profiles(run: &Run) -> Outcome {
-    let columns = ["intrapop", "intrapath", "load", "access_links", "scheme", "reduction"];
+    let columns = ["intrapop", "intrapath", "load", "packet", "access_links", "scheme", "reduction"];
     let mut table = Table::new(run, "profiles", &columns)?;
     let network = run.tier1("Sprint")?;
-    for (intrapop, intrapath) in [(0.5, 0.5), (0.5, 0.75), (0.75, 0.75), (0.25, 0.5)] {
-        for (load, access_links) in [(0.3, false), (1.0, false), (0.3, true)] {
-            let setting = Setting { load, intrapop, intrapath, access_links, ..Setting::default() };
+    for (intrapop, intrapath) in PROFILES {
+        for (load, packet, access_links) in cases() {
+            let setting = Setting { load, packet, intrapop, intrapath, access_links, ..Setting::default() };
             for outcome in compare(&setting.instance(&network)?, &solve, &Unwatched)? {
-                table.row(&[&intrapop, &intrapath, &load, &access_links, &outcome.scheme, &outcome.footprint.reduction()])?;
+                table.row(&[
+                    &intrapop,
+                    &intrapath,
+                    &load,
+                    &packet,
+                    &access_links,
+                    &outcome.scheme,
+                    &outcome.footprint.reduction(),
+                ])?;
             }
         }
     }
@@ -266,22 +284,22 @@ pub(crate) fn profiles(run: &Run) -> Outcome {
 
 /// Figure 3.9: memory of devices inside.
 pub(crate) fn memory(run: &Run) -> Outcome {
-    let mut table = Table::new(run, "memory", &["gigabytes", "load", "operations", "reduction"])?;
+    let mut table = Table::new(run, "memory", &["gigabytes", "load", "packet", "operations", "reduction"])?;
     let network = run.tier1("Sprint")?;
     let sizes: Vec<f64> = (0..=20).map(|half| f64::from(half) / 2.0).collect();
-    for load in [0.3, 0.5, 1.0] {
+    for (load, packet) in CASES {
         for limited in [true, false] {
             let reductions: Vec<f64> = sizes
                 .par_iter()
                 .map(|gigabytes| -> Outcome<f64> {
-                    let setting = Setting { load, interior: gigabytes * 1e9, ..Setting::default() };
+                    let setting = Setting { load, packet, interior: gigabytes * 1e9, ..Setting::default() };
                     let instance = setting.instance(&network)?.relaxed(false, !limited);
                     let solution = solve(&instance)?;
                     Ok(solution.objective / instance.footprint())
                 })
                 .collect::<Outcome<_>>()?;
             for (gigabytes, reduction) in sizes.iter().zip(reductions) {
-                table.row(&[gigabytes, &load, &if limited { "limited" } else { "unlimited" }, &reduction])?;
+                table.row(&[gigabytes, &load, &packet, &if limited { "limited" } else { "unlimited" }, &reduction])?;
             }
         }
     }
@@ -293,7 +311,7 @@ pub(crate) fn placement(run: &Run) -> Outcome {
     let mut table = Table::new(run, "placement", &["level", "strategy", "devices", "reduction", "bound", "complete"])?;
     let whole = run.map("Sprint")?;
     for (level, network) in [("router", whole.clone().with_access_routers(4)?), ("pop", whole)] {
-        let all = Setting { equal: false, load: 1.0, ..Setting::default() }.instance(&network)?;
+        let all = Setting { load: CASES[2].0, packet: CASES[2].1, equal: false, ..Setting::default() }.instance(&network)?;
         let instance = all.only(&placement::largest_pops(&all, 5))?;
         let before = instance.footprint();
         // Links that no path of these ingresses takes are no place for a device.
@@ -317,7 +335,7 @@ pub(crate) fn placement(run: &Run) -> Outcome {
                 saved += ranked.weight;
                 table.row(&[&level, &"greedy", &step, &(saved / before), &"", &""])?;
             }
-            for budget in 1..=8 {
+            for budget in 1..=20 {
                 let limits = Limits { nodes: 300, ..Limits::default() };
                 let begin = Instant::now();
                 let best = placement::optimal(&instance, &candidates, budget, &limits, &Unwatched)?;
@@ -332,22 +350,29 @@ pub(crate) fn placement(run: &Run) -> Outcome {
 
 /// How results depend on what the thesis does not say: load and size of packets.
 pub(crate) fn sweep(run: &Run) -> Outcome {
-    let mut table = Table::new(run, "sweep", &["network", "packet", "load", "scheme", "reduction"])?;
+    let columns = ["network", "intrapop", "intrapath", "packet", "load", "scheme", "reduction"];
+    let mut table = Table::new(run, "sweep", &columns)?;
     let loads = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0];
+    let packets = [200.0, 250.0, 300.0, 350.0, 400.0, 500.0, 750.0, 1000.0];
     for name in ISPS {
         let network: Network = run.tier1(name)?;
-        let cases: Vec<(f64, f64)> =
-            [300.0, 500.0, 750.0, 1000.0].into_iter().flat_map(|packet| loads.map(|load| (packet, load))).collect();
+        // Table 3.5 is of Sprint.
+        let profiles = if name == "Sprint" { &PROFILES[..] } else { &PROFILES[..1] };
+        let mut cases = Vec::new();
+        for &profile in profiles {
+            cases.extend(packets.into_iter().flat_map(|packet| loads.map(|load| (profile, packet, load))));
+        }
         let results: Vec<_> = cases
             .par_iter()
-            .map(|&(packet, load)| -> Outcome<_> {
-                let instance = Setting { load, packet, ..Setting::default() }.instance(&network)?;
-                Ok(compare(&instance, &solve, &Unwatched)?)
+            .map(|&((intrapop, intrapath), packet, load)| -> Outcome<_> {
+                let setting = Setting { load, packet, intrapop, intrapath, ..Setting::default() };
+                Ok(compare(&setting.instance(&network)?, &solve, &Unwatched)?)
             })
             .collect::<Outcome<_>>()?;
-        for ((packet, load), outcomes) in cases.into_iter().zip(results) {
+        for (((intrapop, intrapath), packet, load), outcomes) in cases.into_iter().zip(results) {
             for outcome in outcomes {
-                table.row(&[&name, &packet, &load, &outcome.scheme, &outcome.footprint.reduction()])?;
+                let reduction = outcome.footprint.reduction();
+                table.row(&[&name, &intrapop, &intrapath, &packet, &load, &outcome.scheme, &reduction])?;
             }
         }
         eprintln!("  {name}");
@@ -357,12 +382,13 @@ pub(crate) fn sweep(run: &Run) -> Outcome {
 
 /// Flash crowds: volume or redundancy of a PoP's ingresses jumps.
 pub(crate) fn crowds(run: &Run) -> Outcome {
-    let columns = ["crowd", "load", "pop", "fresh", "old", "old_buckets", "own_fresh", "own_old", "own_old_buckets"];
+    let columns = ["crowd", "load", "packet", "pop", "fresh", "old", "old_buckets", "own_fresh", "own_old", "own_old_buckets"];
     let mut table = Table::new(run, "crowds", &columns)?;
     let network = run.tier1("Sprint")?;
-    for (crowd, load) in [("volume", 0.3), ("volume", 0.6), ("redundancy", 0.3), ("redundancy", 0.6)] {
+    let cases = [("volume", CASES[0]), ("volume", CASES[1]), ("redundancy", CASES[0]), ("redundancy", CASES[2])];
+    for (crowd, (load, packet)) in cases {
         let gamma = if crowd == "volume" { 0.5 } else { 0.25 };
-        let setting = Setting { load, gamma, ..Setting::default() };
+        let setting = Setting { load, packet, gamma, ..Setting::default() };
         let old = setting.instance(&network)?;
         let plan = solve(&old)?;
         let mut pops: Vec<u32> = old.ingresses.iter().map(|ingress| network.nodes[ingress.node as usize].pop).collect();
@@ -393,6 +419,7 @@ pub(crate) fn crowds(run: &Run) -> Outcome {
             table.row(&[
                 &crowd,
                 &load,
+                &packet,
                 &name,
                 &fresh.footprint.reduction(),
                 &aged[0].footprint.reduction(),
@@ -408,10 +435,10 @@ pub(crate) fn crowds(run: &Run) -> Outcome {
 
 /// Staleness: volumes and profile drift, and plans are some time old.
 pub(crate) fn drift(run: &Run) -> Outcome {
-    let mut table = Table::new(run, "drift", &["load", "minutes", "lag", "fresh", "old", "old_buckets", "ideal"])?;
+    let mut table = Table::new(run, "drift", &["load", "packet", "minutes", "lag", "fresh", "old", "old_buckets", "ideal"])?;
     let network = run.tier1("Sprint")?;
-    for load in [0.3, 0.6] {
-        let base = Setting { load, ..Setting::default() }.instance(&network)?;
+    for (load, packet) in CASES {
+        let base = Setting { load, packet, ..Setting::default() }.instance(&network)?;
         let settings = workload::Settings {
             seed: run.seed,
             dynamics: Dynamics { drift: Some(Drift { time: 3600.0, volume: 0.5, matches: 0.5 }), ..Dynamics::default() },
@@ -433,7 +460,7 @@ pub(crate) fn drift(run: &Run) -> Outcome {
             for (lag, (old, plan)) in plans.iter().rev().enumerate().skip(1) {
                 let aged = [aged(old, &plan.cached, now, false)?, aged(old, &plan.cached, now, true)?];
                 let [capped, buckets] = aged.map(|evaluation| evaluation.footprint.reduction());
-                table.row(&[&load, &minutes, &(lag * 10), &fresh, &capped, &buckets, &ideal])?;
+                table.row(&[&load, &packet, &minutes, &(lag * 10), &fresh, &capped, &buckets, &ideal])?;
             }
         }
     }
