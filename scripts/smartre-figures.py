@@ -5,7 +5,7 @@
 
 OUT holds the tables of the example `smartre` (crates/plan). In DOCUMENT, what stands between `<!-- begin NAME -->` and
 `<!-- end NAME -->` is replaced by the table of that name, and what stands between `<!--v NAME-->` and `<!--/-->` by that
-value. Only the standard library is needed.
+value. What is not in OUT stays as it is. Only the standard library is needed.
 """
 
 import csv
@@ -110,6 +110,14 @@ class Results:
 
     def __init__(self, out):
         self.out, self.tables, self.values, self.pictures = out, {}, {}, {}
+
+        self.skipped = []
+        for part in (self.time, self.sweep, self.network, self.profiles, self.ingresses, self.memory, self.placement, self.crowds,
+                     self.drift, self.trace, self.stale):
+            try:
+                part()
+            except FileNotFoundError as error:
+                self.skipped.append(Path(error.filename).name)
 
     def time(self):
         rows = read(self.out, "time")
@@ -347,12 +355,16 @@ def fill(document, results):
 
     def put(match):
         name = match.group(1)
+        if name not in results.tables and results.skipped:
+            return match.group(0)
         if name not in results.tables:
             sys.exit(f"{document} wants {name}, which there is not")
         return f"<!-- begin {name} -->\n{results.tables[name]}\n<!-- end {name} -->"
 
     def value(match):
         name = match.group(1)
+        if name not in results.values and results.skipped:
+            return match.group(0)
         if name not in results.values:
             sys.exit(f"{document} wants the value {name}; there are {', '.join(sorted(results.values))}")
         return f"<!--v {name}-->{results.values[name]}<!--/-->"
@@ -367,9 +379,8 @@ def main():
         sys.exit(__doc__)
     out, document, figures = map(Path, sys.argv[1:])
     results = Results(out)
-    for part in (results.time, results.sweep, results.network, results.profiles, results.ingresses, results.memory, results.placement,
-                 results.crowds, results.drift, results.trace, results.stale):
-        part()
+    if results.skipped:
+        print(f"not measured, left as it is: {', '.join(results.skipped)}", file=sys.stderr)
     fill(document, results)
     figures.mkdir(parents=True, exist_ok=True)
     for name, svg in results.pictures.items():
