@@ -323,8 +323,9 @@ class Results:
             broken += row["undecodable"]
         lines = []
         for name, fact in facts.items():
-            for scheme in FOUR:
-                predicted = three(quantile(predictions[name, scheme], 0.5)) if scheme != HOP else ""
+            for scheme in [*FOUR, "Ideal, larger caches"]:
+                predicted = quantile(predictions[name, scheme], 0.5)
+                predicted = three(predicted) if predicted == predicted else ""
                 lines.append([name, scheme] + spread(groups[name, scheme]) + [predicted])
             self.pictures[f"trace-{name.replace(' ', '-')}"] = draw(
                 f"Emulated footprint reduction across Sprint's ingresses: what leaves the {name}", "step", axis("reduction", "share"), axis("share of ingresses", "share"),
