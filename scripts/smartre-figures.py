@@ -342,10 +342,11 @@ class Results:
         for row in read(self.out, "stale"):
             groups[row["trace"], row["ingress"]][row["lag"]] = row["reduction"]
         lags = [0.0, 1.0, 2.0, 3.0, 4.0]
-        lines = [[name, ingress] + [three(group[lag]) for lag in lags] + [three(group["Ideal"])] for (name, ingress), group in groups.items()]
-        self.tables["stale"] = table(["leaves the", "enters at", "profile of the same epoch"] + [f"{lag:.0f} old" for lag in lags[1:]] + ["Ideal"], lines, 2)
-        worst = max(group[0.0] - group[lag] for group in groups.values() for lag in lags[1:])
-        self.values["stale-worst"] = three(worst)
+        lines = [[name, ingress] + [three(group[lag]) for lag in [*lags, "day", "Ideal"]] for (name, ingress), group in groups.items()]
+        self.tables["stale"] = table(["leaves the", "enters at", "profile of the same epoch"] + [f"{lag:.0f} old" for lag in lags[1:]] + ["mean of the day", "Ideal"], lines, 2)
+        self.values["stale-fresh"] = span([group[0.0] for group in groups.values()])
+        self.values["stale-hour"] = span([group[1.0] for group in groups.values()])
+        self.values["stale-day"] = span([group["day"] for group in groups.values()])
 
 
 def fill(document, results):

@@ -277,6 +277,12 @@ pub(crate) fn stale(run: &Run) -> Outcome {
                     let report = emulation.report();
                     results.push((lag, warm(&report, BEFORE), report.refusals.overloaded));
                 }
+                // And one plan for the whole day, from the mean of its hours.
+                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let measured = profiler.measurement()?.apply(&instance)?;
+                let steady =
+                    emulate(&instance, Scheme::Planned(Allocation::new(&measured, &solve(&measured)?)?), &packets, run.seed)?;
                 eprint!(".");
                 let mut volumes = vec![1.0; instance.paths.len()];
                 packets.iter().for_each(|packet| {
@@ -286,13 +292,14 @@ pub(crate) fn stale(run: &Run) -> Outcome {
                 let ideal =
                     emulate(&for_an_epoch(&instance.clone().with_volumes(&volumes)?), Scheme::HopByHop, &packets, run.seed)?;
                 let node = instance.ingresses[0].node as usize;
-                Ok((instance.network.nodes[node].label.clone(), results, warm(&ideal, BEFORE)))
+                Ok((instance.network.nodes[node].label.clone(), results, warm(&steady, BEFORE), warm(&ideal, BEFORE)))
             })
             .collect::<Outcome<_>>()?;
-        for (ingress, results, ideal) in rows {
+        for (ingress, results, steady, ideal) in rows {
             for (lag, reduction, overloaded) in results {
                 table.row(&[&name, &ingress, &lag, &reduction, &HOURS, &overloaded])?;
             }
+            table.row(&[&name, &ingress, &"day", &steady, &HOURS, &""])?;
             table.row(&[&name, &ingress, &"Ideal", &ideal, &HOURS, &""])?;
         }
         eprintln!("  {name}");
