@@ -330,6 +330,11 @@ class Results:
             self.pictures[f"trace-{name.replace(' ', '-')}"] = draw(
                 f"Emulated footprint reduction across Sprint's ingresses: what leaves the {name}", "step", axis("reduction", "share"), axis("share of ingresses", "share"),
                 [series(scheme, distribution(groups[name, scheme])) for scheme in [HOP, EDGE, SMARTRE, IDEAL]])
+            factors = [a / b for a, b in zip(groups[name, SMARTRE], groups[name, HOP])]
+            self.values[f"trace-twice-{name.replace(' ', '-')}"] = str(sum(factor >= 2 for factor in factors))
+            self.values[f"trace-less-{name.replace(' ', '-')}"] = str(sum(factor < 1 for factor in factors))
+            self.values["trace-ingresses"] = str(len(factors))
+            self.values["trace-most"] = f"{max(factors):.1f}" if name == "site" else self.values["trace-most"]
             ratio = sum(a / b for a, b in zip(groups[name, SMARTRE], groups[name, IDEAL])) / len(groups[name, IDEAL])
             self.values[f"trace-share-{name.replace(' ', '-')}"] = percent(ratio)
         self.tables["trace"] = table(["leaves the", "scheme", "least", "10 %", "median", "90 %", "most", "median by the planner"], lines, 2)
