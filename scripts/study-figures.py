@@ -396,4 +396,5 @@ def main():
         print(f"{file.name}: {len(svg):,} bytes", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()
