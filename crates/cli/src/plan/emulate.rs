@@ -423,8 +423,11 @@ fn reroute(instance: &Instance, time: Duration, notice: Duration) -> Outcome<Vec
     Err(Failure::usage("--reroute: there is no link in this network without which all PoPs are still connected"))
 }
 
+/// A path, and the links that it takes from now on.
+type NewLinks = (u32, Vec<u32>);
+
 /// Other links for the paths over a cable, if it fails and they have any.
-fn without(instance: &Instance, failed: usize) -> Outcome<Option<Vec<(u32, Vec<u32>)>>> {
+fn without(instance: &Instance, failed: usize) -> Outcome<Option<Vec<NewLinks>>> {
     let failed = instance.network.links[failed];
     let gone = |link: u32| {
         let link = instance.network.links[link as usize];
@@ -759,7 +762,7 @@ impl Document {
             page.table(&epochs)?;
         }
         let mut links: Vec<&LinkLine> = self.links.iter().filter(|link| link.counted).collect();
-        links.sort_by(|a, b| b.before_bytes.cmp(&a.before_bytes));
+        links.sort_by_key(|link| std::cmp::Reverse(link.before_bytes));
         self.some(
             &mut page,
             "Links",
