@@ -146,8 +146,8 @@ fn each_ingress(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Ou
     Ok(Built { document: build::singles(args, scenario, &outcomes), plan: None })
 }
 
-/// Devices, and each with the reduction that the devices up to it give.
-type Chosen = (Vec<u32>, Vec<(u32, f64)>);
+/// Devices to build; and again, in the order of choice, each with the reduction up to it.
+type Deployment = (Vec<u32>, Vec<(u32, f64)>);
 
 /// Devices to build, and what the network saves with the first of them, up to each.
 fn deploy(
@@ -156,7 +156,7 @@ fn deploy(
     budget: usize,
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
     watch: &Waiting,
-) -> Result<Chosen, Error> {
+) -> Result<Deployment, Error> {
     let candidates = placement::interior(instance);
     if budget == 0 || budget > candidates.len() {
         return Err(Error::Devices(format!("--deploy {budget}: there are {} links to choose from", candidates.len())));
