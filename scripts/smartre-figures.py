@@ -211,6 +211,10 @@ class Results:
         met = [name for name in names if 0.8 <= get(name, SMARTRE) / get(name, IDEAL)]
         self.values["pass-count"], self.values["isp-count"] = str(len(met)), str(len(names))
         self.values["pass-names"] = ", ".join(met)
+        for name in names:
+            self.values[f"factor-{name}"] = f"{get(name, SMARTRE) / get(name, HOP):.1f}"
+            self.values[f"all-links-{name}"] = three(get(name, NOLIMITS, access="true"))
+        self.values["factor-default"] = f"{get('Sprint', SMARTRE, CASES[1]) / get('Sprint', HOP, CASES[1]):.1f}"
         lines = []
         for name in names:
             said = TABLE_3_4.get(name)
@@ -248,6 +252,9 @@ class Results:
             for where in CASES[:1] + CASES[2:]:
                 for scheme in FOUR:
                     lines.append([f"{gamma:g}", case(*where), scheme] + spread(groups[gamma, *where, scheme]) + [said.get((gamma, scheme), "")])
+        self.values["ingresses-50"] = span(groups[0.5, *FITTED, SMARTRE])
+        self.values["ingresses-25"] = span(groups[0.25, *FITTED, SMARTRE])
+        self.values["ingresses-gap"] = three(quantile(groups[0.5, *FITTED, IDEAL], 0.5) - quantile(groups[0.5, *FITTED, SMARTRE], 0.5))
         self.tables["ingresses"] = table(["gamma", "packets, load of the largest", "scheme", "least", "10 %", "median", "90 %", "most", "thesis"], lines, 3)
         for gamma in (0.25, 0.5):
             self.pictures[f"ingresses-{gamma * 100:.0f}"] = draw(
@@ -316,17 +323,18 @@ class Results:
 
     def trace(self):
         facts = {row["trace"]: row for row in read(self.out, "trace-facts")}
-        groups, predictions, broken = defaultdict(list), defaultdict(list), 0
+        groups, predictions, last, broken = defaultdict(list), defaultdict(list), defaultdict(list), 0
         for row in read(self.out, "trace"):
             groups[row["trace"], row["scheme"]].append(row["emulated"])
             predictions[row["trace"], row["scheme"]].append(row["predicted"])
+            last[row["trace"], row["scheme"]].append(row["predicted_last"])
             broken += row["undecodable"]
         lines = []
         for name, fact in facts.items():
             for scheme in [*FOUR, "Ideal, larger caches"]:
-                predicted = quantile(predictions[name, scheme], 0.5)
-                predicted = three(predicted) if predicted == predicted else ""
-                lines.append([name, scheme] + spread(groups[name, scheme]) + [predicted])
+                predicted = [quantile(values[name, scheme], 0.5) for values in (predictions, last)]
+                predicted = [three(value) if value == value else "" for value in predicted]
+                lines.append([name, scheme] + spread(groups[name, scheme]) + predicted)
             self.pictures[f"trace-{name.replace(' ', '-')}"] = draw(
                 f"Emulated footprint reduction across Sprint's ingresses: what leaves the {name}", "step", axis("reduction", "share"), axis("share of ingresses", "share"),
                 [series(scheme, distribution(groups[name, scheme])) for scheme in [HOP, EDGE, SMARTRE, IDEAL]])
@@ -337,7 +345,7 @@ class Results:
             self.values["trace-most"] = f"{max(factors):.1f}" if name == "site" else self.values["trace-most"]
             ratio = sum(a / b for a, b in zip(groups[name, SMARTRE], groups[name, IDEAL])) / len(groups[name, IDEAL])
             self.values[f"trace-share-{name.replace(' ', '-')}"] = percent(ratio)
-        self.tables["trace"] = table(["leaves the", "scheme", "least", "10 %", "median", "90 %", "most", "median by the planner"], lines, 2)
+        self.tables["trace"] = table(["leaves the", "scheme", "least", "10 %", "median", "90 %", "most", "median by the planner", "by matches with the last copy"], lines, 2)
         self.tables["trace-facts"] = table(["leaves the", "packets", "bytes", "hours of the day", "redundancy", "epochs"],
                                            [[name, f"{f['packets']:,.0f}", f"{f['bytes'] / 1e6:.1f} MB", f"{f['seconds'] / 3600:.1f}", percent(f["redundancy"]), f"{f['epochs']:.0f}"] for name, f in facts.items()])
         self.values["trace-broken"] = f"{broken:.0f}"

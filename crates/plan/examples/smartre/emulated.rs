@@ -64,7 +64,7 @@ fn read(file: &Path, keep: Keep, hours: &Range<f64>, take: &mut dyn FnMut(i64, &
     let mut first = None;
     while let Some(record) = capture.next() {
         let record = record?;
-        let hour = (record.time - *first.get_or_insert(record.time)) as f64 / 3.6e12;
+        let hour = record.time.saturating_sub(*first.get_or_insert(record.time)) as f64 / 3.6e12;
         if hours.contains(&hour)
             && let Ok(packet) = dissector.dissect(&record)
             && keep(&packet)
@@ -177,7 +177,8 @@ fn at_edges(instance: &Instance) -> Outcome<Solution> {
 pub(crate) fn trace(run: &Run) -> Outcome {
     let file = capture(run)?;
     let mut facts = Table::new(run, "trace-facts", &["trace", "packets", "bytes", "seconds", "redundancy", "epochs"])?;
-    let mut table = Table::new(run, "trace", &["trace", "ingress", "scheme", "emulated", "predicted", "undecodable"])?;
+    let mut table =
+        Table::new(run, "trace", &["trace", "ingress", "scheme", "emulated", "predicted", "predicted_last", "undecodable"])?;
     let whole = sprint(run)?;
     for (name, keep) in TRACES {
         let about = about(file, keep, &PART)?;
@@ -190,6 +191,12 @@ pub(crate) fn trace(run: &Run) -> Outcome {
                 packets.iter().try_for_each(|packet| profiler.push(packet))?;
                 let measured = profiler.measurement()?.apply(&instance)?;
                 let seen = profiler.seen();
+                // The same with matches counted with the last copy instead of the first: what link by link there is to find.
+                let last = measure::Settings { older: measure::Older::Last, ..measure::Settings::default() };
+                let mut profiler = Profiler::new(&instance, last)?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let last = profiler.measurement()?.apply(&instance)?;
+                let by_last = [ideal(&last).footprint.reduction(), solve(&last)?.objective / last.footprint()];
                 let best = solve(&measured)?;
                 let edge = at_edges(&measured)?;
                 let predicted = |solution: &Solution| solution.objective / measured.footprint();
@@ -205,7 +212,12 @@ pub(crate) fn trace(run: &Run) -> Outcome {
                         "Ideal" => emulate(&for_an_epoch(&measured), how, &packets, run.seed)?,
                         _ => emulate(&measured, how, &packets, run.seed)?,
                     };
-                    results.push((scheme, warm(&report, 1), predicted, report.undecodable + report.damaged));
+                    let last = match scheme {
+                        "Ideal" => by_last[0],
+                        "SmartRE" => by_last[1],
+                        _ => f64::NAN,
+                    };
+                    results.push((scheme, warm(&report, 1), predicted, last, report.undecodable + report.damaged));
                 }
                 let node = instance.ingresses[0].node as usize;
                 eprint!(".");
@@ -215,8 +227,8 @@ pub(crate) fn trace(run: &Run) -> Outcome {
         let redundancy = rows.iter().map(|(_, redundancy, _)| redundancy).sum::<f64>() / rows.len() as f64;
         facts.row(&[&name, &about.packets, &about.bytes, &about.seconds, &redundancy, &EPOCHS])?;
         for (ingress, _, results) in rows {
-            for (scheme, emulated, predicted, undecodable) in results {
-                table.row(&[&name, &ingress, &scheme, &emulated, &predicted, &undecodable])?;
+            for (scheme, emulated, predicted, last, undecodable) in results {
+                table.row(&[&name, &ingress, &scheme, &emulated, &predicted, &last, &undecodable])?;
             }
         }
         eprintln!("  {name}");
