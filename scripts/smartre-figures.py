@@ -331,7 +331,7 @@ class Results:
             broken += row["undecodable"]
         lines = []
         for name, fact in facts.items():
-            for scheme in [*FOUR, "Ideal, larger caches"]:
+            for scheme in [SMARTRE, "SmartRE, last copies", EDGE, HOP, IDEAL, "Ideal, larger caches"]:
                 predicted = [quantile(values[name, scheme], 0.5) for values in (predictions, last)]
                 predicted = [three(value) if value == value else "" for value in predicted]
                 lines.append([name, scheme] + spread(groups[name, scheme]) + predicted)

@@ -196,13 +196,15 @@ pub(crate) fn trace(run: &Run) -> Outcome {
                 let mut profiler = Profiler::new(&instance, last)?;
                 packets.iter().try_for_each(|packet| profiler.push(packet))?;
                 let last = profiler.measurement()?.apply(&instance)?;
-                let by_last = [ideal(&last).footprint.reduction(), solve(&last)?.objective / last.footprint()];
+                let newest = solve(&last)?;
+                let by_last = [ideal(&last).footprint.reduction(), newest.objective / last.footprint()];
                 let best = solve(&measured)?;
                 let edge = at_edges(&measured)?;
                 let predicted = |solution: &Solution| solution.objective / measured.footprint();
                 let mut results = Vec::new();
                 for (scheme, how, predicted) in [
                     ("SmartRE", Scheme::Planned(Allocation::new(&measured, &best)?), predicted(&best)),
+                    ("SmartRE, last copies", Scheme::Planned(Allocation::new(&last, &newest)?), f64::NAN),
                     ("edge-only", Scheme::Planned(Allocation::new(&measured, &edge)?), predicted(&edge)),
                     ("hop-by-hop", Scheme::HopByHop, f64::NAN),
                     ("Ideal", Scheme::HopByHop, ideal(&measured).footprint.reduction()),
@@ -214,7 +216,7 @@ pub(crate) fn trace(run: &Run) -> Outcome {
                     };
                     let last = match scheme {
                         "Ideal" => by_last[0],
-                        "SmartRE" => by_last[1],
+                        "SmartRE, last copies" => by_last[1],
                         _ => f64::NAN,
                     };
                     results.push((scheme, warm(&report, 1), predicted, last, report.undecodable + report.damaged));
