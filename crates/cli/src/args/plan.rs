@@ -10,7 +10,7 @@ use std::time::Duration;
 Examples:
   oncewire plan sprint.json --access 4 --load 50% --report sprint.html
   oncewire plan sprint.json --access 4 --endpoints 20 --equal --gamma 50% --manifests plan.json
-  oncewire plan 1239.weights.intra --latencies 1239.latencies.intra --cities cities.tsv --single 'Chicago,+IL4066'
+  oncewire plan 3257.weights.intra --latencies 3257.latencies.intra --cities cities.tsv --populated --pops
   oncewire plan geant.xml --traffic demands --deploy 10 --strategy greedy
   oncewire plan isp.graphml --traffic tm.txt --profile measured.tsv --against plan.json --manifests next.json
 
