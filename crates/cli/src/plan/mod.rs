@@ -214,7 +214,7 @@ fn read_plan(path: &Path) -> Outcome<Plan> {
 /// What is wrong with what was given is the caller's to mend.
 fn failure(error: Error) -> Failure {
     match error {
-        Error::Stopped => Failure::failed("interrupted; there is no plan"),
+        Error::Stopped => Failure::failed("interrupted: there is no result"),
         Error::Solver(_) | Error::Emulation(_) => Failure::failed(error.to_string()),
         _ => Failure::usage(error.to_string()),
     }
