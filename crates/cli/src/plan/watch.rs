@@ -42,6 +42,11 @@ impl Waiting {
         self.enough.load(Ordering::Relaxed)
     }
 
+    /// Writes something that is not progress.
+    pub(super) fn suspend(&self, write: impl FnOnce()) {
+        self.line.suspend(write);
+    }
+
     /// Says what is done now.
     pub(super) fn say(&self, what: &str) {
         self.line.set_message(what.to_owned());

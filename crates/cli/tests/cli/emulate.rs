@@ -158,6 +158,37 @@ fn captures_enter_where_they_are_said_to() {
 }
 
 #[test]
+fn a_capture_does_not_choose_the_memory() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    // Each record claims almost 4 GB on the wire.
+    let mut file = capture();
+    let mut at = 24;
+    while at < file.len() {
+        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().expect("four bytes")) as usize;
+        file[at + 12..at + 16].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
+        at += 16 + len;
+    }
+    let file = dir.write("claims.pcap", &file).display().to_string();
+    let document = document(&map, &["--capture", &file, "--epochs", "2", "--quick"]);
+    // Caches are a part of the real ones that the captured 600 kB fill, not 2.4 TB.
+    assert!(document["scale"].as_f64().expect("a scale") < 0.001);
+}
+
+#[test]
+fn a_capture_that_is_cut_is_carried_to_there() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let whole = capture();
+    let file = dir.write("cut.pcap", &whole[..whole.len() - 500]).display().to_string();
+    let ran = emulate(&map, &["--capture", &file, "--epochs", "2", "--quick", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("cut.pcap") && ran.err.lines().count() == 1, "{}", ran.err);
+    let document: Value = serde_json::from_slice(&ran.out).expect("JSON");
+    assert!(document["notes"].to_string().contains("cut.pcap"));
+}
+
+#[test]
 fn what_was_measured_can_be_planned_for() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
@@ -202,8 +233,9 @@ fn wrong_use() {
         assert_eq!(ran.code, Some(2), "{wrong:?}");
         assert!(ran.err.contains(wrong[0]), "{}", ran.err);
     }
-    let cases: [(&[&str], i32, &[&str]); 8] = [
+    let cases: [(&[&str], i32, &[&str]); 9] = [
         (&["--scale", "0%"], 2, &["--scale", "nothing"]),
+        (&["--capture", &file, "--scale", "0%"], 2, &["--scale", "nothing"]),
         (&["--gamma", "0%", "--flash-crowd", "4s:gamma=50%"], 2, &["--gamma above 0"]),
         (&["--capture", &file, "--flash-crowd", "4s:volume=3"], 2, &["synthetic"]),
         (&["--capture", &file, "--ingress", "Atlantis"], 2, &["Atlantis"]),
