@@ -189,7 +189,7 @@ fn each_packet(
                     }
                 }
                 Some(Err(error)) => {
-                    damaged.push(format!("{}: {error}; what came before is carried", source.name()));
+                    damaged.push(format!("{}: {error}", source.name()));
                     break;
                 }
             }
