@@ -1,7 +1,7 @@
 //! HELLO: the first message of either end on every transport. `docs/PROTOCOL.md`, section "Hello".
 
 use crate::config::Config;
-use crate::message::{Epoch, MAX_BODY, Message, MessageError};
+use crate::message::{Epoch, MAX_BODY, MAX_TEXT, Message, MessageError, truncate};
 use oncewire_codec::varint;
 
 /// The oldest and the newest version of the protocol that this code speaks.
@@ -76,6 +76,8 @@ pub struct Hello {
     pub log: LogState,
     /// Program and version, for people.
     pub agent: String,
+    /// In a refusal, the reason, for people. Empty if none is given.
+    pub reason: String,
 }
 
 /// What a decoder holds: its log's identity, how far it is contiguous, and a hash over all of it.
@@ -103,6 +105,7 @@ mod field {
     pub(super) const RECEIVED: u64 = 9;
     pub(super) const LOG: u64 = 10;
     pub(super) const AGENT: u64 = 11;
+    pub(super) const REASON: u64 = 12;
 }
 
 /// Why a hello cannot be understood.
@@ -154,7 +157,7 @@ impl Hello {
         if oldest > newest || newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
-        let mut fields: [Option<&[u8]>; 12] = [None; 12];
+        let mut fields: [Option<&[u8]>; 13] = [None; 13];
         while !rest.is_empty() {
             let mut number = |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
             let id = number(0)?;
@@ -180,6 +183,12 @@ impl Hello {
         if agent.len() > MAX_AGENT {
             return Err(bad(field::AGENT));
         }
+        let reason = fields[field::REASON as usize].unwrap_or_default();
+        if reason.len() > MAX_TEXT {
+            return Err(bad(field::REASON));
+        }
+        // Both go to terminals and logs.
+        let text = |bytes| String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).collect();
         Ok(Hello {
             oldest,
             newest,
@@ -193,8 +202,8 @@ impl Hello {
             max_flows: value(field::MAX_FLOWS)?,
             received: value(field::RECEIVED)?,
             log: LogState::parse(get(field::LOG)?).ok_or(bad(field::LOG))?,
-            // It goes to terminals and logs.
-            agent: String::from_utf8_lossy(agent).chars().filter(|c| !c.is_control()).collect(),
+            agent: text(agent),
+            reason: text(reason),
         })
     }
 
@@ -226,6 +235,9 @@ impl Hello {
         put(field::LOG, &self.log.bytes());
         let agent = self.agent.as_bytes();
         put(field::AGENT, &agent[..agent.len().min(MAX_AGENT)]);
+        if !self.reason.is_empty() {
+            put(field::REASON, truncate(&self.reason).as_bytes());
+        }
         debug_assert!(body.len() <= MAX_BODY);
         Message::Hello(&body).write(out);
     }
@@ -246,11 +258,12 @@ impl Hello {
             received: 0,
             log: LogState::default(),
             agent: config.agent.clone(),
+            reason: String::new(),
         }
     }
 
-    /// A refusal of `self`.
-    pub fn refuse(&self, answer: Answer, config: &Config) -> Hello {
+    /// A refusal of `self`, with a reason for people (256 bytes at most are sent).
+    pub fn refuse(&self, answer: Answer, reason: &str, config: &Config) -> Hello {
         Hello {
             answer,
             oldest: *VERSIONS.start(),
@@ -258,6 +271,7 @@ impl Hello {
             received: 0,
             log: LogState::default(),
             agent: config.agent.clone(),
+            reason: reason.into(),
             ..self.clone()
         }
     }
@@ -302,6 +316,7 @@ mod tests {
             received: 12345,
             log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, low: 99, chain: 5 },
             agent: "oncewire 0.1.0".into(),
+            reason: "no reason".into(),
         }
     }
 

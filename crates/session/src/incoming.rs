@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const MAX_EARLY: usize = crate::MAX_LANES * crate::lane::MAX_UNACKNOWLEDGED;
 
 pub(crate) struct Incoming {
-    /// Largest log that was agreed on.
+    /// Largest log that the peer was ever told it may begin, in bytes.
     limit: u64,
     capacity: u64,
     epoch: Epoch,
@@ -72,6 +72,11 @@ impl Incoming {
         if self.capacity > limit {
             self.lose();
         }
+    }
+
+    /// Logs of up to `limit` bytes may begin from now on. Never lowered: the beginning of a larger one may be in flight.
+    pub(crate) fn raise_limit(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
     }
 
     /// What the peer is told at the beginning of a transport.

@@ -7,8 +7,14 @@ use oncewire_codec::varint::{self, Stop};
 pub const MAX_TARGET: usize = 1024;
 /// Longest body of a HELLO or REPORT, in bytes.
 pub(crate) const MAX_BODY: usize = 4096;
-/// Longest text of a CLOSE, in bytes.
+/// Longest text of a CLOSE or of a refusal, in bytes.
 pub(crate) const MAX_TEXT: usize = 256;
+
+/// As much of a text as may be sent.
+pub(crate) fn truncate(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}
 
 /// Which content a direction's log holds. Both ends' logs are equal exactly as long as this is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +38,7 @@ pub(crate) mod kind {
     pub(crate) const RESET: u8 = 0x05;
     pub(crate) const CREDIT: u8 = 0x06;
     pub(crate) const EPOCH: u8 = 0x07;
-    pub(crate) const FORGET: u8 = 0x08;
+    pub(crate) const LIMIT: u8 = 0x08;
     pub(crate) const GO_AWAY: u8 = 0x09;
     /// From here on messages belong to the transport that carries them and are not counted.
     pub(crate) const HELLO: u8 = 0x40;
@@ -57,7 +63,8 @@ pub(crate) enum Message<'a> {
     Credit(FlowId, u64),
     /// The log begins anew: empty, or with what it holds below an offset.
     Epoch(Epoch, Option<u64>, u64),
-    Forget(u64),
+    /// The largest log that the decoder keeps from now on, in bytes.
+    Limit(u64),
     GoAway,
     Hello(&'a [u8]),
     Ack(u64),
@@ -157,7 +164,7 @@ impl<'a> Message<'a> {
                 let keep = fields.number()?.checked_sub(1);
                 Message::Epoch(epoch, keep, fields.number()?)
             }
-            kind::FORGET => Message::Forget(fields.number()?),
+            kind::LIMIT => Message::Limit(fields.number()?),
             kind::GO_AWAY => Message::GoAway,
             kind::HELLO => Message::Hello(fields.bytes(MAX_BODY)?),
             kind::ACK => Message::Ack(fields.number()?),
@@ -194,7 +201,7 @@ impl<'a> Message<'a> {
                 number(out, keep.map_or(0, |offset| offset + 1));
                 number(out, capacity);
             }
-            Message::Forget(value) | Message::Ack(value) | Message::Ping(value) | Message::Pong(value) => number(out, value),
+            Message::Limit(value) | Message::Ack(value) | Message::Ping(value) | Message::Pong(value) => number(out, value),
             Message::GoAway | Message::AskReport => {}
             Message::Hello(body) | Message::Report(body) => bytes(out, body),
             Message::Close(code, text) => {
@@ -213,7 +220,7 @@ impl<'a> Message<'a> {
             Message::Reset(..) => kind::RESET,
             Message::Credit(..) => kind::CREDIT,
             Message::Epoch(..) => kind::EPOCH,
-            Message::Forget(_) => kind::FORGET,
+            Message::Limit(_) => kind::LIMIT,
             Message::GoAway => kind::GO_AWAY,
             Message::Hello(_) => kind::HELLO,
             Message::Ack(_) => kind::ACK,
@@ -243,7 +250,7 @@ mod tests {
             Message::Credit(flow, 1 << 40),
             Message::Epoch(epoch, None, 1 << 20),
             Message::Epoch(epoch, Some(0), 1 << 20),
-            Message::Forget(1 << 20),
+            Message::Limit(1 << 20),
             Message::GoAway,
             Message::Hello(b"body"),
             Message::Ack(1 << 33),

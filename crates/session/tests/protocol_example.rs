@@ -32,7 +32,7 @@ fn say(session: &mut Session, now: Instant) -> Vec<u8> {
 
 fn events(session: &mut Session) -> Vec<Event> {
     let events = std::iter::from_fn(|| session.poll_event());
-    events.filter(|event| !matches!(event, Event::Transmit(_))).collect()
+    events.filter(|event| !matches!(event, Event::Transmit(_) | Event::Memory)).collect()
 }
 
 fn read(session: &mut Session, flow: FlowId, now: Instant) -> Vec<u8> {

@@ -70,6 +70,7 @@ fn hello(session: u8) -> Hello {
         received: 0,
         log: LogState::default(),
         agent: "byzantine".into(),
+        reason: String::new(),
     }
 }
 

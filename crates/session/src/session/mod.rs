@@ -7,12 +7,12 @@ mod time;
 mod transmit;
 mod transports;
 
-use crate::config::{Config, EARLY_CREDIT, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG};
+use crate::config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG};
 use crate::flow::{Flow, FlowId, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError, Taken};
 use crate::lane::{ACK_MESSAGES, Item, Lane, LaneState, MAX_CONTROL};
-use crate::message::{Epoch, MAX_TARGET, MAX_TEXT, Message, MessageError};
+use crate::message::{Epoch, MAX_TARGET, MAX_TEXT, Message, MessageError, truncate};
 use crate::outgoing::{EncoderFailed, Outgoing};
 use crate::report::Counters;
 use adapting::Adapting;
@@ -46,6 +46,8 @@ pub enum Event {
     Report(Counters),
     /// From now on more, or less, CPU time is spent on each block.
     Effort(Decision),
+    /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.
+    Memory,
     /// The session is over, and all its flows with it. [`Session::into_logs`] may keep the logs for the next.
     Ended(Ended),
 }
@@ -63,8 +65,11 @@ pub enum Ended {
     #[error("the peer does not know the session any more")]
     Unknown,
     /// The answering end takes no sessions now.
-    #[error("the peer takes no sessions now")]
-    Busy,
+    #[error("the server takes no session now: {reason}")]
+    Busy {
+        /// The reason it gives, without control characters.
+        reason: String,
+    },
     /// The peer's count of messages cannot be: one end was restored from an old copy of its state.
     #[error("the peer's state does not fit: one end was restored from an old copy")]
     StateMismatch,
@@ -205,7 +210,10 @@ struct Agreed {
     max_flows: u64,
     /// Bytes that may be sent on a new flow.
     early_credit: u64,
-    send_log: u64,
+    /// Largest log that the peer's decoder keeps now, in bytes.
+    peer_limit: u64,
+    /// Largest log that the peer's encoder would keep, in bytes.
+    peer_send_log: u64,
 }
 
 /// One end of a session.
@@ -228,11 +236,14 @@ pub struct Session {
     /// Bytes in send queues.
     queued: usize,
     rtt: Option<Duration>,
-    /// The log that this end sends is to begin anew, at most so large, when nothing of it is on its way.
-    shrink_to: Option<u64>,
-    /// The peer is to be asked for the same.
-    ask_to_forget: Option<u64>,
-    asked_to_forget: bool,
+    /// Largest logs that this end keeps now, in bytes: see [`Session::set_log_limit`].
+    log_limit: u64,
+    /// The largest limit that the peer may have been told.
+    told_limit: u64,
+    /// The peer has to be told of `log_limit`.
+    tell_limit: bool,
+    /// What [`Event::Memory`] was last raised for.
+    noted: (u64, u64),
     ask_report: bool,
     report_due: bool,
     /// Frames that failed not long ago, and how many blocks had come by the last.
@@ -259,7 +270,7 @@ impl Session {
     /// [`Refused`] with the answer to send.
     pub fn accept_new(config: Config, logs: Option<Logs>, hello: &Hello, now: Instant) -> Result<Session, Refused> {
         if hello.answer != Answer::New {
-            return Err(Refused(hello.refuse(Answer::Unknown, &config).into()));
+            return Err(Refused(hello.refuse(Answer::Unknown, "no such session", &config).into()));
         }
         let mut session = Session::new(config, hello.session, false, logs, now);
         session.accept_lane(hello, now)?;
@@ -288,9 +299,10 @@ impl Session {
             peer_going_away: false,
             queued: 0,
             rtt: None,
-            shrink_to: None,
-            ask_to_forget: None,
-            asked_to_forget: false,
+            log_limit: config.log.max(SMALLEST_LOG),
+            told_limit: config.log.max(SMALLEST_LOG),
+            tell_limit: false,
+            noted: (0, 0),
             failures: (0, 0),
             ask_report: false,
             report_due: false,
@@ -383,7 +395,66 @@ impl Session {
     /// Memory that the logs and tables of both directions may come to take, in bytes, with the entropy contexts that they have; 0 while
     /// nothing was carried.
     pub fn promised_memory(&self) -> u64 {
-        self.outgoing.promised_memory() + self.incoming.promised_memory()
+        let outgoing = match self.outgoing.promised_memory() {
+            0 => 0,
+            // In 128 bits: logs may have several GiB.
+            promised => {
+                let (now, soon) = (u128::from(self.outgoing.capacity()), u128::from(self.next_log()));
+                if self.wants_resize() && soon > now {
+                    u64::try_from(u128::from(promised) * soon / now).unwrap_or(u64::MAX)
+                } else {
+                    promised
+                }
+            }
+        };
+        let incoming = match self.incoming.promised_memory() {
+            0 => 0,
+            promised => promised + self.next_received_log().saturating_sub(self.incoming.capacity()),
+        };
+        outgoing + incoming
+    }
+
+    /// Size in bytes of the log that this end would begin now.
+    fn next_log(&self) -> u64 {
+        self.agreed.map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_limit)).max(SMALLEST_LOG)
+    }
+
+    /// Whether the log that this end sends is to begin again in another size, as soon as nothing of it is in flight: it is larger than allowed; or
+    /// it is full, has begun to evict, and may be twice as large.
+    fn wants_resize(&self) -> bool {
+        let (filled, capacity, next) = (self.outgoing.end(), self.outgoing.capacity(), self.next_log());
+        // Never before something was sent: a peer that changes its mind again and again gives nobody work.
+        filled > 0 && (next < capacity || (filled >= capacity && next / 2 >= capacity))
+    }
+
+    /// Size in bytes of the log that the peer may begin now.
+    fn next_received_log(&self) -> u64 {
+        self.agreed.map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_send_log)).max(SMALLEST_LOG)
+    }
+
+    /// Size in bytes up to which a larger log would be of use: a log that has been filled is evicting what may repeat. 0 if no log is full, or the
+    /// peer would not keep a larger one. See [`Session::set_log_limit`].
+    pub fn wanted_log(&self) -> u64 {
+        let Some(agreed) = self.agreed else { return 0 };
+        let want = |filled: u64, capacity: u64, peer: u64| if filled >= capacity && peer / 2 >= capacity { peer } else { 0 };
+        want(self.outgoing.end(), self.outgoing.capacity(), agreed.peer_limit).max(want(
+            self.incoming.low(),
+            self.incoming.capacity(),
+            agreed.peer_send_log,
+        ))
+    }
+
+    /// When a transport last brought something; `None` if none is up.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.lanes.iter().filter(|lane| lane.state == LaneState::Up).map(|lane| lane.heard).max()
+    }
+
+    /// Raises [`Event::Memory`] if there is reason to.
+    fn note_memory(&mut self) {
+        let now = (self.promised_memory(), self.wanted_log());
+        if std::mem::replace(&mut self.noted, now) != now {
+            self.events.push_back(Event::Memory);
+        }
     }
 
     /// Size in bytes of the larger of the logs that are in use.

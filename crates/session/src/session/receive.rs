@@ -40,6 +40,7 @@ impl Session {
         if self.ended.is_none() && self.lanes.iter().all(|lane| lane.waiting) {
             self.frame_failed(lane, &IncomingError::NeverComes);
         }
+        self.note_memory();
     }
 
     /// Other lanes may have waited for what has just come.
@@ -156,15 +157,13 @@ impl Session {
                     self.violation(Violation::Epoch(error.to_string()));
                     return None;
                 }
-                self.asked_to_forget = false;
                 true
             }
-            Message::Forget(size) => {
-                // Only what makes the log smaller, and there is something to forget: asking again and again gives nobody work.
-                if size < self.outgoing.capacity() && self.outgoing.end() > 0 {
-                    self.shrink_to = Some(size.max(SMALLEST_LOG));
-                    self.wake(lane);
+            Message::Limit(size) => {
+                if let Some(agreed) = &mut self.agreed {
+                    agreed.peer_limit = size.max(SMALLEST_LOG);
                 }
+                self.wake(lane);
                 true
             }
             Message::GoAway => {
@@ -259,7 +258,7 @@ impl Session {
         match hello.answer {
             Answer::Welcome if hello.session == self.id && hello.lane == lane as u64 => self.heard_hello(lane, &hello, now),
             Answer::Unknown => self.end(Ended::Unknown),
-            Answer::Busy => self.end(Ended::Busy),
+            Answer::Busy => self.end(Ended::Busy { reason: hello.reason }),
             Answer::Version => {
                 let error = HelloError::Version { oldest: hello.oldest, newest: hello.newest };
                 self.violation(error.into());
@@ -337,8 +336,7 @@ impl Session {
             return;
         }
         state.state = LaneState::Closing;
-        let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-        Message::Close(code, &text.as_bytes()[..end]).write(&mut state.urgent);
+        Message::Close(code, truncate(text).as_bytes()).write(&mut state.urgent);
         self.events.push_back(Event::Drop(lane));
     }
 
@@ -382,7 +380,7 @@ impl Session {
         for lane in 0..self.lanes.len() {
             let state = &self.lanes[lane];
             let unsent = state.sent < state.items.len() || !state.round.is_empty() || !state.control.is_empty();
-            if unsent || self.shrink_to.is_some() {
+            if unsent || self.wants_resize() {
                 self.wake(lane);
             }
         }

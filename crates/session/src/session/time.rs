@@ -82,17 +82,28 @@ impl Session {
         }
     }
 
-    /// Both directions' logs are to begin anew, at most `log` bytes large, as soon as nothing of them is on its way.
-    pub fn shrink(&mut self, log: u64) {
-        if self.is_established() {
-            let log = log.max(SMALLEST_LOG);
-            if self.outgoing.end() > 0 && self.outgoing.capacity() > log {
-                self.shrink_to = Some(log);
-            }
-            if self.incoming.low() > 0 && self.incoming.capacity() > log && !std::mem::replace(&mut self.asked_to_forget, true) {
-                self.ask_to_forget = Some(log);
-            }
+    /// The logs of both directions may have `log` bytes from now on, each. One that is larger begins again, empty, as soon as nothing of it is
+    /// in flight; one that is full does the same once it may be twice as large, or more. Others stay as they are.
+    pub fn set_log_limit(&mut self, log: u64) {
+        let log = log.clamp(SMALLEST_LOG, LARGEST_LOG);
+        if self.ended.is_none() && std::mem::replace(&mut self.log_limit, log) != log {
+            self.told_limit = self.told_limit.max(log);
+            self.incoming.raise_limit(log);
+            // Before both have agreed, too: the peer may have been told another limit in a hello.
+            self.tell_limit = true;
+            self.note_memory();
             (0..self.lanes.len()).for_each(|lane| self.wake(lane));
+        }
+    }
+
+    /// Asks the peer for a sign of life on every lane: see [`Session::last_heard`].
+    pub fn probe(&mut self, now: Instant) {
+        for lane in 0..self.lanes.len() {
+            if self.is_up(lane) {
+                self.lanes[lane].ping = None;
+                self.ping(lane, now);
+                self.wake(lane);
+            }
         }
     }
 

@@ -23,6 +23,7 @@ impl Session {
             state.awake = out.len() > start;
         }
         self.counters.wire_sent_bytes += (out.len() - start) as u64;
+        self.note_memory();
     }
 
     pub(super) fn fill(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
@@ -48,15 +49,17 @@ impl Session {
         if !self.send_items(lane, limit, out) {
             return;
         }
-        if let Some(size) = self.ask_to_forget.take() {
-            self.push_control(lane, Message::Forget(size));
+        if std::mem::take(&mut self.tell_limit) {
+            self.push_control(lane, Message::Limit(self.log_limit));
         }
-        if self.shrink_to.is_some() && !self.outgoing.has_unacknowledged() && !self.has_epoch_under_way() {
-            self.begin_log();
-        }
-        while out.len() < limit && self.send_items(lane, limit, out) && self.ended.is_none() {
-            let more = self.next_control(lane) || (self.shrink_to.is_none() && self.next_block(lane, out));
-            if !more {
+        loop {
+            if self.wants_resize() && !self.outgoing.has_unacknowledged() && !self.has_epoch_under_way() {
+                self.begin_log();
+            }
+            if out.len() >= limit || !self.send_items(lane, limit, out) || self.ended.is_some() {
+                break;
+            }
+            if !self.next_control(lane) && (self.wants_resize() || !self.next_block(lane, out)) {
                 break;
             }
         }

@@ -19,7 +19,7 @@ impl Session {
     /// # Errors
     /// [`Refused`] with the answer to send.
     pub fn accept_lane(&mut self, hello: &Hello, now: Instant) -> Result<usize, Refused> {
-        let refuse = |answer| Err(Refused(hello.refuse(answer, &self.config).into()));
+        let refuse = |answer| Err(Refused(hello.refuse(answer, "no such session", &self.config).into()));
         let lane = usize::try_from(hello.lane).unwrap_or(usize::MAX);
         let known = match hello.answer {
             // Once more if the answer was lost: then the peer has processed nothing, and the session is as new to it as before.
@@ -45,7 +45,7 @@ impl Session {
         self.greet(lane, Answer::Welcome);
         self.heard_hello(lane, hello, now);
         match &self.ended {
-            Some(_) => Err(Refused(hello.refuse(Answer::Unknown, &self.config).into())),
+            Some(_) => Err(Refused(hello.refuse(Answer::Unknown, "the session is over", &self.config).into())),
             None => Ok(lane),
         }
     }
@@ -64,13 +64,14 @@ impl Session {
             answer,
             lane: lane as u64,
             lanes: self.lanes.len() as u64,
-            send_log: self.config.log,
-            receive_log: self.config.log,
+            send_log: self.log_limit,
+            receive_log: self.log_limit,
             early_credit: EARLY_CREDIT,
             max_flows: self.config.max_flows,
             received: self.lanes[lane].received,
             log: self.incoming.state(),
             agent: self.config.agent.clone(),
+            reason: String::new(),
         };
         hello.write(&mut self.lanes[lane].urgent);
         self.wake(lane);
@@ -141,10 +142,11 @@ impl Session {
             lanes,
             max_flows: hello.max_flows.clamp(1, self.config.max_flows.max(1)),
             early_credit: hello.early_credit.min(SEND_QUEUE as u64),
-            send_log: self.config.log.min(hello.receive_log).max(SMALLEST_LOG),
+            peer_limit: hello.receive_log,
+            peer_send_log: hello.send_log,
         });
-        self.incoming.set_limit(self.config.log.min(hello.send_log).max(SMALLEST_LOG));
-        if self.outgoing.capacity() > self.config.log.min(hello.receive_log) {
+        self.incoming.set_limit(self.told_limit);
+        if self.outgoing.capacity() > self.next_log() {
             self.outgoing.forget();
         }
         self.peer_agent.clone_from(&hello.agent);
@@ -170,10 +172,8 @@ impl Session {
     }
 
     pub(super) fn new_log(&mut self) -> Option<u64> {
-        let agreed = self.agreed?;
-        let size = self.shrink_to.take().map_or(agreed.send_log, |size| size.clamp(SMALLEST_LOG, agreed.send_log));
-        // Whoever had reason to make it smaller still has when the log is lost and begun again.
-        self.agreed = Some(Agreed { send_log: size, ..agreed });
+        self.agreed?;
+        let size = self.next_log();
         let log = self.random();
         // Whoever knows the names that this end gives must not know what its fingerprints are.
         let key = xxhash_rust::xxh3::xxh3_64_with_seed(&log.to_le_bytes(), self.config.random[2]);

@@ -27,6 +27,7 @@ pub(crate) fn run(input: &[u8]) {
         received: 0,
         log: LogState::default(),
         agent: "peer".into(),
+        reason: String::new(),
     };
     let mut session = if connects {
         let mut session = Session::connect(config, None, now);

@@ -185,6 +185,7 @@ pub(crate) fn run(seed: u64, base: Instant) {
         received: 0,
         log: LogState::default(),
         agent: "peer".into(),
+        reason: String::new(),
     };
     if wild {
         hello.lanes = peer.wild();

@@ -683,7 +683,7 @@ impl World {
             })
         } else {
             let config = Config::default();
-            Err(Refused(Box::new(hello.refuse(Answer::Unknown, &config))))
+            Err(Refused(Box::new(hello.refuse(Answer::Unknown, "", &config))))
         };
         match answer {
             Ok(()) => {
@@ -925,7 +925,7 @@ impl World {
                 }
                 assert!(!std::mem::replace(&mut flow.reset_seen, true), "reset twice");
             }
-            Event::GoingAway | Event::Report(_) | Event::Effort(_) => {}
+            Event::GoingAway | Event::Report(_) | Event::Effort(_) | Event::Memory => {}
             Event::Ended(_) => {}
         }
     }
@@ -1130,11 +1130,11 @@ impl World {
             }
             6 if self.profile.shrinks() => {
                 let end = self.rng.below(2);
-                let log = (1 << 20) + self.rng.next() % (2 << 20);
+                let log = (1 << 20) + self.rng.next() % (6 << 20);
                 if let Some(session) = &mut self.ends[end].session {
-                    session.shrink(log);
+                    session.set_log_limit(log);
                 }
-                self.say(|| format!("end {end} shrinks"));
+                self.say(|| format!("end {end} keeps logs of up to {log} bytes"));
                 self.settle(end);
             }
             _ => {
