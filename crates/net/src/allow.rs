@@ -136,6 +136,11 @@ impl AllowList {
         Ok(AllowList { rules: rules.iter().map(parse).collect::<Result<_, _>>()? })
     }
 
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     /// Whether nothing is admitted.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()

@@ -7,14 +7,15 @@ use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
 use crate::pump::{pump, write_all};
 use crate::quic;
+use crate::seldom::Seldom;
 use crate::server::drain_all;
 use crate::status::Status;
 use crate::target::Target;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
-use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
+use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal, tell_of_no_flow};
 use crate::ways_in::{self, Refusal};
-use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
+use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, OpenError, Read, SMALLEST_LOG, Session};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,8 +48,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const MAX_NEGOTIATING: usize = 1024;
 /// How long TCP is used after QUIC did not get through, before QUIC is tried again.
 const TCP_FOR: Duration = Duration::from_secs(600);
-/// Pause before a reverse forward that was refused is asked for again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// Pauses before a reverse forward that was refused is asked for again grow from the first to the second.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
 /// A connecting end at work.
 #[derive(Clone)]
@@ -70,8 +71,11 @@ struct Shared {
     current: watch::Sender<Option<Arc<Driver>>>,
     /// The session there is, whatever its phase.
     latest: Mutex<Option<Arc<Driver>>>,
+    /// Sessions whose server is draining: their open flows go on, new ones go elsewhere.
+    retiring: Mutex<Vec<Arc<Driver>>>,
     peer: Mutex<Option<PublicKey>>,
     last_failure: Mutex<Option<String>>,
+    failures: Seldom,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
     wire: Arc<WireBytes>,
@@ -112,8 +116,10 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         current: watch::Sender::new(None),
         latest: Mutex::default(),
+        retiring: Mutex::default(),
         peer: Mutex::default(),
         last_failure: Mutex::default(),
+        failures: Seldom::new(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
         wire,
@@ -150,18 +156,25 @@ impl Connection {
     /// Takes no more connections, and waits until those open have ended, `limit` at most. Returns whether all have.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.shared.stop.send_replace(true);
-        let Some(driver) = self.shared.latest() else { return true };
-        driver.with(Session::go_away);
-        let all = drain_all(std::slice::from_ref(&driver), limit).await;
-        driver.with(Session::close);
-        driver.last_words().await;
+        let drivers = self.shared.drivers();
+        for driver in &drivers {
+            driver.with(Session::go_away);
+            driver.close_listeners();
+        }
+        let all = drain_all(&drivers, limit).await;
+        for driver in &drivers {
+            driver.with(Session::close);
+        }
+        for driver in &drivers {
+            driver.last_words().await;
+        }
         all
     }
 
     /// Ends the session at once.
     pub fn stop(&self) {
         self.shared.stop.send_replace(true);
-        if let Some(driver) = self.shared.latest() {
+        for driver in self.shared.drivers() {
             driver.with(Session::close);
         }
     }
@@ -169,14 +182,14 @@ impl Connection {
     /// What it says of itself. Asks the peer for its view, which the next call has.
     pub fn status(&self) -> Status {
         let shared = &self.shared;
-        let driver = shared.latest();
-        let peer = *shared.peer.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions: Vec<_> = driver
+        // The end that was there last, as long as none has answered since.
+        let latest = *shared.peer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions: Vec<_> = shared
+            .drivers()
             .iter()
-            .zip(peer)
-            .filter_map(|(driver, peer)| {
+            .filter_map(|driver| {
                 driver.with(Session::ask_report);
-                session_status(driver, &peer, &shared.endpoint.peers)
+                session_status(driver, driver.peer.get().or(latest.as_ref())?, &shared.endpoint.peers)
             })
             .collect();
         Status {
@@ -191,6 +204,7 @@ impl Connection {
             transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
+            last_failure: shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             sessions,
             ..Status::default()
         }
@@ -200,6 +214,12 @@ impl Connection {
 impl Shared {
     fn latest(&self) -> Option<Arc<Driver>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The session there is, and those that are being given up.
+    fn drivers(&self) -> Vec<Arc<Driver>> {
+        let retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.latest().into_iter().chain(retiring).collect()
     }
 
     fn set_latest(&self, driver: Option<Arc<Driver>>) {
@@ -235,15 +255,37 @@ impl Shared {
 
     /// Opens a flow, or says why not.
     async fn open(&self, target: &Target) -> Result<(Arc<Driver>, FlowId, Arc<FlowSignals>), Refusal> {
-        let opened = match self.session(WAIT_FOR_SESSION).await {
-            Some(driver) => driver.open(&Wish::Tcp(target.clone()).target()).map(|(flow, signals)| (driver, flow, signals)),
-            None => Err(oncewire_session::OpenError::NotEstablished),
+        let wish = Wish::Tcp(target.clone()).target();
+        let until = Instant::now() + WAIT_FOR_SESSION;
+        let error = loop {
+            let Some(driver) = self.session(until.saturating_duration_since(Instant::now())).await else {
+                break OpenError::NotEstablished;
+            };
+            match driver.open_soon(&wish).await {
+                Ok((flow, signals)) => return Ok((driver, flow, signals)),
+                // The server has just begun to drain, or the session has just ended: the next one may take it.
+                Err(OpenError::GoingAway | OpenError::NotEstablished) if Instant::now() < until => {
+                    let mut current = self.current.subscribe();
+                    let other = |now: &Option<Arc<Driver>>| now.as_ref().is_none_or(|now| !Arc::ptr_eq(now, &driver));
+                    let wait = until.saturating_duration_since(Instant::now());
+                    if tokio::time::timeout(wait, current.wait_for(other)).await.is_err() {
+                        break OpenError::NotEstablished;
+                    }
+                }
+                Err(error) => break error,
+            }
         };
-        opened.map_err(|error| {
-            self.refused_connections.fetch_add(1, Ordering::Relaxed);
-            debug!(%target, %error, "connection turned away");
-            Refusal::Failed
-        })
+        self.refused_connections.fetch_add(1, Ordering::Relaxed);
+        if error == OpenError::NotEstablished {
+            static NO_SESSION: Seldom = Seldom::new();
+            if let Some(left_out) = NO_SESSION.pass() {
+                let why = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+                warn!(server = %self.server, %target, why, left_out, "connection refused: there is no session with the server");
+            }
+            return Err(Refusal::NoSession);
+        }
+        tell_of_no_flow(&error, &self.server.to_string());
+        Err(if matches!(error, OpenError::TooMany(_) | OpenError::NoCredit) { Refusal::Busy } else { Refusal::Failed })
     }
 
     async fn forward(&self, stream: TcpStream, target: &Target) {
@@ -316,22 +358,59 @@ impl Shared {
             // A key that was taken off the list takes its logs along.
             let (logs_of, of_peer) = logs.take().filter(|(peer, _)| shared.endpoint.peers.contains(peer)).unzip();
             let session = Session::connect(Config { random, ..shared.config.clone() }, of_peer, Instant::now());
-            let (driver, notices) = Driver::start(session);
+            let (driver, notices) = Driver::start(session, None);
             shared.set_latest(Some(driver.clone()));
-            let (why, was_established) = shared.clone().run(driver.clone(), logs_of, notices, &mut stop).await;
+            let mut phase = driver.phase();
+            let run = tokio::spawn(shared.clone().run(driver.clone(), logs_of, notices));
+            // Cannot fail: the driver is here.
+            let _ = phase.wait_for(|phase| matches!(phase, Phase::GoingAway | Phase::Over(_))).await;
             shared.current.send_replace(None);
+            if *driver.phase().borrow() == Phase::GoingAway {
+                info!(server = %shared.server, "the server is draining: open connections go on, new ones wait for its successor");
+                shared.fail("the server is draining");
+                shared.retire(driver, run);
+                pause = RETRY.0;
+                continue;
+            }
             shared.set_latest(None);
+            // A task that panicked counts as one that never got through.
+            let (why, was_established) = run.await.unwrap_or((Ended::Closed, false));
             driver.last_words().await;
             logs = Shared::keep(&driver, &why);
-            info!(%why, "session over");
             if was_established {
+                info!(server = %shared.server, %why, "session over");
                 pause = RETRY.0;
+            } else {
+                shared.tell_of_failure("no session with the server; trying again", &why.to_string());
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// Lets the open flows of a session end beside the next session. Its logs are of no more use: they are those of a process that ends.
+    fn retire(self: &Arc<Shared>, driver: Arc<Driver>, run: tokio::task::JoinHandle<(Ended, bool)>) {
+        driver.with(|session| session.set_log_limit(SMALLEST_LOG));
+        self.retiring.lock().unwrap_or_else(PoisonError::into_inner).push(driver.clone());
+        self.set_latest(None);
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let _ = run.await;
+            driver.last_words().await;
+            let mut retiring = shared.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+            retiring.retain(|other| !Arc::ptr_eq(other, &driver));
+        });
+    }
+
+    /// Notes why there is no session, and logs it at a limited rate.
+    fn tell_of_failure(&self, what: &'static str, why: &str) {
+        self.fail(why);
+        match self.failures.pass() {
+            Some(left_out) => warn!(server = %self.server, why, left_out, "{what}"),
+            None => debug!(server = %self.server, why, "{what}"),
         }
     }
 
@@ -342,13 +421,8 @@ impl Shared {
     }
 
     /// Runs a session until it is over; returns why, and whether the peer ever answered.
-    async fn run(
-        self: Arc<Shared>,
-        driver: Arc<Driver>,
-        logs_of: Option<PublicKey>,
-        mut notices: Notices,
-        stop: &mut watch::Receiver<bool>,
-    ) -> (Ended, bool) {
+    async fn run(self: Arc<Shared>, driver: Arc<Driver>, logs_of: Option<PublicKey>, mut notices: Notices) -> (Ended, bool) {
+        let mut stop = self.stop.subscribe();
         let mut phase = driver.phase();
         let mut was_established = false;
         let way_out = Arc::new(self.endpoint.way_out.clone());
@@ -367,7 +441,11 @@ impl Shared {
                         Phase::Established => {
                             was_established = true;
                             let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
-                            info!(server = %self.server, lanes, "session established");
+                            *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                            let path = driver.path();
+                            let (address, over) = (path.map(|path| path.address.to_string()), path.map(|path| path.over));
+                            let agent = driver.with(|session| session.peer_agent().to_string());
+                            info!(server = %self.server, peer = driver.label(), address, over, agent, lanes, "session established");
                             for lane in 1..lanes {
                                 tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, lane, Duration::ZERO));
                             }
@@ -376,10 +454,8 @@ impl Shared {
                             }
                             self.current.send_replace(Some(driver.clone()));
                         }
-                        Phase::GoingAway => {
-                            info!("the peer is draining");
-                            self.current.send_replace(None);
-                        }
+                        // `keep_session` sees to that.
+                        Phase::GoingAway => {}
                         Phase::Over(why) => return (why, was_established),
                     }
                 }
@@ -390,7 +466,11 @@ impl Shared {
                         RETRY.0.saturating_sub(lasted)
                     } else {
                         // A server that does not accept our key says so after the handshake.
-                        self.fail(&format!("the peer hung up without a word, as it does if it does not know our key: {why}"));
+                        let key = self.endpoint.secret.public();
+                        self.tell_of_failure(
+                            "the server hung up without an answer; trying again",
+                            &format!("{why}. If it does not know this end's key, give it --peer {key}, or put the key into its file of authorized peers"),
+                        );
                         let wait = *pause;
                         *pause = (wait * 2).min(RETRY.1);
                         wait
@@ -403,7 +483,7 @@ impl Shared {
                 Ok(()) = changes.changed() => {
                     let peer = *self.peer.lock().unwrap_or_else(PoisonError::into_inner);
                     if peer.is_some_and(|peer| !self.endpoint.peers.contains(&peer)) {
-                        warn!("the peer's key was revoked, session closed");
+                        warn!(peer = driver.label(), "the server's key was revoked: session closed");
                         driver.with(Session::close);
                     }
                 }
@@ -428,8 +508,7 @@ impl Shared {
                 match self.dial_once().await {
                     Ok(dialled) => return dialled,
                     Err(why) => {
-                        warn!(server = %self.server, lane, %why, "cannot reach the peer; trying again");
-                        self.fail(&why);
+                        self.tell_of_failure("cannot reach the server; trying again", &why);
                     }
                 }
                 // Ends that lost the same path should not come back in step.
@@ -440,7 +519,7 @@ impl Shared {
         };
         tokio::select! {
             (peer, transport) = attempts => {
-                if *driver.peer.get_or_init(|| peer) != peer {
+                if driver.set_peer(peer, self.endpoint.peers.label(&peer)) != peer {
                     // Another end has the address now. It knows nothing of the session, and is not to learn anything of its logs.
                     driver.with(Session::close);
                     return;
@@ -475,6 +554,7 @@ impl Shared {
             }
         }
         let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let address = stream.peer_addr().map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
         let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
@@ -484,7 +564,7 @@ impl Shared {
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-        Ok((peer, Box::new(stream)))
+        Ok((peer, Transport::new(stream, "tcp", address)))
     }
 }
 
@@ -493,13 +573,15 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
     let target = Wish::Listen(bind.clone()).target();
     let mut phase = driver.phase();
     let ask = async {
+        let mut pause = ASK_AGAIN.0;
         loop {
             if let Ok((flow, signals)) = driver.open(&target) {
                 let _listening = driver.listening();
                 loop {
                     match driver.with(|session| session.read(flow)) {
                         Some(Read::Data(text)) => {
-                            info!(bound = %String::from_utf8_lossy(&text).trim_end(), "the peer listens");
+                            info!(bound = %String::from_utf8_lossy(&text).trim_end().escape_debug(), "the server listens for this end");
+                            pause = ASK_AGAIN.0;
                             driver.with(|session| session.consumed(flow, text.len(), Instant::now()));
                         }
                         Some(Read::Nothing) => signals.readable.notified().await,
@@ -507,12 +589,17 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
                     }
                 }
                 if let Some(code) = signals.reset() {
-                    warn!(%bind, why = ?code, "the peer does not listen there; asking again later");
+                    static REFUSED: Seldom = Seldom::new();
+                    if let Some(left_out) = REFUSED.pass() {
+                        let why = refusal(code);
+                        warn!(%bind, %why, left_out, "the server does not listen there (-R): is the place taken, or not allowed by --allow-listen? Asking again");
+                    }
                 }
                 driver.with(|session| session.finish(flow));
                 driver.forget(flow);
             }
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(ASK_AGAIN.1);
         }
     };
     tokio::select! {

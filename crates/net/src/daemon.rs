@@ -100,9 +100,13 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
                     Err(why) => error!(%why, "authorized peers not read again"),
                 }
                 match (rules, &*end) {
-                    (Ok(Some(way_out)), End::Server(server)) => server.set_way_out(way_out),
-                    (Ok(_), _) => {}
-                    (Err(why), _) => error!(%why, "configuration not read again: the rules known stay"),
+                    (Ok(Some(way_out)), End::Server(server)) => {
+                        let (allow, listen) = (way_out.allow.len(), way_out.allow_listen.len());
+                        server.set_way_out(way_out);
+                        info!(allow, listen, "rules read again: they hold for connections from now on, open ones stay");
+                    }
+                    (Ok(_), _) => info!("forwards and proxies are as they were: they change with a restart"),
+                    (Err(why), _) => error!(%why, "rules not read again: the earlier ones stay in force"),
                 }
             }
         }

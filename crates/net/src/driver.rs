@@ -4,7 +4,8 @@
 //! changed something settles it before letting go ([`Driver::with`]): events become signals to tasks.
 
 use crate::keys::PublicKey;
-use crate::transport::Transport;
+use crate::seldom::Seldom;
+use crate::transport::{Path, Transport};
 use cpu_time::ThreadTime;
 use oncewire_session::{Answer, Config, Counters, Ended, Event, FlowId, Hello, Logs, OpenError, Refused, ResetCode, Session};
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// Bytes taken from the session at once for a transport: a block, or several that have become small.
 const BATCH: usize = 64 << 10;
@@ -60,7 +61,13 @@ struct State {
     timer_at: Option<Instant>,
     /// The transport that each lane has. Tasks of an earlier one must not touch the lane.
     lanes: Vec<Arc<LaneSignals>>,
+    /// What each lane's latest transport goes over.
+    paths: Vec<Option<Path>>,
     report: Option<(Counters, Instant)>,
+    /// Flows that the session had when it was last looked at.
+    flow_count: usize,
+    /// Frames that had failed to decode when a transport was last closed.
+    failures: u64,
 }
 
 /// How far a session has come.
@@ -88,6 +95,16 @@ pub(crate) struct Driver {
     listening: AtomicUsize,
     /// Who the other end is, once a transport has shown it.
     pub(crate) peer: OnceLock<PublicKey>,
+    /// What log lines call it: its name, or else its key.
+    label: OnceLock<String>,
+    /// Flows that this end turned away: their target is not allowed or cannot be reached.
+    pub(crate) refused_targets: AtomicU64,
+    /// A flow has ended: another may be opened.
+    vacancy: Notify,
+    /// Told when the session's memory changes.
+    memory: Option<Arc<Notify>>,
+    /// Listeners for the peer stop accepting.
+    closing: watch::Sender<bool>,
     pub(crate) born: Instant,
     /// Transports that are not closed yet.
     transports: watch::Sender<usize>,
@@ -128,8 +145,8 @@ pub(crate) struct LaneDown {
 }
 
 impl Driver {
-    /// Takes a session over and starts its clock.
-    pub(crate) fn start(session: Session) -> (Arc<Driver>, Notices) {
+    /// Takes a session over and starts its clock. `memory` is notified when what the session may come to take has changed.
+    pub(crate) fn start(session: Session, memory: Option<Arc<Notify>>) -> (Arc<Driver>, Notices) {
         let (opened, opened_rx) = mpsc::unbounded_channel();
         let (lane_down, lane_down_rx) = mpsc::unbounded_channel();
         let lanes = oncewire_session::MAX_LANES;
@@ -140,7 +157,10 @@ impl Driver {
                 timer_at: None,
                 // One for each: `vec!` would make clones of a single one.
                 lanes: (0..lanes).map(|_| Arc::default()).collect(),
+                paths: vec![None; lanes],
                 report: None,
+                flow_count: 0,
+                failures: 0,
             }),
             timer: Notify::new(),
             phase: watch::Sender::new(Phase::Greeting),
@@ -149,6 +169,11 @@ impl Driver {
             active: AtomicU64::new(0),
             listening: AtomicUsize::new(0),
             peer: OnceLock::new(),
+            label: OnceLock::new(),
+            refused_targets: AtomicU64::new(0),
+            vacancy: Notify::new(),
+            memory,
+            closing: watch::Sender::new(false),
             born: Instant::now(),
             transports: watch::Sender::new(0),
         });
@@ -172,6 +197,11 @@ impl Driver {
 
     fn settle(&self, state: &mut State) {
         let deadline = self.pass_events(state);
+        let flows = state.session.as_ref().map_or(0, Session::flow_count);
+        // One waiting opener for each flow that has ended.
+        for _ in flows..std::mem::replace(&mut state.flow_count, flows) {
+            self.vacancy.notify_one();
+        }
         if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
             state.timer_at = deadline;
             self.timer.notify_one();
@@ -230,10 +260,14 @@ impl Driver {
                         }
                     });
                 }
+                Event::Memory => {
+                    if let Some(memory) = &self.memory {
+                        memory.notify_one();
+                    }
+                }
                 Event::Effort(decision) => {
-                    let peer = self.peer.get().map(ToString::to_string).unwrap_or_default();
                     info!(
-                        peer,
+                        peer = self.label(),
                         from = %decision.from,
                         to = %decision.to,
                         share_percent = 100.0 * decision.share(),
@@ -317,9 +351,51 @@ impl Driver {
         Ok((flow, signals))
     }
 
+    /// Opens a flow; while as many are open as may be, waits for one to end, for a second at most.
+    pub(crate) async fn open_soon(&self, target: &[u8]) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
+        let until = tokio::time::Instant::now() + VACANCY_TIME;
+        loop {
+            match self.open(target) {
+                Err(full @ (OpenError::TooMany(_) | OpenError::NoCredit)) => {
+                    if tokio::time::timeout_at(until, self.vacancy.notified()).await.is_err() {
+                        return Err(full);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// The tasks of a flow are done with it.
     pub(crate) fn forget(&self, flow: FlowId) {
         self.lock().flows.remove(&flow);
+    }
+
+    /// Notes who the other end is, and what log lines are to call it.
+    pub(crate) fn set_peer(&self, peer: PublicKey, label: String) -> PublicKey {
+        let _ = self.label.set(label);
+        *self.peer.get_or_init(|| peer)
+    }
+
+    /// What log lines call the other end.
+    pub(crate) fn label(&self) -> &str {
+        self.label.get().map_or("unknown", String::as_str)
+    }
+
+    /// What the latest transport goes over.
+    pub(crate) fn path(&self) -> Option<Path> {
+        self.lock().paths.iter().flatten().next().copied()
+    }
+
+    /// Ends listeners for the peer.
+    pub(crate) fn close_listeners(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until listeners for the peer are to end.
+    pub(crate) async fn listeners_closed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     pub(crate) fn note_activity(&self) {
@@ -356,6 +432,7 @@ impl Driver {
         {
             let mut state = self.lock();
             state.lanes[lane] = signals.clone();
+            state.paths[lane] = Some(transport.path);
             if let Some(session) = &mut state.session {
                 session.attach(lane, Instant::now());
             }
@@ -376,7 +453,7 @@ impl Driver {
         let accepted = {
             let mut state = self.lock();
             let Some(session) = &mut state.session else {
-                return Err((hello.refuse(Answer::Unknown, &Config::default()).into(), transport));
+                return Err((hello.refuse(Answer::Unknown, "the session is over", &Config::default()).into(), transport));
             };
             let accepted = session.accept_lane(hello, Instant::now());
             if let Ok(lane) = accepted {
@@ -384,6 +461,7 @@ impl Driver {
                 let earlier = std::mem::replace(&mut state.lanes[lane], signals.clone());
                 earlier.close.notify_one();
                 earlier.transmit.notify_one();
+                state.paths[lane] = Some(transport.path);
             }
             self.settle(&mut state);
             accepted
@@ -399,7 +477,11 @@ impl Driver {
 
     /// The transport on which a new session was accepted.
     pub(crate) fn adopt(self: &Arc<Driver>, lane: usize, transport: Transport, rest: Vec<u8>) {
-        let signals = self.lock().lanes[lane].clone();
+        let signals = {
+            let mut state = self.lock();
+            state.paths[lane] = Some(transport.path);
+            state.lanes[lane].clone()
+        };
         self.run_lane(lane, signals, transport, rest);
     }
 
@@ -408,11 +490,12 @@ impl Driver {
         self.transports.send_modify(|count| *count += 1);
         tokio::spawn(async move {
             let since = Instant::now();
+            let path = transport.path;
             let why = driver.carry(lane, &signals, transport, rest).await;
             driver.transports.send_modify(|count| *count -= 1);
-            debug!(lane, why = %why, "transport closed");
             let mut state = driver.lock();
             if Arc::ptr_eq(&state.lanes[lane], &signals) {
+                driver.tell_of_loss(&mut state, lane, path, &why);
                 if let Some(session) = &mut state.session {
                     session.detach(lane, Instant::now());
                 }
@@ -423,9 +506,30 @@ impl Driver {
         });
     }
 
+    /// Logs that a lane in use has lost its transport.
+    fn tell_of_loss(&self, state: &mut State, lane: usize, path: Path, why: &str) {
+        let Some(session) = state.session.as_ref().filter(|session| session.is_established()) else {
+            debug!(lane, why, "transport closed");
+            return;
+        };
+        let (peer, address) = (self.label(), path.address);
+        let failures = session.counters().failures;
+        if failures > std::mem::replace(&mut state.failures, failures) {
+            static CORRUPT: Seldom = Seldom::new();
+            if let Some(left_out) = CORRUPT.pass() {
+                warn!(peer, %address, lane, failures, left_out, "a block arrived corrupt; its lane reconnects and the block is sent again");
+            }
+        } else {
+            static LOST: Seldom = Seldom::new();
+            if let Some(left_out) = LOST.pass() {
+                warn!(peer, %address, lane, why, left_out, "connection to the peer lost; open flows wait for it to come back");
+            }
+        }
+    }
+
     /// Carries bytes both ways until the transport fails or is to be closed; returns why.
     async fn carry(&self, lane: usize, signals: &Arc<LaneSignals>, transport: Transport, rest: Vec<u8>) -> String {
-        let (mut reader, mut writer) = tokio::io::split(transport);
+        let (mut reader, mut writer) = tokio::io::split(transport.stream);
         let is_current = |state: &State| Arc::ptr_eq(&state.lanes[lane], signals);
         // True if the lane still has this transport.
         let receive = |bytes: &[u8]| {
@@ -481,6 +585,9 @@ impl Driver {
                     }
                     if self.closing(lane) {
                         let _ = writer.shutdown().await;
+                        // Until the peer has closed it, too: closing a socket that holds unread bytes resets the connection, and the peer would lose
+                        // what was sent last.
+                        tokio::time::sleep(LINGER).await;
                         return "closed here".to_string();
                     }
                     signals.transmit.notified().await;
@@ -508,5 +615,9 @@ impl Driver {
     }
 }
 
+/// How long an application's connection waits for a free flow before it is turned away.
+const VACANCY_TIME: Duration = Duration::from_secs(1);
 /// How long a transport that is to be closed may take to send what is left.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// How long it stays open for reading after that.
+const LINGER: Duration = Duration::from_secs(1);

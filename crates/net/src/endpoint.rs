@@ -11,6 +11,7 @@ use oncewire_codec::adapt::CpuShare;
 use oncewire_session::{Config, TooLittleMemory};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Parameters that both ends have.
@@ -24,6 +25,8 @@ pub struct Endpoint {
     pub memory: u64,
     /// Lanes wanted, 1..=8.
     pub lanes: usize,
+    /// Flows that may be open at once in a session. Default: one for every 256 KiB of memory, up to 65,536.
+    pub max_flows: Option<u64>,
     /// What carries them.
     pub transport: TransportKind,
     /// Sampler, period, window, entropy stage.
@@ -51,6 +54,7 @@ impl Endpoint {
             peers,
             memory: DEFAULT_MEMORY,
             lanes: 1,
+            max_flows: None,
             transport: TransportKind::default(),
             encoder: EncoderBuilder::default(),
             cpu_budget: None,
@@ -66,6 +70,7 @@ impl Endpoint {
     pub(crate) fn session_config(&self) -> Result<Config, NetError> {
         let config = Config::for_memory(self.memory, self.lanes)?;
         Ok(Config {
+            max_flows: self.max_flows.map_or(config.max_flows, |flows| flows.clamp(1, config.max_flows)),
             encoder: self.encoder.clone(),
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,
@@ -129,11 +134,15 @@ pub(crate) fn session_status(driver: &Driver, peer: &PublicKey, peers: &Authoriz
         Phase::Over(why) => format!("over: {why}"),
     };
     let there = driver.report().map(|(counters, at)| (counters, at.elapsed()));
+    let path = driver.path();
     driver.with(|session| SessionStatus {
         peer: peer.to_string(),
         name: peers.name_of(peer).map(|name| name.to_string()),
         agent: session.peer_agent().to_string(),
         phase,
+        address: path.map(|path| path.address),
+        transport: path.map(|path| path.over),
+        refused_targets: driver.refused_targets.load(Ordering::Relaxed),
         age: driver.born.elapsed(),
         idle: driver.idle_for(),
         lanes: session.lanes(),

@@ -458,6 +458,11 @@ impl AuthorizedPeers {
         self.read(|set| set.get(key).cloned().flatten())
     }
 
+    /// What log lines call the owner of this key: its name, or else the key.
+    pub(crate) fn label(&self, key: &PublicKey) -> String {
+        self.name_of(key).map_or_else(|| key.to_string(), |name| name.to_string())
+    }
+
     /// How many keys are accepted now.
     pub fn len(&self) -> usize {
         self.read(BTreeMap::len)

@@ -16,6 +16,7 @@ pub mod listen;
 pub mod loopback;
 mod pump;
 mod quic;
+mod seldom;
 mod server;
 pub mod status;
 pub mod target;

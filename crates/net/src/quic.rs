@@ -79,7 +79,7 @@ impl Client {
             && connection.close_reason().is_none()
             && let Ok(Ok((send, receive))) = tokio::time::timeout(GREETING_TIMEOUT, connection.open_bi()).await
         {
-            return Ok((*peer, Box::new(tokio::io::join(receive, send))));
+            return Ok((*peer, Transport::new(tokio::io::join(receive, send), "quic", connection.remote_address())));
         }
         *held = None;
         let mut last = "the name has no address".to_string();
@@ -89,7 +89,7 @@ impl Client {
             let attempt = async {
                 // The name is neither sent nor checked.
                 let connecting = endpoint.connect_with(self.config.clone(), address, &tls::server_name().to_str());
-                let connection = connecting.map_err(|error| error.to_string())?.await.map_err(|error| error.to_string())?;
+                let connection = connecting.map_err(|error| error.to_string())?.await.map_err(|error| reason(&error))?;
                 let peer = peer_key(&connection).map_err(|error| error.to_string())?;
                 let (send, receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
                 Ok((connection, peer, send, receive))
@@ -98,13 +98,22 @@ impl Client {
                 Ok(Ok((connection, peer, send, receive))) => {
                     self.wire.watch(connection.clone());
                     *held = Some((connection, peer));
-                    return Ok((peer, Box::new(tokio::io::join(receive, send))));
+                    return Ok((peer, Transport::new(tokio::io::join(receive, send), "quic", address)));
                 }
                 Ok(Err(why)) => last = why,
                 Err(_) => last = "no answer over QUIC in time".into(),
             }
         }
         Err(last)
+    }
+}
+
+/// Why a connection failed, in words for people.
+pub(crate) fn reason(error: &quinn::ConnectionError) -> String {
+    match error {
+        // What the TLS stack says of the peer's key is in the text alone.
+        quinn::ConnectionError::TransportError(error) if !error.reason.is_empty() => error.reason.clone(),
+        error => error.to_string(),
     }
 }
 

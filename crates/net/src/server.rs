@@ -6,6 +6,7 @@ use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_stat
 use crate::keys::PublicKey;
 use crate::listen::Bind;
 use crate::quic;
+use crate::seldom::Seldom;
 use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
@@ -42,12 +43,14 @@ const MAX_GREETING: usize = 256;
 const MAX_PER_PEER: usize = 4;
 /// Longest first message, in bytes.
 const MAX_HELLO: usize = 8 << 10;
-/// How often memory is looked at.
-const GOVERN: Duration = Duration::from_millis(20);
+/// How long a session may stay silent when its peer has come back with another one.
+const PROBE: Duration = Duration::from_secs(5);
 /// Peers for which memory is set apart.
 const SHARES: usize = 16;
 /// A session that nobody used for so long gives its logs up before others do.
 const IDLE: Duration = Duration::from_secs(10);
+/// Logs of a peer that is away for longer give way to sessions that have use for more.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// An answering end at work.
 #[derive(Clone)]
@@ -68,6 +71,10 @@ struct Shared {
     refused_transports: AtomicU64,
     wire: Arc<WireBytes>,
     shrunk: AtomicU64,
+    grown: AtomicU64,
+    /// Something happened that changes what sessions may come to take.
+    memory_changed: Arc<Notify>,
+    refusals: Seldom,
     started: Instant,
 }
 
@@ -96,6 +103,7 @@ impl Greeting {
 /// Logs of a session that ended, for its peer to come back to.
 struct Kept {
     peer: PublicKey,
+    since: Instant,
     logs: Logs,
 }
 
@@ -135,6 +143,9 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         refused_transports: AtomicU64::new(0),
         wire: Arc::default(),
         shrunk: AtomicU64::new(0),
+        grown: AtomicU64::new(0),
+        memory_changed: Arc::default(),
+        refusals: Seldom::new(),
         started: Instant::now(),
         endpoint: config.endpoint,
     });
@@ -147,7 +158,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
             tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
         }
     }
-    tokio::spawn(Shared::govern(shared.clone()));
+    tokio::spawn(Shared::rebalance(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
     Ok(Server { shared })
 }
@@ -170,6 +181,8 @@ impl Server {
         let drivers: Vec<_> = shared.lock_sessions().values().cloned().collect();
         for driver in &drivers {
             driver.with(Session::go_away);
+            // A process that takes over may listen there at once.
+            driver.close_listeners();
         }
         let all = drain_all(&drivers, limit).await;
         self.stop();
@@ -184,6 +197,7 @@ impl Server {
         let shared = &self.shared;
         shared.draining.send_replace(true);
         shared.stopped.store(true, Ordering::Relaxed);
+        shared.memory_changed.notify_one();
         for driver in shared.lock_sessions().values() {
             driver.with(Session::close);
         }
@@ -213,8 +227,10 @@ impl Server {
             transport_received: shared.wire.total().1,
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
+            grown: shared.grown.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
             refused_connections: 0,
+            last_failure: None,
             draining: *shared.draining.borrow(),
             sessions: list,
         }
@@ -231,8 +247,8 @@ async fn say(mut transport: Transport, answer: &Hello) {
     let mut out = Vec::new();
     answer.write(&mut out);
     // One that is gone need not hear it.
-    let _ = transport.write_all(&out).await;
-    let _ = transport.shutdown().await;
+    let _ = transport.stream.write_all(&out).await;
+    let _ = transport.stream.shutdown().await;
 }
 
 async fn stopped(draining: &mut watch::Receiver<bool>) {
@@ -277,20 +293,24 @@ impl Shared {
 
     /// Finds out who a transport is from, and what for.
     async fn receive(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
-        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        // One that is gone already.
+        let Ok(from) = stream.peer_addr() else { return };
         let _ = tune_lane(&stream);
         let greet = async {
             let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
-            shared.greet(peer, Box::new(stream)).await
+            shared.greet(peer, Transport::new(stream, "tcp", from)).await
         };
-        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+        shared.note_refusal(from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
     }
 
-    fn note_refusal(&self, from: &str, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
-        if let Err(why) = greeted.unwrap_or_else(|_| Err("no hello in time".into())) {
+    fn note_refusal(&self, from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+        if let Err(why) = greeted.unwrap_or_else(|_| Err("no handshake in time".into())) {
             self.refused_transports.fetch_add(1, Ordering::Relaxed);
-            info!(%from, %why, "transport refused");
+            match self.refusals.pass() {
+                Some(left_out) => warn!(%from, %why, left_out, "client refused"),
+                None => debug!(%from, %why, "client refused"),
+            }
         }
     }
 
@@ -313,25 +333,25 @@ impl Shared {
 
     /// Finds out who a connection is from, and serves its streams.
     async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
-        let from = incoming.remote_address().to_string();
+        let from = incoming.remote_address();
         let greet = async {
-            let connection = incoming.await.map_err(|error| error.to_string())?;
+            let connection = incoming.await.map_err(|error| quic::reason(&error))?;
             let peer = quic::peer_key(&connection).map_err(|error| error.to_string())?;
             shared.wire.watch(connection.clone());
             // A task of its own: the greeting ends here.
-            tokio::spawn(Shared::serve_quic(shared.clone(), connection, peer, from.clone()));
+            tokio::spawn(Shared::serve_quic(shared.clone(), connection, peer, from));
             Ok(())
         };
-        shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+        shared.note_refusal(from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
     }
 
     /// Every stream is a lane's transport. There are never more at once than a session has lanes.
-    async fn serve_quic(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: String) {
+    async fn serve_quic(shared: Arc<Shared>, connection: quinn::Connection, peer: PublicKey, from: SocketAddr) {
         while let Ok((send, receive)) = connection.accept_bi().await {
-            let (shared, from) = (shared.clone(), from.clone());
+            let shared = shared.clone();
             tokio::spawn(async move {
-                let greet = shared.greet(peer, Box::new(tokio::io::join(receive, send)));
-                shared.note_refusal(&from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
+                let greet = shared.greet(peer, Transport::new(tokio::io::join(receive, send), "quic", from));
+                shared.note_refusal(from, tokio::time::timeout(GREETING_TIMEOUT, greet).await);
             });
         }
     }
@@ -353,7 +373,7 @@ impl Shared {
             if bytes.len() > MAX_HELLO {
                 return Err("its first message is too long".into());
             }
-            if transport.read_buf(&mut bytes).await.map_err(|error| error.to_string())? == 0 {
+            if transport.stream.read_buf(&mut bytes).await.map_err(|error| error.to_string())? == 0 {
                 return Err("it closed before its hello".into());
             }
         };
@@ -365,7 +385,12 @@ impl Shared {
         };
         let Some((answer, transport)) = refused else { return Ok(()) };
         say(transport, &answer).await;
-        Err(format!("answered {:?}", answer.answer))
+        // A client that comes back to a session that is gone begins another at once.
+        if answer.answer == Answer::Unknown {
+            debug!(peer = self.endpoint.peers.label(&peer), reason = answer.reason, "session is gone");
+            return Ok(());
+        }
+        Err(format!("{}: {}", self.endpoint.peers.label(&peer), answer.reason))
     }
 
     /// Begins a session with a peer.
@@ -378,17 +403,28 @@ impl Shared {
     ) -> Option<(Box<Hello>, Transport)> {
         if hello.answer != Answer::New {
             // It asks for a session that is over here. The logs stay where they are: the next hello is for them.
-            return Some((hello.refuse(Answer::Unknown, &self.config).into(), transport));
+            return Some((hello.refuse(Answer::Unknown, "no such session", &self.config).into(), transport));
         }
         let mut sessions = self.lock_sessions();
         let logs = self.replace(&mut sessions, peer, hello);
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
-        let busy = *self.draining.borrow() || sessions.len() >= self.max_sessions || of_peer >= MAX_PER_PEER;
-        // The key may have been revoked since the handshake.
-        let refused = busy || !self.endpoint.peers.contains(&peer);
-        let (Ok(random), false) = (random(), refused) else {
-            warn!(%peer, sessions = sessions.len(), most = self.max_sessions, "session refused");
-            return Some((hello.refuse(Answer::Busy, &self.config).into(), transport));
+        let busy = if *self.draining.borrow() {
+            Some("the server is draining".to_string())
+        } else if sessions.len() >= self.max_sessions {
+            Some(format!("it has {} sessions, as many as --max-sessions and --memory allow", sessions.len()))
+        } else if of_peer >= MAX_PER_PEER {
+            Some(format!("{of_peer} clients with this key are connected; give each client a key of its own"))
+        } else if !self.endpoint.peers.contains(&peer) {
+            // Revoked since the handshake.
+            Some("the key is not authorized any more".to_string())
+        } else {
+            None
+        };
+        if let Some(reason) = busy {
+            return Some((hello.refuse(Answer::Busy, &reason, &self.config).into(), transport));
+        }
+        let Ok(random) = random() else {
+            return Some((hello.refuse(Answer::Busy, "the system gives no random numbers", &self.config).into(), transport));
         };
         let logs = logs.or_else(|| {
             let mut kept = self.lock_kept();
@@ -405,10 +441,24 @@ impl Shared {
             Err(Refused(answer)) => return Some((answer, transport)),
         };
         let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
-        let (driver, notices) = Driver::start(session);
-        driver.peer.get_or_init(|| peer);
+        let (driver, notices) = Driver::start(session, Some(self.memory_changed.clone()));
+        let label = self.endpoint.peers.label(&peer);
+        let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
+        info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session begun");
+        if log < self.config.log / 4 {
+            warn!(
+                peer = label,
+                cache = log,
+                largest = self.config.log,
+                sessions = sessions.len() + 1,
+                "small cache: other sessions hold the memory; it grows when memory is free, or with a larger --memory"
+            );
+        }
+        if of_peer > 0 {
+            warn!(peer = label, sessions = of_peer + 1, "several clients with one key: they share its memory, not their caches");
+        }
+        driver.set_peer(peer, label);
         sessions.insert((peer, hello.session), driver.clone());
-        info!(%peer, agent = %hello.agent, "session begun");
         driver.adopt(lane, transport, rest);
         tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
         None
@@ -428,25 +478,46 @@ impl Shared {
         self.endpoint.memory / 16 * 13
     }
 
-    /// Ends sessions of a peer that a new one shows to be lost, though this end has not noticed: the one whose logs the peer brings, and where there
-    /// are too many, the oldest without a transport. Returns the logs, if they are wanted.
+    /// A peer has come with a new session: those of its sessions that are surely lost end at once, so that their memory and the places where they
+    /// listen are free again. Surely lost is one that has no transport, and one whose logs the peer brings. Others are asked for a sign of life, and
+    /// end if none comes. Returns the logs of the lost session that fits best, if there is one.
     fn replace(
         &self,
         sessions: &mut HashMap<(PublicKey, SessionId), Arc<Driver>>,
         peer: PublicKey,
         hello: &Hello,
     ) -> Option<Logs> {
-        let of_peer = || sessions.iter().filter(|((key, _), _)| *key == peer);
-        let fits = |driver: &Arc<Driver>| driver.with(|session| session.fits(hello)).unwrap_or(false);
-        let is_lost =
-            |driver: &Arc<Driver>| driver.with(|session| !(0..session.lanes()).any(|lane| session.is_up(lane))).unwrap_or(true);
-        let fitting = of_peer().find(|(_, driver)| fits(driver)).map(|(&id, _)| id);
-        let too_many = of_peer().count() >= MAX_PER_PEER;
-        let oldest = || of_peer().filter(|(_, driver)| is_lost(driver)).min_by_key(|(_, driver)| driver.born).map(|(&id, _)| id);
-        let lost = fitting.or_else(|| too_many.then(oldest).flatten())?;
-        let driver = sessions.remove(&lost)?;
-        driver.with(Session::close);
-        fitting.and_then(|_| driver.take_logs())
+        let of_peer: Vec<_> = sessions.keys().filter(|(key, _)| *key == peer).copied().collect();
+        let mut logs: Option<(bool, Instant, Logs)> = None;
+        for id in of_peer {
+            let Some(driver) = sessions.get(&id).cloned() else { continue };
+            let fits = driver.with(|session| session.fits(hello)).unwrap_or(false);
+            if !fits && driver.with(|session| session.last_heard()).flatten().is_some() {
+                tokio::spawn(Shared::end_if_silent(driver));
+                continue;
+            }
+            sessions.remove(&id);
+            driver.with(Session::close);
+            info!(peer = driver.label(), "an earlier session of this peer is lost, and replaced");
+            if let Some(found) = driver.take_logs()
+                && logs.as_ref().is_none_or(|(best, born, _)| (fits, driver.born) > (*best, *born))
+            {
+                logs = Some((fits, driver.born, found));
+            }
+        }
+        logs.map(|(.., logs)| logs)
+    }
+
+    /// Ends a session whose peer has come back with another one, unless it gives a sign of life.
+    async fn end_if_silent(driver: Arc<Driver>) {
+        let asked = Instant::now();
+        driver.with(|session| session.probe(asked));
+        tokio::time::sleep(PROBE).await;
+        let silent = |session: &mut Session| session.last_heard().is_none_or(|heard| heard <= asked);
+        if driver.with(silent).unwrap_or(false) {
+            warn!(peer = driver.label(), "an earlier session of this peer gives no sign of life, and ends");
+            driver.with(Session::close);
+        }
     }
 
     /// Serves a session until it is over, and keeps its logs.
@@ -465,7 +536,7 @@ impl Shared {
         }
         let over = driver.phase().borrow().clone();
         if let Phase::Over(why) = over {
-            info!(%peer, %why, "session over");
+            info!(peer = driver.label(), %why, "session over");
         }
         driver.last_words().await;
         {
@@ -487,8 +558,9 @@ impl Shared {
             {
                 kept.remove(oldest);
             }
-            kept.push(Kept { peer, logs });
+            kept.push(Kept { peer, since: Instant::now(), logs });
         }
+        shared.memory_changed.notify_one();
     }
 
     /// Ends sessions of peers whose key has been taken off the list.
@@ -497,67 +569,157 @@ impl Shared {
         loop {
             for ((peer, _), driver) in shared.lock_sessions().iter() {
                 if !shared.endpoint.peers.contains(peer) {
-                    warn!(%peer, "key revoked, session closed");
+                    warn!(peer = driver.label(), "the key was revoked: session closed");
                     driver.with(Session::close);
                 }
             }
             shared.lock_kept().retain(|kept| shared.endpoint.peers.contains(&kept.peer));
+            shared.memory_changed.notify_one();
             if changes.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Keeps all sessions together within the memory. What counts is not what logs hold but what they may come to hold: it is too late to
-    /// act when they do.
-    async fn govern(shared: Arc<Shared>) {
+    /// Keeps all sessions together within the memory, and lets small logs grow when there is room. It acts when something changes: an idle server
+    /// does nothing.
+    async fn rebalance(shared: Arc<Shared>) {
         while !shared.stopped.load(Ordering::Relaxed) {
-            // One session alone keeps to what it was given.
-            let alone = shared.lock_sessions().len() < 2;
-            tokio::time::sleep(if alone { GOVERN * 10 } else { GOVERN }).await;
-            shared.govern_once();
+            let again = async {
+                match shared.rebalance_once() {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = again => {}
+                () = shared.memory_changed.notified() => {}
+            }
         }
     }
 
-    fn govern_once(&self) {
+    /// Returns how long to wait before it is called again though nothing changes: until logs of absent peers may give way to a session that has use
+    /// for more.
+    fn rebalance_once(&self) -> Option<Duration> {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         let limit = self.log_memory();
-        // (how long nobody used it, what it may come to take, its larger log), of those that hold anything.
-        let promised = |driver: &Arc<Driver>| driver.with(|session| (session.promised_memory(), session.largest_log()));
-        let mut at_work: Vec<_> = sessions
-            .iter()
-            .filter_map(|driver| promised(driver).map(|(memory, log)| (driver.idle_for(), memory, log, driver)))
-            .filter(|&(_, memory, ..)| memory > 0)
-            .collect();
-        let mut sum: u64 = at_work.iter().map(|&(_, memory, ..)| memory).sum();
-        {
-            // Logs of peers that are away go first, the oldest before the others.
-            let mut kept = self.lock_kept();
-            let mut kept_sum: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
-            while sum + kept_sum > limit && !kept.is_empty() {
-                kept_sum -= kept.remove(0).logs.memory();
-            }
-            sum += kept_sum;
-        }
-        if sum <= limit {
-            return;
+        let mut at_work: Vec<_> = sessions.iter().filter_map(Use::of).collect();
+        let mut kept = self.lock_kept();
+        if at_work.iter().any(Use::is_hungry) {
+            kept.retain(|kept| kept.since.elapsed() < AWAY);
         }
         // Shares are halved as peers become more, so that not every one that comes costs all others their logs.
-        let share = log_within(limit / at_work.len().next_power_of_two() as u64);
-        at_work.sort_by_key(|&(idle, memory, ..)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
-        for (idle, memory, log, driver) in at_work {
-            let size = if idle > IDLE { SMALLEST_LOG } else { share };
+        let share = log_within(limit / (at_work.len() + kept.len()).max(1).next_power_of_two() as u64);
+        let kept_sum = self.shrink(&mut at_work, &mut kept, limit, share);
+        self.grow(&mut at_work, limit.saturating_sub(kept_sum));
+        let next = kept.iter().map(|kept| AWAY.saturating_sub(kept.since.elapsed())).min();
+        next.filter(|_| at_work.iter().any(Use::is_hungry))
+    }
+
+    /// Takes from logs of absent peers, then from sessions that are idle, then from the largest, until all fit; and until sessions whose full logs are
+    /// at most half of a fair `share` can have it. Returns what is left of the logs of absent peers, in bytes.
+    fn shrink(&self, at_work: &mut [Use], kept: &mut Vec<Kept>, limit: u64, share: u64) -> u64 {
+        // What counts is not what logs hold but what they may come to hold: it is too late to act when they do.
+        let mut sum: u64 = at_work.iter().map(Use::soon).sum();
+        let starving = at_work.iter().filter(|one| one.is_hungry() && one.log <= share / 2);
+        let claimed: u64 = starving.map(|one| one.at(share) - one.soon()).sum();
+        let mut kept_sum: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
+        while sum + kept_sum > limit && !kept.is_empty() {
+            kept_sum -= kept.remove(0).logs.memory();
+        }
+        sum += kept_sum + claimed;
+        at_work.sort_by_key(|one| std::cmp::Reverse((one.idle.as_secs().min(60) / 10, one.soon())));
+        for one in at_work {
+            let size = if one.idle > IDLE { SMALLEST_LOG } else { share };
             if sum <= limit {
                 break;
             }
-            if log > size {
-                debug!(?idle, memory, size, "logs begin anew, smaller, for want of memory");
+            if one.log.min(one.limit) > size {
+                let before = one.soon();
+                one.set_limit(size);
+                sum = sum.saturating_sub(before - one.soon());
                 self.shrunk.fetch_add(1, Ordering::Relaxed);
-                driver.with(|session| session.shrink(size));
-                // In 128 bits: logs of several GiB are no rarity on a hub.
-                let left = u128::from(memory) * u128::from(size) / u128::from(log);
-                sum = sum.saturating_sub(memory.saturating_sub(u64::try_from(left).unwrap_or(memory)));
+                info!(
+                    peer = one.driver.label(),
+                    cache = size,
+                    was = one.log,
+                    "cache begins again, smaller: other sessions need memory"
+                );
             }
         }
+        kept_sum
+    }
+
+    /// Gives what is free to sessions whose logs are full, the smallest first.
+    fn grow(&self, at_work: &mut [Use], limit: u64) {
+        let taken: u64 = at_work.iter().map(|one| one.memory).sum();
+        let mut free = limit.saturating_sub(taken);
+        let mut hungry: Vec<_> = at_work.iter_mut().filter(|one| one.is_hungry()).collect();
+        hungry.sort_by_key(|one| one.log);
+        let mut left = hungry.len() as u64;
+        for one in hungry {
+            let size = log_within(one.memory + free / left).min(one.wanted).min(self.config.log);
+            left -= 1;
+            if size / 2 < one.log || size <= one.limit {
+                continue;
+            }
+            one.set_limit(size);
+            free = free.saturating_sub(one.at(size).saturating_sub(one.memory));
+            self.grown.fetch_add(1, Ordering::Relaxed);
+            info!(
+                peer = one.driver.label(),
+                cache = size,
+                was = one.log,
+                "cache begins again, larger: it was full, and memory is free"
+            );
+        }
+    }
+}
+
+/// What a session that is at work takes.
+struct Use {
+    driver: Arc<Driver>,
+    /// How long nobody has used it.
+    idle: Duration,
+    /// What it may come to take as things are, in bytes.
+    memory: u64,
+    /// Its larger log, in bytes.
+    log: u64,
+    /// The limit of its logs, in bytes.
+    limit: u64,
+    /// Up to which size a larger log would be of use; 0 if it would not.
+    wanted: u64,
+}
+
+impl Use {
+    /// `None` for a session that holds nothing.
+    fn of(driver: &Arc<Driver>) -> Option<Use> {
+        driver.with(|session| {
+            let (memory, log) = (session.promised_memory(), session.largest_log());
+            let (limit, wanted) = (session.log_limit(), session.wanted_log());
+            (memory > 0).then(|| Use { driver: driver.clone(), idle: driver.idle_for(), memory, log, limit, wanted })
+        })?
+    }
+
+    /// What it would take with logs of `size` bytes.
+    fn at(&self, size: u64) -> u64 {
+        // In 128 bits: logs of several GiB are no rarity on a hub.
+        let scaled = u128::from(self.memory) * u128::from(size) / u128::from(self.log.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it would make use of larger logs now.
+    fn is_hungry(&self) -> bool {
+        self.wanted > 0 && self.idle <= IDLE
+    }
+
+    /// What it takes once its logs keep to the limit.
+    fn soon(&self) -> u64 {
+        if self.limit < self.log { self.at(self.limit) } else { self.memory }
+    }
+
+    fn set_limit(&mut self, size: u64) {
+        self.limit = size;
+        self.driver.with(|session| session.set_log_limit(size));
     }
 }

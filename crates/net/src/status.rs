@@ -29,12 +29,16 @@ pub struct Status {
     pub kept_logs: usize,
     /// Times that a session was told to begin with smaller logs, for want of memory.
     pub shrunk: u64,
+    /// Times that a session was told to begin with larger logs, since memory had become free.
+    pub grown: u64,
     /// Transports refused: not authorized, no hello, too many.
     pub refused_transports: u64,
     /// Connections of applications that found no way through: no session, a wish not understood.
     pub refused_connections: u64,
     /// No more flows are accepted.
     pub draining: bool,
+    /// Why the last attempt to reach the server failed, if there is no session since.
+    pub last_failure: Option<String>,
     /// Sessions there are.
     pub sessions: Vec<SessionStatus>,
 }
@@ -54,6 +58,12 @@ pub struct SessionStatus {
     pub age: Duration,
     /// Time since an application sent or received anything.
     pub idle: Duration,
+    /// Address of the peer, as this end sees it.
+    pub address: Option<std::net::SocketAddr>,
+    /// What carries the lanes: `tcp` or `quic`.
+    pub transport: Option<&'static str>,
+    /// Flows that this end turned away: their target is not allowed or cannot be reached.
+    pub refused_targets: u64,
     /// Lanes agreed on.
     pub lanes: usize,
     /// Of them, with a transport that works.

@@ -50,7 +50,7 @@ pub enum TlsError {
 
 /// Why a handshake was refused: it is inside the `rustls` error, as [`CertificateError::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer's key {0} is not an authorised one")]
+#[error("key {0} is not authorized; if it is the right one, add it with --peer or to the file of authorized peers")]
 pub struct UnknownPeer(
     /// The key that the peer showed. It has not proved yet that it owns it.
     pub PublicKey,

@@ -11,7 +11,25 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// An authenticated and encrypted byte stream to a peer.
-pub(crate) type Transport = Box<dyn Duplex>;
+pub(crate) struct Transport {
+    pub(crate) stream: Box<dyn Duplex>,
+    pub(crate) path: Path,
+}
+
+impl Transport {
+    pub(crate) fn new(stream: impl Duplex + 'static, over: &'static str, address: SocketAddr) -> Transport {
+        Transport { stream: Box::new(stream), path: Path { over, address } }
+    }
+}
+
+/// What a transport goes over, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// `tcp` or `quic`.
+    pub(crate) over: &'static str,
+    /// The peer's address.
+    pub(crate) address: SocketAddr,
+}
 
 /// Which transports to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

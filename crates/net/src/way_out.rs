@@ -6,13 +6,15 @@ use crate::allow::AllowList;
 use crate::driver::{Driver, FlowSignals};
 use crate::listen::{Bind, Forward};
 use crate::pump::{pump, write_all};
+use crate::seldom::Seldom;
 use crate::target::{Host, Target};
 use crate::transport::{dial, tune_application};
 use crate::ways_in::Refusal;
-use oncewire_session::{FlowId, Read, ResetCode};
+use oncewire_session::{FlowId, OpenError, Read, ResetCode};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -70,7 +72,8 @@ pub(crate) fn reset_code(refusal: Refusal) -> ResetCode {
         Refusal::Unreachable => ResetCode::Unreachable,
         Refusal::TimedOut => ResetCode::TimedOut,
         Refusal::NoSuchName => ResetCode::NoSuchName,
-        Refusal::Failed => ResetCode::Failed,
+        Refusal::Busy => ResetCode::Busy,
+        Refusal::NoSession | Refusal::Failed => ResetCode::Failed,
     }
 }
 
@@ -81,7 +84,8 @@ pub(crate) fn refusal(code: ResetCode) -> Refusal {
         ResetCode::Unreachable => Refusal::Unreachable,
         ResetCode::TimedOut => Refusal::TimedOut,
         ResetCode::NoSuchName => Refusal::NoSuchName,
-        ResetCode::Reset | ResetCode::Busy | ResetCode::Failed => Refusal::Failed,
+        ResetCode::Busy => Refusal::Busy,
+        ResetCode::Reset | ResetCode::Failed => Refusal::Failed,
     }
 }
 
@@ -100,10 +104,27 @@ pub(crate) async fn fulfil(driver: Arc<Driver>, flow: FlowId, target: Vec<u8>, w
         }
         Ok(None) => driver.forget(flow),
         Err(refused) => {
-            debug!(target = %String::from_utf8_lossy(&target), %refused, "flow refused");
+            driver.refused_targets.fetch_add(1, Ordering::Relaxed);
+            tell_of_refusal(&driver, &target, refused);
             driver.with(|session| session.reset(flow, reset_code(refused)));
             driver.forget(flow);
         }
+    }
+}
+
+/// Logs that a flow was turned away.
+fn tell_of_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
+    static NOT_ALLOWED: Seldom = Seldom::new();
+    static UNREACHABLE: Seldom = Seldom::new();
+    let (peer, address) = (driver.label(), driver.path().map(|path| path.address.to_string()).unwrap_or_default());
+    let target = String::from_utf8_lossy(target).escape_debug().to_string();
+    let not_allowed = refused == Refusal::NotAllowed;
+    match if not_allowed { &NOT_ALLOWED } else { &UNREACHABLE }.pass() {
+        Some(left_out) if not_allowed => {
+            warn!(peer, address, target, left_out, "connection refused: no --allow or --allow-listen rule admits its target");
+        }
+        Some(left_out) => warn!(peer, address, target, why = %refused, left_out, "cannot reach the target of a connection"),
+        None => debug!(peer, address, target, %refused, "connection refused"),
     }
 }
 
@@ -166,13 +187,13 @@ async fn serve_listener(driver: &Arc<Driver>, signals: &FlowSignals, flow: FlowI
     let accept = async {
         loop {
             let stream = accept(&listener).await;
-            match driver.open(&target) {
-                Ok((flow, signals)) => {
-                    let driver = driver.clone();
-                    tokio::spawn(async move { pump(&driver, flow, &signals, stream, None).await });
+            let (driver, target) = (driver.clone(), target.clone());
+            tokio::spawn(async move {
+                match driver.open_soon(&target).await {
+                    Ok((flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
+                    Err(error) => tell_of_no_flow(&error, driver.label()),
                 }
-                Err(error) => debug!(%error, "connection turned away"),
-            }
+            });
         }
     };
     let ended = async {
@@ -187,11 +208,26 @@ async fn serve_listener(driver: &Arc<Driver>, signals: &FlowSignals, flow: FlowI
             }
         }
     };
-    tokio::select! {
-        () = accept => {}
-        () = ended => {}
-    }
+    tokio::pin!(ended);
+    let has_ended = tokio::select! {
+        () = accept => false,
+        () = &mut ended => true,
+        () = driver.listeners_closed() => false,
+    };
+    drop(listener);
     driver.with(|session| session.finish(flow));
+    if !has_ended {
+        ended.await;
+    }
+}
+
+/// Logs that an application's connection could not be carried.
+pub(crate) fn tell_of_no_flow(error: &OpenError, peer: &str) {
+    static REFUSED: Seldom = Seldom::new();
+    match REFUSED.pass() {
+        Some(left_out) => warn!(peer, %error, left_out, "connection refused"),
+        None => debug!(peer, %error, "connection refused"),
+    }
 }
 
 /// The next connection, whatever happens in between: out of descriptors, it waits for some to come back.

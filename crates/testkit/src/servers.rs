@@ -1,9 +1,10 @@
 //! Real programs in tests, and content from a seed.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Why a helper program could not be run or waited for.
@@ -75,15 +76,26 @@ macro_rules! need_tool {
     };
 }
 
-/// A TCP port of 127.0.0.1 that was free a moment ago. Another process may take it first: start over when the program that was to
-/// listen there says so.
+/// A TCP port of 127.0.0.1 that is free and that no other call in this process has had or will soon have. It lies below the range from which
+/// systems take the ports of outgoing connections, so those cannot take it either; another process still could.
 ///
 /// # Errors
 /// [`ServerError::System`] when no port is free.
 pub fn free_port() -> Result<u16, ServerError> {
-    let system = |source| ServerError::System { doing: "finding a free port", source };
-    let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).map_err(system)?;
-    Ok(listener.local_addr().map_err(system)?.port())
+    // Where processes that run side by side begin is spread by their ids.
+    const RANGE: std::ops::Range<u32> = 16_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let len = RANGE.len() as u32;
+    let begin = std::process::id().wrapping_mul(0x9e37_79b1) % len;
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..len {
+        let port = (RANGE.start + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % len) as u16;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = error,
+        }
+    }
+    Err(ServerError::System { doing: "finding a free port", source: last })
 }
 
 /// Waits until `addr` accepts a TCP connection, at most `limit`. The server sees a connection that closes at once.
@@ -310,6 +322,16 @@ mod tests {
         assert!(matches!(wait_for_port(addr, Duration::from_millis(20)), Err(ServerError::NotListening { .. })));
         let _listener = TcpListener::bind(addr).expect("listens");
         wait_for_port(addr, Duration::from_secs(5)).expect("listening");
+    }
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ask = || (0..500).map(|_| free_port().expect("a port")).collect::<Vec<_>>();
+        let mut ports: Vec<_> = (0..4).map(|_| std::thread::spawn(ask)).flat_map(|thread| thread.join().expect("asks")).collect();
+        let all = ports.len();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), all);
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub fn refused(target: &Target, refusal: Refusal) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
+        Refusal::NoSession | Refusal::Busy => "503 Service Unavailable",
         Refusal::Refused | Refusal::Unreachable | Refusal::NoSuchName | Refusal::Failed => "502 Bad Gateway",
     };
     response(status, &format!("cannot connect to {target}: {refusal}"))
@@ -371,7 +372,9 @@ mod tests {
     #[test]
     fn replies_are_whole() {
         let target = "o:80".parse().unwrap();
-        for (refusal, status) in [(Refusal::NotAllowed, "403"), (Refusal::TimedOut, "504"), (Refusal::Refused, "502")] {
+        for (refusal, status) in
+            [(Refusal::NotAllowed, "403"), (Refusal::TimedOut, "504"), (Refusal::Refused, "502"), (Refusal::NoSession, "503")]
+        {
             let reply = String::from_utf8(refused(&target, refusal)).unwrap();
             assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")));
             let (head, body) = reply.split_once("\r\n\r\n").unwrap();

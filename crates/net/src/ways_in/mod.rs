@@ -41,7 +41,13 @@ pub enum Refusal {
     /// The name does not resolve.
     #[error("no such host name")]
     NoSuchName,
-    /// Anything else: no descriptors left, the tunnel is down.
+    /// The tunnel has no session: its server cannot be reached, or is draining.
+    #[error("the tunnel is down")]
+    NoSession,
+    /// As many connections are open as either end of the tunnel takes.
+    #[error("the tunnel has too many connections")]
+    Busy,
+    /// Anything else, such as no descriptors left.
     #[error("the connection failed")]
     Failed,
 }

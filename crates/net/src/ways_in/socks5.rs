@@ -114,7 +114,7 @@ pub fn refused(refusal: Refusal) -> [u8; 10] {
         Refusal::Unreachable | Refusal::NoSuchName => 4,
         Refusal::Refused => 5,
         Refusal::TimedOut => 6,
-        Refusal::Failed => 1,
+        Refusal::NoSession | Refusal::Busy | Refusal::Failed => 1,
     })
 }
 

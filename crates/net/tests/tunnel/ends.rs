@@ -1,6 +1,8 @@
 //! How tunnels end, and how long flows may idle.
 
 use crate::pair::{LIMIT, Pair, Plan, echo, exchange, origin, until};
+use oncewire_net::serve;
+use oncewire_testkit::servers::free_port;
 use oncewire_testkit::servers::text_like;
 use oncewire_testkit::skip;
 use std::io::ErrorKind;
@@ -28,7 +30,7 @@ async fn a_server_that_drains_lets_flows_finish_and_takes_no_more() {
     let open = open_flow(&pair).await;
     let server = pair.server.clone();
     let draining = tokio::spawn(async move { server.drain(LIMIT).await });
-    until("the client knows", || pair.client.status().sessions[0].phase == "draining").await;
+    until("the client knows", || is_draining(&pair)).await;
     assert!(pair.server.status().draining);
     until("the server listens no more", || std::net::TcpStream::connect(pair.server.addresses()[0]).is_err()).await;
     // An application that comes now waits for another session, or is turned away: it is not connected by this one.
@@ -43,6 +45,68 @@ async fn a_server_that_drains_lets_flows_finish_and_takes_no_more() {
     assert!(exchange(open, &bytes).await == bytes);
     assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
     until("the session ends", || pair.server.status().sessions.is_empty()).await;
+}
+
+fn is_draining(pair: &Pair) -> bool {
+    pair.client.status().sessions.iter().any(|session| session.phase == "draining")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drains_is_succeeded_at_once() {
+    let port = free_port().unwrap();
+    let mut plan = Plan::new().forward(origin(echo).await);
+    plan.serve.endpoint.way_out.allow_listen = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+    plan.connect.reverse.push(format!("127.0.0.1:{port}:{}", origin(echo).await).parse().unwrap());
+    let mut successor = plan.serve.clone();
+    let pair = plan.start().await;
+    successor.listen = vec![pair.server.addresses()[0].to_string().parse().unwrap()];
+    let mut open = open_flow(&pair).await;
+    let server = pair.server.clone();
+    let draining = tokio::spawn(async move { server.drain(2 * LIMIT).await });
+    until("the client knows", || is_draining(&pair)).await;
+    // A connection made now, while there is no server, waits for the next one.
+    let mut early = pair.application().await;
+    early.write_all(b"early").await.unwrap();
+    let successor = serve(successor).await.expect("the place is free though the other is still draining");
+    let mut back = [0; 5];
+    timeout(LIMIT, early.read_exact(&mut back)).await.expect("it gets through").unwrap();
+    assert_eq!(&back, b"early");
+    assert_eq!(successor.status().sessions.len(), 1);
+    let reverse = async {
+        loop {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await {
+                return exchange(stream, b"reverse").await;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert_eq!(timeout(LIMIT, reverse).await.expect("reverse forwards move, too"), b"reverse");
+    // What was open goes on where it was, to its end.
+    speak(&mut open).await;
+    assert!(!draining.is_finished());
+    assert_eq!(exchange(open, b"the end").await, b"the end");
+    assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
+    until("the session is forgotten", || pair.client.status().sessions.len() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_beyond_the_limit_wait_for_room_and_are_told_if_there_is_none() {
+    let mut plan = Plan::new().forward(origin(echo).await);
+    plan.connect.endpoint.max_flows = Some(2);
+    let pair = plan.start().await;
+    let (first, mut second) = (open_flow(&pair).await, open_flow(&pair).await);
+    let mut third = pair.application().await;
+    third.write_all(b"ping").await.unwrap();
+    let mut back = [0; 4];
+    assert!(timeout(Duration::from_millis(200), third.read(&mut back)).await.is_err(), "neither served nor turned away");
+    drop(first);
+    timeout(LIMIT, third.read_exact(&mut back)).await.expect("there is room now").unwrap();
+    let mut fourth = pair.application().await;
+    let _ = fourth.write_all(b"ping").await;
+    let end = timeout(LIMIT, fourth.read(&mut back)).await.expect("it is told");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    assert_eq!(pair.client.status().refused_connections, 1);
+    speak(&mut second).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +137,7 @@ async fn a_client_stops_at_once_though_its_server_drains() {
     let mut open = open_flow(&pair).await;
     let server = pair.server.clone();
     let draining = tokio::spawn(async move { server.drain(LIMIT).await });
-    until("the client knows", || pair.client.status().sessions[0].phase == "draining").await;
+    until("the client knows", || is_draining(&pair)).await;
     pair.client.stop();
     let error = timeout(LIMIT, open.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);

@@ -23,7 +23,7 @@ const FIN: u8 = 0x04;
 const RESET: u8 = 0x05;
 const CREDIT: u8 = 0x06;
 const EPOCH: u8 = 0x07;
-const FORGET: u8 = 0x08;
+const LOG_LIMIT: u8 = 0x08;
 const GO_AWAY: u8 = 0x09;
 const HELLO: u8 = 0x40;
 const ACK: u8 = 0x41;
@@ -100,7 +100,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         6 => message(CREDIT, &[a % 8, b]),
         7 => epoch(a, b % 2, c % 2, 1 << 20),
         8 => epoch(a, b, c, d),
-        9 => message(FORGET, &[a]),
+        9 => message(LOG_LIMIT, &[a]),
         10 => message(GO_AWAY, &[]),
         11 => message(ACK, &[a % 4]),
         12 => message(PING, &[a]),
@@ -266,11 +266,11 @@ async fn every_violation_ends_the_transport() {
         ("a target that claims to be endless", message(OPEN, &[0, 1 << 50])),
         ("data without a log", [message(DATA, &[0]), vec![0; 64]].concat()),
         ("data that is no frame", [epoch(1, 0, 0, 1 << 20), message(DATA, &[0]), vec![0xff; 200]].concat()),
-        ("a log that is too small", epoch(1, 0, 0, 1)),
-        ("a log that is too large", epoch(1, 0, 0, 1 << 60)),
+        ("a log that is too small", epoch(2, 0, 0, 1)),
+        ("a log that is too large", epoch(3, 0, 0, 1 << 60)),
         ("a log without a name", epoch(0, 0, 0, 1 << 20)),
-        ("a log that goes on from nothing", epoch(1, 1, 1, 1 << 20)),
-        ("a log that goes on from where it is not", [epoch(1, 0, 0, 1 << 20), epoch(1, 1, 99, 1 << 20)].concat()),
+        ("a log that goes on from nothing", epoch(4, 1, 1, 1 << 20)),
+        ("a log that goes on from where it is not", [epoch(5, 0, 0, 1 << 20), epoch(5, 1, 99, 1 << 20)].concat()),
         ("a report that is none", with_text(REPORT, &[], &[0x80])),
         ("a report that is too long", message(REPORT, &[5000])),
         ("an accusation", with_text(CLOSE, &[1], b"\x1b[2Jyou lie")),

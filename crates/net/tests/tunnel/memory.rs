@@ -1,6 +1,6 @@
 //! A hub with many peers stays within its memory.
 
-use crate::pair::{LIMIT, Plan, client, echo, exchange, origin};
+use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::serve;
 use oncewire_testkit::servers::incompressible;
@@ -14,7 +14,9 @@ async fn a_hub_stays_within_its_memory_and_every_byte_is_right() {
     const LEN: usize = 6_000_000;
     let mut plan = Plan::new().forward(origin(echo).await);
     let keys: Vec<_> = (0..PEERS).map(|_| SecretKey::generate().unwrap()).collect();
-    plan.serve.endpoint.peers = AuthorizedPeers::new(keys.iter().map(|key| Peer::from(key.public())));
+    let peers: Vec<_> = keys.iter().map(SecretKey::public).collect();
+    let authorized = AuthorizedPeers::new(peers.iter().copied().map(Peer::from));
+    plan.serve.endpoint.peers = authorized.clone();
     plan.serve.endpoint.memory = 128 << 20;
     plan.connect.endpoint.memory = 64 << 20;
     let server = serve(plan.serve).await.unwrap();
@@ -54,4 +56,29 @@ async fn a_hub_stays_within_its_memory_and_every_byte_is_right() {
     sleep(Duration::from_millis(500)).await;
     let status = server.status();
     assert!(status.kept_logs > 0 && status.memory <= status.memory_limit, "{} bytes, {} logs", status.memory, status.kept_logs);
+
+    // Those that stay have what the others leave, once they have use for it.
+    let gone: Vec<_> = clients.iter().step_by(2).map(|client| client.status().key).collect();
+    authorized.replace(peers.into_iter().filter(|peer| !gone.contains(&peer.to_string())).map(Peer::from)).unwrap();
+    let stay: Vec<_> = clients.iter().skip(1).step_by(2).take(2).collect();
+    for client in clients.iter().skip(1).step_by(2).skip(2) {
+        client.stop();
+    }
+    until("the others are gone", || server.status().sessions.len() == 2).await;
+    for round in 0..4 {
+        for (seed, client) in stay.iter().enumerate() {
+            let bytes = incompressible(1000 + 10 * round + seed as u64, LEN);
+            let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+            assert!(exchange(application, &bytes).await == bytes);
+        }
+    }
+    let after = server.status();
+    // A sixteenth of the memory has room for logs of 3 MiB.
+    assert!(smallest(&after) >= 8 << 20, "{} bytes, grown {} times", smallest(&after), after.grown);
+    assert!(after.grown > 0 && after.memory <= after.memory_limit);
+}
+
+/// The smallest log of any session that sends something.
+fn smallest(status: &oncewire_net::status::Status) -> u64 {
+    status.sessions.iter().map(|session| session.here.log_capacity).min().unwrap_or(0)
 }

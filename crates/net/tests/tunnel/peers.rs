@@ -3,6 +3,7 @@
 use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{serve, tls};
+use oncewire_testkit::servers::{free_port, incompressible};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +37,7 @@ async fn a_stranger_is_refused_and_learns_nothing() {
     config.endpoint.secret = stranger;
     let client = client(config, server.addresses()[0]).await;
     let why = client.established(Duration::from_millis(1500)).await.unwrap_err();
-    assert!(why.contains("know our key"), "{why}");
+    assert!(why.contains("does not know this end's key"), "{why}");
     let tries = server.status().refused_transports - 1;
     assert!((1..10).contains(&tries), "{tries} attempts in 1.5 s");
     assert!(server.status().sessions.is_empty());
@@ -52,7 +53,7 @@ async fn a_server_with_another_key_is_not_spoken_to() {
     let (tcp, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
     assert!(timeout(LIMIT, acceptor.accept(tcp)).await.unwrap().is_err(), "the client must not go through with the handshake");
     let why = client.established(Duration::from_millis(200)).await.unwrap_err();
-    assert!(why.contains("not an authorised one"), "{why}");
+    assert!(why.contains("is not authorized"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,7 +88,90 @@ async fn a_client_hangs_up_when_the_key_of_its_server_is_revoked() {
     until("the session is closed", || pair.server.status().sessions.is_empty()).await;
     until("the client tries again", || pair.client.status().sessions.iter().any(|session| session.phase == "greeting")).await;
     let why = pair.client.established(Duration::from_millis(500)).await.unwrap_err();
-    assert!(why.contains("not an authorised one"), "{why}");
+    assert!(why.contains("is not authorized"), "{why}");
+}
+
+/// A client dies without a word and comes back as a new process with the same key. `silent`: its connection stays open at the server.
+async fn comes_back(silent: bool) {
+    let port = free_port().unwrap();
+    let mut plan = Plan::new().forward(origin(echo).await);
+    // Both notice only what they are told.
+    for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+        (endpoint.keep_alive, endpoint.dead_after, endpoint.grace) = (20 * LIMIT, 60 * LIMIT, 60 * LIMIT);
+    }
+    plan.serve.endpoint.way_out.allow_listen = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+    plan.connect.reverse.push(format!("127.0.0.1:{port}:{}", origin(echo).await).parse().unwrap());
+    let server = serve(plan.serve.clone()).await.unwrap();
+    let proxy = oncewire_testkit::faults::FaultProxy::start(server.addresses()[0]).unwrap();
+    let dead = client(plan.connect.clone(), proxy.addr()).await;
+    dead.established(LIMIT).await.unwrap();
+    // All of its cache is in use.
+    let bytes = incompressible(1, 3_000_000);
+    assert!(exchange(TcpStream::connect(dead.addresses()[0]).await.unwrap(), &bytes).await == bytes);
+    let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    until("the server listens for it", listens).await;
+    if silent {
+        proxy.cut();
+    } else {
+        proxy.refuse(true).unwrap();
+        proxy.reset_all();
+        until("the server notices", || server.status().sessions.iter().any(|session| session.lanes_up == 0)).await;
+        proxy.cut();
+    }
+
+    let again = client(plan.connect, server.addresses()[0]).await;
+    again.established(LIMIT).await.unwrap();
+    until("the old session is gone", || server.status().sessions.len() == 1).await;
+    let reverse = async {
+        loop {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await
+                && exchange(stream, b"reverse").await == b"reverse"
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(LIMIT, reverse).await.expect("its reverse forward is served by the new session");
+    // The cache comes to the size that it had, with what is carried.
+    for round in 0..20 {
+        let bytes = incompressible(2 + round, 2_000_000);
+        assert!(exchange(TcpStream::connect(again.addresses()[0]).await.unwrap(), &bytes).await == bytes);
+    }
+    let log = server.status().sessions[0].here.log_capacity;
+    assert!(log > 32 << 20, "{log} bytes");
+    dead.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_was_killed_and_comes_back_has_its_place_and_its_memory() {
+    comes_back(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_has_one_whose_machine_lost_power() {
+    comes_back(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clients_with_one_key_live_side_by_side() {
+    let plan = Plan::new().forward(origin(echo).await);
+    let server = serve(plan.serve.clone()).await.unwrap();
+    let (one, two) =
+        (client(plan.connect.clone(), server.addresses()[0]).await, client(plan.connect, server.addresses()[0]).await);
+    for (round, client) in [&one, &two, &one, &two].into_iter().enumerate() {
+        client.established(LIMIT).await.unwrap();
+        let bytes = incompressible(round as u64, 12_000_000);
+        assert!(exchange(TcpStream::connect(client.addresses()[0]).await.unwrap(), &bytes).await == bytes);
+    }
+    // Longer than a session that gives no sign of life would last.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let status = server.status();
+    assert_eq!(status.sessions.len(), 2);
+    let logs: Vec<_> = status.sessions.iter().map(|session| session.here.log_capacity).collect();
+    assert!(logs.iter().all(|&log| log >= 8 << 20), "each has its share: {logs:?}");
+    let promised: u64 = status.sessions.iter().map(|session| 2 * session.here.log_capacity).sum();
+    assert!(promised <= status.memory_limit, "{logs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

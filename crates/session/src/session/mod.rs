@@ -124,10 +124,10 @@ pub enum OpenError {
     #[error("the session accepts no more flows")]
     GoingAway,
     /// This end has no credit left to give.
-    #[error("no memory is left for what the flow would receive")]
+    #[error("no memory is left for another flow; a larger --memory has room for more")]
     NoCredit,
     /// As many as both ends agreed on are open.
-    #[error("{0} flows are open, as many as agreed")]
+    #[error("{0} flows are open, as many as --max-flows and --memory of both ends allow")]
     TooMany(u64),
     /// Longer than [`MAX_TARGET`].
     #[error("a target of {0} bytes is too long")]
@@ -442,6 +442,11 @@ impl Session {
             self.incoming.capacity(),
             agreed.peer_send_log,
         ))
+    }
+
+    /// Largest logs that this end keeps now, in bytes: see [`Session::set_log_limit`].
+    pub fn log_limit(&self) -> u64 {
+        self.log_limit
     }
 
     /// When a transport last brought something; `None` if none is up.
