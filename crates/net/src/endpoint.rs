@@ -64,9 +64,8 @@ impl Endpoint {
 
     /// What sessions are made from; each needs randomness of its own.
     pub(crate) fn session_config(&self) -> Result<Config, NetError> {
-        let config = Config::for_memory(self.memory, self.lanes)?;
+        let config = Config::for_memory(self.memory, self.lanes, self.encoder.clone())?;
         Ok(Config {
-            encoder: self.encoder.clone(),
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,
             dead_after: self.dead_after,

@@ -10,9 +10,7 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{
-    Answer, Config, Hello, HelloError, LEAST_SESSION, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId,
-};
+use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,12 +119,12 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
     }
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
-        config: session,
         // However idle most are now, all may be at work at once.
         max_sessions: config
             .max_sessions
-            .min(usize::try_from(config.endpoint.memory * 13 / 16 / LEAST_SESSION).unwrap_or(usize::MAX))
+            .min(usize::try_from(log_memory(config.endpoint.memory) / session.least_memory()).unwrap_or(usize::MAX))
             .max(1),
+        config: session,
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
@@ -221,9 +219,9 @@ impl Server {
     }
 }
 
-/// Size of each direction's log in a session that may take so much memory: two logs, the table of one, and entropy contexts.
-fn log_within(memory: u64) -> u64 {
-    (memory.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG)
+/// Of so much memory, the part for logs, tables and entropy contexts: credit and queues have budgets of their own.
+fn log_memory(memory: u64) -> u64 {
+    memory / 16 * 13
 }
 
 /// Says why not, and closes.
@@ -420,12 +418,11 @@ impl Shared {
     fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
         let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
         let taken: u64 = sessions.values().filter_map(|driver| driver.with(|session| session.promised_memory())).sum();
-        log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
+        self.config.log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
     }
 
-    /// Memory for logs, tables and entropy contexts: credit and queues have budgets of their own.
     fn log_memory(&self) -> u64 {
-        self.endpoint.memory / 16 * 13
+        log_memory(self.endpoint.memory)
     }
 
     /// Ends sessions of a peer that a new one shows to be lost, though this end has not noticed: the one whose logs the peer brings, and where there
@@ -543,7 +540,7 @@ impl Shared {
             return;
         }
         // Shares are halved as peers become more, so that not every one that comes costs all others their logs.
-        let share = log_within(limit / at_work.len().next_power_of_two() as u64);
+        let share = self.config.log_within(limit / at_work.len().next_power_of_two() as u64);
         at_work.sort_by_key(|&(idle, memory, ..)| std::cmp::Reverse((idle.as_secs().min(60) / 10, memory)));
         for (idle, memory, log, driver) in at_work {
             let size = if idle > IDLE { SMALLEST_LOG } else { share };
