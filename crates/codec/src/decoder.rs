@@ -151,18 +151,51 @@ impl Decoder {
         self.assembler.held.as_slice()
     }
 
-    /// What the decoder's parts take, or may come to take, in bytes: log, contexts, buffers.
-    pub fn memory(&self) -> usize {
-        self.assembler.memory()
-            + self.reader.contexts.len() * ReadContext::memory()
-            + self.literals.capacity()
-            + self.matches.capacity() * size_of::<Match>()
+    /// What has been allocated by now: the log whole, since the system gives its pages as they are touched, entropy contexts as far as they
+    /// have been used. It stays within what [`DecoderBuilder::memory`] says.
+    pub fn memory(&self) -> DecoderMemory {
+        DecoderMemory {
+            log: self.assembler.log.memory(),
+            contexts: self.reader.contexts.iter().map(ReadContext::allocated).sum(),
+            buffers: self.assembler.buffers()
+                + self.literals.capacity()
+                + self.matches.capacity() * size_of::<Match>()
+                + self.missing.memory(),
+        }
     }
 
     /// Touches the memory of the log, so that page faults do not count in measurements.
     pub fn prefault(&mut self) {
         self.assembler.log.prefault();
     }
+}
+
+/// Memory of a decoder in bytes, by part: what it has ([`Decoder::memory`]), or what it may come to have ([`DecoderBuilder::memory`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecoderMemory {
+    /// The content log.
+    pub log: usize,
+    /// The entropy contexts.
+    pub contexts: usize,
+    /// Working buffers for one block, and notes about what the log holds.
+    pub buffers: usize,
+}
+
+impl DecoderMemory {
+    /// Sum of all parts.
+    pub fn total(&self) -> usize {
+        // Saturating, since a builder may be asked about sizes that it would refuse.
+        self.log.saturating_add(self.contexts).saturating_add(self.buffers)
+    }
+}
+
+/// Most bytes of buffers that a decoder can need, whatever it is sent. Buffers grow by doubling, so each may be twice as large as what it holds:
+/// a block, what is kept of it, its literals, and a match for each of its bytes. Of a span, ranges that are held, and in the frame at hand
+/// ones that are missing, none shorter than a byte.
+pub(crate) fn most_decoder_buffers(max_block: usize, span: u64) -> usize {
+    let ranges = usize::try_from(span).unwrap_or(usize::MAX).min(MAX_HELD_RANGES) + 64;
+    2 * (3 * (max_block + COPY_SLACK) + max_block * size_of::<Match>())
+        + 2 * (ranges + ranges.min(max_block)) * size_of::<Range<u64>>()
 }
 
 /// The first half of a decoder: the entropy stage. Turns frames into matches and literals.
@@ -430,8 +463,8 @@ impl Assembler {
         }
     }
 
-    fn memory(&self) -> usize {
-        self.geometry().capacity() as usize + self.block.capacity() + self.kept.capacity()
+    fn buffers(&self) -> usize {
+        self.block.capacity() + self.kept.capacity() + self.held.memory() + self.padding.memory()
     }
 }
 

@@ -211,14 +211,19 @@ impl Encoder {
         self.finder.stats()
     }
 
-    /// What the encoder's parts take, or may come to take.
+    /// What has been allocated by now: log and table whole, since the system gives their pages as they are touched, entropy contexts as
+    /// far as they have been used. It stays within what [`EncoderBuilder::memory`] says.
     pub fn memory(&self) -> EncoderMemory {
-        let FrameWriter { head, descriptors, literals, coded, .. } = &self.writer;
+        let FrameWriter { head, fields, descriptors, literals, coded, coder, .. } = &self.writer;
+        let buffers: usize = [head, fields, descriptors, literals, coded, &self.finder.kept].into_iter().map(Vec::capacity).sum();
         EncoderMemory {
             log: self.finder.store.log_memory(),
             table: self.finder.store.table_memory(),
-            contexts: self.writer.contexts.len() * WriteContext::memory(self.writer.entropy),
-            buffers: [head, descriptors, literals, coded].into_iter().map(Vec::capacity).sum::<usize>()
+            contexts: self.writer.contexts.iter().map(WriteContext::allocated).sum(),
+            buffers: buffers
+                + coder.memory()
+                + LZ4_TABLE
+                + self.finder.store.scratch_memory()
                 + self.tokens.matches.capacity() * size_of::<Match>(),
         }
     }
@@ -229,23 +234,24 @@ impl Encoder {
     }
 }
 
-/// Memory of an encoder in bytes, by part.
+/// Memory of an encoder in bytes, by part: what it has ([`Encoder::memory`]), or what it may come to have ([`EncoderBuilder::memory`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderMemory {
     /// The content log, or the backlog of a chunk matcher.
     pub log: usize,
     /// The fingerprint table or chunk table.
     pub table: usize,
-    /// The entropy contexts, all in use.
+    /// The entropy contexts.
     pub contexts: usize,
-    /// Working buffers, as of now.
+    /// Working buffers for one block.
     pub buffers: usize,
 }
 
 impl EncoderMemory {
     /// Sum of all parts.
     pub fn total(&self) -> usize {
-        self.log + self.table + self.contexts + self.buffers
+        // Saturating, since a builder may be asked about sizes that it would refuse.
+        self.log.saturating_add(self.table).saturating_add(self.contexts).saturating_add(self.buffers)
     }
 }
 
@@ -298,15 +304,23 @@ impl Store {
 
     fn log_memory(&self) -> usize {
         match self {
-            Store::Log { log, .. } => log.geometry().capacity() as usize,
+            Store::Log { log, .. } => log.memory(),
             Store::Chunks(chunks) => chunks.backlog_memory(),
         }
     }
 
     fn table_memory(&self) -> usize {
         match self {
-            Store::Log { matcher, .. } => matcher.memory(),
+            Store::Log { matcher, .. } => matcher.table_memory(),
             Store::Chunks(chunks) => chunks.table_memory(),
+        }
+    }
+
+    /// Besides the table, as of now.
+    fn scratch_memory(&self) -> usize {
+        match self {
+            Store::Log { matcher, .. } => matcher.memory() - matcher.table_memory(),
+            Store::Chunks(_) => ChunkMatch::SCRATCH,
         }
     }
 
@@ -617,6 +631,20 @@ pub struct FrameWriter {
     coder: DescriptorWriter,
     lz4_table: CompressTable,
 }
+
+/// Bytes of LZ4's hash table: 4,096 entries.
+const LZ4_TABLE: usize = 4096 * size_of::<u32>();
+
+/// Most bytes of working buffers that blocks of `max_block` bytes can need. Buffers grow by doubling, so each may be twice as large as what
+/// it holds: literals, the same compressed, what is kept of a block, and for each match, which is at least 12 bytes long, 16 bytes of
+/// [`Match`], at most 48 of descriptors, and the coder's 20 symbols of 6 bytes and 24 bytes of bits.
+pub(crate) fn most_buffers(max_block: usize) -> usize {
+    let matches = max_block / 12 + 1;
+    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 48 + 20 * 6 + 24)) + LZ4_TABLE + SMALL_BUFFERS
+}
+
+/// The matcher's batches, heads of frames, and the overhead of a compressed block.
+const SMALL_BUFFERS: usize = 16 << 10;
 
 /// Coded descriptors may take this many bytes a match before the models are given up: less than the shortest match.
 const CODED_MAX: usize = 11;

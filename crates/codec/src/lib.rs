@@ -35,7 +35,7 @@ pub mod sampler;
 pub mod table;
 pub mod train;
 
-pub use decoder::{Decoded, Decoder};
+pub use decoder::{Decoded, Decoder, DecoderMemory};
 pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};

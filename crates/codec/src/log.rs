@@ -172,6 +172,11 @@ impl Log {
         self.laps.end
     }
 
+    /// Memory of the ring in bytes.
+    pub fn memory(&self) -> usize {
+        self.ring.len()
+    }
+
     /// Touches all memory, for measurements.
     pub fn prefault(&mut self) {
         self.ring.prefault();

@@ -2,8 +2,8 @@
 
 use crate::adapt::Ladder;
 use crate::chunk::{self, ChunkForm, ChunkMatch, ChunkParams};
-use crate::decoder::{Assembler, Decoder, FrameReader};
-use crate::encoder::{Encoder, Finder, FrameWriter, Store};
+use crate::decoder::{Assembler, Decoder, DecoderMemory, FrameReader, most_decoder_buffers};
+use crate::encoder::{Encoder, EncoderMemory, Finder, FrameWriter, Store, most_buffers};
 use crate::entropy::{Entropy, ReadContext, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
@@ -11,7 +11,7 @@ use crate::log::{Geometry, Log};
 use crate::matcher::{Matcher, MaxMatch, PublishedMaxMatch};
 use crate::policy::CachePolicy;
 use crate::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
-use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable};
+use crate::table::{BucketShape, BucketTable, COMPACT_LIMIT, CompactTable, FingerprintTable, slot_bytes};
 use crate::{MAX_BLOCK, MAX_CONTEXTS};
 use oncewire_kernels::{ByteSet, Kernels, NameKey};
 
@@ -222,7 +222,7 @@ macro_rules! common_parameters {
             self
         }
 
-        /// Number of entropy contexts, 1..=256. Default 1. About 2 MB each once used. The same at both ends.
+        /// Number of entropy contexts, 1..=256. Default 1. Up to 2.6 MB each once used at an encoder, 1.6 MB at a decoder. The same at both ends.
         pub fn contexts(mut self, contexts: usize) -> Self {
             self.common.contexts = contexts;
             self
@@ -369,6 +369,30 @@ impl EncoderBuilder {
         WriteContext::memory(self.entropy)
     }
 
+    /// Most memory in bytes that an encoder of these parameters comes to take, by part. Log and table are exact: they are allocated when it is built,
+    /// and do not change. Contexts are as many as configured, all used. Nothing else says how large a table is: whoever has a certain
+    /// amount of memory asks this for the largest log that fits.
+    ///
+    /// Parameters that [`EncoderBuilder::build`] refuses have no meaningful answer, but do no harm.
+    pub fn memory(&self) -> EncoderMemory {
+        let Common { cache, max_block, contexts, .. } = self.common;
+        let entries = self.entries();
+        let (log, table) = match (self.matcher, self.table) {
+            (MatcherKind::ChunkMatch { .. }, _) => (self.backlog_bytes(), chunk::table_bytes(entries)),
+            (_, TableKind::Compact) => (cache, entries.saturating_mul(slot_bytes(cache))),
+            (_, TableKind::Buckets(shape)) => (cache, shape.bytes(entries)),
+        };
+        // The published matcher keeps all markers of a block, of which there may be one for each byte.
+        let markers = if matches!(self.matcher, MatcherKind::Published { .. }) { 72 * max_block } else { 0 };
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        EncoderMemory {
+            log: bytes(log),
+            table: bytes(table),
+            contexts: contexts.saturating_mul(self.context_memory()),
+            buffers: most_buffers(max_block).saturating_add(markers),
+        }
+    }
+
     /// The efforts at which the encoder can work, from the configured one down.
     ///
     /// # Errors
@@ -415,11 +439,11 @@ impl EncoderBuilder {
             return Err(ConfigError::Conflict("chunk-match needs the cache policy `all`: it keeps no content to choose from"));
         }
         let max_block = self.common.max_block;
-        let backlog = self.backlog.unwrap_or_else(|| chunk::default_limit(geometry, max_block));
+        let backlog = self.backlog_bytes();
         if !(max_block as u64..=geometry.capacity()).contains(&backlog) {
             return Err(ConfigError::Backlog { backlog, max: geometry.capacity() });
         }
-        let entries = self.table_entries.unwrap_or_else(|| chunk::default_entries(geometry.capacity(), self.period));
+        let entries = self.entries();
         let (key, window, kernels) = (self.chunk_key, self.window, self.kernels);
         ChunkMatch::new(
             self.sampler.boxed(),
@@ -428,10 +452,22 @@ impl EncoderBuilder {
         )
     }
 
-    /// Entries of the fingerprint table.
+    /// Entries of the fingerprint table or chunk table.
     fn entries(&self) -> u64 {
-        let rate = self.sampler.expected_rate(self.period);
-        self.table_entries.unwrap_or((self.common.cache as f64 / rate).ceil() as u64).max(1)
+        let cache = self.common.cache;
+        match (self.table_entries, self.matcher) {
+            // None at all is an error of the chunk table.
+            (Some(entries), MatcherKind::ChunkMatch { .. }) => entries,
+            (Some(entries), _) => entries.max(1),
+            (None, MatcherKind::ChunkMatch { .. }) => chunk::default_entries(cache, self.period),
+            (None, _) => ((cache as f64 / self.sampler.expected_rate(self.period)).ceil() as u64).max(1),
+        }
+    }
+
+    /// Size of a chunk matcher's backlog.
+    fn backlog_bytes(&self) -> u64 {
+        let Common { cache, span, max_block, .. } = self.common;
+        self.backlog.unwrap_or_else(|| chunk::default_limit(cache, span, max_block))
     }
 
     fn max_match(&self, geometry: Geometry) -> Result<Store, ConfigError> {
@@ -493,6 +529,16 @@ impl DecoderBuilder {
     /// Memory in bytes of one entropy context, once it is used.
     pub fn context_memory() -> usize {
         ReadContext::memory()
+    }
+
+    /// Most memory in bytes that a decoder of these parameters comes to take, whatever it is sent.
+    pub fn memory(&self) -> DecoderMemory {
+        let Common { cache, max_block, contexts, .. } = self.common;
+        DecoderMemory {
+            log: usize::try_from(cache).unwrap_or(usize::MAX),
+            contexts: contexts.saturating_mul(ReadContext::memory()),
+            buffers: most_decoder_buffers(max_block, self.common.span),
+        }
     }
 
     /// Builds the decoder.

@@ -26,6 +26,11 @@ impl RangeSet {
         self.ranges.drain(first + 1..last);
     }
 
+    /// Memory as of now, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<u64>>()
+    }
+
     /// Forgets everything below `floor`.
     pub(crate) fn remove_below(&mut self, floor: u64) {
         let gone = self.ranges.partition_point(|r| r.end <= floor);

@@ -19,6 +19,9 @@ use std::ops::Range;
 
 #[path = "format_doc/free.rs"]
 mod free;
+#[path = "vectors/manifest.rs"]
+#[allow(dead_code)] // Its writer has no use here.
+mod manifest;
 #[path = "format_doc/second.rs"]
 mod second;
 
@@ -880,6 +883,264 @@ fn frame_ranges(pack: &[u8], mut at: usize) -> Vec<Range<usize>> {
         at += view.len();
     }
     ranges
+}
+
+// ---- The test vectors, as a stranger uses them. ----
+
+#[test]
+fn the_second_decoder_agrees_with_every_vector() {
+    let records = manifest::load("frames.txt");
+    assert!(records.len() > 60);
+    for record in records {
+        let number = |name: &str| record.numbers.iter().find(|(found, _)| found == name).map_or(0, |&(_, value)| value);
+        let policy = match manifest::policy_of(record.policy.as_deref()) {
+            CachePolicy::All => second::Policy::All,
+            CachePolicy::NewRuns { .. } => second::Policy::NewRuns,
+            CachePolicy::NewBlocks { below_percent } => second::Policy::NewBlocks(below_percent.into()),
+        };
+        let mut decoder = second::Decoder::new(second::Parameters {
+            cache: number("cache"),
+            span: number("span"),
+            block_limit: number("block"),
+            policy,
+            contexts: number("contexts") as usize,
+            session: number("session"),
+            epoch: number("epoch"),
+        });
+        record.base.iter().for_each(|base| decoder.prime(&manifest::read(base)));
+        let (bytes, mut blocks, mut at) = (record.bytes(), Vec::new(), 0);
+        for (len, wanted) in &record.steps {
+            let outcome = match decoder.decode(&bytes[at..at + len]) {
+                Ok(block) => {
+                    let outcome = format!("block {} {}", block.offset, block.content.len());
+                    blocks.push(block);
+                    outcome
+                }
+                Err(No::Missing(ranges)) => {
+                    ranges.iter().fold("missing".into(), |line, range| format!("{line} {}-{}", range.start, range.end))
+                }
+                Err(No::NeedMore) => "need".into(),
+                Err(No::Place | No::Invalid(_)) => "error".into(),
+            };
+            // How many bytes more, and the name of an error, are up to the decoder.
+            let same = if outcome.starts_with(['n', 'e']) { wanted.starts_with(&outcome) } else { *wanted == outcome };
+            assert!(same, "{}: {outcome}, not {wanted}", record.file);
+            at += len;
+        }
+        blocks.sort_by_key(|block| block.offset);
+        let content: Vec<u8> = blocks.into_iter().flat_map(|block| block.content).collect();
+        assert!(record.is_content(&content), "{}", record.file);
+    }
+    let records = manifest::load("packs.txt");
+    assert!(records.len() > 20);
+    for record in records {
+        let base = record.base.as_deref().map(manifest::read);
+        let pack = record.bytes();
+        // The limit on the cache, which is the reader's own.
+        let cache = pack.get(10..18).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+        match second::unpack(&pack, base.as_deref()) {
+            _ if cache > record.number("limit") => assert!(record.file.starts_with("bad/"), "{}", record.file),
+            Ok(content) => assert!(record.file.starts_with("good/") && record.is_content(&content), "{}", record.file),
+            // It refuses what it cannot read to the end.
+            Err(_) => assert!(record.file.starts_with("bad/"), "{}", record.file),
+        }
+    }
+}
+
+// ---- What others define, and the document makes use of. ----
+
+/// A block of LZ4 as one draft's literals. Its checksum is of what it comes to.
+fn lz4_draft(section: &[u8], content: &[u8]) -> Draft {
+    let (_, _, second) = laid_out();
+    let checksum = second.parameters.checksum(AT, 0, content);
+    Draft { flags: 4, block_len: content.len() as u64, literals: section.to_vec(), checksum, ..Draft::default() }
+}
+
+/// Where the sequences of a block of LZ4 end, in what they give: each match's beginning and end, and how many literals come last.
+fn lz4_sequences(mut section: &[u8]) -> (Vec<Range<usize>>, usize) {
+    fn length(section: &mut &[u8], nibble: u8) -> usize {
+        let mut sum = usize::from(nibble);
+        let mut goes_on = nibble == 15;
+        while goes_on {
+            let (&more, rest) = section.split_first().unwrap();
+            (sum, *section) = (sum + usize::from(more), rest);
+            goes_on = more == 255;
+        }
+        sum
+    }
+    let (mut at, mut matches) = (0, Vec::new());
+    loop {
+        let (&token, rest) = section.split_first().unwrap();
+        section = rest;
+        let literals = length(&mut section, token >> 4);
+        section = &section[literals..];
+        at += literals;
+        if section.is_empty() {
+            return (matches, literals);
+        }
+        section = &section[2..];
+        let len = length(&mut section, token & 15) + 4;
+        matches.push(at..at + len);
+        at += len;
+    }
+}
+
+#[test]
+fn lz4_sections_end_as_its_format_says() {
+    let document = document();
+    assert!(document.contains("the last five bytes are\nliterals; and the last match begins at least 12 bytes before the end"));
+    let params = Params { entropy: Entropy::Lz4, cache: 1 << 20, window: 64, period: 1024, ..Params::default() };
+    let mut encoder = params.encoder();
+    let (mut with_matches, mut seen) = (0, 0);
+    for seed in 0..400 {
+        // Repeats up to the very end, or near it, in lengths where the rules begin to matter.
+        let pattern = text(seed, 1 + seed as usize % 40);
+        let block: Vec<u8> =
+            pattern.iter().cycle().take(24 + seed as usize % 60).chain(&noise(seed, seed as usize % 7)).copied().collect();
+        let mut frame = Vec::new();
+        encoder.encode(&block, &mut frame).unwrap();
+        if frame[0] & 0x0f != 4 {
+            continue;
+        }
+        let mut body = &frame[1..];
+        let len = second::varint(&mut body).unwrap();
+        assert_eq!((len as usize, second::varint(&mut body)), (frame.len() - 2, Ok(block.len() as u64)));
+        let (matches, last) = lz4_sequences(&body[..body.len() - 8]);
+        seen += 1;
+        if let Some(found) = matches.last() {
+            with_matches += 1;
+            assert!(last >= 5 && found.start + 12 <= block.len(), "{matches:?}, {last} literals, of {}", block.len());
+        }
+    }
+    assert!(seen > 100 && with_matches > 100, "{seen}, {with_matches}");
+
+    // Blocks by hand. The library of the LZ4 project (1.9.4) refuses all that are broken, ours only the one without last literals: the document
+    // allows either, and no wrong byte can come of it.
+    let kept: [(&[u8], &[u8]); 3] = [
+        (b"\x88abcdefgh\x08\x00\x50vwxyz", b"abcdefghabcdefghabcdvwxyz"),
+        (b"\x80abcdefgh\x08\x00\x80stuvwxyz", b"abcdefghabcdstuvwxyz"),
+        (b"\x00", b""),
+    ];
+    let broken: [(&[u8], &[u8]); 5] = [
+        (b"\x84abcdefgh\x08\x00", b"abcdefghabcdefgh"),
+        (b"\x88abcdefgh\x08\x00\x00", b"abcdefghabcdefghabcd"),
+        (b"\x88abcdefgh\x08\x00\x40wxyz", b"abcdefghabcdefghabcdwxyz"),
+        (b"\x80abcdefgh\x08\x00\x70tuvwxyz", b"abcdefghabcdtuvwxyz"),
+        (b"\x82abcdefgh\x08\x00\x50vwxyz", b"abcdefghabcdefvwxyz"),
+    ];
+    for (section, content) in kept.into_iter().chain(broken) {
+        let (_, mut first, mut second) = laid_out();
+        let block = both(&mut first, &mut second, &lz4_draft(section, content).to_bytes());
+        match block {
+            Ok(block) => assert_eq!(block.content, content),
+            Err(No::Invalid("LZ4")) => assert_eq!((section, content), broken[0]),
+            Err(no) => panic!("{section:x?}: {no:?}"),
+        }
+    }
+    // An offset of 0, which that library reads as zeros, and one before the beginning.
+    for offset in [0, 9] {
+        let section = [&b"\x88abcdefgh"[..], &[offset, 0], b"\x80stuvwxyz"].concat();
+        let (_, mut first, mut second) = laid_out();
+        let content = [&b"abcdefgh"[..], &[0; 12], b"stuvwxyz"].concat();
+        let refused = both(&mut first, &mut second, &lz4_draft(&section, &content).to_bytes());
+        assert!(matches!(refused, Err(No::Invalid(_))), "offset {offset}");
+    }
+}
+
+#[test]
+fn a_zstd_section_for_no_literals_may_be_empty_also_the_first() {
+    let (_, mut first, mut second) = laid_out();
+    let mut stream = free::new_stream(1, 20);
+    let flush = zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
+    let mut at = AT;
+    for (i, content) in [&b""[..], b"", b"literals at last, and more of them", b"", b"more literals at last"].iter().enumerate() {
+        // A library's stream says nothing, not even its header, when there was nothing to say.
+        let literals = free::zstd_section(&mut stream, content, flush);
+        assert_eq!(literals.is_empty(), content.is_empty());
+        let flags = if i == 0 { 0x28 } else { 0x08 };
+        let checksum = second.parameters.checksum(at, 0, content);
+        let draft = Draft { flags, block_len: content.len() as u64, literals, checksum, ..Draft::default() };
+        assert_eq!(both(&mut first, &mut second, &draft.to_bytes()).unwrap().content, *content);
+        at += content.len() as u64;
+    }
+}
+
+#[test]
+fn a_hull_of_nothing_is_stated_as_nothing() {
+    // Repeats of the block itself, and nothing else.
+    let block =
+        [text(1, 200), noise(1, 9), text(1, 90), text(2, 80), noise(2, 9), text(1, 150), noise(3, 9), text(2, 70)].concat();
+    let params = Params { cache: 65_536, window: 16, period: 4, ..Params::default() };
+    let (mut encoder, (mut first, mut second)) = (params.encoder(), decoders(&params));
+    let mut frame = Vec::new();
+    encoder.encode(&text(7, 1000), &mut frame).unwrap();
+    both(&mut first, &mut second, &frame).unwrap();
+    frame.clear();
+    encoder.encode(&block, &mut frame).unwrap();
+    assert_eq!(frame[0] & 3, 2, "coded descriptors");
+    let mut body = &frame[1..];
+    let fields: Vec<u64> = (0..4).map(|_| second::varint(&mut body).unwrap()).collect();
+    assert_eq!(fields[1..], [block.len() as u64, 0, 0]);
+    assert!(both(&mut first, &mut second, &frame).unwrap().content == block);
+    assert!(second.matches.iter().all(|m| m.source >= 1000));
+}
+
+#[test]
+fn a_base_may_be_empty_or_not_needed() {
+    let digest = *blake3::hash(&[]).as_bytes();
+    let written: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(document().split_whitespace().collect::<Vec<_>>().join(" ").contains(&written.join(" ")));
+    let content = text(1, 3000);
+    let header = Header { cache: 1500, max_block: 500, seed: 9, base: Some(Base { len: 0, digest }) };
+    let none = Header { base: None, ..header };
+    let without = pack::pack(&content, &none, Encoder::builder()).unwrap();
+    // The same frames behind a longer header.
+    let with = [&header.to_bytes(), &without[38..]].concat();
+    assert_eq!(second::unpack(&with, Some(&[])).as_ref(), Ok(&content));
+    assert_eq!(read_pack(&with, Some(&[])), Some(content.clone()));
+    // One that is not needed must not enter the log.
+    assert!(second::unpack(&without, Some(&content)).is_err());
+    let mut reader = PackReader::new(1 << 30);
+    assert!(matches!(reader.step(&without), Ok(Step::Header { .. })));
+    assert_eq!((reader.header().unwrap().base, reader.header().unwrap().base_skip()), (None, 0));
+}
+
+#[test]
+fn the_checksums_in_the_document_are_right() {
+    let document = document();
+    let content: Vec<u8> = (0..2000u32).map(|i| (i % 251) as u8).collect();
+    let session = 0x0123_4567_89ab_cdef;
+    let table = document.split_once("## 9. Checksum").unwrap().1.split_once("## 10.").unwrap().0;
+    let mut lengths = Vec::new();
+    for cells in rows(table).filter(|cells| cells[0].parse::<usize>().is_ok()) {
+        let len: usize = cells[0].parse().unwrap();
+        for (cell, seed) in [(cells[1], 0), (cells[2], session)] {
+            let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&content[..len], seed);
+            assert_eq!(cell, format!("`{hash:#018x}`"), "{len} bytes, seed {seed:#x}");
+        }
+        lengths.push(len);
+    }
+    assert!(lengths.contains(&240) && lengths.contains(&241) && lengths.iter().any(|&len| len > 1024));
+    let params = Params {
+        cache: 1000,
+        span: 0,
+        max_block: 300,
+        explicit: true,
+        seed: ChecksumSeed { session, epoch: 1 },
+        ..Params::default()
+    };
+    let (mut first, mut second) = decoders(&params);
+    let (hash, checksum) = (second.parameters.place_hash(1000, 24, 300), second.parameters.checksum(1000, 24, &content[..300]));
+    assert!(table.contains(&format!("`{hash:#018x}` and the checksum `{checksum:#018x}`")));
+    let bytes: Vec<String> = checksum.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(table.contains(&format!("ends with `{}`", bytes.join(" "))));
+    // And a decoder takes it there: the lap before ends 24 bytes early.
+    for (offset, padding, len) in [(0, 0, 300u64), (300, 0, 300), (600, 0, 300), (900, 0, 76), (1000, 24, 300)] {
+        let block = &content[..len as usize];
+        let checksum = second.parameters.checksum(offset, padding, block);
+        let draft = Draft { block_len: len, literals: block.to_vec(), checksum, ..Draft::default() };
+        assert_eq!(both(&mut first, &mut second, &draft.to_bytes()).unwrap().offset, offset);
+    }
 }
 
 // ---- The document itself. ----

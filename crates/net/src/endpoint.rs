@@ -68,10 +68,9 @@ impl Endpoint {
 
     /// What sessions are made from; each needs randomness of its own.
     pub(crate) fn session_config(&self) -> Result<Config, NetError> {
-        let config = Config::for_memory(self.memory, self.lanes)?;
+        let config = Config::for_memory(self.memory, self.lanes, self.encoder.clone())?;
         Ok(Config {
             max_flows: self.max_flows.map_or(config.max_flows, |flows| flows.clamp(1, config.max_flows)),
-            encoder: self.encoder.clone(),
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,
             dead_after: self.dead_after,

@@ -11,9 +11,7 @@ use crate::status::Status;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
-use oncewire_session::{
-    Answer, Config, Hello, HelloError, LEAST_SESSION, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId,
-};
+use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -129,12 +127,12 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
     }
     let shared = Arc::new(Shared {
         way_out: RwLock::new(Arc::new(config.endpoint.way_out.clone())),
-        config: session,
         // However idle most are now, all may be at work at once.
         max_sessions: config
             .max_sessions
-            .min(usize::try_from(config.endpoint.memory * 13 / 16 / LEAST_SESSION).unwrap_or(usize::MAX))
+            .min(usize::try_from(log_memory(config.endpoint.memory) / session.least_memory()).unwrap_or(usize::MAX))
             .max(1),
+        config: session,
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
         sessions: Mutex::default(),
         kept: Mutex::default(),
@@ -237,9 +235,9 @@ impl Server {
     }
 }
 
-/// Size of each direction's log in a session that may take so much memory: two logs, the table of one, and entropy contexts.
-fn log_within(memory: u64) -> u64 {
-    (memory.saturating_sub(LEAST_SESSION - 2 * SMALLEST_LOG) * 100 / 222).max(SMALLEST_LOG)
+/// Of so much memory, the part for logs, tables and entropy contexts: credit and queues have budgets of their own.
+fn log_memory(memory: u64) -> u64 {
+    memory / 16 * 13
 }
 
 /// Says why not, and closes.
@@ -470,12 +468,11 @@ impl Shared {
     fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
         let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
         let taken: u64 = sessions.values().filter_map(|driver| driver.with(|session| session.promised_memory())).sum();
-        log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
+        self.config.log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
     }
 
-    /// Memory for logs, tables and entropy contexts: credit and queues have budgets of their own.
     fn log_memory(&self) -> u64 {
-        self.endpoint.memory / 16 * 13
+        log_memory(self.endpoint.memory)
     }
 
     /// A peer has come with a new session: those of its sessions that are surely lost end at once, so that their memory and the places where they
@@ -609,7 +606,7 @@ impl Shared {
             kept.retain(|kept| kept.since.elapsed() < AWAY);
         }
         // Shares are halved as peers become more, so that not every one that comes costs all others their logs.
-        let share = log_within(limit / (at_work.len() + kept.len()).max(1).next_power_of_two() as u64);
+        let share = self.config.log_within(limit / (at_work.len() + kept.len()).max(1).next_power_of_two() as u64);
         let kept_sum = self.shrink(&mut at_work, &mut kept, limit, share);
         self.grow(&mut at_work, limit.saturating_sub(kept_sum));
         let next = kept.iter().map(|kept| AWAY.saturating_sub(kept.since.elapsed())).min();
@@ -658,7 +655,7 @@ impl Shared {
         hungry.sort_by_key(|one| one.log);
         let mut left = hungry.len() as u64;
         for one in hungry {
-            let size = log_within(one.memory + free / left).min(one.wanted).min(self.config.log);
+            let size = self.config.log_within(one.memory + free / left).min(one.wanted).min(self.config.log);
             left -= 1;
             if size / 2 < one.log || size <= one.limit {
                 continue;

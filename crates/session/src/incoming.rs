@@ -1,9 +1,10 @@
 //! The receiving half of a direction: the decoder and what it holds.
 
+use crate::config::decoder_of;
 use crate::hello::LogState;
 use crate::message::Epoch;
 use crate::outgoing::chain;
-use oncewire_codec::{Decoded, Decoder, DecoderBuilder, FrameError, MAX_BLOCK};
+use oncewire_codec::{Decoded, Decoder, DecoderMemory, FrameError};
 use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the contiguous part of the log. A peer that follows the rules has fewer: its lanes' unacknowledged messages.
@@ -21,8 +22,6 @@ pub(crate) struct Incoming {
     chain: u64,
     /// Checksums of blocks above the contiguous part, by offset.
     early: BTreeMap<u64, u64>,
-    /// A bit for every lane that has an entropy context.
-    contexts: u8,
     /// Bytes of content below which the log is known to be written.
     written: u64,
 }
@@ -61,7 +60,6 @@ impl Incoming {
             decoder: None,
             chain: 0,
             early: BTreeMap::new(),
-            contexts: 0,
             written: 0,
         }
     }
@@ -115,14 +113,8 @@ impl Incoming {
         match keep {
             None => {
                 self.lose();
-                let decoder = Decoder::builder()
-                    .cache(capacity)
-                    .span(capacity / 4)
-                    .contexts(crate::MAX_LANES)
-                    .checksum_seed(epoch.seed())
-                    .build()
-                    .map_err(|error| begin(error.to_string()))?;
-                self.decoder = Some(decoder);
+                let decoder = decoder_of(capacity).checksum_seed(epoch.seed()).build();
+                self.decoder = Some(decoder.map_err(|error| begin(error.to_string()))?);
                 self.capacity = capacity;
             }
             Some(offset) => {
@@ -147,12 +139,12 @@ impl Incoming {
             self.lost = self.epoch.log;
         }
         (self.decoder, self.epoch, self.chain) = (None, Epoch::NONE, 0);
-        (self.written, self.contexts) = (0, 0);
+        self.written = 0;
         self.early.clear();
     }
 
     /// Decodes the frame at the front of `input`.
-    pub(crate) fn take(&mut self, lane: usize, input: &[u8]) -> Result<Taken<'_>, IncomingError> {
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<Taken<'_>, IncomingError> {
         let decoder = self.decoder.as_mut().ok_or(IncomingError::NoLog)?;
         // The decoder's answer borrows it whole; what is needed besides is read again after.
         let (offset, len, consumed) = match decoder.decode(input)? {
@@ -160,7 +152,6 @@ impl Incoming {
             Decoded::Missing(_) => return Ok(Taken::Waiting),
             Decoded::Block { offset, content, consumed } => (offset, content.len(), consumed),
         };
-        self.contexts |= 1 << lane;
         self.written = self.written.max(offset + len as u64);
         self.early.insert(offset, decoder.last_checksum());
         while let Some(first) = self.early.first_entry().filter(|first| *first.key() < decoder.low()) {
@@ -172,17 +163,24 @@ impl Incoming {
         Ok(Taken::Block(decoder.last_block(), consumed))
     }
 
-    /// Memory that it may come to take in bytes; 0 while nothing was received since the log began.
-    pub(crate) fn promised_memory(&self) -> u64 {
-        let contexts = u64::from(self.contexts.count_ones()) * DecoderBuilder::context_memory() as u64;
-        if self.written > 0 { self.capacity + contexts } else { 0 }
+    /// Whether something was received since the log began.
+    pub(crate) fn is_used(&self) -> bool {
+        self.written > 0
+    }
+
+    /// Memory that a log of `size` bytes in place of this one and the contexts in use may come to take in bytes; 0 while nothing was received
+    /// since the log began.
+    pub(crate) fn promised_memory(&self, size: u64) -> u64 {
+        let of = |decoder: &Decoder| (decoder_of(size).memory().log + decoder.memory().contexts) as u64;
+        self.decoder.as_ref().filter(|_| self.is_used()).map_or(0, of)
     }
 
     /// Memory in use in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.written.min(self.capacity)
-            + (self.early.len() * 32) as u64
-            + u64::from(self.contexts.count_ones()) * DecoderBuilder::context_memory() as u64
-            + if self.decoder.is_some() { 2 * MAX_BLOCK as u64 } else { 0 }
+        let of = |decoder: &Decoder| {
+            let DecoderMemory { log, contexts, buffers } = decoder.memory();
+            self.written.min(log as u64) + (contexts + buffers) as u64
+        };
+        self.decoder.as_ref().map_or(0, of) + (self.early.len() * 32) as u64
     }
 }

@@ -31,7 +31,7 @@ mod schedule;
 mod session;
 
 pub use budget::Budget;
-pub use config::{Config, EARLY_CREDIT, LARGEST_LOG, LEAST_SESSION, MAX_LANES, SMALLEST_LOG, TooLittleMemory};
+pub use config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SMALLEST_LOG, TooLittleMemory};
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
 pub use message::{Epoch, MAX_TARGET, MessageError};

@@ -1,9 +1,10 @@
 //! The sending half of a direction: the encoder, its epoch, and what of it the peer is known to have.
 
+use crate::config::encoder_of;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
-use oncewire_codec::{CachePolicy, ChecksumSeed, Encoder, EncoderBuilder, EncoderStats, Geometry, MAX_BLOCK, MatcherKind};
+use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderMemory, EncoderStats, Geometry};
 use std::collections::{HashMap, VecDeque};
 
 /// What the next block's chain value is, given the one before: the hash over everything up to it. XXH3-64 of both numbers.
@@ -43,8 +44,6 @@ struct Content {
     /// Where the epoch began, if not with an empty log.
     keep: Option<u64>,
     encoder: Encoder,
-    /// A bit for every lane that has an entropy context.
-    contexts: u8,
     blocks: VecDeque<Sent>,
     /// Number of the first of `blocks`.
     first: u64,
@@ -75,8 +74,6 @@ pub(crate) struct Outgoing {
     rescued: HashMap<BlockId, Box<[u8]>>,
     /// Of encoders that are gone.
     past: EncoderStats,
-    /// Bytes of an entropy context.
-    context_memory: u64,
     /// What to spend on a block, if not all that the template says.
     effort: Option<Effort>,
 }
@@ -84,9 +81,8 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// `log` has been checked: not smaller than [`crate::config::SMALLEST_LOG`].
     pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
-        let context_memory = template.context_memory() as u64;
         let past = EncoderStats::default();
-        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, context_memory, effort: None }
+        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, effort: None }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -102,16 +98,7 @@ impl Outgoing {
     pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64) -> Result<(), EncoderFailed> {
         let epoch = Epoch { log, number: 0 };
         self.geometry = geometry(size);
-        let mut encoder = self
-            .template
-            .clone()
-            .cache(self.geometry.capacity())
-            .span(self.geometry.span())
-            .max_block(MAX_BLOCK)
-            .contexts(crate::MAX_LANES)
-            // The decoder of a session keeps all, and nothing tells the matcher what was acknowledged.
-            .policy(CachePolicy::All)
-            .matcher(MatcherKind::MaxMatch)
+        let mut encoder = encoder_of(&self.template, size)
             .fingerprint_key(key)
             .checksum_seed(epoch.seed())
             .build()
@@ -119,17 +106,7 @@ impl Outgoing {
         if let Some(effort) = self.effort {
             encoder.set_effort(effort);
         }
-        let new = Content {
-            epoch,
-            keep: None,
-            encoder,
-            contexts: 0,
-            blocks: VecDeque::new(),
-            first: 0,
-            low: 0,
-            low_chain: 0,
-            chain: 0,
-        };
+        let new = Content { epoch, keep: None, encoder, blocks: VecDeque::new(), first: 0, low: 0, low_chain: 0, chain: 0 };
         if let Some(old) = self.content.replace(new) {
             add(&mut self.past, old.encoder.stats());
             for (number, block) in (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acked) {
@@ -229,7 +206,6 @@ impl Outgoing {
         content.encoder.set_explicit_offsets(explicit);
         let frame = content.encoder.encode_frame(block, lane).map_err(|error| EncoderFailed(error.to_string()))?;
         frame.append_to(out);
-        content.contexts |= 1 << lane;
         content.chain = chain(content.chain, content.encoder.last_checksum());
         let len = block.len() as u32;
         let offset = content.encoder.end() - u64::from(len);
@@ -297,25 +273,31 @@ impl Outgoing {
         self.content.as_ref().map_or(0, |content| content.encoder.end() - content.low)
     }
 
-    /// Memory in use in bytes: the log as far as it was written, the table as far as it can have been touched.
+    /// Memory in use in bytes: the log as far as it was written, and the whole table, all over which the first fingerprints already lie.
     pub(crate) fn memory(&self) -> u64 {
         let of = |content: &Content| {
-            let log = content.encoder.end().min(self.geometry.capacity());
-            let slot = if self.geometry.capacity() > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
-            let contexts = u64::from(content.contexts.count_ones()) * self.context_memory;
-            log + log / 19 * slot + contexts + (content.blocks.len() * size_of::<Sent>()) as u64
+            let end = content.encoder.end();
+            let EncoderMemory { log, table, contexts, buffers } = content.encoder.memory();
+            let table = if end > 0 { table } else { 0 };
+            end.min(log as u64) + (table + contexts + buffers + content.blocks.len() * size_of::<Sent>()) as u64
         };
         self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
 
-    /// Memory that it may come to take in bytes; 0 while nothing was sent since the log began.
-    pub(crate) fn promised_memory(&self) -> u64 {
-        let of = |content: &Content| {
-            let capacity = self.geometry.capacity();
-            let slot = if capacity > oncewire_codec::table::COMPACT_LIMIT { 8 } else { 4 };
-            capacity + capacity / 19 * slot + u64::from(content.contexts.count_ones()) * self.context_memory
-        };
-        self.content.as_ref().filter(|content| content.encoder.end() > 0).map_or(0, of)
+    /// Whether something was sent since the log began.
+    pub(crate) fn is_used(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.encoder.end() > 0)
+    }
+
+    /// Memory that a log of `size` bytes in place of this one, its table and the contexts in use may come to take in bytes; 0 while nothing was
+    /// sent since the log began.
+    pub(crate) fn promised_memory(&self, size: u64) -> u64 {
+        let Some(content) = self.content.as_ref().filter(|_| self.is_used()) else { return 0 };
+        let EncoderMemory { mut log, mut table, contexts, .. } = content.encoder.memory();
+        if size != self.capacity() {
+            EncoderMemory { log, table, .. } = encoder_of(&self.template, size).memory();
+        }
+        (log + table + contexts) as u64
     }
 
     pub(crate) fn stats(&self) -> EncoderStats {

@@ -68,7 +68,7 @@ impl Contender for Oncewire {
     }
 
     fn memory(&self) -> (usize, usize) {
-        (self.encoder.memory().total(), self.decoder.memory())
+        (self.encoder.memory().total(), self.decoder.memory().total())
     }
 
     fn details(&self) -> Option<Details> {

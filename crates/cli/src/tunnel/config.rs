@@ -190,8 +190,9 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
         endpoint.cpu_budget = Some(share);
     }
     // A session of these parameters must be possible, with or without the other end.
-    oncewire_session::Config::for_memory(endpoint.memory, endpoint.lanes).map_err(|error| super::too_little(&error))?;
     endpoint.encoder.clone().cache(1 << 20).build().map_err(crate::setup::config_failure)?;
+    let config = oncewire_session::Config::for_memory(endpoint.memory, endpoint.lanes, endpoint.encoder.clone());
+    config.map_err(|error| super::too_little(&error))?;
     let name = if role == RoleName::Serve { "oncewire-serve.sock" } else { "oncewire-connect.sock" };
     let status = args.status.clone().or_else(|| file.status.clone()).or_else(|| super::runtime_dir().map(|dir| dir.join(name)));
     let log = text(&args.log, &file.log).unwrap_or_else(|| "info".into());

@@ -1,7 +1,6 @@
 //! The backlog: what was encoded and is not yet acknowledged, kept for repairs only.
 
 use crate::error::ConfigError;
-use crate::log::Geometry;
 use oncewire_kernels::Pages;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -121,8 +120,8 @@ impl Backlog {
 
 /// Room for everything that a decoder may still ask for, and for what is on the way on an ordered lane: one span and one block, at
 /// least 4 MiB (the bytes in flight on a path of 1 Gbit/s and 32 ms); never more than the log.
-pub(crate) fn default_limit(geometry: Geometry, max_block: usize) -> u64 {
-    (geometry.span() + max_block as u64).max(4 << 20).min(geometry.capacity())
+pub(crate) fn default_limit(cache: u64, span: u64, max_block: usize) -> u64 {
+    span.saturating_add(max_block as u64).max(4 << 20).min(cache)
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use std::ops::Range;
 use table::ChunkTable;
 
 pub(crate) use backlog::default_limit;
+pub(crate) use table::table_bytes;
 
 /// Longest chunk in bytes (EndRE section 5.2.1).
 pub const CHUNK_MAX: usize = 256;
@@ -169,6 +170,9 @@ pub(crate) struct ChunkMatch {
 }
 
 impl ChunkMatch {
+    /// Bytes besides table and backlog.
+    pub(crate) const SCRATCH: usize = size_of::<Batch>();
+
     pub(crate) fn new(sampler: Box<dyn Sampler>, geometry: Geometry, params: ChunkParams) -> Result<ChunkMatch, ConfigError> {
         Ok(ChunkMatch {
             sampler,
@@ -237,7 +241,7 @@ impl ChunkMatch {
     }
 
     pub(crate) fn table_memory(&self) -> usize {
-        self.table.memory() + size_of::<Batch>()
+        self.table.memory()
     }
 
     pub(crate) fn backlog_memory(&self) -> usize {

@@ -32,13 +32,18 @@ pub(super) struct ChunkTable {
     swept: u64,
 }
 
+/// Bytes of a table of so many entries.
+pub(crate) fn table_bytes(entries: u64) -> u64 {
+    entries.div_ceil(WAYS as u64).saturating_mul((BUCKET * size_of::<u64>()) as u64)
+}
+
 impl ChunkTable {
     pub(super) fn new(entries: u64) -> Result<ChunkTable, ConfigError> {
         if entries == 0 || entries > MAX_ENTRIES {
             return Err(ConfigError::TableEntries { entries, max: MAX_ENTRIES });
         }
         let buckets = entries.div_ceil(WAYS as u64) as usize;
-        let bytes = buckets.saturating_mul(BUCKET * size_of::<u64>());
+        let bytes = table_bytes(entries) as usize;
         let words = Pages::zeroed(buckets.saturating_mul(BUCKET)).map_err(|source| ConfigError::Memory {
             bytes,
             what: "chunk table",

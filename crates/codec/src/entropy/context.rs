@@ -3,6 +3,7 @@
 use super::{DescriptorModels, Entropy};
 use crate::error::{ConfigError, FrameError};
 use std::io;
+use std::sync::OnceLock;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -35,15 +36,23 @@ impl WriteContext {
         }
     }
 
-    /// Memory of a context in bytes, once it is used: the window, zstd's input buffer and its tables.
+    /// Memory of a context in bytes, once it is used: models, and zstd's window, input buffer and tables.
     pub(crate) fn memory(entropy: Entropy) -> usize {
-        let Entropy::Zstd { level } = entropy else { return 0 };
-        let mut parameters = CCtx::create();
-        match configure(&mut parameters, level) {
-            // What zstd itself reports for a context of these parameters after its first use.
-            Ok(()) => size_of::<DescriptorModels>() + warm(&mut parameters),
-            Err(_) => 0,
-        }
+        /// What zstd itself reports for a stream of each level after its first use. The same in every process, and dear to find out.
+        static STREAMS: [OnceLock<usize>; 3] = [const { OnceLock::new() }; 3];
+        let Entropy::Zstd { level } = entropy else { return size_of::<WriteContext>() };
+        let stream = STREAMS[(level.clamp(1, 3) - 1) as usize].get_or_init(|| {
+            let mut stream = CCtx::create();
+            // Cannot fail: the parameters are in range.
+            let _ = configure(&mut stream, level);
+            warm(&mut stream)
+        });
+        size_of::<WriteContext>() + stream
+    }
+
+    /// Memory in bytes as of now.
+    pub(crate) fn allocated(&self) -> usize {
+        size_of::<WriteContext>() + self.stream.as_ref().map_or(0, CCtx::sizeof)
     }
 
     /// Appends `literals` to the stream and all that the stream has to say to `out`.
@@ -124,10 +133,26 @@ impl ReadContext {
         self.in_step = true;
     }
 
-    /// Memory of a context in bytes: window and buffers.
+    /// Memory of a context in bytes, once it is used for a stream of the largest window: no other takes more.
     pub(crate) fn memory() -> usize {
-        // zstd's decoder keeps the window, a block of look-ahead and about 100 KiB of tables.
-        size_of::<DescriptorModels>() + (1 << WINDOW_LOG) + 2 * zstd_safe::BLOCKSIZE_MAX as usize + (100 << 10)
+        /// What zstd itself reports once it has read the header of such a stream and one block. The same in every process.
+        static STREAM: OnceLock<usize> = OnceLock::new();
+        let stream = STREAM.get_or_init(|| {
+            let mut stream = DCtx::create();
+            let mut byte = [0];
+            // Cannot fail: magic number, descriptor, a window of 2^20, and a raw block of one byte.
+            let _ = stream.decompress_stream(
+                &mut OutBuffer::around(&mut byte[..]),
+                &mut InBuffer::around(b"\x28\xb5\x2f\xfd\x00\x50\x08\x00\x00x"),
+            );
+            stream.sizeof()
+        });
+        size_of::<ReadContext>() + stream
+    }
+
+    /// Memory in bytes as of now.
+    pub(crate) fn allocated(&self) -> usize {
+        size_of::<ReadContext>() + self.stream.as_ref().map_or(0, DCtx::sizeof)
     }
 
     /// Decompresses `section`, which must give `expected` bytes and no more, into the front of `out`.

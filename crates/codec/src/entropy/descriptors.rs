@@ -94,6 +94,13 @@ const FAR: usize = 5;
 #[derive(Default)]
 pub(crate) struct DescriptorWriter(SectionWriter);
 
+impl DescriptorWriter {
+    /// Memory as of now, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
 /// The adaptive state of one entropy context, equal at both ends.
 #[derive(Clone)]
 pub(crate) struct DescriptorModels {

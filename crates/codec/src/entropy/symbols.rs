@@ -87,6 +87,11 @@ pub(super) struct SectionWriter {
 }
 
 impl SectionWriter {
+    /// Memory of the buffers as of now, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.intervals.capacity() * size_of::<Interval>() + self.words.capacity() * size_of::<u16>() + self.bits.capacity()
+    }
+
     /// One symbol, 0..16.
     #[inline(always)]
     pub(super) fn symbol(&mut self, model: &mut Symbols, symbol: usize) {

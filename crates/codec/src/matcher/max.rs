@@ -132,8 +132,12 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
         self.table.entries()
     }
 
+    fn table_memory(&self) -> usize {
+        self.table.memory()
+    }
+
     fn memory(&self) -> usize {
-        self.table.memory() + size_of::<Batch>()
+        self.table_memory() + size_of::<Batch>()
     }
 
     fn prefault(&mut self) {

@@ -79,7 +79,10 @@ pub trait Matcher: Send {
     /// Number of fingerprint table entries.
     fn table_entries(&self) -> usize;
 
-    /// Memory that the matcher may come to use, in bytes.
+    /// Bytes of the fingerprint table.
+    fn table_memory(&self) -> usize;
+
+    /// Memory of table and scratch, as of now, in bytes.
     fn memory(&self) -> usize;
 
     /// Touches all memory, for measurements.

@@ -245,6 +245,10 @@ impl<T: FingerprintTable, P: Probe + 'static> Matcher for PublishedMaxMatch<T, P
         self.table.entries()
     }
 
+    fn table_memory(&self) -> usize {
+        self.table.memory()
+    }
+
     fn memory(&self) -> usize {
         let PublishedMaxMatch { markers, fingerprints, found, ranked, .. } = self;
         let scratch = markers.capacity() * 4 + (fingerprints.capacity() + found.capacity()) * 8 + ranked.capacity() * 16;

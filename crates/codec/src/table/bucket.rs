@@ -23,6 +23,17 @@ impl Default for BucketShape {
     }
 }
 
+impl BucketShape {
+    fn buckets(self, entries: u64) -> u64 {
+        (entries as f64 * self.factor).ceil() as u64
+    }
+
+    /// Bytes of a table of this shape for so many fingerprints.
+    pub(crate) fn bytes(self, entries: u64) -> u64 {
+        self.buckets(entries).saturating_mul(self.slots as u64).saturating_mul(size_of::<u64>() as u64)
+    }
+}
+
 /// The fingerprint table of SmartRE's gigabit implementation (thesis, "Optimizing the fingerprint store"): buckets of a few slots.
 ///
 /// A fingerprint goes to the first free slot of its buckets, and is not stored if there is none. A slot is free if it was never
@@ -59,12 +70,12 @@ impl BucketTable {
         if !(1..=8).contains(&slots) || !(1..=MULTIPLIERS.len()).contains(&hashes) || !(0.25..=16.0).contains(&factor) {
             return Err(ConfigError::BucketShape { slots, hashes, factor });
         }
-        let buckets = (entries as f64 * factor).ceil() as u64;
+        let buckets = shape.buckets(entries);
         let total = buckets.saturating_mul(slots as u64);
         if entries == 0 || total > MAX_ENTRIES {
             return Err(ConfigError::TableEntries { entries, max: MAX_ENTRIES / (slots as u64 * factor.ceil() as u64) });
         }
-        let bytes = (total as usize).saturating_mul(size_of::<u64>());
+        let bytes = shape.bytes(entries) as usize;
         let slots =
             Pages::zeroed(total as usize).map_err(|source| ConfigError::Memory { bytes, what: "fingerprint table", source })?;
         Ok(BucketTable { slots, buckets, shape, capacity: geometry.capacity(), stored: 0, dropped: 0 })

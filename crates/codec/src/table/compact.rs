@@ -60,6 +60,11 @@ const PREFETCH_AHEAD: usize = 16;
 /// Largest log, in bytes, for which 4-byte slots are used.
 pub const COMPACT_LIMIT: u64 = 1 << 30;
 
+/// Bytes of a slot in the table of a log of `capacity` bytes.
+pub(crate) fn slot_bytes(capacity: u64) -> u64 {
+    if capacity <= COMPACT_LIMIT { size_of::<u32>() as u64 } else { size_of::<u64>() as u64 }
+}
+
 impl<T: Slot> CompactTable<T> {
     /// An empty table for a log of this geometry.
     ///

@@ -8,6 +8,7 @@ mod bucket;
 mod compact;
 
 pub use bucket::{BucketShape, BucketTable};
+pub(crate) use compact::slot_bytes;
 pub use compact::{COMPACT_LIMIT, CompactTable, Slot};
 
 /// What [`FingerprintTable::exchange`] says for a fingerprint it does not know.

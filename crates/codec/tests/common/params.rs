@@ -100,10 +100,9 @@ impl Params {
         self.decoder_builder().build().unwrap()
     }
 
-    /// Most that a decoder of these parameters may ever hold: log, contexts of 1.5 MB, a block and its literals, and a match for
-    /// each of its bytes.
+    /// Most that a decoder of these parameters may ever hold.
     pub(crate) fn decoder_bound(&self) -> usize {
-        self.cache as usize + self.contexts * (1_500 << 10) + (64 << 10) * (2 + 2 * 16)
+        self.decoder_builder().memory().total()
     }
 }
 

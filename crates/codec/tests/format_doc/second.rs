@@ -396,7 +396,8 @@ impl Decoder {
     /// Section 3.
     fn acceptable(&self, o: u64, p: u64, n: u64) -> bool {
         let Parameters { cache, span, block_limit, .. } = self.parameters;
-        let in_window = o == self.parameters.place(self.low, n) || (o >= self.low && o + n <= self.low + span);
+        let is_next = o == self.parameters.place(self.low, n) && o - p == self.low;
+        let in_window = is_next || (o >= self.low && o + n <= self.low + span);
         in_window
             && self.parameters.place(o, n) == o
             && (p == 0 || (o.is_multiple_of(cache) && p < block_limit.min(cache)))

@@ -1,7 +1,7 @@
 //! Bytes as frames: one for the configuration, the rest as what arrives after some good frames.
 
 use super::{Input, noise, overlap, text};
-use oncewire_codec::{Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Scan};
+use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, Entropy, FrameError, FrameView, Scan};
 
 /// Configurations of a decoder, and which frames it has decoded before.
 pub(crate) struct Setup {
@@ -28,6 +28,10 @@ impl Setup {
         &SETUPS[usize::from(byte) % SETUPS.len()]
     }
 
+    fn decoder_builder(&self) -> DecoderBuilder {
+        Decoder::builder().cache(self.cache).span(self.span).max_block(self.max_block).contexts(self.contexts)
+    }
+
     /// Both ends after a few blocks, more than a lap where the log is small.
     pub(crate) fn primed(&self) -> (Encoder, Decoder) {
         let ends = (
@@ -41,7 +45,7 @@ impl Setup {
                 .period(8)
                 .window(12)
                 .build(),
-            Decoder::builder().cache(self.cache).span(self.span).max_block(self.max_block).contexts(self.contexts).build(),
+            self.decoder_builder().build(),
         );
         let (Ok(mut encoder), Ok(mut decoder)) = ends else { panic!("the setups are valid") };
         let longest = self.max_block.min(900);
@@ -60,11 +64,11 @@ pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let setup = Setup::chosen_by(input.u8());
     let (_, mut decoder) = setup.primed();
-    let bound = decoder.memory() + setup.contexts * (2 << 20) + (64 << 10) * 40;
+    let bound = setup.decoder_builder().memory().total();
     let mut rest = input.0;
     while !rest.is_empty() {
         rest = &rest[step(setup, &mut decoder, rest)..];
-        assert!(decoder.memory() <= bound, "{} bytes of memory", decoder.memory());
+        assert!(decoder.memory().total() <= bound, "{:?}", decoder.memory());
     }
 }
 

@@ -236,6 +236,8 @@ fn literals(book: &mut Book) {
     let lz4 = |content: &[u8]| lz4_flex::block::compress(content);
     book.bad("raw-too-short", "error Sum", "A byte fewer than the block has.", with(0, &block[1..]));
     book.bad("lz4-noise", "error Literals", "Noise as an LZ4 block.", with(LZ4, &[0xf0; 40]));
+    let zero = [b"\xff\x00abcdefghijklmno\x00\x00\x4e".as_slice(), b"\x80stuvwxyz"].concat();
+    book.bad("lz4-offset-0", "error Literals", "An LZ4 match at a distance of 0.", with(LZ4, &zero));
     book.bad("lz4-too-short", "error Literals", "An LZ4 block of a byte fewer.", with(LZ4, &lz4(&block[1..])));
     book.bad("lz4-too-long", "error Literals", "An LZ4 block of a byte more.", with(LZ4, &lz4(&text(92, 121))));
     let flags = ZSTD | FRESH;

@@ -17,6 +17,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     let mut all = encoded(kernels);
     all.extend(family(kernels));
     all.push(wide_hull(kernels));
+    all.push(no_hull(kernels));
     all.extend(by_hand());
     all
 }
@@ -378,6 +379,17 @@ fn by_hand() -> Vec<Vector> {
         Params { contexts: 256, ..small() },
         vec![(0, &a, fresh(0, &a, 255)), (200, &b, fresh(200, &b, 255)), (420, &a, fresh(420, &a, 1))],
     );
+    let stream = zstd(&a, 20, false);
+    add(
+        "hand-empty-first-zstd-section",
+        "The first two frames of a context have no literals: their zstd sections are empty, and the third's has the header.",
+        small(),
+        vec![
+            (0, b"", Hand { flags: ZSTD | FRESH, literals: Vec::new(), ..Hand::raw(0, b"") }.write()),
+            (0, b"", Hand { flags: ZSTD, literals: Vec::new(), ..Hand::raw(0, b"") }.write()),
+            (0, &a, Hand { flags: ZSTD, literals: stream, ..Hand::raw(0, &a) }.write()),
+        ],
+    );
     add(
         "hand-offset-stated-or-not",
         "The next block may state its offset or not, and be larger than the span; empty blocks too.",
@@ -455,6 +467,20 @@ fn by_hand() -> Vec<Vector> {
         ],
     );
     all
+}
+
+/// A hull that holds nothing.
+fn no_hull(kernels: Kernels) -> Vector {
+    let params = Params { window: 16, period: 4, ..params(8009, 2000, ZSTD_1) };
+    let story = "Coded descriptors of which all sources lie in the block itself: the hull is 0 and 0.";
+    let mut maker = Maker::new(kernels, "hull-of-nothing", story, params);
+    let once = digits(80, 500);
+    maker.block(ZSTD | FRESH, 0, &digits(81, 1000));
+    maker.block(CODED | ZSTD, 0, &[&once[..], b"-", &once[100..400], b"+", &once[50..300], b"=", &once[200..]].concat());
+    let vector = maker.vector;
+    // Flags, two bytes of body length, two of block length, the hull's start and end.
+    assert_eq!(vector.frames[1][5..7], [0, 0]);
+    vector
 }
 
 /// A hull that is larger than it need be.

@@ -21,9 +21,10 @@ use manifest::{Record, variant};
 use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::{CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, MatcherKind, Scan};
 use std::collections::BTreeMap;
-use xxhash_rust::xxh3::xxh3_64;
 
 const FRAMES: &str = "frames.txt";
+/// The same for people.
+const INDEX: &str = "INDEX.md";
 /// Larger content is known by its digest only.
 const MOST_CONTENT: usize = 6000;
 
@@ -75,11 +76,11 @@ impl Vector {
             policy: manifest::policy_text(self.params.policy),
             base: self.base.as_ref().map(|_| beside(".base")),
             content: (self.error.is_none() && content.len() <= MOST_CONTENT).then(|| beside(".content")),
-            digest: (xxh3_64(&content), content.len() as u64),
             encoder: self.pinned.then(|| self.describe_encoder()),
             file,
-            steps: Vec::new(),
+            ..Record::default()
         };
+        record.set_content(&content);
         let (steps, decoded) = decode(&record, self.base.as_deref(), &self.frames);
         record.steps = steps;
         assert!(decoded == content, "{}: the content differs", self.name);
@@ -201,6 +202,11 @@ fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usi
     (steps, blocks.into_iter().flat_map(|(_, block)| block).collect())
 }
 
+/// The records of all frames and packs.
+fn all_records() -> Vec<Record> {
+    manifest::load(FRAMES).into_iter().chain(manifest::load(packs::MANIFEST)).collect()
+}
+
 fn blessing() -> bool {
     std::env::var_os("ONCEWIRE_BLESS").is_some()
 }
@@ -239,6 +245,7 @@ fn bless() {
         }
         manifest::store(FRAMES, &records);
         packs::bless();
+        manifest::write(INDEX, manifest::index(&all_records()).as_bytes());
         markers::bless();
         payload::bless();
     });
@@ -271,7 +278,7 @@ fn frames_decode_as_the_manifest_says() {
         let base = record.base.as_deref().map(manifest::read);
         let (steps, content) = decode(record, base.as_deref(), &frames);
         assert_eq!(steps, record.steps, "{}: {}", record.file, record.story);
-        assert_eq!((xxh3_64(&content), content.len() as u64), record.digest, "{}", record.file);
+        assert!(record.is_content(&content), "{}", record.file);
         if let Some(file) = &record.content {
             assert!(content == manifest::read(file), "{}: the content differs", record.file);
         }
@@ -300,10 +307,16 @@ fn the_encoder_writes_the_same_frames_at_every_level() {
 }
 
 #[test]
+fn the_index_lists_what_the_manifests_have() {
+    bless();
+    assert!(manifest::read(INDEX) == manifest::index(&all_records()).into_bytes(), "ONCEWIRE_BLESS=1 writes it anew");
+}
+
+#[test]
 fn the_folder_holds_what_the_manifests_name_and_stays_small() {
     bless();
     let mut named: Vec<String> = Vec::new();
-    for record in manifest::load(FRAMES).into_iter().chain(manifest::load(packs::MANIFEST)) {
+    for record in all_records() {
         named.push(record.file);
         named.extend(record.base);
         named.extend(record.content);

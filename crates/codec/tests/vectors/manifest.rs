@@ -3,6 +3,7 @@
 use oncewire_codec::CachePolicy;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../testdata/vectors"].iter().collect()
@@ -24,6 +25,8 @@ pub(crate) struct Record {
     pub(crate) content: Option<String>,
     /// XXH3-64 of the content and its length.
     pub(crate) digest: (u64, u64),
+    /// BLAKE3 of the content.
+    pub(crate) blake3: String,
     /// Written by the encoder with these parameters, which must write the same again.
     pub(crate) encoder: Option<String>,
     /// What happens step by step: bytes looked at, and the outcome.
@@ -34,6 +37,19 @@ impl Record {
     pub(crate) fn number(&self, name: &str) -> u64 {
         let found = self.numbers.iter().find(|(found, _)| found == name);
         found.unwrap_or_else(|| panic!("{}: no {name}", self.file)).1
+    }
+
+    /// What identifies the content: XXH3-64, length, and BLAKE3.
+    pub(crate) fn set_content(&mut self, content: &[u8]) {
+        self.digest = (xxh3_64(content), content.len() as u64);
+        self.blake3 = blake3::hash(content).to_hex().to_string();
+    }
+
+    /// Whether `content` is what should come of it.
+    pub(crate) fn is_content(&self, content: &[u8]) -> bool {
+        let mut same = self.clone();
+        same.set_content(content);
+        same == *self
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
@@ -52,7 +68,7 @@ impl Record {
                 writeln!(out, "{name} {file}").unwrap();
             }
         }
-        writeln!(out, "digest {:016x} {}", self.digest.0, self.digest.1).unwrap();
+        writeln!(out, "digest {:016x} {}\nblake3 {}", self.digest.0, self.digest.1, self.blake3).unwrap();
         for (len, outcome) in &self.steps {
             writeln!(out, "step {len} {outcome}").unwrap();
         }
@@ -75,6 +91,7 @@ impl Record {
                     let (hash, len) = value.split_once(' ').unwrap();
                     record.digest = (u64::from_str_radix(hash, 16).unwrap(), len.parse().unwrap());
                 }
+                "blake3" => record.blake3 = text,
                 "step" => {
                     let (len, outcome) = value.split_once(' ').unwrap();
                     record.steps.push((len.parse().unwrap(), outcome.to_owned()));
@@ -150,4 +167,31 @@ pub(crate) fn store(name: &str, records: &[Record]) {
 /// The name of an enum's variant, from how it is shown.
 pub(crate) fn variant(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+/// The list for people: every file, what must come of it, and how to know the content.
+pub(crate) fn index(records: &[Record]) -> String {
+    let mut out = String::from(
+        "# All frames and packs\n\nWritten by the tests from `frames.txt` and `packs.txt`, which have all parameters; `README.md` explains both. The content is \
+         what is decoded, in the\norder of its offsets and without padding; of a bad file it is what comes before the fault.\n",
+    );
+    for (title, folder, outcome) in [
+        ("Good: must be decoded, up to the last byte", "good/", "blocks"),
+        ("Bad: must be refused, or not be complete", "bad/", "last step"),
+    ] {
+        writeln!(out, "\n## {title}\n\n| file | {outcome} | bytes | BLAKE3 of the content | about |\n|---|---|---|---|---|")
+            .unwrap();
+        for record in records.iter().filter(|record| record.file.starts_with(folder)) {
+            let blocks = record.steps.iter().filter(|(_, outcome)| outcome.starts_with("block")).count();
+            let result = if folder == "good/" { blocks.to_string() } else { format!("`{}`", record.steps.last().unwrap().1) };
+            let base = record.base.as_ref().map_or(String::new(), |base| format!(" With the base `{base}`."));
+            writeln!(
+                out,
+                "| `{}` | {result} | {} | `{}` | {}{base} |",
+                record.file, record.digest.1, record.blake3, record.story
+            )
+            .unwrap();
+        }
+    }
+    out
 }

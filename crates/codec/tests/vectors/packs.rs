@@ -22,8 +22,8 @@ struct Pack {
 }
 
 fn header(cache: u64, max_block: usize, base: Option<&[u8]>) -> Header {
-    // The digest is for whoever looks for the base; the reader leaves it alone.
-    Header { cache, max_block, seed: 0x1234, base: base.map(|base| Base { len: base.len() as u64, digest: [0xb3; 32] }) }
+    let base = base.map(|base| Base { len: base.len() as u64, digest: *blake3::hash(base).as_bytes() });
+    Header { cache, max_block, seed: 0x1234, base }
 }
 
 /// With SAMPLEBYTE, whatever the default is: the packs are to stay as they are.
@@ -45,17 +45,22 @@ fn all(kernels: Kernels) -> Vec<Pack> {
         let bytes = pack(content, &header(cache, max_block, None), builder(entropy)).unwrap();
         all.push(Pack { name, story, bytes, content: content.to_vec(), base: None, pinned: true, error: None });
     }
-    all.push(based(kernels));
+    let base = [noise(2, 900), text(3, 1300)].concat();
+    let over = [&base[1000..1800], b"changed", &base[1500..2200]].concat();
+    let story = "A base of 2,200 bytes, of which the log of 2,003 holds the last.";
+    all.push(based(kernels, "pack-with-base", story, 2003, base, over));
+    let story = "An empty base: its length and digest are those of nothing, and nothing is put into the log.";
+    all.push(based(kernels, "pack-with-empty-base", story, 2003, Vec::new(), content[..900].to_vec()));
+    let (base, story) = (noise(4, 300), "A base that fits the log, and no content: header and trailer.");
+    all.push(based(kernels, "pack-of-nothing-with-base", story, 2003, base, Vec::new()));
     let small = &content[..1200];
     all.extend(bad(&pack(small, &header(1501, 500, None), builder(Entropy::None)).unwrap(), small));
     all
 }
 
-/// A pack over a base that is larger than its log: all but the last `cache` bytes are left out.
-fn based(kernels: Kernels) -> Pack {
-    let base = [noise(2, 900), text(3, 1300)].concat();
-    let content = [&base[1000..1800], b"changed", &base[1500..2200]].concat();
-    let header = header(2003, 400, Some(&base));
+/// A pack over a base. Of one that is larger than its log, all but the last `cache` bytes are left out.
+fn based(kernels: Kernels, name: &'static str, story: &'static str, cache: u64, base: Vec<u8>, content: Vec<u8>) -> Pack {
+    let header = header(cache, 400, Some(&base));
     let builder = builder(Entropy::None, kernels);
     let mut encoder = header.configure(builder).build().unwrap();
     encoder.prime(&base[header.base_skip() as usize..]).unwrap();
@@ -66,8 +71,7 @@ fn based(kernels: Kernels) -> Pack {
         checksums.push(*bytes.last_chunk::<8>().unwrap());
     }
     bytes.extend(trailer(content.len() as u64, &checksums));
-    let story = "A base of 2,200 bytes, of which the log of 2,003 holds the last.";
-    Pack { name: "pack-with-base", story, bytes, content, base: Some(base), pinned: true, error: None }
+    Pack { name, story, bytes, content, base: Some(base), pinned: true, error: None }
 }
 
 /// The trailer, from what the format says: a mark, the content's length, and a chain of XXH3-64 over the checksums.
@@ -173,11 +177,11 @@ impl Pack {
                     beside(".content")
                 }
             }),
-            digest: (xxh3_64(&self.content), self.content.len() as u64),
             encoder: self.pinned.then(|| "window 16, period 8, sampler samplebyte".into()),
             file,
-            steps: Vec::new(),
+            ..Record::default()
         };
+        record.set_content(&self.content);
         let (steps, content) = read(&record, self.base.as_deref(), &self.bytes);
         assert!(content == self.content, "{}: the content differs: {steps:?}", self.name);
         let last = &steps.last().unwrap().1;
@@ -196,6 +200,9 @@ fn read(record: &Record, base: Option<&[u8]>, bytes: &[u8]) -> (Vec<(usize, Stri
             Ok(Step::NeedMore(more)) => (rest.len(), format!("need {more}")),
             Ok(Step::Header { consumed }) => {
                 if let (Some(base), Some(header)) = (base, reader.header()) {
+                    // As a reader must, before it uses any of it.
+                    let found = Base { len: base.len() as u64, digest: *blake3::hash(base).as_bytes() };
+                    assert_eq!(header.base, Some(found), "{}", record.file);
                     let skip = header.base_skip() as usize;
                     reader.prime(&base[skip..]);
                 }
@@ -243,7 +250,7 @@ fn packs_are_read_as_the_manifest_says() {
         let base = record.base.as_deref().map(manifest::read);
         let (steps, content) = read(record, base.as_deref(), &record.bytes());
         assert_eq!(steps, record.steps, "{}: {}", record.file, record.story);
-        assert_eq!((xxh3_64(&content), content.len() as u64), record.digest, "{}", record.file);
+        assert!(record.is_content(&content), "{}", record.file);
         if let Some(file) = &record.content {
             assert!(content == manifest::read(file), "{}: the content differs", record.file);
         }

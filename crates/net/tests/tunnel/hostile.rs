@@ -1,7 +1,7 @@
 //! A peer that has a key and breaks every rule: nothing panics, nothing grows, and others are served as before.
 
 use crate::pair::{LIMIT, Pair, Plan, client, echo, exchange, origin};
-use oncewire_codec::varint;
+use oncewire_codec::{EncoderBuilder, varint};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{serve, tls};
 use oncewire_session::{Answer, Config, Epoch, Hello, LogState, Session, SessionId};
@@ -336,7 +336,7 @@ async fn thousands_of_flows_stay_within_the_limit() {
     sleep(Duration::from_millis(500)).await;
     victim.is_well().await;
     drop(stream);
-    let limit = Config::for_memory(64 << 20, 1).unwrap().max_flows as usize;
+    let limit = Config::for_memory(64 << 20, 1, EncoderBuilder::default()).unwrap().max_flows as usize;
     assert!(MOST.load(Ordering::SeqCst) <= limit, "{MOST:?} connections, where {limit} flows are allowed");
 }
 
@@ -346,7 +346,7 @@ async fn more_than_the_credit_ends_the_session() {
     let deaf = origin(|_stream| async move { sleep(LIMIT).await }).await;
     let mut stream = victim.dial().await;
     // A session that follows the rules, except that it is told of credit that nobody gave.
-    let config = Config { random: [1, 2, 3], ..Config::for_memory(64 << 20, 1).unwrap() };
+    let config = Config { random: [1, 2, 3], ..Config::for_memory(64 << 20, 1, EncoderBuilder::default()).unwrap() };
     let mut session = Session::connect(config, None, Instant::now());
     session.attach(0, Instant::now());
     let mut flow = None;
@@ -405,7 +405,7 @@ async fn a_peer_that_does_not_read_or_acknowledge_costs_no_more_than_its_share()
             let status = victim.pair.server.status();
             assert!(status.memory <= status.memory_limit, "{} of {}", status.memory, status.memory_limit);
         }
-        let log = Config::for_memory(64 << 20, 1).unwrap().log as usize;
+        let log = Config::for_memory(64 << 20, 1, EncoderBuilder::default()).unwrap().log as usize;
         assert!(got < log, "{got} bytes came, and none was acknowledged");
         victim.is_well().await;
     }

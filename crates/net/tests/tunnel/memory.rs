@@ -1,6 +1,7 @@
 //! A hub with many peers stays within its memory.
 
 use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
+use oncewire_codec::EncoderBuilder;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::serve;
 use oncewire_testkit::servers::incompressible;
@@ -17,7 +18,8 @@ async fn a_hub_stays_within_its_memory_and_every_byte_is_right() {
     let peers: Vec<_> = keys.iter().map(SecretKey::public).collect();
     let authorized = AuthorizedPeers::new(peers.iter().copied().map(Peer::from));
     plan.serve.endpoint.peers = authorized.clone();
-    plan.serve.endpoint.memory = 128 << 20;
+    // So many sessions with the smallest logs fit, and hardly one more.
+    plan.serve.endpoint.memory = 136 << 20;
     plan.connect.endpoint.memory = 64 << 20;
     let server = serve(plan.serve).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
@@ -81,4 +83,29 @@ async fn a_hub_stays_within_its_memory_and_every_byte_is_right() {
 /// The smallest log of any session that sends something.
 fn smallest(status: &oncewire_net::status::Status) -> u64 {
     status.sessions.iter().map(|session| session.here.log_capacity).min().unwrap_or(0)
+}
+
+/// A sampling period of 4 has a table larger than the log: the log is as much smaller, and the memory is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_larger_table_has_a_smaller_log() {
+    let mut capacities = Vec::new();
+    for period in [32, 4] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+            endpoint.encoder = EncoderBuilder::default().period(period);
+            endpoint.memory = 64 << 20;
+        }
+        let pair = plan.start().await;
+        let bytes = incompressible(period as u64, 40_000_000);
+        assert!(exchange(pair.application().await, &bytes).await == bytes);
+        let status = pair.server.status();
+        let here = status.sessions[0].here;
+        assert!(here.log_end > here.log_capacity, "the log is full");
+        assert!(status.memory <= status.memory_limit, "period {period}: {} of {}", status.memory, status.memory_limit);
+        // What the codec says of such an encoder and decoder is all in the sum.
+        let memory = EncoderBuilder::default().period(period).cache(here.log_capacity).memory();
+        assert!(status.memory >= (2 * memory.log + memory.table) as u64, "period {period}: {} bytes", status.memory);
+        capacities.push(here.log_capacity);
+    }
+    assert!(capacities[1] * 4 < capacities[0] * 3, "{capacities:?}");
 }

@@ -7,7 +7,7 @@ mod time;
 mod transmit;
 mod transports;
 
-use crate::config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG};
+use crate::config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, waiting_memory};
 use crate::flow::{Flow, FlowId, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError, Taken};
@@ -385,33 +385,25 @@ impl Session {
         self.flows.is_empty() && !self.outgoing.has_unacknowledged() && self.lanes.iter().all(|lane| lane.items.is_empty())
     }
 
-    /// Memory in use in bytes: logs, tables, queues; without entropy contexts, which are few.
+    /// Memory in use in bytes: logs, tables, entropy contexts, queues.
     pub fn memory(&self) -> u64 {
         let waiting: u64 = self.flows.values().map(|flow| flow.receive.held()).sum();
         let lanes: usize = self.lanes.iter().map(|lane| lane.input.capacity() + lane.items.len() * size_of::<Item>()).sum();
         self.outgoing.memory() + self.incoming.memory() + self.queued as u64 + waiting + lanes as u64
     }
 
-    /// Memory that the logs and tables of both directions may come to take, in bytes, with the entropy contexts that they have; 0 while
-    /// nothing was carried.
+    /// Memory that the logs and tables of both directions may come to take, in bytes, with the entropy contexts that they have and what waits
+    /// on several lanes; 0 while nothing was carried. At most [`Config::logs_memory`].
     pub fn promised_memory(&self) -> u64 {
-        let outgoing = match self.outgoing.promised_memory() {
+        // A log that is to begin again larger counts as that at once.
+        let (now, soon) = (self.outgoing.capacity(), self.next_log());
+        let sending = self.outgoing.promised_memory(if self.wants_resize() { now.max(soon) } else { now });
+        let received = self.incoming.capacity().max(self.next_received_log());
+        let receiving = match self.incoming.promised_memory(received) {
             0 => 0,
-            // In 128 bits: logs may have several GiB.
-            promised => {
-                let (now, soon) = (u128::from(self.outgoing.capacity()), u128::from(self.next_log()));
-                if self.wants_resize() && soon > now {
-                    u64::try_from(u128::from(promised) * soon / now).unwrap_or(u64::MAX)
-                } else {
-                    promised
-                }
-            }
+            promised => promised + waiting_memory(received, self.lanes.len()),
         };
-        let incoming = match self.incoming.promised_memory() {
-            0 => 0,
-            promised => promised + self.next_received_log().saturating_sub(self.incoming.capacity()),
-        };
-        outgoing + incoming
+        sending + receiving
     }
 
     /// Size in bytes of the log that this end would begin now.
@@ -464,8 +456,8 @@ impl Session {
 
     /// Size in bytes of the larger of the logs that are in use.
     pub fn largest_log(&self) -> u64 {
-        let outgoing = if self.outgoing.promised_memory() > 0 { self.outgoing.capacity() } else { 0 };
-        let incoming = if self.incoming.promised_memory() > 0 { self.incoming.capacity() } else { 0 };
+        let outgoing = if self.outgoing.is_used() { self.outgoing.capacity() } else { 0 };
+        let incoming = if self.incoming.is_used() { self.incoming.capacity() } else { 0 };
         outgoing.max(incoming)
     }
 

@@ -268,7 +268,7 @@ impl Session {
     }
 
     pub(super) fn handle_data(&mut self, lane: usize, id: FlowId, input: &[u8]) -> Option<usize> {
-        match self.incoming.take(lane, input) {
+        match self.incoming.take(input) {
             Ok(Taken::NeedMore(more)) => {
                 self.lanes[lane].needs = more;
                 None

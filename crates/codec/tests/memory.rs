@@ -1,0 +1,165 @@
+//! A builder says beforehand what its encoder or decoder will take: [`EncoderBuilder::memory`] and [`DecoderBuilder::memory`].
+//!
+//! Logs and tables are mapped, which no allocator sees: their real sizes are compared with what was promised. The rest goes through Rust's
+//! allocator, which is counted, or is zstd's, which reports it.
+#![allow(missing_docs)]
+
+mod common;
+
+use allocation_counter::measure;
+use common::content::{noise, text};
+use common::params::Params;
+use oncewire_codec::chunk::ChunkForm;
+use oncewire_codec::table::{BucketShape, COMPACT_LIMIT};
+use oncewire_codec::{
+    CachePolicy, Decoded, Decoder, Encoder, EncoderBuilder, Entropy, MAX_BLOCK, MatcherKind, SamplerKind, TableKind,
+};
+
+const PERIODS: [usize; 8] = [4, 5, 8, 31, 32, 64, 100, 1024];
+
+/// Logs at and around the sizes at which a table's slots lose a bit or become wider.
+fn log_sizes() -> impl Iterator<Item = u64> {
+    let steps = [16 << 20, 256 << 20, COMPACT_LIMIT, 4 << 30].into_iter().flat_map(|step| [step - 1, step, step + 1]);
+    [1 << 20, 700_001].into_iter().chain(steps)
+}
+
+fn matchers() -> [MatcherKind; 3] {
+    [
+        MatcherKind::MaxMatch,
+        MatcherKind::Published { max_fingerprints: None },
+        MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker },
+    ]
+}
+
+/// What is built is as large as was promised. Nothing is touched, so it costs address space only.
+fn assert_kept(builder: &EncoderBuilder, what: &str) {
+    let (promised, built) = (builder.memory(), builder.clone().build().unwrap().memory());
+    assert_eq!((built.log, built.table), (promised.log, promised.table), "{what}");
+    assert!(built.contexts <= promised.contexts && built.buffers <= promised.buffers, "{what}: {built:?}, {promised:?}");
+    assert!(promised.log > 0 && promised.table > 0, "{what}");
+}
+
+#[test]
+fn log_and_table_are_exactly_as_large_as_promised() {
+    for sampler in SamplerKind::all() {
+        for period in PERIODS {
+            for cache in log_sizes() {
+                let builder = Encoder::builder().sampler(sampler.clone()).period(period).cache(cache);
+                assert_kept(&builder, &format!("{}, period {period}, log of {cache}", sampler.name()));
+            }
+        }
+    }
+    for matcher in matchers() {
+        for table in [TableKind::Compact, TableKind::Buckets(BucketShape { slots: 3, hashes: 2, factor: 1.3 })] {
+            for entries in [None, Some(1), Some(100_003)] {
+                let builder = Encoder::builder().matcher(matcher).table(table).cache(3_000_017);
+                let builder = if let Some(entries) = entries { builder.table_entries(entries) } else { builder };
+                assert_kept(&builder, &format!("{matcher:?}, {table:?}, {entries:?} entries"));
+            }
+        }
+    }
+    assert_kept(&Encoder::builder().matcher(matchers()[2]).backlog(99_999), "a backlog");
+}
+
+#[test]
+fn tables_follow_sampler_and_period() {
+    let share = |builder: EncoderBuilder| {
+        let memory = builder.cache(256 << 20).memory();
+        memory.table as f64 / memory.log as f64
+    };
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 0.005, "{a}, not {b}");
+    close(share(Encoder::builder()), 4.0 / (0.82 * 32.0));
+    close(share(Encoder::builder().period(4)), 4.0 / (0.82 * 4.0));
+    close(share(Encoder::builder().sampler(SamplerKind::sample_byte())), 4.0 / 19.0);
+    let beyond = Encoder::builder().cache(COMPACT_LIMIT + 1).memory();
+    close(beyond.table as f64 / beyond.log as f64, 8.0 / (0.82 * 32.0));
+}
+
+/// Zeros, which the published MODP marks at every byte; runs; text; noise; short repeats, each a match; and the same again.
+fn unfriendly() -> Vec<Vec<u8>> {
+    let text = text(1, MAX_BLOCK);
+    // Pieces of 13 bytes from all over the text, of which one in two was moved: as many matches as can be.
+    let mixed: Vec<u8> = (0..MAX_BLOCK / 13).flat_map(|i| text[(i * 7919) % (MAX_BLOCK - 13)..][..13].to_vec()).collect();
+    let once =
+        [text, mixed, common::content::text(2, MAX_BLOCK), vec![0; MAX_BLOCK], noise(2, MAX_BLOCK), noise(3, 1), Vec::new()];
+    [once.clone(), once].concat()
+}
+
+#[test]
+fn allocations_stay_within_the_promise_whatever_the_content() {
+    let blocks = unfriendly();
+    let entropies =
+        [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 2 }, Entropy::Zstd { level: 3 }];
+    for entropy in entropies {
+        for matcher in matchers() {
+            let policies = match matcher {
+                MatcherKind::ChunkMatch { .. } => &[CachePolicy::All][..],
+                _ => &[CachePolicy::All, CachePolicy::NewRuns { straddle: false }],
+            };
+            for &policy in policies {
+                let sampler = SamplerKind::named("modp-published").unwrap();
+                let params = Params {
+                    cache: 300_007,
+                    window: 12,
+                    period: 4,
+                    contexts: 3,
+                    entropy,
+                    matcher,
+                    policy,
+                    sampler,
+                    ..Params::default()
+                };
+                let what = format!("{entropy}, {matcher:?}, {policy:?}");
+                let (promised, promised_there) = (params.encoder_builder().memory(), params.decoder_builder().memory());
+                let mut frames = Vec::with_capacity(1 << 21);
+                let mut ends = None;
+                let counted = measure(|| {
+                    let mut encoder = params.encoder();
+                    for (i, block) in blocks.iter().enumerate() {
+                        let start = frames.len();
+                        encoder.encode_frame(block, i % 3).unwrap().append_to(&mut frames);
+                        encoder.acknowledge(encoder.end());
+                        assert!(frames.len() - start < MAX_BLOCK + 200 && frames.len() < 1 << 21);
+                    }
+                    ends = Some(encoder);
+                });
+                let memory = ends.unwrap().memory();
+                assert!(memory.buffers <= promised.buffers, "{what}: {memory:?}, promised {promised:?}");
+                assert!(memory.contexts <= promised.contexts, "{what}: {memory:?}, promised {promised:?}");
+                if matches!(entropy, Entropy::Zstd { .. }) {
+                    assert_eq!(memory.contexts, promised.contexts, "{what}: all contexts were used");
+                }
+                // What the allocator still has is what the encoder says that it has, besides zstd's.
+                let models = 3 * (12 << 10);
+                assert!(
+                    counted.bytes_current as usize <= memory.buffers + models + (16 << 10),
+                    "{what}: {counted:?}, {memory:?}"
+                );
+
+                let mut decoder = params.decoder();
+                let mut rest = &frames[..];
+                while !rest.is_empty() {
+                    let Ok(Decoded::Block { consumed, .. }) = decoder.decode(rest) else { panic!("{what}") };
+                    rest = &rest[consumed..];
+                }
+                let memory = decoder.memory();
+                assert_eq!(memory.log, promised_there.log);
+                assert!(memory.buffers <= promised_there.buffers, "{what}: {memory:?}, promised {promised_there:?}");
+                assert!(memory.contexts <= promised_there.contexts, "{what}: {memory:?}, promised {promised_there:?}");
+                if matches!(entropy, Entropy::Zstd { .. }) {
+                    assert_eq!(memory.contexts, promised_there.contexts, "{what}: all contexts were used");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_decoder_takes_what_was_promised_of_any_log() {
+    for cache in log_sizes() {
+        let builder = Decoder::builder().cache(cache).span(cache / 4).contexts(8);
+        let (promised, built) = (builder.memory(), builder.build().unwrap().memory());
+        assert_eq!(built.log, promised.log);
+        assert!(built.contexts <= promised.contexts && built.buffers <= promised.buffers, "{built:?}, {promised:?}");
+    }
+}
