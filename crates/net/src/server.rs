@@ -403,12 +403,15 @@ impl Shared {
             // It asks for a session that is over here. The logs stay where they are: the next hello is for them.
             return Some((hello.refuse(Answer::Unknown, "no such session", &self.config).into(), transport));
         }
+        let refuse = |reason: &str| hello.refuse(Answer::Busy, reason, &self.config).into();
+        // Before anything is replaced: sessions of a draining server go on to their end.
+        if *self.draining.borrow() {
+            return Some((refuse("the server is draining"), transport));
+        }
         let mut sessions = self.lock_sessions();
         let logs = self.replace(&mut sessions, peer, hello);
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
-        let busy = if *self.draining.borrow() {
-            Some("the server is draining".to_string())
-        } else if sessions.len() >= self.max_sessions {
+        let busy = if sessions.len() >= self.max_sessions {
             Some(format!("it has {} sessions, as many as --max-sessions and --memory allow", sessions.len()))
         } else if of_peer >= MAX_PER_PEER {
             Some(format!("{of_peer} clients with this key are connected; give each client a key of its own"))
@@ -419,10 +422,10 @@ impl Shared {
             None
         };
         if let Some(reason) = busy {
-            return Some((hello.refuse(Answer::Busy, &reason, &self.config).into(), transport));
+            return Some((refuse(&reason), transport));
         }
         let Ok(random) = random() else {
-            return Some((hello.refuse(Answer::Busy, "the system gives no random numbers", &self.config).into(), transport));
+            return Some((refuse("the system gives no random numbers"), transport));
         };
         let logs = logs.or_else(|| {
             let mut kept = self.lock_kept();
