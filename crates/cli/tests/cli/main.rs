@@ -16,3 +16,4 @@ mod study;
 mod support;
 mod terminal;
 mod usage;
+mod width;

@@ -216,7 +216,7 @@ fn bench_as_csv() {
 fn bench_as_a_table() {
     let out = run(args!["bench", tz_path(0), "--runs", "1", "--cache", "4M", "--packets"], b"").fine();
     let text = String::from_utf8(out).expect("text");
-    for word in RIVALS.into_iter().chain(["oncewire samplehash p=32 w=32 none", "savings", "encode MB/s", "Content log: 4 MiB"]) {
+    for word in RIVALS.into_iter().chain(["oncewire samplehash p=32 w=32 none", "saved", "encode", "matches", "Cache: 4 MiB"]) {
         assert!(text.contains(word), "{word:?} is missing:\n{text}");
     }
 }
