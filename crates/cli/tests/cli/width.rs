@@ -35,6 +35,11 @@ fn fits(args: &[OsString]) {
 }
 
 #[test]
+fn demo() {
+    fits(&args!["demo"]);
+}
+
+#[test]
 fn bench_with_every_column() {
     let dir = Dir::new();
     let data = dir.write("a-file-with-a-rather-long-name-as-such-files-have.tar", &versions(200_000));
