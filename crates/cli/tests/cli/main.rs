@@ -10,6 +10,7 @@ mod files;
 mod memory;
 mod pipes;
 mod plan;
+mod readme;
 mod reports;
 mod round_trip;
 mod study;
