@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Fetch versioned files through a tunnel on loopback, once, again, and in the next version, and show what crossed the wire
+    /// Move versioned files between three clients and a server through a tunnel on loopback, and show what crossed the wire
     Demo(DemoArgs),
     /// Make a key pair, and print the public key for the other end's list of peers
     Keygen(KeygenArgs),

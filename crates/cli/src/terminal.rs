@@ -1,33 +1,118 @@
 //! Text of fixed width, for a terminal or a file: facts, tables and charts that fit.
 
+use crate::failure::{Failure, Outcome};
 use crate::format::{self, tame};
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Grid, TableStyle, Width};
+use crate::report;
 use oncewire_trace::results::{Chart, ChartKind, Series, Table, Unit};
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 /// Rows of a table. All are in `--csv`.
 const ROWS: usize = 12;
 /// Bars and lines of a chart.
 pub(crate) const LINES: usize = 12;
-/// Lines above, below the heading, and below; none between rows.
-const STYLE: TableStyle = TableStyle::new()
-    .top_border(LineStyle::none().fill('─').junction('─'))
-    .header_separator(LineStyle::none().fill('─').junction('─'))
-    .bottom_border(LineStyle::none().fill('─').junction('─'));
+/// Spaces between two columns.
+const GAP: usize = 2;
 /// Narrowest column of words, so that they can be told apart.
 const NARROWEST: usize = 12;
+/// Lines of a cell of words. Names from a capture or a topology can be of any length.
+const CELL_LINES: usize = 3;
+/// Widths that a page can have. Below, lines wrap; above, they are hard to follow.
+const WIDTHS: std::ops::RangeInclusive<usize> = 80..=120;
+
+/// A table of text, to be laid out to the width of a page.
+pub(crate) struct Grid {
+    heads: Vec<String>,
+    units: Vec<Unit>,
+    rows: Vec<Vec<String>>,
+    /// Columns that a narrow page must have, too.
+    required: usize,
+}
+
+impl Grid {
+    /// With these columns; text is aligned left, every other unit right.
+    pub(crate) fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Unit)>) -> Grid {
+        let (heads, units): (Vec<String>, Vec<Unit>) = columns.into_iter().map(|(head, unit)| (head.into(), unit)).unzip();
+        let required = heads.len();
+        Grid { heads, units, rows: Vec::new(), required }
+    }
+
+    /// Only the first `count` columns must be shown. Where the page is too narrow for the others, a line below names them.
+    pub(crate) fn require(mut self, count: usize) -> Grid {
+        self.required = count;
+        self
+    }
+
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Width of a line with columns that wide.
+    fn total(widths: &[usize]) -> usize {
+        widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
+    }
+
+    /// How many columns fit into `room`, and how wide each is.
+    ///
+    /// Headings wrap first, then optional columns go, then words wrap, and last any column but the first goes. Numbers are never cut.
+    fn layout(&self, room: usize) -> Vec<usize> {
+        let word = |text: &str| text.split(' ').map(columns).max().unwrap_or(0);
+        let cells: Vec<usize> = (0..self.heads.len())
+            .map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0).max(1))
+            .collect();
+        let shrink = |widths: &mut Vec<usize>, least: &dyn Fn(usize) -> usize| {
+            while Grid::total(widths) > room {
+                let wide = (0..widths.len()).filter(|&at| widths[at] > least(at)).max_by_key(|&at| widths[at]);
+                match wide {
+                    Some(at) => widths[at] -= 1,
+                    None => return false,
+                }
+            }
+            true
+        };
+        let natural = |count: usize| (0..count).map(|at| cells[at].max(columns(&self.heads[at]))).collect::<Vec<_>>();
+        // A long word of a heading is broken only where nothing else helps.
+        let of_head = |at: usize| cells[at].max(word(&self.heads[at]).min(2 * NARROWEST));
+        let of_words = |at: usize| if self.units[at] == Unit::Text { of_head(at).min(NARROWEST) } else { of_head(at) };
+        for count in (self.required.max(1)..=self.heads.len()).rev() {
+            let mut widths = natural(count);
+            if shrink(&mut widths, &of_head) {
+                return widths;
+            }
+        }
+        for count in (2..=self.required).rev() {
+            let mut widths = natural(count);
+            if shrink(&mut widths, &of_head) || shrink(&mut widths, &of_words) {
+                return widths;
+            }
+        }
+        natural(self.heads.len().min(1)).into_iter().map(|width| width.min(room)).collect()
+    }
+}
 
 /// A page that is written line by line.
 pub(crate) struct Page<'a, W> {
     out: &'a mut W,
     width: usize,
     colour: bool,
+    /// The option that writes everything.
+    whole: &'static str,
 }
 
 impl<'a, W: Write> Page<'a, W> {
     /// With lines of at most `width` characters, which is taken as 80 to 120; with bold and dim text if `colour`.
     pub(crate) fn new(out: &'a mut W, width: usize, colour: bool) -> Page<'a, W> {
-        Page { out, width: width.clamp(80, 120), colour }
+        Page { out, width: width.clamp(*WIDTHS.start(), *WIDTHS.end()), colour, whole: "--csv" }
+    }
+
+    /// The same page, which sends readers to that option for what it leaves out.
+    pub(crate) fn whole_in(mut self, option: &'static str) -> Self {
+        self.whole = option;
+        self
     }
 
     /// One line, without spaces at its end.
@@ -92,67 +177,58 @@ impl<'a, W: Write> Page<'a, W> {
     /// A table of results, cut after some rows.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
         self.caption(&table.caption)?;
-        let heads: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
-        let units: Vec<Unit> = table.columns.iter().map(|column| column.unit).collect();
         // One or two more are shown rather than counted.
         let shown = if table.rows.len() <= 2 * ROWS { table.rows.len() } else { ROWS };
-        let rows = table
-            .rows
-            .iter()
-            .take(shown)
-            .map(|row| row.iter().zip(&units).map(|(cell, &unit)| format::cell(cell, unit)).collect());
-        self.grid(&heads, &units, rows.collect())?;
+        let mut grid = Grid::new(table.columns.iter().map(|column| (column.name.clone(), column.unit)));
+        for row in table.rows.iter().take(shown) {
+            grid.row(row.iter().zip(&table.columns).map(|(cell, column)| format::cell(cell, column.unit)));
+        }
+        self.grid(grid)?;
         if table.rows.len() > shown {
-            self.dim(&format!("... {} more rows in --csv", format::count_of((table.rows.len() - shown) as u64)))?;
+            let more = format::count_of((table.rows.len() - shown) as u64);
+            self.dim(&format!("... {more} more rows in {}", self.whole))?;
         }
         Ok(())
     }
 
-    /// A table that fits: headings wrap, words are cut, and if that is not enough the last columns are left to CSV.
-    pub(crate) fn grid(&mut self, heads: &[String], units: &[Unit], mut rows: Vec<Vec<String>>) -> io::Result<()> {
-        let heads: Vec<String> = heads.iter().map(|head| tame(head).into_owned()).collect();
-        for cell in rows.iter_mut().flatten() {
-            *cell = tame(cell).into_owned();
+    /// A table that fits.
+    pub(crate) fn grid(&mut self, mut grid: Grid) -> io::Result<()> {
+        for text in grid.heads.iter_mut().chain(grid.rows.iter_mut().flatten()) {
+            *text = tame(text).into_owned();
         }
-        let word = |text: &str| text.split(' ').map(columns).max().unwrap_or(0);
-        let cells = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
-        let mut widths: Vec<usize> = (0..heads.len()).map(|at| cells(at).max(columns(&heads[at])).max(1)).collect();
-        // Each column has a space at both sides, and one more to the next.
-        let total = |widths: &[usize]| (widths.iter().map(|width| width + 3).sum::<usize>()).saturating_sub(1);
-        let least = |at: usize, width: usize| {
-            if units[at] == Unit::Text { width.min(NARROWEST) } else { cells(at).min(40).max(word(&heads[at]).min(20)) }
+        let widths = grid.layout(self.width);
+        let empty = String::new();
+        // Cells of one row as lines, which begin at the top, or in a heading end at the bottom.
+        let lines = |cells: &[String], bottom: bool| {
+            let cells: Vec<Vec<String>> =
+                widths.iter().enumerate().map(|(at, &width)| cell_lines(cells.get(at).unwrap_or(&empty), width)).collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            (0..height)
+                .map(|line| {
+                    let mut text = String::new();
+                    for (at, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+                        let from = if bottom { height - cell.len() } else { 0 };
+                        let part = line.checked_sub(from).and_then(|line| cell.get(line)).unwrap_or(&empty);
+                        let pad = " ".repeat(width.saturating_sub(columns(part)));
+                        let gap = if at == 0 { "" } else { &" ".repeat(GAP) };
+                        text +=
+                            &if grid.units[at] == Unit::Text { format!("{gap}{part}{pad}") } else { format!("{gap}{pad}{part}") };
+                    }
+                    text
+                })
+                .collect::<Vec<_>>()
         };
-        while total(&widths) > self.width {
-            let widest = |least: &dyn Fn(usize) -> usize| {
-                (0..widths.len()).filter(|&at| widths[at] > least(at)).max_by_key(|&at| widths[at])
-            };
-            // First headings are wrapped, then words are cut.
-            match widest(&|at| cells(at).max(word(&heads[at]))).or_else(|| widest(&|at| least(at, widths[at]))) {
-                Some(at) => widths[at] -= 1,
-                None if widths.len() > 1 => drop(widths.pop()),
-                None => break,
+        for line in lines(&grid.heads, true) {
+            self.line(&line)?;
+        }
+        self.dim(&"─".repeat(Grid::total(&widths)))?;
+        for row in &grid.rows {
+            for line in lines(row, false) {
+                self.line(&line)?;
             }
         }
-        let kept = widths.len();
-        let mut grid = Grid::new();
-        grid.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-        grid.set_header(heads[..kept].iter().zip(&widths).map(|(head, &width)| hyphenless(head, width)));
-        for row in &rows {
-            grid.add_row((0..kept).map(|at| row.get(at).map_or_else(String::new, |cell| cut(cell, widths[at]))));
-        }
-        for (at, &width) in widths.iter().enumerate() {
-            if let Some(column) = grid.column_mut(at) {
-                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width as u16 + 2)));
-                if units[at] != Unit::Text {
-                    column.set_cell_alignment(CellAlignment::Right);
-                }
-            }
-        }
-        for line in grid.to_string().lines() {
-            self.line(line)?;
-        }
-        if kept < heads.len() {
-            self.dim(&format!("... {} more columns in --csv", heads.len() - kept))?;
+        if widths.len() < grid.heads.len() {
+            self.caption(&format!("Also in {}: {}.", self.whole, grid.heads[widths.len()..].join(", ")))?;
         }
         Ok(())
     }
@@ -203,7 +279,7 @@ impl<'a, W: Write> Page<'a, W> {
             self.line(&line)?;
         }
         if all().count() > LINES {
-            self.dim(&format!("... {} more in --csv", all().count() - LINES))?;
+            self.dim(&format!("... {} more in {}", all().count() - LINES, self.whole))?;
         }
         let (from, to) = (format::number(first, chart.x.unit), format::number(last, chart.x.unit));
         let scale = if chart.x.log { ", log scale" } else { "" };
@@ -291,7 +367,7 @@ impl<'a, W: Write> Page<'a, W> {
             self.caption(&key.join("   "))?;
         }
         if places.len() > shown {
-            self.dim(&format!("... {} more in --csv", places.len() - shown))?;
+            self.dim(&format!("... {} more in {}", places.len() - shown, self.whole))?;
         }
         let scale = if chart.y.log { " (log scale)" } else { "" };
         self.caption(&format!("{}{scale} by {}", tame(&chart.y.label), tame(&chart.x.label)))
@@ -365,10 +441,20 @@ fn cut(text: &str, width: usize) -> String {
     out
 }
 
-/// A heading whose words are cut, not broken, where they are too wide.
-fn hyphenless(head: &str, width: usize) -> String {
-    let lines = wrap("", head, width);
-    lines.iter().map(|line| cut(line.trim_end(), width)).take(3).collect::<Vec<_>>().join("\n")
+/// A cell in lines of that width, with an ellipsis for what is beyond the last of them. Spaces at the beginning stay.
+fn cell_lines(text: &str, width: usize) -> Vec<String> {
+    if columns(text) <= width {
+        return vec![text.to_owned()];
+    }
+    let indent = &text[..text.len() - text.trim_start().len()];
+    let mut lines = wrap(indent, text.trim_start(), width);
+    if lines.len() > CELL_LINES {
+        lines.truncate(CELL_LINES);
+        if let Some(last) = lines.last_mut() {
+            *last = format!("{}…", cut(last, width - 1).trim_end_matches('…'));
+        }
+    }
+    lines
 }
 
 /// Lines of words, the first after `first` and the others below it. A word too wide for a line is broken.
@@ -397,10 +483,27 @@ fn wrap(first: &str, text: &str, width: usize) -> Vec<String> {
 }
 
 /// Width of the page that standard output is, in characters, and whether it has colours.
+///
+/// `COLUMNS` comes first, as the user's word; then the terminal; then 80, for files and pipes.
 pub(crate) fn page() -> (usize, bool) {
-    let terminal = std::io::stdout().is_terminal();
-    let width = if terminal { Grid::new().width().map_or(100, usize::from) } else { 100 };
+    let out = io::stdout();
+    let terminal = out.is_terminal();
+    let real = terminal_size::terminal_size_of(&out).filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+    let width = width_of(std::env::var_os("COLUMNS").as_deref(), real);
     (width, terminal && std::env::var_os("NO_COLOR").is_none())
+}
+
+fn width_of(wish: Option<&OsStr>, terminal: Option<usize>) -> usize {
+    let wish = wish.and_then(OsStr::to_str).and_then(|text| text.trim().parse().ok()).filter(|&width: &usize| width > 0);
+    wish.or(terminal.filter(|&width| width > 0)).unwrap_or(*WIDTHS.start())
+}
+
+/// Puts on standard output what `write` puts on a page of its width; `whole` is the option that writes everything.
+pub(crate) fn print(whole: &'static str, write: impl FnOnce(&mut Page<'_, Vec<u8>>) -> io::Result<()>) -> Outcome {
+    let (width, colour) = page();
+    let mut text = Vec::new();
+    write(&mut Page::new(&mut text, width, colour).whole_in(whole)).map_err(|error| Failure::report(&error))?;
+    report::text(&String::from_utf8_lossy(&text))
 }
 
 #[cfg(test)]
@@ -414,6 +517,79 @@ mod tests {
         assert_eq!(wrap("", "", 4), [""]);
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("plain", 5), "plain");
+    }
+
+    #[test]
+    fn the_width_is_what_is_asked_for_or_the_terminals() {
+        let of = |wish: &str, terminal| width_of(Some(OsStr::new(wish)), terminal);
+        assert_eq!(of("100", None), 100);
+        assert_eq!(of("100", Some(90)), 100);
+        for nothing in ["", "0", "-1", "wide", "1e3"] {
+            assert_eq!((of(nothing, Some(90)), of(nothing, None)), (90, 80), "{nothing:?}");
+        }
+        assert_eq!((width_of(None, Some(90)), width_of(None, Some(0)), width_of(None, None)), (90, 80, 80));
+    }
+
+    fn shown(grid: Grid, width: usize) -> Vec<String> {
+        let mut out = Vec::new();
+        Page::new(&mut out, width, false).grid(grid).unwrap();
+        String::from_utf8(out).unwrap().lines().map(String::from).collect()
+    }
+
+    #[test]
+    fn a_grid_is_light_and_aligned() {
+        let mut grid = Grid::new([("name", Unit::Text), ("bytes", Unit::Bytes)]);
+        grid.row(["one", "5 B"]);
+        grid.row(["a longer one", "1.23 MB"]);
+        let lines = ["name            bytes", "─────────────────────", "one               5 B", "a longer one  1.23 MB"];
+        assert_eq!(shown(grid, 80), lines);
+    }
+
+    #[test]
+    fn words_give_way_and_numbers_do_not() {
+        let number = "1,234,567,890";
+        for count in 1..12 {
+            for name in ["x", "a name of several words that is longer than it should be in a table", &"y".repeat(300)] {
+                let heads = (0..count).map(|at| (format!("heading number {at}"), Unit::Count));
+                let mut grid = Grid::new([("name".to_string(), Unit::Text)].into_iter().chain(heads));
+                grid.row([name.to_string()].into_iter().chain((0..count).map(|_| number.to_string())));
+                for width in [80, 120] {
+                    let lines = shown(
+                        Grid { heads: grid.heads.clone(), units: grid.units.clone(), rows: grid.rows.clone(), ..grid },
+                        width,
+                    );
+                    let text = lines.join("\n");
+                    assert!(lines.iter().all(|line| columns(line) <= width), "{width}: {text}");
+                    let there = text.matches(number).count();
+                    assert!(there == count || text.contains("Also in --csv: "), "{there} of {count} in {width}: {text}");
+                    // Each with its comma or none: what is not shown is named.
+                    assert!(text.matches(',').count() >= 3 * there && !text.contains("1,234,567…"), "{text}");
+                    assert!(
+                        there >= count.min((width - NARROWEST) / (number.len() + GAP)),
+                        "{there} of {count} in {width}: {text}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn optional_columns_go_before_words_wrap() {
+        let name = "a name that takes thirty places";
+        let mut grid =
+            Grid::new([("name", Unit::Text), ("one", Unit::Count), ("two", Unit::Count), ("three", Unit::Count)]).require(2);
+        grid.row([name, "123,456,789,012,345", "123,456,789,012,345", "123,456,789,012,345"]);
+        let lines = shown(grid, 80);
+        assert!(lines[2].contains(name) && lines[2].matches("012,345").count() == 2, "{lines:#?}");
+        assert_eq!(lines.last().unwrap(), "Also in --csv: three.");
+    }
+
+    #[test]
+    fn cells_keep_their_indent_and_end_somewhere() {
+        assert_eq!(cell_lines("  one two three", 9), ["  one two", "  three"]);
+        assert_eq!(cell_lines("  short", 9), ["  short"]);
+        let long = cell_lines(&"word ".repeat(100), 10);
+        assert!(long.len() == CELL_LINES && long[2].ends_with('…') && long.iter().all(|line| columns(line) <= 10), "{long:?}");
     }
 
     #[test]

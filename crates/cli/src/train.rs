@@ -4,14 +4,17 @@ use crate::args::TrainArgs;
 use crate::bench::read_all;
 use crate::endpoint::{Output, is_standard};
 use crate::failure::{Failure, Outcome};
+use crate::format::{NOTHING, count_of};
 use crate::quantity::{bytes, savings};
 use crate::setup::config_failure;
-use crate::{progress, report};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::terminal::{Grid, Page};
+use crate::{progress, report, terminal};
 use oncewire_codec::train::{Step, Trained, Training};
 use oncewire_codec::{ByteSet, SamplerKind};
+use oncewire_trace::results::Unit;
 use serde::Serialize;
 use std::fmt::Write;
+use std::io;
 
 /// What a table comes to.
 #[derive(Serialize)]
@@ -94,7 +97,8 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
             tables,
         })
     } else {
-        report::text(&text(&trained, &tables, data.len() as u64, test.map(|test| test.len() as u64), args))
+        let (training, test) = (data.len() as u64, test.map(|test| test.len() as u64));
+        terminal::print("--json", |page| show(page, &trained, &tables, training, test, args))
     }
 }
 
@@ -163,47 +167,51 @@ fn shown(byte: u8) -> String {
     }
 }
 
-fn text(trained: &Trained, rows: &[Row], training: u64, test: Option<u64>, args: &TrainArgs) -> String {
-    let mut out = String::new();
+fn show<W: io::Write>(
+    page: &mut Page<'_, W>,
+    trained: &Trained,
+    rows: &[Row],
+    training: u64,
+    test: Option<u64>,
+    args: &TrainArgs,
+) -> io::Result<()> {
     let list = |kept| {
         let steps = trained.steps.iter().filter(|step| step.kept == kept).map(|step| shown(step.byte)).collect::<Vec<_>>();
         if steps.is_empty() { "none".into() } else { steps.join(" ") }
     };
     let share = trained.redundant_bytes as f64 * 100.0 / training as f64;
-    let _ = writeln!(out, "{} of training data, of which MAXP finds {share:.1} % redundant.", bytes(training));
-    let _ = writeln!(out, "Marker bytes, most present first: {}. Tried without gain: {}.", list(true), list(false));
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    let mut header = vec!["table", "entries", "training data", "savings"];
+    page.wrapped("", &format!("{} of training data, of which MAXP finds {share:.1} % redundant.", bytes(training)))?;
+    page.wrapped("", &format!("Marker bytes, most frequent first: {}.", list(true)))?;
+    page.wrapped("", &format!("Tried without gain: {}.", list(false)))?;
+    page.line("")?;
+    let mut columns =
+        vec![("table", Unit::Text), ("entries", Unit::Count), ("training data", Unit::Bytes), ("saved", Unit::Share)];
     if test.is_some() {
-        header.extend(["test data", "savings"]);
+        columns.extend([("test data", Unit::Bytes), ("saved", Unit::Share)]);
     }
-    table.set_header(header.iter().map(Cell::new));
+    let mut grid = Grid::new(columns);
     for row in rows {
         let mut cells = vec![
             row.table.clone(),
-            row.entries.map_or_else(|| "-".to_string(), |entries| entries.to_string()),
-            row.training_wire_bytes.to_string(),
+            row.entries.map_or_else(|| NOTHING.to_string(), |entries| entries.to_string()),
+            count_of(row.training_wire_bytes),
             savings(row.training_wire_bytes, training),
         ];
         if let (Some(wire), Some(test)) = (row.test_wire_bytes, test) {
-            cells.extend([wire.to_string(), savings(wire, test)]);
+            cells.extend([count_of(wire), savings(wire, test)]);
         }
-        table.add_row(cells);
+        grid.row(cells);
     }
-    for column in 1..header.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let _ = writeln!(out, "{table}\nBytes of frames without entropy stage, p = {}, w = {}.", args.period, args.window);
-    match &args.output {
-        Some(output) => {
-            let _ = writeln!(out, "Written to {0}; use it with --sampler samplebyte:{0}", output.display());
-        }
-        None => out.push_str("Nothing was written; name a file with -o to keep the table.\n"),
-    }
-    out
+    page.grid(grid)?;
+    page.line("")?;
+    page.wrapped("", &format!("Bytes of frames without entropy stage, p = {}, w = {}.", args.period, args.window))?;
+    page.wrapped(
+        "",
+        &match &args.output {
+            Some(output) => format!("Written to {0}; use it with --sampler samplebyte:{0}", output.display()),
+            None => "Nothing was written; name a file with -o to keep the table.".into(),
+        },
+    )
 }
 
 #[cfg(test)]

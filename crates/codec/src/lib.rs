@@ -53,3 +53,8 @@ pub const MAX_BLOCK: usize = 64 << 10;
 
 /// Most entropy contexts that an encoder or decoder can have.
 pub const MAX_CONTEXTS: usize = 256;
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -45,3 +45,8 @@ pub use names::{Chunk, Name, NameKey};
 pub use pages::{Element, Pages};
 pub use rabin::{RABIN_POLYNOMIAL, greatest_rabin_fingerprint, rabin_fingerprint};
 pub use search::first_above;
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

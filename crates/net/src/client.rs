@@ -179,6 +179,11 @@ impl Connection {
         }
     }
 
+    /// Bytes that its transports have sent and received so far. Unlike [`Connection::status`] it sends nothing.
+    pub(crate) fn wire_bytes(&self) -> (u64, u64) {
+        self.shared.wire.total()
+    }
+
     /// What it says of itself. Asks the peer for its view, which the next call has.
     pub fn status(&self) -> Status {
         let shared = &self.shared;

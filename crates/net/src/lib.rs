@@ -31,3 +31,8 @@ pub use endpoint::{DEFAULT_MEMORY, Endpoint, NetError};
 pub use server::{ServeConfig, Server, serve};
 pub use transport::TransportKind;
 pub use way_out::WayOut;
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -71,6 +71,12 @@ impl Loopback {
         self.client.addresses()[0]
     }
 
+    /// Bytes that the transports between the two ends have carried so far, both ways, encryption included.
+    pub fn wire_bytes(&self) -> u64 {
+        let (sent, received) = self.client.wire_bytes();
+        sent + received
+    }
+
     /// What the connecting and the answering end say of themselves.
     pub fn status(&self) -> (Status, Status) {
         (self.client.status(), self.server.status())

@@ -51,3 +51,8 @@ pub use capture::{CaptureError, CaptureReader, Compression, Format};
 pub use dissect::{Cipher, Counters, Dissected, Dissector, Limits, Tally, Transport, Unused};
 pub use layers::{Layer, Layers, MAX_LAYERS};
 pub use record::{LinkType, Nanos, Record};
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

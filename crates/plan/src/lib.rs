@@ -31,3 +31,8 @@ pub use network::Network;
 pub use profile::{Match, Measured, Profile, Synthetic};
 pub use solution::{Prices, Solution};
 pub use watch::{Unwatched, Watch};
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

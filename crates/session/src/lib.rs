@@ -38,3 +38,8 @@ pub use message::{Epoch, MAX_TARGET, MessageError};
 pub use outgoing::EncoderFailed;
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session, Violation};
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -35,3 +35,8 @@ pub(crate) fn flow_hash(flow: &FlowKey) -> u64 {
     bytes[36] = flow.protocol;
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
+
+/// Compiles the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -11,7 +11,7 @@ pub(crate) mod rivals;
 use crate::args::BenchArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
-use crate::{progress, report};
+use crate::{progress, report, terminal};
 use contender::Wire;
 use oncewire_codec::{Kernels, Level};
 use plan::Plan;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     } else if args.csv {
         report::text(&output::csv(&bounds, &figures))
     } else {
-        report::text(&output::table(&setting, &bounds, &figures))
+        terminal::print("--csv", |page| output::show(page, &setting, &bounds, &figures))
     }
 }
 

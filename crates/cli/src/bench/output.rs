@@ -1,11 +1,14 @@
 //! The figures as a table, as CSV, as JSON.
 
 use super::bound::Bound;
-use super::{Figures, Pass, Setting, Time};
+use super::{Figures, Setting, Time};
+use crate::format::{NOTHING, count_of};
 use crate::quantity::{binary, bytes, savings};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::terminal::{Grid, Page};
+use oncewire_trace::results::Unit;
 use serde::Serialize;
 use std::fmt::Write;
+use std::io;
 
 /// The whole report.
 #[derive(Serialize)]
@@ -39,112 +42,132 @@ fn speeds(times: &[Time], total: u64, clock: Clock) -> (f64, f64) {
     (rate(seconds.get(seconds.len() / 2)), rate(seconds.first()))
 }
 
-pub(super) fn table(setting: &Setting, bounds: &[Bound], figures: &[Figures]) -> String {
-    let mut out = String::new();
+/// The figures for people: what was sent and how fast, then what our codec has to say about it.
+pub(super) fn show<W: io::Write>(
+    page: &mut Page<'_, W>,
+    setting: &Setting,
+    bounds: &[Bound],
+    figures: &[Figures],
+) -> io::Result<()> {
     let files = match &setting.files[..] {
         [one] => one.clone(),
         many => format!("{} files", many.len()),
     };
-    let _ = writeln!(out, "{files}, {} in memory, on {} ({} kernels)", bytes(setting.bytes), setting.processor, setting.kernels);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    let mut header = vec!["", "block"];
-    if setting.passes > 1 {
-        header.push("pass");
-    }
-    header.extend(["bytes", "savings"]);
-    if !bounds.is_empty() {
-        header.push("of optimal");
-    }
-    header.extend(["encode MB/s", "(best)", "wall", "decode MB/s", "(best)", "matches", "mean", "B/fp", "memory"]);
-    table.set_header(header.iter().map(Cell::new));
+    let size = |block: usize| if block.is_multiple_of(1024) { binary(block as u64) } else { count_of(block as u64) };
+    let mut blocks: Vec<usize> = figures.iter().map(|figure| figure.block_bytes).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    let block = match &blocks[..] {
+        [one] => format!(", blocks of {}", size(*one)),
+        _ => String::new(),
+    };
+    let (processor, kernels) = (&setting.processor, setting.kernels);
+    page.wrapped("", &format!("{files}, {} in memory{block}, on {processor} ({kernels} kernels)", bytes(setting.bytes)))?;
+    page.line("")?;
+
+    // What tells rows of one name apart, where it does.
+    let (by_block, by_pass, by_bound) = (blocks.len() > 1, setting.passes > 1, !bounds.is_empty());
+    let name = |name: &str, block: usize, number: usize| {
+        let mut cells = vec![if number == 0 { name.to_string() } else { String::new() }];
+        cells.extend(by_block.then(|| size(block)));
+        cells.extend(by_pass.then(|| (number + 1).to_string()));
+        cells
+    };
+    let mut names = vec![("", Unit::Text)];
+    names.extend(by_block.then_some(("block", Unit::Bytes)));
+    names.extend(by_pass.then_some(("pass", Unit::Count)));
+    let mut columns = names.clone();
+    columns.extend([("bytes", Unit::Bytes), ("saved", Unit::Share)]);
+    columns.extend(by_bound.then_some(("of optimal", Unit::Share)));
+    columns.extend([("encode MB/s", Unit::Number), ("decode MB/s", Unit::Number)]);
+    let required = columns.len();
+    columns.extend([
+        ("memory", Unit::Bytes),
+        ("encode wall MB/s", Unit::Number),
+        ("encode best MB/s", Unit::Number),
+        ("decode best MB/s", Unit::Number),
+    ]);
+    let mut sent = Grid::new(columns).require(required);
+    names.extend([
+        ("matches", Unit::Count),
+        ("mean bytes", Unit::Bytes),
+        ("bytes per fingerprint", Unit::Number),
+        ("encoder memory", Unit::Bytes),
+    ]);
+    let mut found = Grid::new(names);
+
+    let dash = || NOTHING.to_string();
+    let mega = |rate: f64| if rate > 0.0 { format!("{:.0}", rate / 1e6) } else { dash() };
+    let memory = |bytes: usize| if bytes == 0 { dash() } else { binary(bytes as u64) };
     for bound in bounds {
+        let title = format!("optimal w={}, {} bytes a match", bound.window, bound.pointer_bytes);
         for (number, pass) in bound.passes.iter().enumerate() {
-            let name = format!("optimal w={}, {} bytes a match", bound.window, bound.pointer_bytes);
-            let mut row = vec![if number == 0 { name } else { String::new() }, binary(bound.block_bytes as u64)];
-            if setting.passes > 1 {
-                row.push((number + 1).to_string());
-            }
-            row.extend([pass.wire_bytes.to_string(), savings(pass.wire_bytes, setting.bytes), "100.0 %".into()]);
-            row.push(format!("{:.0}", setting.bytes as f64 / pass.time.cpu_seconds.max(1e-9) / 1e6));
-            row.extend((0..4).map(|_| "-".to_string()));
-            row.extend([pass.runs.to_string(), "-".into(), "1.0".into(), binary(bound.memory_bytes as u64)]);
-            table.add_row(row);
+            let name = name(&title, bound.block_bytes, number);
+            let speed = mega(setting.bytes as f64 / pass.time.cpu_seconds.max(1e-9));
+            let wire = pass.wire_bytes;
+            let cells =
+                [count_of(wire), savings(wire, setting.bytes), "100.0 %".into(), speed, dash(), memory(bound.memory_bytes)];
+            sent.row(name.iter().cloned().chain(cells).chain((0..3).map(|_| dash())));
+            found.row(name.into_iter().chain([count_of(pass.runs), dash(), "1.0".into(), memory(bound.memory_bytes)]));
         }
     }
     for figure in figures {
         for (number, pass) in figure.passes.iter().enumerate() {
-            let mut row = vec![if number == 0 { figure.name.clone() } else { String::new() }, binary(figure.block_bytes as u64)];
-            if setting.passes > 1 {
-                row.push((number + 1).to_string());
+            let name = name(&figure.name, figure.block_bytes, number);
+            let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
+            let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
+            let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
+            let mut cells = vec![count_of(pass.wire_bytes), savings(pass.wire_bytes, setting.bytes)];
+            let of_optimal = || pass.share_of_optimal.map_or_else(dash, |share| format!("{:.1} %", share * 100.0));
+            cells.extend(by_bound.then(of_optimal));
+            cells.extend([mega(encode), mega(decode), memory(figure.encoder_memory_bytes)]);
+            cells.extend([wall, encode_best, decode_best].map(mega));
+            sent.row(name.iter().cloned().chain(cells));
+            if let Some(details) = &pass.details {
+                let cells = [
+                    count_of(details.matches),
+                    details.mean_match_bytes.map_or_else(dash, |mean| format!("{mean:.0}")),
+                    details.bytes_per_fingerprint.map_or_else(dash, |rate| format!("{rate:.1}")),
+                    memory(figure.encoder_memory_bytes),
+                ];
+                found.row(name.into_iter().chain(cells));
             }
-            row.extend(cells(setting, !bounds.is_empty(), figure, pass));
-            table.add_row(row);
         }
     }
-    for column in 1..header.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+    page.grid(sent)?;
+    let runs = if setting.runs == 1 { "one run".into() } else { format!("the median of {} interleaved runs", setting.runs) };
+    page.wrapped("", &format!("bytes: all headers included. MB/s: content per second of one core's CPU time, {runs}."))?;
+    if !found.is_empty() {
+        page.line("")?;
+        page.grid(found)?;
     }
-    let _ = writeln!(out, "{table}");
-    let _ = writeln!(
-        out,
-        "Speeds are millions of bytes of content per second of one core's CPU time, median and best of {} interleaved runs; \"wall\" \
-         is the encoder's\nmedian by the clock. Bytes count all headers. B/fp: content per fingerprint where markers were sought. Memory is \
-         the encoder's.",
-        setting.runs
-    );
     for bound in bounds {
-        let _ = writeln!(
-            out,
-            "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window; it takes {:.3} % of the windows of random data for known \
-             ({:.3} % expected),\nwhich then seems to save {:.2} %. Its bytes are literals and {} for each match, without headers. What an entropy stage saves, and \
-             our matches\nthat are shorter than a window or cost less, are not bounded by it.",
-            bound.window,
-            binary(bound.block_bytes as u64),
-            if bound.filter == "bloom" { "plain" } else { "counting" },
-            bound.false_positives_per_window * 100.0,
-            bound.expected_false_positives_per_window * 100.0,
-            bound.apparent_savings_of_random_data * 100.0,
-            bound.pointer_bytes,
-        );
+        page.line("")?;
+        page.wrapped(
+            "",
+            &format!(
+                "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window; it takes {:.3} % of the windows of random data \
+                 for known ({:.3} % expected), which then seems to save {:.2} %. Its bytes are literals and {} for each match, without \
+                 headers. What an entropy stage saves, and our matches that are shorter than a window or cost less, are not bounded \
+                 by it.",
+                bound.window,
+                binary(bound.block_bytes as u64),
+                if bound.filter == "bloom" { "plain" } else { "counting" },
+                bound.false_positives_per_window * 100.0,
+                bound.expected_false_positives_per_window * 100.0,
+                bound.apparent_savings_of_random_data * 100.0,
+                bound.pointer_bytes,
+            ),
+        )?;
     }
     let mut caches: Vec<u64> = figures.iter().filter_map(|figure| figure.cache_bytes).collect();
     caches.sort_unstable();
     caches.dedup();
     for cache in caches {
-        let fits =
-            if setting.bytes <= cache { "holds all data" } else { "holds less than the data: a repeat finds only what is left" };
-        let _ = writeln!(out, "Content log: {}, {fits}.", binary(cache));
+        let fits = if setting.bytes <= cache { "holds all data" } else { "smaller than the data: older repeats are missed" };
+        page.wrapped("", &format!("Cache: {}, {fits}.", binary(cache)))?;
     }
-    out
-}
-
-fn cells(setting: &Setting, with_bound: bool, figure: &Figures, pass: &Pass) -> Vec<String> {
-    let mega = |rate: f64| if rate > 0.0 { format!("{:.0}", rate / 1e6) } else { "-".to_string() };
-    let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
-    let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
-    let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
-    let dash = || "-".to_string();
-    let one_digit = |value: Option<f64>| value.map_or_else(dash, |value| format!("{value:.1}"));
-    let details = pass.details.as_ref();
-    let mut cells = vec![pass.wire_bytes.to_string(), savings(pass.wire_bytes, setting.bytes)];
-    if with_bound {
-        cells.push(pass.share_of_optimal.map_or_else(dash, |share| format!("{:.1} %", share * 100.0)));
-    }
-    cells.extend([
-        mega(encode),
-        mega(encode_best),
-        mega(wall),
-        mega(decode),
-        mega(decode_best),
-        details.map_or_else(dash, |details| details.matches.to_string()),
-        details.map_or_else(dash, |details| details.mean_match_bytes.map_or_else(dash, |mean| format!("{mean:.0}"))),
-        one_digit(details.and_then(|details| details.bytes_per_fingerprint)),
-        if figure.encoder_memory_bytes == 0 { dash() } else { binary(figure.encoder_memory_bytes as u64) },
-    ]);
-    cells
+    Ok(())
 }
 
 pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
@@ -204,7 +227,80 @@ pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pass;
+    use super::super::bound::BoundPass;
+    use super::super::ours::Details;
     use super::*;
+    use crate::terminal::columns;
+
+    /// Every column there can be, with names and numbers as long as they get.
+    #[test]
+    fn the_tables_fit_and_cut_no_number() {
+        let time = Time { cpu_seconds: 1e-3, wall_seconds: 2e-3 };
+        let setting = Setting {
+            version: "0.1.0",
+            files: vec!["a directory with a long name/and a file with a name that is even longer than that.tar".into()],
+            bytes: 123_456_789_012,
+            kernels: "portable",
+            processor: "AMD EPYC 9V74 80-Core Processor with a name as long as such names are".into(),
+            passes: 2,
+            runs: 99,
+        };
+        let details = Details {
+            matches: 1_234_567_890,
+            mean_match_bytes: Some(12_345.6),
+            bytes_per_fingerprint: Some(1_234.5),
+            ..Details::default()
+        };
+        let figures = |name: &str, block: usize, details: Option<Details>| {
+            let mut figures = Figures::new(name.into(), block, Some(32), Some(4 << 30));
+            figures.encoder_memory_bytes = 1_070_000_000;
+            let pass = Pass {
+                wire_bytes: 123_456_789_013,
+                encode: vec![time],
+                decode: vec![time],
+                share_of_optimal: Some(1.234),
+                details,
+                ..Pass::default()
+            };
+            figures.passes = vec![pass.clone(), pass];
+            figures
+        };
+        let name = "chunk-martynov samplebyte:a/table/of/markers p=1024 w=64 zstd-3 buckets:16x4x2 new-blocks:100";
+        let figures = [figures(name, 65_536, Some(details)), figures("gzip -6 (zlib-rs), file", 1_448, None)];
+        let pass = BoundPass { wire_bytes: 98_765_432_109, savings: 0.2, runs: 987_654_321, time };
+        let bound = Bound {
+            window: 64,
+            block_bytes: 65_536,
+            cache_bytes: 4 << 30,
+            filter: "counting",
+            pointer_bytes: 12,
+            memory_bytes: 2_000_000_000,
+            passes: vec![pass.clone(), pass],
+            false_positives_per_window: 0.012_34,
+            expected_false_positives_per_window: 0.012_35,
+            apparent_savings_of_random_data: 0.01,
+        };
+        for bounds in [&[][..], &[bound]] {
+            for width in [80, 97, 120] {
+                let mut out = Vec::new();
+                show(&mut Page::new(&mut out, width, false), &setting, bounds, &figures).unwrap();
+                let text = String::from_utf8(out).unwrap();
+                for line in text.lines() {
+                    assert!(columns(line) <= width, "{width}: {line}");
+                }
+                let mut numbers =
+                    vec!["123,456,789,013", "-0.0 %", "1,234,567,890", "12346", "1234.5", "1020.4 MiB", "123456789"];
+                if !bounds.is_empty() {
+                    numbers.extend(["98,765,432,109", "123.4 %", "987,654,321", "1.9 GiB"]);
+                }
+                for number in numbers {
+                    assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
+                }
+                assert!(text.contains("Also in --csv: "), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn median_and_best_are_speeds() {

@@ -219,6 +219,11 @@ impl Gzip {
         self.run(input, if last { FlushCompress::Finish } else { FlushCompress::None }, out)
     }
 
+    /// Compresses `input` onto the end of `out`; all that was taken in comes out, and the stream goes on, as `ssh -C` does it.
+    pub(crate) fn feed_on(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+        self.run(input, FlushCompress::Partial, out)
+    }
+
     fn run(&mut self, input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) -> Outcome {
         let begun = self.encoder.total_in();
         loop {

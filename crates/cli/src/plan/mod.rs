@@ -271,14 +271,14 @@ impl Outputs {
 fn about(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Nothing => "no redundancy elimination",
-        Scheme::HopByHop => "each link on its own, with the same devices",
+        Scheme::HopByHop => "each link on its own, same devices",
         Scheme::EdgeOnly => "decoding only where packets leave",
-        Scheme::Equal => "each device on a path caches the same share",
-        Scheme::ByDistance => "devices cache in proportion to their distance",
+        Scheme::Equal => "each device on a path: the same share",
+        Scheme::ByDistance => "shares in proportion to distance",
         Scheme::SmartRe => "this plan",
         Scheme::NoMemoryLimits => "with caches of any size",
         Scheme::NoProcessingLimits => "with devices of any speed",
-        Scheme::NoLimits => "with neither limit; each packet still in one cache",
+        Scheme::NoLimits => "no limits, each packet in one cache",
         Scheme::Ideal => "hop-by-hop without any limit",
     }
 }

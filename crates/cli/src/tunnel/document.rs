@@ -1,10 +1,13 @@
 //! A tunnel's state as JSON, and as a text for people.
 
+use crate::format::count_of;
 use crate::quantity::{binary, bytes, savings};
-use comfy_table::{CellAlignment, Table, presets};
+use crate::terminal::{Grid, Page};
 use oncewire_net::status::{SessionStatus, Status};
 use oncewire_session::Counters;
+use oncewire_trace::results::Unit;
 use serde_json::{Map, Value, json};
+use std::io::{self, Write};
 
 /// One JSON document.
 pub(super) fn render(status: &Status) -> String {
@@ -66,67 +69,61 @@ fn counters(counters: &Counters) -> Value {
 }
 
 /// The same for people.
-pub(super) fn text(document: &Value) -> String {
+pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Result<()> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let string = |value: &Value| value.as_str().unwrap_or("-").to_string();
     let listening: Vec<String> = document["listening"].as_array().into_iter().flatten().map(string).collect();
-    let mut out = format!(
-        "{} {}, listening on {}, key {}\nmemory {} of {}{}\n",
-        string(&document["role"]),
-        string(&document["version"]),
-        listening.join(", "),
-        string(&document["public_key"]),
-        binary(number(&document["memory_bytes"])),
-        binary(number(&document["memory_limit_bytes"])),
-        if document["draining"] == true { ", draining" } else { "" },
-    );
+    let what = format!("{} {}, listening on {}", string(&document["role"]), string(&document["version"]), listening.join(", "));
+    page.wrapped("", &what)?;
+    page.wrapped("", &format!("key {}", string(&document["public_key"])))?;
+    let (memory, limit) = (binary(number(&document["memory_bytes"])), binary(number(&document["memory_limit_bytes"])));
+    let draining = if document["draining"] == true { ", draining" } else { "" };
+    page.wrapped("", &format!("memory {memory} of {limit}{draining}"))?;
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
     if sessions.is_empty() {
-        out.push_str("no session\n");
-        return out;
+        return page.line("no session");
     }
     let mut efforts = Vec::new();
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "peer",
-        "phase",
-        "lanes",
-        "rtt",
-        "flows",
-        "direction",
-        "applications",
-        "on the wire",
-        "saved",
-        "log",
-        "waiting",
+    let mut states = Grid::new([
+        ("peer", Unit::Text),
+        ("phase", Unit::Text),
+        ("lanes", Unit::Text),
+        ("RTT", Unit::Seconds),
+        ("flows", Unit::Count),
+    ]);
+    let mut traffic = Grid::new([
+        ("peer", Unit::Text),
+        ("direction", Unit::Text),
+        ("payload", Unit::Bytes),
+        ("on the wire", Unit::Bytes),
+        ("saved", Unit::Share),
+        ("cache", Unit::Bytes),
+        ("in flight", Unit::Bytes),
     ]);
     for session in &sessions {
-        let peer = session["name"]
-            .as_str()
-            .map_or_else(|| string(&session["peer"])[..11.min(string(&session["peer"]).len())].to_string(), String::from);
+        let key: String = string(&session["peer"]).chars().take(11).collect();
+        let peer = session["name"].as_str().map_or(key, String::from);
         if let Some(budget) = session["cpu_budget"].as_object() {
             let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
             let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));
-            efforts.push(format!(
-                "{peer}: {effort}; {percent:.1} % of a core allowed, {changes} {} of effort so far\n",
-                if budget["changes"] == 1 { "change" } else { "changes" }
-            ));
+            let plural = if changes == 1 { "change" } else { "changes" };
+            efforts.push(format!("{peer}: {effort}; {percent:.1} % of a core allowed, {changes} {plural} of effort so far"));
         }
         let (here, there) = (&session["here"], &session["there"]);
+        states.row([
+            peer.clone(),
+            string(&session["phase"]),
+            format!("{} of {}", number(&session["lanes_up"]), number(&session["lanes"])),
+            format!("{:.1} ms", number(&here["rtt_us"]) as f64 / 1000.0),
+            count_of(number(&here["flows"])),
+        ]);
         for (direction, from) in [("sent", here), ("received", there)] {
             if from.is_null() {
                 continue;
             }
             let (sent, wire) = (number(&from["sent_bytes"]), number(&from["wire_sent_bytes"]));
-            let first = direction == "sent";
-            let cell = |text: String| if first { text } else { String::new() };
-            table.add_row([
-                cell(peer.clone()),
-                cell(string(&session["phase"])),
-                cell(format!("{} of {}", number(&session["lanes_up"]), number(&session["lanes"]))),
-                cell(format!("{:.1} ms", number(&here["rtt_us"]) as f64 / 1000.0)),
-                cell(number(&here["flows"]).to_string()),
+            traffic.row([
+                if direction == "sent" { peer.clone() } else { String::new() },
                 direction.to_string(),
                 bytes(sent),
                 bytes(wire),
@@ -136,12 +133,55 @@ pub(super) fn text(document: &Value) -> String {
             ]);
         }
     }
-    for column in [3, 4, 6, 7, 8, 9, 10] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+    for grid in [states, traffic] {
+        page.line("")?;
+        page.grid(grid)?;
+    }
+    if !efforts.is_empty() {
+        page.line("")?;
+    }
+    efforts.iter().try_for_each(|effort| page.wrapped("", effort))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::columns;
+
+    /// Two sessions with numbers as long as they get, one of them with a name that would clear the screen.
+    fn sample() -> Value {
+        let counters = json!({
+            "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
+            "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
+        });
+        let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
+        let session = |name: &str, there: &Value| {
+            json!({
+                "peer": format!("ow1{}", "k".repeat(52)), "name": name, "phase": "established", "lanes": 8, "lanes_up": 8,
+                "cpu_budget": budget, "here": counters, "there": there,
+            })
+        };
+        json!({
+            "role": "serve", "version": "0.1.0", "public_key": format!("ow1{}", "q".repeat(52)), "draining": true,
+            "listening": ["[2001:db8:1111:2222:3333:4444:5555:6666]:7077", "192.0.2.1:7077", "192.0.2.2:7077"],
+            "memory_bytes": 536_870_912, "memory_limit_bytes": 1_099_511_627_776u64,
+            "sessions": [session("branch-office-in-a-town-with-a-long-name", &counters), session("\u{1b}[2Jb", &Value::Null)],
+        })
+    }
+
+    #[test]
+    fn status_fits_and_cuts_no_number() {
+        for width in [80, 97, 120] {
+            let mut out = Vec::new();
+            show(&sample(), &mut Page::new(&mut out, width, false).whole_in("--json")).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            for line in text.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
+            for number in ["18447 PB", "12298 PB", "33.3 %", "931.2 GiB", "999 MB", "1234.6 ms", "4,194,304", "8 of 8"] {
+                assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
+            }
+            assert!(!text.contains("Also in") && !text.contains('\u{1b}'), "{text}");
         }
     }
-    out.push_str(&format!("{table}\n"));
-    out.extend(efforts);
-    out
 }

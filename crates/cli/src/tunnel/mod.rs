@@ -5,7 +5,7 @@ mod document;
 
 use crate::args::{CheckConfigArgs, ConnectArgs, EndpointArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs};
 use crate::failure::{Failure, Outcome, without_number};
-use crate::report;
+use crate::{report, terminal};
 use config::{File, Process};
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
@@ -148,7 +148,14 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
         documents.push(document);
     }
     if !args.json {
-        return report::text(&documents.iter().map(document::text).collect::<Vec<_>>().join("\n"));
+        return terminal::print("--json", |page| {
+            documents.iter().enumerate().try_for_each(|(at, one)| {
+                if at > 0 {
+                    page.line("")?;
+                }
+                document::show(one, page)
+            })
+        });
     }
     match &documents[..] {
         [one] => report::json(one),

@@ -83,7 +83,7 @@ fn the_optimum_bounds_what_looks_windows_up() {
     }
     let text = run(args!["bench", tz_path(0), "--runs", "1", "--no-rivals", "--optimal", "--cache", "4M"], b"").fine();
     let text = String::from_utf8(text).expect("text");
-    for words in ["of optimal", "optimal w=32", "100.0 %", "of the windows of random data"] {
+    for words in [" optimal", "optimal w=32", "100.0 %", "of the windows of random data"] {
         assert!(text.contains(words), "{words:?} is missing:\n{text}");
     }
 }

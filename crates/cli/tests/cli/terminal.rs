@@ -36,7 +36,30 @@ fn a_person_sees_progress_and_the_result() {
     };
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("993 kB ->") && screen.contains("saved"), "{screen}");
+    let summary =
+        screen.lines().find(|line| line.contains("->")).expect("a summary").rsplit('\r').find(|part| part.contains("->"));
+    assert!(summary.expect("a summary").chars().count() <= 80, "{screen}");
     let (code, screen) = on_a_terminal(&format!("'{ONCEWIRE}' unpack '{pack}' -o '{output}'")).expect("it was there before");
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("-> 993 kB"), "{screen}");
+}
+
+#[test]
+fn tables_are_as_wide_as_the_terminal() {
+    for (columns, width) in [("80", 80), ("97", 97), ("250", 120)] {
+        let line = format!("stty rows 40 cols {columns}; env -u COLUMNS '{ONCEWIRE}' demo");
+        let Some((code, screen)) = on_a_terminal(&line) else {
+            eprintln!("there is no script here: skipped");
+            return;
+        };
+        assert_eq!(code, Some(0), "{screen}");
+        // What was drawn over, and colors, take no place.
+        let plain = |line: &str| {
+            let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or("").to_string();
+            ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[2K"].iter().fold(line, |line, code| line.replace(code, ""))
+        };
+        let widest = screen.lines().map(|line| plain(line).chars().count()).max().unwrap_or(0);
+        // Words fill the lines below the tables.
+        assert!(widest <= width && widest > width - 20, "{columns}: {widest} columns are used:\n{screen}");
+    }
 }

@@ -200,6 +200,7 @@ fn status_tells_both_ends_views_as_text_and_as_json() {
         for word in [role, "established", "sent", "received", "1 of 1", &end.listening[0].to_string()] {
             assert!(shown.contains(word), "{word:?} is not in {shown}");
         }
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "too wide for a terminal: {shown}");
     }
 }
 

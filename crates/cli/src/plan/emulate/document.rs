@@ -269,7 +269,7 @@ fn table(id: &'static str, caption: &str, columns: &[(&str, Unit)], rows: Vec<Ve
 impl Document {
     /// Writes the summary for a terminal.
     pub(super) fn write(&self, out: &mut impl Write, width: usize, colour: bool) -> io::Result<()> {
-        let mut page = Page::new(out, width, colour);
+        let mut page = Page::new(out, width, colour).whole_in("--json");
         page.headline(&self.headline)?;
         page.line("")?;
         let carried = format!("{} packets, {}", count_of(self.packets), bytes(self.bytes));

@@ -2,7 +2,7 @@
 
 use crate::format::{self, part};
 use crate::quantity::bytes;
-use crate::terminal::{LINES, Page};
+use crate::terminal::{Grid, LINES, Page};
 use oncewire_trace::results::{Figure, Report, Share, Unit};
 use std::io::{self, Write};
 
@@ -96,25 +96,26 @@ impl<W: Write> Page<'_, W> {
             let packets = if counted { format::count_of(share.packets) } else { String::new() };
             vec![share.name.clone(), packets, bytes(share.bytes), part(share.bytes, of)]
         };
-        let title = |name: &str| vec![name.to_string(), String::new(), String::new(), String::new()];
-        let mut rows = vec![title("used:")];
+        let columns = [("", Unit::Text), ("packets", Unit::Count), ("wire bytes", Unit::Bytes), ("share", Unit::Share)];
+        let mut grid = Grid::new(columns);
         let indented = |mut row: Vec<String>| {
             row[0].insert_str(0, "  ");
             row
         };
-        rows.extend(accounting.used.iter().map(|share| indented(row(share, whole, true))));
-        rows.push(title("not used:"));
-        rows.extend(accounting.unused.iter().map(|share| indented(row(share, whole, true))));
+        let mut part = |name: &str, shares: &[Share], of: u64, counted: &dyn Fn(&Share) -> bool| {
+            grid.row([name, "", "", ""]);
+            for share in shares {
+                grid.row(indented(row(share, of, counted(share))));
+            }
+        };
+        part("used:", &accounting.used, whole, &|_| true);
+        part("not used:", &accounting.unused, whole, &|_| true);
         if !accounting.layers.is_empty() {
-            rows.push(title("within (a packet may have several):"));
-            rows.extend(accounting.layers.iter().map(|share| indented(row(share, whole, true))));
+            part("within (a packet may have several):", &accounting.layers, whole, &|_| true);
         }
         let of = accounting.bytes.iter().map(|share| share.bytes).sum();
-        rows.push(title("bytes of the used packets:"));
-        rows.extend(accounting.bytes.iter().map(|share| indented(row(share, of, share.packets > 0))));
-        let heads = ["", "packets", "wire bytes", "share"].map(String::from);
-        let units = [Unit::Text, Unit::Count, Unit::Bytes, Unit::Share];
-        self.grid(&heads, &units, rows)
+        part("bytes of the used packets:", &accounting.bytes, of, &|share| share.packets > 0);
+        self.grid(grid)
     }
 
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
