@@ -2,8 +2,9 @@
 
 use crate::adapting::{self, Adapting, Spent};
 use crate::args::PackArgs;
-use crate::endpoint::{Input, Output, give_up, is_standard};
+use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Outputs, give_up, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
 use cpu_time::ThreadTime;
@@ -11,6 +12,7 @@ use indicatif::ProgressBar;
 use oncewire_codec::pack::{Header, Summary};
 use oncewire_codec::{DEFAULT_CACHE, EncodeError, Finder, FrameWriter, Tokens};
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         return Err(Failure::usage("--json writes to standard output, where the pack would go; name a file with -o"));
     }
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;
+    let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
     let base = base::identify(&args.base)?;
     let base_len = base.map_or(0, |base| base.len);
@@ -54,7 +57,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         );
     }
     let mut input = Input::open(args.input.as_deref())?;
-    let mut output = Output::create(args.output.as_deref())?;
+    let mut output = destination.open()?;
 
     base::each_block(&args.base, header.base_skip(), header.max_block, |block| finder.prime(block).map_err(encode_failure))?;
     output.write(&header.to_bytes())?;
@@ -101,6 +104,12 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         })?;
     }
     Ok(())
+}
+
+/// Every file that is read.
+fn inputs(args: &PackArgs) -> impl Iterator<Item = &Path> {
+    let input = args.input.as_deref().unwrap_or(Path::new("-"));
+    std::iter::once(input).chain(args.base.iter().map(PathBuf::as_path)).chain(args.codec.sampler.file())
 }
 
 fn encode_failure(error: EncodeError) -> Failure {

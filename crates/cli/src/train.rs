@@ -2,8 +2,8 @@
 
 use crate::args::TrainArgs;
 use crate::bench::read_all;
-use crate::endpoint::{Output, is_standard};
 use crate::failure::{Failure, Outcome};
+use crate::output::{Destination, Outputs, is_standard};
 use crate::quantity::{bytes, savings};
 use crate::setup::config_failure;
 use crate::{progress, report};
@@ -12,6 +12,7 @@ use oncewire_codec::train::{Step, Trained, Training};
 use oncewire_codec::{ByteSet, SamplerKind};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// What a table comes to.
 #[derive(Serialize)]
@@ -47,7 +48,8 @@ struct Document {
 
 pub(crate) fn run(args: &TrainArgs) -> Outcome {
     // First, so that a wrong name shows before hours of training.
-    let output = args.output.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let mut outputs = Outputs::beside(args.files.iter().chain(&args.test).map(PathBuf::as_path))?;
+    let output = args.output.as_deref().map(|path| outputs.file("-o", Some(path)).and_then(Destination::open)).transpose()?;
     let data = read_all(&args.files)?;
     let test = if args.test.is_empty() { None } else { Some(read_all(&args.test)?) };
     if data.is_empty() || test.as_ref().is_some_and(Vec::is_empty) {

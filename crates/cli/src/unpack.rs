@@ -1,13 +1,15 @@
 //! `oncewire unpack`.
 
 use crate::args::UnpackArgs;
-use crate::endpoint::{Input, Output, is_standard};
+use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::output::{Destination, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate};
 use crate::{base, progress, report, setup};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, Step};
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What `--json` says.
@@ -25,6 +27,8 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage("--json writes to standard output, where the content would go; name a file with -o"));
     }
+    let inputs = std::iter::once(args.input.as_deref().unwrap_or(Path::new("-"))).chain(args.base.iter().map(PathBuf::as_path));
+    let mut destination = Some(Outputs::beside(inputs)?.file("-o", args.output.as_deref())?);
     let begun = Instant::now();
     let base = base::identify(&args.base)?;
     let mut input = Input::open(args.input.as_deref())?;
@@ -48,7 +52,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                     Ok(())
                 })?;
                 // Only now: an input that is no pack leaves nothing behind.
-                output = Some(Output::create(args.output.as_deref())?);
+                output = destination.take().map(Destination::open).transpose()?;
                 consumed
             }
             Step::Block { content, consumed } => {
