@@ -40,6 +40,12 @@ impl Input {
         Input { reader: Reader::Memory(content), name: name.into(), len: Some(content.len() as u64) }
     }
 
+    /// One end of a pipe.
+    #[cfg(test)]
+    pub(crate) fn pipe(reader: io::PipeReader) -> Input {
+        Input { reader: Reader::File(std::os::fd::OwnedFd::from(reader).into()), name: "pipe".into(), len: None }
+    }
+
     pub(crate) fn file(path: &Path) -> Outcome<Input> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io("open", &name, &error))?;

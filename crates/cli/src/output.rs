@@ -28,11 +28,20 @@ pub(crate) fn is_standard(path: Option<&Path>) -> bool {
 /// What tells two names of the same file from names of two files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
-    File { device: u64, inode: u64 },
+    File {
+        device: u64,
+        inode: u64,
+    },
     /// A disk. Pipes, terminals and the like are not compared: writing to them destroys nothing.
-    Disk { number: u64 },
+    Disk {
+        number: u64,
+    },
     /// Not there yet: the directory, and the name in it.
-    New { device: u64, inode: u64, name: OsString },
+    New {
+        device: u64,
+        inode: u64,
+        name: OsString,
+    },
 }
 
 impl Identity {
@@ -209,7 +218,10 @@ pub(crate) struct Destination {
 enum Way {
     Standard,
     /// A pipe, a device or an open file of a process: written as it is, after what is in it already.
-    Direct { path: PathBuf, append: bool },
+    Direct {
+        path: PathBuf,
+        append: bool,
+    },
     Beside(PathBuf),
 }
 
@@ -333,7 +345,8 @@ fn sweep(directory: &Path) {
         let open = |write: bool| OpenOptions::new().read(!write).write(write).custom_flags(flags).open(&path);
         // Some network file systems lock only what can be written.
         let Ok(file) = open(true).or_else(|_| open(false)) else { continue };
-        let same = |meta: &Metadata| fs::symlink_metadata(&path).is_ok_and(|now| (now.dev(), now.ino()) == (meta.dev(), meta.ino()));
+        let same =
+            |meta: &Metadata| fs::symlink_metadata(&path).is_ok_and(|now| (now.dev(), now.ino()) == (meta.dev(), meta.ino()));
         if file.try_lock().is_ok() && file.metadata().is_ok_and(|meta| meta.is_file() && same(&meta)) {
             let _ = fs::remove_file(&path);
         }

@@ -3,7 +3,7 @@
 use crate::args::UnpackArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Destination, Outputs, is_standard};
+use crate::output::{Destination, Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate};
 use crate::{base, progress, report, setup};
 use oncewire_codec::ConfigError;
@@ -34,11 +34,15 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     let mut input = Input::open(args.input.as_deref())?;
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, taken: 0 };
     let mut reader = PackReader::new(args.max_cache);
-    let mut output = None;
+    let mut output: Option<Output> = None;
     let bar = progress::bar(input.len);
     loop {
         let consumed = match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
             Step::NeedMore(_) => {
+                // What is verified does not wait for what comes next.
+                if let Some(output) = output.as_mut().filter(|_| !input.is_ready()) {
+                    output.flush()?;
+                }
                 if source.refill(&mut input)? == 0 {
                     return Err(cut_short(&reader, &source, &input.name));
                 }

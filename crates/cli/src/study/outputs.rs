@@ -31,7 +31,10 @@ impl Outputs {
             outputs.directory("--csv", directory, csv::is_ours)?;
             std::fs::create_dir_all(directory).map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
         }
-        let matches = matches.zip(args.matches.as_deref()).map(|(destination, path)| MatchesWriter::create(path, destination)).transpose()?;
+        let matches = matches
+            .zip(args.matches.as_deref())
+            .map(|(destination, path)| MatchesWriter::create(path, destination))
+            .transpose()?;
         let report = report.map(Destination::open).transpose()?;
         Ok(Outputs { report, matches: matches.map(|writer| Arc::new(Mutex::new(writer))) })
     }

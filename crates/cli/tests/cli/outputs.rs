@@ -96,8 +96,11 @@ fn no_verb_writes_over_what_it_reads() {
         fs::hard_link(&file, dir.join("hardlink")).unwrap();
         let names = dir.names();
         let outs = [input, "symlink", "symlink-to-it", "hardlink"].map(|name| dir.join(name)).into_iter();
-        for out in outs.chain([dir.path().join(".").join(input), dir.path().join("../").join(dir.path().file_name().unwrap()).join(input)]) {
-            run(command(&dir, line, &out), b"").fails(2, &["would overwrite the input", &file.display().to_string(), "choose another"]);
+        for out in outs
+            .chain([dir.path().join(".").join(input), dir.path().join("../").join(dir.path().file_name().unwrap()).join(input)])
+        {
+            run(command(&dir, line, &out), b"")
+                .fails(2, &["would overwrite the input", &file.display().to_string(), "choose another"]);
             same(&read(&file), &before, line);
             assert_eq!(dir.names(), names, "{line}");
         }
@@ -114,7 +117,8 @@ fn a_directory_of_tables_is_looked_through() {
     symlink("../traffic", out.join("links.csv")).unwrap();
     fs::hard_link(dir.join("devices"), out.join("mine.csv")).unwrap();
     let before = read(&dir.join("traffic"));
-    run(command(&dir, "plan @map --traffic @traffic --csv @out", &out), b"").fails(2, &["--csv", "links.csv", "overwrite the input", "traffic"]);
+    run(command(&dir, "plan @map --traffic @traffic --csv @out", &out), b"")
+        .fails(2, &["--csv", "links.csv", "overwrite the input", "traffic"]);
     same(&read(&dir.join("traffic")), &before, "behind a link");
     run(command(&dir, "plan @map --traffic demands --devices @out/mine.csv --quick --csv @out", &out), b"").fine();
     same(&read(&out.join("mine.csv")), b"a -> b\t1G\t1000000\n", "a file of that directory that is not ours");
@@ -128,7 +132,9 @@ fn redirected_streams_are_inputs_and_outputs_too() {
     let before = read(&data);
     let ran = |args: Vec<OsString>, stdin: Stdio, stdout: Stdio| {
         let mut command = Command::new(ONCEWIRE);
-        Ran::of(command.args(args).stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
+        Ran::of(
+            command.args(args).stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap(),
+        )
     };
     let from = || Stdio::from(File::open(&data).unwrap());
     let to = || Stdio::from(OpenOptions::new().append(true).open(&data).unwrap());
@@ -178,7 +184,8 @@ fn two_outputs_are_two_files() {
     }
     let dir = inputs();
     fs::create_dir(dir.join("out")).unwrap();
-    run(command(&dir, "plan @map --report @out/links.csv --csv @out", Path::new("")), b"").fails(2, &["--report", "--csv", "same file"]);
+    run(command(&dir, "plan @map --report @out/links.csv --csv @out", Path::new("")), b"")
+        .fails(2, &["--report", "--csv", "same file"]);
 }
 
 /// Verbs that write a file, each with what it is called.
@@ -286,7 +293,8 @@ fn what_a_killed_run_left_is_removed_by_the_next_and_what_a_living_one_writes_is
         symlink(dir.join("data"), dir.join(".oncewire-1-0.unfinished")).unwrap();
         fs::create_dir(dir.join(".oncewire-2-0.unfinished")).unwrap();
         assert!(Command::new("mkfifo").arg(dir.join(".oncewire-3-0.unfinished")).status().unwrap().success());
-        let others = [".oncewire-x-0.unfinished", ".oncewire-1-0.unfinished.txt", ".oncewire-4.unfinished", "oncewire-4-0.unfinished"];
+        let others =
+            [".oncewire-x-0.unfinished", ".oncewire-1-0.unfinished.txt", ".oncewire-4.unfinished", "oncewire-4-0.unfinished"];
         others.iter().for_each(|name| drop(dir.write(name, b"mine")));
         let names = dir.names();
 

@@ -12,7 +12,8 @@ use std::path::Path;
 
 /// Whether a file of this name may be one that [`write()`] writes.
 pub(crate) fn is_ours(name: &str) -> bool {
-    let numbered = name.split_once('-').is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+    let numbered =
+        name.split_once('-').is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
     name == ACCOUNTING || numbered && name.ends_with(".csv")
 }
 
@@ -118,7 +119,10 @@ mod tests {
         let report = sample::report();
         let written = write(&report, &dir).unwrap();
         let count = written.len();
-        assert_eq!(fs::read_dir(&dir).unwrap().filter(|entry| is_ours(&entry.as_ref().unwrap().file_name().to_string_lossy())).count(), 0);
+        assert_eq!(
+            fs::read_dir(&dir).unwrap().filter(|entry| is_ours(&entry.as_ref().unwrap().file_name().to_string_lossy())).count(),
+            0
+        );
         finish(written).unwrap();
         let parts: usize = report.figures.iter().map(|figure| figure.tables.len() + figure.charts.len()).sum();
         assert_eq!(count, parts + 1);

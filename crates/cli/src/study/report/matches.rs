@@ -54,7 +54,8 @@ impl MatchesWriter {
                 path.display()
             )));
         }
-        let out = Format::new(destination.open()?, wants_parquet).map_err(|error| Failure::io("write", path.display(), &error))?;
+        let out =
+            Format::new(destination.open()?, wants_parquet).map_err(|error| Failure::io("write", path.display(), &error))?;
         Ok(MatchesWriter { path: path.into(), out, rows: 0 })
     }
 
