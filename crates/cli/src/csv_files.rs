@@ -3,16 +3,17 @@
 //! Numbers are plain: shares are of one, times in seconds, sizes in bytes. What was not measured is an empty field.
 
 use crate::failure::{Failure, Outcome};
+use crate::output::{Destination, Output};
 use csv::{Terminator, Writer, WriterBuilder};
 use oncewire_trace::results::{Cell, Table, Unit};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Files that are written into one directory. Other files there are left alone.
+/// Files for one directory, which replace those of their names when they are finished. Other files there are left alone.
 pub(crate) struct Files<'a> {
     dir: &'a Path,
-    pub(crate) written: Vec<PathBuf>,
+    pub(crate) written: Vec<Output>,
 }
 
 impl Files<'_> {
@@ -22,15 +23,14 @@ impl Files<'_> {
         Ok(Files { dir, written: Vec::new() })
     }
 
-    /// Writes one file, in place of one of that name.
-    pub(crate) fn write(&mut self, name: String, fill: impl FnOnce(&mut Writer<File>) -> csv::Result<()>) -> Outcome {
-        let path = self.dir.join(name);
-        let filled = File::create(&path).and_then(|file| {
-            let mut out = WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(file);
-            fill(&mut out).map_err(io::Error::from).and_then(|()| out.flush())
-        });
-        filled.map_err(|error| Failure::io("write", path.display(), &error))?;
-        self.written.push(path);
+    /// Writes one file, for the place of one of that name.
+    pub(crate) fn write(&mut self, name: String, fill: impl FnOnce(&mut Writer<&mut Output>) -> csv::Result<()>) -> Outcome {
+        let mut output = Destination::within(self.dir, &name)?.open()?;
+        let mut out = WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(&mut output);
+        let filled = fill(&mut out).map_err(io::Error::from).and_then(|()| out.flush());
+        drop(out);
+        filled.map_err(|error| output.failure(&error))?;
+        self.written.push(output);
         Ok(())
     }
 }

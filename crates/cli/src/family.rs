@@ -42,6 +42,14 @@ impl fmt::Display for SamplerName {
 }
 
 impl SamplerName {
+    /// The file that it is read from, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            SamplerName::Kind(_) => None,
+            SamplerName::Trained(file) => Some(file),
+        }
+    }
+
     /// The sampler itself; reads its file if it has one.
     pub(crate) fn kind(&self) -> Outcome<SamplerKind> {
         match self {

@@ -10,6 +10,7 @@ mod endpoint;
 mod failure;
 mod family;
 mod format;
+mod output;
 mod pack;
 mod page;
 #[allow(dead_code)]
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_) | Command::Emulate(_)
     ) {
         // Those end in their own time.
-        endpoint::clean_up_on_signal();
+        output::clean_up_on_signal();
     }
     let outcome = match &cli.command {
         Command::Demo(args) => demo::run(args),

@@ -2,8 +2,9 @@
 
 use crate::adapting::{self, Adapting, Spent};
 use crate::args::PackArgs;
-use crate::endpoint::{Input, Output, give_up, is_standard};
+use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Outputs, give_up, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
 use cpu_time::ThreadTime;
@@ -11,6 +12,7 @@ use indicatif::ProgressBar;
 use oncewire_codec::pack::{Header, Summary};
 use oncewire_codec::{DEFAULT_CACHE, EncodeError, Finder, FrameWriter, Tokens};
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         return Err(Failure::usage("--json writes to standard output, where the pack would go; name a file with -o"));
     }
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;
+    let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
     let base = base::identify(&args.base)?;
     let base_len = base.map_or(0, |base| base.len);
@@ -54,10 +57,12 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         );
     }
     let mut input = Input::open(args.input.as_deref())?;
-    let mut output = Output::create(args.output.as_deref())?;
+    let mut output = destination.open()?;
 
     base::each_block(&args.base, header.base_skip(), header.max_block, |block| finder.prime(block).map_err(encode_failure))?;
     output.write(&header.to_bytes())?;
+    // Whoever unpacks a live stream can prepare.
+    output.flush()?;
     let bar = progress::bar(input.len);
     let mut adapting = args.cpu_budget.map(|budget| Adapting::new(&encoder, budget)).transpose()?;
     let spent = adapting.as_ref().map(|adapting| adapting.spent.clone());
@@ -101,6 +106,12 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         })?;
     }
     Ok(())
+}
+
+/// Every file that is read.
+fn inputs(args: &PackArgs) -> impl Iterator<Item = &Path> {
+    let input = args.input.as_deref().unwrap_or(Path::new("-"));
+    std::iter::once(input).chain(args.base.iter().map(PathBuf::as_path)).chain(args.codec.sampler.file())
 }
 
 fn encode_failure(error: EncodeError) -> Failure {
@@ -156,30 +167,93 @@ impl Finding<'_> {
     }
 }
 
-fn in_one_thread(input: &mut Input, finding: &mut Finding<'_>, work: &mut Work, max_block: usize, bar: &ProgressBar) -> Outcome {
-    let mut block = vec![0; max_block];
-    let mut tokens = Tokens::default();
-    loop {
-        let len = input.fill(&mut block)?;
-        if len == 0 {
-            return Ok(());
+/// Bytes that are handed over between threads, and to the output, at once.
+const BATCH: usize = 1 << 20;
+
+/// Most blocks among them, however small: their tokens take memory, too.
+const BATCH_BLOCKS: usize = 1024;
+
+/// Whole blocks on their way from reading through matching to writing; the buffers go round.
+struct Batch {
+    content: Vec<u8>,
+    len: usize,
+    /// Those of each block.
+    tokens: Vec<Tokens>,
+}
+
+impl Batch {
+    fn new(block: usize) -> Batch {
+        let blocks = (BATCH / block).clamp(1, BATCH_BLOCKS);
+        Batch { content: vec![0; blocks * block], len: 0, tokens: vec![Tokens::default(); blocks] }
+    }
+
+    fn blocks(&self, block: usize) -> impl Iterator<Item = (&[u8], &Tokens)> {
+        self.content[..self.len].chunks(block).zip(&self.tokens)
+    }
+
+    fn find(&mut self, block: usize, finding: &mut Finding<'_>) -> Outcome {
+        for (content, tokens) in self.content[..self.len].chunks(block).zip(&mut self.tokens) {
+            finding.find(content, tokens)?;
+            finding.found(content.len());
         }
-        finding.find(&block[..len], &mut tokens)?;
-        work.take(&tokens, &block[..len])?;
-        finding.found(len);
-        bar.inc(len as u64);
+        Ok(())
     }
 }
 
-/// A block on its way from reading through matching to writing; the buffers go round.
-struct Job {
-    block: Vec<u8>,
-    len: usize,
-    tokens: Tokens,
+/// An input that is read in batches.
+struct Batches<'a> {
+    input: &'a mut Input,
+    block: usize,
+    /// What was read of a block that is not complete.
+    rest: Vec<u8>,
 }
 
-/// Jobs under way between two stages.
-const QUEUE: usize = 16;
+impl Batches<'_> {
+    fn new(input: &mut Input, block: usize) -> Batches<'_> {
+        Batches { input, block, rest: Vec::with_capacity(block) }
+    }
+
+    /// Fills a batch, or with fewer blocks if the input has no more right now: what is complete waits for nothing. `false` at the end.
+    fn next(&mut self, batch: &mut Batch) -> Outcome<bool> {
+        let mut filled = self.rest.len();
+        batch.content[..filled].copy_from_slice(&self.rest);
+        self.rest.clear();
+        while filled < batch.content.len() {
+            if filled >= self.block && !self.input.is_ready() {
+                break;
+            }
+            match self.input.some(&mut batch.content[filled..])? {
+                0 => {
+                    batch.len = filled;
+                    return Ok(filled > 0);
+                }
+                n => filled += n,
+            }
+        }
+        batch.len = filled - filled % self.block;
+        self.rest.extend_from_slice(&batch.content[batch.len..filled]);
+        Ok(true)
+    }
+}
+
+fn in_one_thread(input: &mut Input, finding: &mut Finding<'_>, work: &mut Work, max_block: usize, bar: &ProgressBar) -> Outcome {
+    let mut batches = Batches::new(input, max_block);
+    let mut batch = Batch::new(max_block);
+    let mut tokens = Tokens::default();
+    while batches.next(&mut batch)? {
+        for block in batch.content[..batch.len].chunks(max_block) {
+            finding.find(block, &mut tokens)?;
+            work.take(&tokens, block)?;
+            finding.found(block.len());
+        }
+        work.output.flush()?;
+        bar.inc(batch.len as u64);
+    }
+    Ok(())
+}
+
+/// Batches that wait between two stages, at most.
+const QUEUE: usize = 2;
 
 fn in_threads(
     input: &mut Input,
@@ -189,40 +263,43 @@ fn in_threads(
     bar: &ProgressBar,
     threads: u8,
 ) -> Outcome {
-    let (found_tx, found_rx) = sync_channel::<Job>(QUEUE);
-    let (free_tx, free_rx) = sync_channel::<Job>(3 * QUEUE);
-    for _ in 0..3 * QUEUE {
-        let job = Job { block: vec![0; max_block], len: 0, tokens: Tokens::default() };
-        free_tx.send(job).expect("the queue has room for all jobs");
+    let count = QUEUE * usize::from(threads);
+    let (found_tx, found_rx) = sync_channel::<Batch>(QUEUE);
+    let (free_tx, free_rx) = sync_channel::<Batch>(count);
+    for _ in 0..count {
+        free_tx.send(Batch::new(max_block)).expect("the queue has room for all batches");
     }
+    let mut batches = Batches::new(input, max_block);
     std::thread::scope(|scope| {
-        // A stage that ends drops its channel ends; its neighbours then end too, and the first failure is reported.
+        // A stage that ends drops its channel ends; its neighbors then end too, and the first failure is reported.
         let matching = scope.spawn(move || {
             if threads == 2 {
-                return find_all(|| next_block(input, &free_rx), &mut finding, &found_tx);
+                return find_all(|| next_batch(&mut batches, &free_rx), max_block, &mut finding, &found_tx);
             }
-            let (read_tx, read_rx) = sync_channel::<Job>(QUEUE);
+            let (read_tx, read_rx) = sync_channel::<Batch>(QUEUE);
             std::thread::scope(|scope| {
                 let reading = scope.spawn(move || {
-                    while let Some(job) = next_block(input, &free_rx)? {
-                        if read_tx.send(job).is_err() {
+                    while let Some(batch) = next_batch(&mut batches, &free_rx)? {
+                        if read_tx.send(batch).is_err() {
                             break;
                         }
                     }
                     Ok(())
                 });
-                let found = find_all(|| Ok(read_rx.recv().ok()), &mut finding, &found_tx);
+                let found = find_all(|| Ok(read_rx.recv().ok()), max_block, &mut finding, &found_tx);
                 drop(read_rx);
                 join(reading).and(found)
             })
         });
-        for job in &found_rx {
-            if let Err(failure) = work.take(&job.tokens, &job.block[..job.len]) {
+        for batch in &found_rx {
+            let written = batch.blocks(max_block).try_for_each(|(block, tokens)| work.take(tokens, block));
+            let written = written.and_then(|()| work.output.flush());
+            if let Err(failure) = written {
                 give_up(&failure);
             }
-            bar.inc(job.len as u64);
+            bar.inc(batch.len as u64);
             // The reader may have ended already.
-            let _ = free_tx.send(job);
+            let _ = free_tx.send(batch);
         }
         join(matching)
     })
@@ -232,20 +309,114 @@ fn join(thread: std::thread::ScopedJoinHandle<'_, Outcome>) -> Outcome {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A free job filled from the input, or `None` at its end or when the writer has stopped.
-fn next_block(input: &mut Input, free: &Receiver<Job>) -> Outcome<Option<Job>> {
-    let Ok(mut job) = free.recv() else { return Ok(None) };
-    job.len = input.fill(&mut job.block)?;
-    Ok((job.len > 0).then_some(job))
+/// A free batch filled from the input, or `None` at its end or when the writer has stopped.
+fn next_batch(batches: &mut Batches<'_>, free: &Receiver<Batch>) -> Outcome<Option<Batch>> {
+    let Ok(mut batch) = free.recv() else { return Ok(None) };
+    Ok(batches.next(&mut batch)?.then_some(batch))
 }
 
-fn find_all(mut next: impl FnMut() -> Outcome<Option<Job>>, finding: &mut Finding<'_>, found: &SyncSender<Job>) -> Outcome {
-    while let Some(mut job) = next()? {
-        finding.find(&job.block[..job.len], &mut job.tokens)?;
-        finding.found(job.len);
-        if found.send(job).is_err() {
+fn find_all(
+    mut next: impl FnMut() -> Outcome<Option<Batch>>,
+    block: usize,
+    finding: &mut Finding<'_>,
+    found: &SyncSender<Batch>,
+) -> Outcome {
+    while let Some(mut batch) = next()? {
+        batch.find(block, finding)?;
+        if found.send(batch).is_err() {
             break;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncewire_codec::Encoder;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    const BLOCK: usize = 64 << 10;
+
+    #[test]
+    fn files_come_by_the_megabyte() {
+        let content: &'static [u8] = vec![7; 3 * BATCH + 10].leak();
+        let mut input = Input::memory("test", content);
+        let mut batches = Batches::new(&mut input, BLOCK);
+        let mut batch = Batch::new(BLOCK);
+        let mut lengths = Vec::new();
+        while batches.next(&mut batch).unwrap() {
+            lengths.push(batch.len);
+        }
+        assert_eq!(lengths, [BATCH, BATCH, BATCH, 10]);
+        assert_eq!([1, 1448, BLOCK].map(|block| Batch::new(block).content.len()), [1024, 724 * 1448, BATCH]);
+    }
+
+    /// If a complete block waited for what comes after it, this would never end.
+    #[test]
+    fn a_pipe_that_stays_quiet_keeps_no_block_back() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut input = Input::pipe(reader);
+        let mut batches = Batches::new(&mut input, 1000);
+        let mut batch = Batch::new(1000);
+        writer.write_all(&[1; 2500]).unwrap();
+        assert!(batches.next(&mut batch).unwrap());
+        assert_eq!(batch.len, 2000);
+        writer.write_all(&[2; 500]).unwrap();
+        assert!(batches.next(&mut batch).unwrap());
+        assert_eq!((batch.len, &batch.content[..1000]), (1000, &[[1; 500], [2; 500]].concat()[..]));
+        writer.write_all(&[3; 10]).unwrap();
+        drop(writer);
+        assert!(batches.next(&mut batch).unwrap());
+        assert_eq!((batch.len, batch.content[0]), (10, 3));
+        assert!(!batches.next(&mut batch).unwrap());
+    }
+
+    /// What was written, call by call.
+    #[derive(Clone, Default)]
+    struct Calls(Arc<Mutex<Vec<usize>>>);
+
+    impl Write for Calls {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn writes_are_few() {
+        // Half of it repeats, so that frames are small and large.
+        let mut state = 1u64;
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        let half: Vec<u8> = noise.take(4 << 20).collect();
+        let content: &'static [u8] = [&half[..], &half].concat().leak();
+        for threads in 1..=3 {
+            let calls = Calls::default();
+            let mut input = Input::memory("test", content);
+            let (mut finder, writer) = Encoder::builder().cache(16 << 20).build_halves().unwrap();
+            let output = Output::over(Box::new(calls.clone()), "test".into());
+            let mut work = Work { writer, summary: Summary::default(), output, spent: None };
+            let mut finding = Finding { finder: &mut finder, adapting: &mut None };
+            let bar = ProgressBar::hidden();
+            if threads == 1 {
+                in_one_thread(&mut input, &mut finding, &mut work, BLOCK, &bar).unwrap();
+            } else {
+                in_threads(&mut input, finding, &mut work, BLOCK, &bar, threads).unwrap();
+            }
+            let written = work.output.written();
+            work.output.finish().unwrap();
+            let calls = calls.0.lock().unwrap();
+            assert_eq!(calls.iter().sum::<usize>() as u64, written);
+            // A batch of noise has a megabyte and its headers.
+            assert!(calls.len() <= 2 * content.len() / BATCH, "{threads}: {calls:?}");
+        }
+    }
 }

@@ -2,9 +2,9 @@
 
 use crate::args::TrainArgs;
 use crate::bench::read_all;
-use crate::endpoint::{Output, is_standard};
 use crate::failure::{Failure, Outcome};
 use crate::format::{NOTHING, count_of};
+use crate::output::{Destination, Outputs, is_standard};
 use crate::quantity::{bytes, savings};
 use crate::setup::config_failure;
 use crate::terminal::{Grid, Page};
@@ -15,6 +15,7 @@ use oncewire_trace::results::Unit;
 use serde::Serialize;
 use std::fmt::Write;
 use std::io;
+use std::path::PathBuf;
 
 /// What a table comes to.
 #[derive(Serialize)]
@@ -50,7 +51,8 @@ struct Document {
 
 pub(crate) fn run(args: &TrainArgs) -> Outcome {
     // First, so that a wrong name shows before hours of training.
-    let output = args.output.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let mut outputs = Outputs::beside(args.files.iter().chain(&args.test).map(PathBuf::as_path))?;
+    let output = args.output.as_deref().map(|path| outputs.file("-o", Some(path)).and_then(Destination::open)).transpose()?;
     let data = read_all(&args.files)?;
     let test = if args.test.is_empty() { None } else { Some(read_all(&args.test)?) };
     if data.is_empty() || test.as_ref().is_some_and(Vec::is_empty) {

@@ -1,13 +1,15 @@
 //! `oncewire unpack`.
 
 use crate::args::UnpackArgs;
-use crate::endpoint::{Input, Output, is_standard};
+use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::output::{Destination, Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate};
 use crate::{base, progress, report, setup};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, Step};
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What `--json` says.
@@ -25,16 +27,22 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage("--json writes to standard output, where the content would go; name a file with -o"));
     }
+    let inputs = std::iter::once(args.input.as_deref().unwrap_or(Path::new("-"))).chain(args.base.iter().map(PathBuf::as_path));
+    let mut destination = Some(Outputs::beside(inputs)?.file("-o", args.output.as_deref())?);
     let begun = Instant::now();
     let base = base::identify(&args.base)?;
     let mut input = Input::open(args.input.as_deref())?;
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, taken: 0 };
     let mut reader = PackReader::new(args.max_cache);
-    let mut output = None;
+    let mut output: Option<Output> = None;
     let bar = progress::bar(input.len);
     loop {
         let consumed = match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
             Step::NeedMore(_) => {
+                // What is verified does not wait for what comes next.
+                if let Some(output) = output.as_mut().filter(|_| !input.is_ready()) {
+                    output.flush()?;
+                }
                 if source.refill(&mut input)? == 0 {
                     return Err(cut_short(&reader, &source, &input.name));
                 }
@@ -48,7 +56,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                     Ok(())
                 })?;
                 // Only now: an input that is no pack leaves nothing behind.
-                output = Some(Output::create(args.output.as_deref())?);
+                output = destination.take().map(Destination::open).transpose()?;
                 consumed
             }
             Step::Block { content, consumed } => {

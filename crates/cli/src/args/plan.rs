@@ -2,7 +2,7 @@
 
 use crate::quantity::{parse_percent, parse_rate, parse_size, parse_time};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -226,6 +226,16 @@ pub(crate) struct ScenarioArgs {
     /// Seed of everything that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+impl ScenarioArgs {
+    /// Every file that is read.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let ScenarioArgs { topology, latencies, cities, paths, profile, devices, links, traffic, .. } = self;
+        let traffic = Some(Path::new(traffic)).filter(|traffic| !["gravity", "demands"].map(Path::new).contains(traffic));
+        let files = [latencies, cities, paths, profile, devices, links].into_iter().filter_map(|file| file.as_deref());
+        std::iter::once(&**topology).chain(files).chain(traffic)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,6 +11,8 @@ pub(crate) mod rivals;
 use crate::args::BenchArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::family::SamplerName;
+use crate::output::Outputs;
 use crate::{progress, report, terminal};
 use contender::Wire;
 use oncewire_codec::{Kernels, Level};
@@ -28,6 +30,9 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             .and_then(Kernels::at)
             .ok_or_else(|| Failure::usage(format!("this machine cannot run the {name} kernels; leave --kernels out")))?,
     };
+    let inputs = args.files.iter().map(PathBuf::as_path).chain(args.samplers.iter().filter_map(SamplerName::file));
+    // The report goes to standard output, which may be a file, too.
+    Outputs::beside(inputs)?;
     let data = read_all(&args.files)?;
     if data.is_empty() {
         return Err(Failure::failed("the files are empty: there is nothing to measure"));

@@ -8,9 +8,9 @@ mod scenario;
 mod watch;
 
 use crate::args::plan::{ObjectiveName, PlanArgs, SolverName, StrategyName};
-use crate::endpoint::Output;
 use crate::failure::{Failure, Outcome};
-use crate::{progress, report as output};
+use crate::output::{Destination, Output, finish};
+use crate::{output, progress, report as stdout};
 use build::{Built, Step};
 use oncewire_plan::baseline::{self, Scheme};
 use oncewire_plan::lp::{self, Method, Objective};
@@ -19,7 +19,7 @@ use oncewire_plan::placement::{self, Strategy};
 use oncewire_plan::{Error, Instance, Solution, Watch};
 use scenario::Scenario;
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use watch::Waiting;
 
@@ -220,7 +220,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// Files that a plan is written to; opened first, so that a wrong name shows at once.
+/// Files that a plan is written to; checked and opened first, so that a wrong name shows at once.
 struct Outputs {
     report: Option<Output>,
     manifests: Option<Output>,
@@ -233,37 +233,43 @@ impl Outputs {
                 return Err(Failure::usage(format!("{what} writes a file, standard output has the summary; name a file")));
             }
         }
-        let create = |path: &Option<_>| path.as_deref().map(|path| Output::create(Some(path))).transpose();
-        let (report, manifests) = (create(&args.report)?, create(&args.manifests)?);
+        let mut outputs = output::Outputs::beside(args.scenario.inputs().chain(args.against.as_deref()))?;
+        let mut file = |option, path: &Option<PathBuf>| path.as_deref().map(|path| outputs.file(option, Some(path))).transpose();
+        let (report, manifests) = (file("--report", &args.report)?, file("--manifests", &args.manifests)?);
         if let Some(directory) = &args.csv {
+            outputs.directory("--csv", directory, report::csv::is_ours)?;
             std::fs::create_dir_all(directory).map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
         }
-        Ok(Outputs { report, manifests })
+        let open = |file: Option<Destination>| file.map(Destination::open).transpose();
+        Ok(Outputs { report: open(report)?, manifests: open(manifests)? })
     }
 
     fn write(self, args: &PlanArgs, built: Built) -> Outcome {
         let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
+        let mut written = Vec::new();
         if let (Some(path), Some(mut file), Some(plan)) = (&args.manifests, self.manifests, &built.plan) {
             file.write(plan.to_json().as_bytes())?;
-            file.finish()?;
+            written.push(file);
             note(path, "the plan: what each device needs to know");
         }
         if let (Some(path), Some(mut file)) = (&args.report, self.report) {
             file.write(report::html::render(&built.document).as_bytes())?;
-            file.finish()?;
+            written.push(file);
             note(path, "the report; open it in a browser");
         }
         if let Some(directory) = &args.csv {
-            let written = report::csv::write(&built.document, directory)?;
-            note(directory, &format!("{} files", written.len()));
+            let files = report::csv::write(&built.document, directory)?;
+            note(directory, &format!("{} files", files.len()));
+            written.extend(files);
         }
+        finish(written)?;
         if args.json {
-            return output::json(&built.document);
+            return stdout::json(&built.document);
         }
         let (width, colour) = crate::terminal::page();
         let mut text = Vec::new();
         report::terminal::write(&built.document, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
-        output::text(&String::from_utf8_lossy(&text))
+        stdout::text(&String::from_utf8_lossy(&text))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whoever waits for a plan: a line of progress where a person watches, and Ctrl-C.
 
-use crate::endpoint;
+use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oncewire_plan::Watch;
 use std::io::IsTerminal;
@@ -21,8 +21,7 @@ impl Waiting {
         // It fails only where there is a handler already: then that one decides.
         let _ = ctrlc::set_handler(move || {
             if flag.swap(true, Ordering::Relaxed) {
-                endpoint::remove_unfinished();
-                std::process::exit(130);
+                output::end(130);
             }
         });
         let line = ProgressBar::no_length();

@@ -29,7 +29,7 @@ const PREFIX_FILE_MAX: u64 = 256 << 20;
 
 pub(crate) fn run(args: &StudyArgs) -> Outcome {
     if args.score {
-        crate::endpoint::clean_up_on_signal();
+        crate::output::clean_up_on_signal();
         return score::run(args);
     }
     if args.captures.is_empty() && args.interface.is_none() {
@@ -37,9 +37,9 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     }
     let sources = source::sources(&args.captures)?;
     // What can be wrong is found out before hours of reading.
-    source::check(&sources)?;
+    let captures = source::check(&sources)?;
     let mut settings = settings(args, &sources)?;
-    let outputs = Outputs::open(args)?;
+    let outputs = Outputs::open(args, &captures)?;
     let enough = source::enough_on_signal();
     settings.survey = survey(&sources, &settings, &enough);
     // What cannot be read again is measured in one pass.

@@ -3,30 +3,39 @@
 use super::report::matches::MatchesWriter;
 use super::report::{csv, html, json, terminal};
 use crate::args::StudyArgs;
-use crate::endpoint::Output;
 use crate::failure::{Failure, Outcome};
-use crate::{progress, report as output};
+use crate::output::{Destination, Output, finish};
+use crate::{output, progress, report as stdout};
 use oncewire_trace::MatchSink;
 use oncewire_trace::results::Report;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Files that are written while or after the study runs; opened before it, so that a wrong name shows at once.
+/// Files that are written while or after the study runs; checked and opened before it, so that a wrong name shows at once.
 pub(super) struct Outputs {
     report: Option<Output>,
     matches: Option<Arc<Mutex<MatchesWriter>>>,
 }
 
 impl Outputs {
-    pub(super) fn open(args: &StudyArgs) -> Outcome<Outputs> {
+    /// For a study that reads `captures`.
+    pub(super) fn open(args: &StudyArgs, captures: &[&Path]) -> Outcome<Outputs> {
         if args.report.as_deref().is_some_and(|path| path == Path::new("-")) {
             return Err(Failure::usage("--report writes a file for a browser, standard output has the summary; name a file"));
         }
-        let report = args.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+        let inputs = captures.iter().copied().chain(args.prefixes.as_deref()).chain(args.sampler.file());
+        let mut outputs = output::Outputs::beside(inputs)?;
+        let mut file = |option, path: &Option<PathBuf>| path.as_deref().map(|path| outputs.file(option, Some(path))).transpose();
+        let (report, matches) = (file("--report", &args.report)?, file("--matches", &args.matches)?);
         if let Some(directory) = &args.csv {
+            outputs.directory("--csv", directory, csv::is_ours)?;
             std::fs::create_dir_all(directory).map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
         }
-        let matches = args.matches.as_deref().map(MatchesWriter::create).transpose()?;
+        let matches = matches
+            .zip(args.matches.as_deref())
+            .map(|(destination, path)| MatchesWriter::create(path, destination))
+            .transpose()?;
+        let report = report.map(Destination::open).transpose()?;
         Ok(Outputs { report, matches: matches.map(|writer| Arc::new(Mutex::new(writer))) })
     }
 
@@ -42,25 +51,29 @@ impl Outputs {
     /// Writes the results to wherever the user asked for them. The study has ended.
     pub(super) fn write(self, args: &StudyArgs, found: &Report) -> Outcome {
         let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
+        let mut written = Vec::new();
         if let (Some(path), Some(matches)) = (&args.matches, self.matches.and_then(Arc::into_inner)) {
-            let rows = matches.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+            let (file, rows) = matches.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+            written.push(file);
             note(path, &format!("{rows} matches"));
         }
         if let (Some(path), Some(mut file)) = (&args.report, self.report) {
             file.write(html::render(found).as_bytes())?;
-            file.finish()?;
+            written.push(file);
             note(path, "the report; open it in a browser");
         }
         if let Some(directory) = &args.csv {
-            let written = csv::write(found, directory)?;
-            note(directory, &format!("{} files", written.len()));
+            let files = csv::write(found, directory)?;
+            note(directory, &format!("{} files", files.len()));
+            written.extend(files);
         }
+        finish(written)?;
         if args.json {
-            return output::json(&json::document(found));
+            return stdout::json(&json::document(found));
         }
         let (width, colour) = crate::terminal::page();
         let mut text = Vec::new();
         terminal::write(found, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
-        output::text(&String::from_utf8_lossy(&text))
+        stdout::text(&String::from_utf8_lossy(&text))
     }
 }

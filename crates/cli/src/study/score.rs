@@ -4,9 +4,10 @@ use super::report::{csv, terminal};
 use super::source::{self, Source};
 use crate::args::StudyArgs;
 use crate::failure::{Failure, Outcome};
+use crate::output::{Outputs, finish};
 use crate::quantity::bytes;
 use crate::terminal::page;
-use crate::{progress, report as output};
+use crate::{progress, report as stdout};
 use oncewire_packet::{CaptureReader, Dissector, Limits, Transport};
 use oncewire_trace::FlowKey;
 use oncewire_trace::score::{Layer, Options, Score, Test, Units, score};
@@ -34,6 +35,10 @@ pub(super) fn run(args: &StudyArgs) -> Outcome {
         return Err(Failure::usage(
             "what should be scored? Name files, directories or captures; three of them are weighted 2, 49 and 49",
         ));
+    }
+    if let Some(directory) = &args.csv {
+        let sources = source::sources(&args.captures)?;
+        Outputs::beside(sources.iter().map(Source::path))?.directory("--csv", directory, csv::is_ours)?;
     }
     let mut benchmarks = Vec::new();
     for argument in &args.captures {
@@ -85,15 +90,16 @@ fn write(args: &StudyArgs, scored: &Score) -> Outcome {
     if let Some(directory) = &args.csv {
         let written = csv::figure(&figure, directory)?;
         progress::note(&format!("{}: {} files", directory.display(), written.len()));
+        finish(written)?;
     }
     if args.json {
         let (benchmarks, weights) = (&scored.benchmarks[..], &scored.weights[..]);
-        return output::json(&Document { format: "oncewire-score/1", benchmarks, weights, figure: &figure });
+        return stdout::json(&Document { format: "oncewire-score/1", benchmarks, weights, figure: &figure });
     }
     let (width, colour) = page();
     let mut text = Vec::new();
     terminal::figure(&figure, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
-    output::text(&String::from_utf8_lossy(&text))
+    stdout::text(&String::from_utf8_lossy(&text))
 }
 
 /// Reads what an argument names: captures if the first file is one, else files as they are.

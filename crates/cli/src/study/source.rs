@@ -1,7 +1,7 @@
 //! Where a study's packets come from: captures by name, in directories and by pattern, and standard input.
 
-use crate::endpoint;
 use crate::failure::{Failure, Outcome};
+use crate::output;
 use oncewire_packet::{CaptureError, CaptureReader};
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,6 +26,14 @@ impl Source {
         match self {
             Source::File(path) | Source::Found(path) => path.display().to_string(),
             Source::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// The same for the program: `-` is standard input.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Source::File(path) | Source::Found(path) => path,
+            Source::Stdin => Path::new("-"),
         }
     }
 
@@ -78,16 +86,19 @@ impl Source {
 }
 
 /// Looks at the head of every file, before hours go into those before one that is missing or something else.
-pub(crate) fn check(sources: &[Source]) -> Outcome {
+///
+/// Gives the names of those that will be read, `-` for standard input.
+pub(crate) fn check(sources: &[Source]) -> Outcome<Vec<&Path>> {
+    let mut captures = Vec::new();
     for source in sources {
+        let path = source.path();
         // What is read of a pipe is gone.
-        if let Source::File(path) | Source::Found(path) = source
-            && (!path.exists() || path.is_file())
-        {
-            drop(source.reader(path)?);
+        let regular = *source != Source::Stdin && (!path.exists() || path.is_file());
+        if !regular || !matches!(source.reader(path)?, Err(CaptureError::NotACapture { .. })) {
+            captures.push(path);
         }
     }
-    Ok(())
+    Ok(captures)
 }
 
 /// Deepest directory that is searched.
@@ -153,8 +164,7 @@ pub(super) fn enough_on_signal() -> Arc<AtomicBool> {
     let flag = Arc::clone(&enough);
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            endpoint::remove_unfinished();
-            std::process::exit(130);
+            output::end(130);
         }
         eprintln!("oncewire: reading ends here, what was read is reported; once more to stop at once");
     });

@@ -8,6 +8,7 @@ mod emulate;
 mod family;
 mod files;
 mod memory;
+mod outputs;
 mod pipes;
 mod plan;
 mod readme;

@@ -8,10 +8,10 @@ use super::failure;
 use super::scenario::Scenario;
 use super::watch::Waiting;
 use crate::args::plan::EmulateArgs;
-use crate::endpoint::Output;
 use crate::failure::{Failure, Outcome};
-use crate::study::source::Source;
-use crate::{report as output, terminal};
+use crate::output::{Destination, Outputs};
+use crate::study::source::{self, Source};
+use crate::{report as stdout, terminal};
 use document::{Run, document};
 use oncewire_plan::emulate::workload::Mapped;
 use oncewire_plan::emulate::{Allocation, Emulation, Observed, Replanner, Replanning, Report, Rollout, Scheme, Settings, Share};
@@ -28,9 +28,12 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
     if args.scale == Some(0.0) {
         return Err(Failure::usage("--scale 0% leaves nothing to emulate"));
     }
-    let mut measured = args.measured.as_deref().map(|path| Output::create(Some(path))).transpose()?;
     let sources: Vec<Source> = args.capture.iter().cloned().map(Source::File).collect();
-    crate::study::source::check(&sources)?;
+    let captures = source::check(&sources)?;
+    let files = [&args.prefixes, &args.plan].into_iter().filter_map(|file| file.as_deref());
+    let mut outputs = Outputs::beside(captures.into_iter().chain(args.scenario.inputs()).chain(files))?;
+    let measured = args.measured.as_deref().map(|path| outputs.file("--measured", Some(path))).transpose()?;
+    let mut measured = measured.map(Destination::open).transpose()?;
     let watch = Waiting::new();
     let scenario = Scenario::build(&args.scenario, &watch)?;
     let (instance, traffic) = if sources.is_empty() {
@@ -70,12 +73,12 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
     let report = planned.ok_or_else(|| Failure::failed("nothing was carried"))?;
     let document = document(args, &scenario, &instance, &traffic, &report, runs, notes);
     if args.json {
-        return output::json(&document);
+        return stdout::json(&document);
     }
     let (width, colour) = terminal::page();
     let mut text = Vec::new();
     document.write(&mut text, width, colour).map_err(|error| Failure::report(&error))?;
-    output::text(&String::from_utf8_lossy(&text))
+    stdout::text(&String::from_utf8_lossy(&text))
 }
 
 /// A plan from a file, for the part of the network's volumes that is emulated.

@@ -4,15 +4,21 @@ use super::super::document::Document;
 use super::tables;
 use crate::csv_files::{self, Files};
 use crate::failure::Outcome;
-use std::path::{Path, PathBuf};
+use crate::output::Output;
+use std::path::Path;
 
-/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier plan are replaced,
-/// also by tables without rows.
+/// Whether a file of this name is one that [`write()`] writes.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.strip_suffix(".csv").is_some_and(|name| tables::IDS.contains(&name))
+}
+
+/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier plan are replaced
+/// when these are finished, also by tables without rows.
 ///
 /// # Errors
 ///
 /// If the directory or a file cannot be written.
-pub(crate) fn write(document: &Document, dir: &Path) -> Outcome<Vec<PathBuf>> {
+pub(crate) fn write(document: &Document, dir: &Path) -> Outcome<Vec<Output>> {
     let mut files = Files::new(dir)?;
     for table in tables::all(document) {
         files.write(format!("{}.csv", table.id), |out| csv_files::table(&table, out))?;
@@ -24,14 +30,17 @@ pub(crate) fn write(document: &Document, dir: &Path) -> Outcome<Vec<PathBuf>> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::output::finish;
 
     #[test]
     fn a_file_for_every_table_with_what_the_document_holds() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("a/b");
         let document = sample::document();
-        let written = write(&document, &dir).unwrap();
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), written.len());
+        finish(write(&document, &dir).unwrap()).unwrap();
+        let names = || std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names().count(), tables::IDS.len());
+        assert!(names().all(|name| is_ours(&name)));
         let read = |name: &str| {
             let mut reader = ::csv::ReaderBuilder::new().from_path(dir.join(name)).unwrap();
             let head = reader.headers().unwrap().clone();
@@ -47,7 +56,7 @@ mod tests {
         // The first link has infinitely many bytes: that is not a number.
         assert!(rows.iter().flatten().all(|field| !field.eq_ignore_ascii_case("nan") && !field.eq_ignore_ascii_case("inf")));
         // No table without rows keeps the lines of an earlier plan.
-        write(&sample::empty(), &dir).unwrap();
+        finish(write(&sample::empty(), &dir).unwrap()).unwrap();
         assert_eq!(read("links.csv").1.len(), 0);
     }
 }

@@ -306,6 +306,22 @@ pub(super) fn manifests(document: &Document) -> Table {
 }
 
 /// All of them, in the order of the page.
+/// Names of all tables.
+pub(super) const IDS: [&str; 12] = [
+    "summary",
+    "schemes",
+    "ingresses",
+    "links",
+    "devices",
+    "nodes",
+    "upgrades",
+    "deployment",
+    "changes",
+    "manifests",
+    "settings",
+    "steps",
+];
+
 pub(super) fn all(document: &Document) -> Vec<Table> {
     [summary, schemes, ingresses, links, devices, nodes, upgrades, deployment, changes, manifests, settings, steps]
         .map(|make| make(document))

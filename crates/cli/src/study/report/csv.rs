@@ -4,19 +4,30 @@
 
 use crate::csv_files::{Files, heading, number, table};
 use crate::failure::Outcome;
+use crate::output::Output;
 use csv::Writer;
 use oncewire_trace::results::{Accounting, Chart, Figure, Report, Table, Unit};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier study are replaced.
+/// Whether a file of this name may be one that [`write()`] writes.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let numbered =
+        name.split_once('-').is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+    name == ACCOUNTING || numbered && name.ends_with(".csv")
+}
+
+const ACCOUNTING: &str = "accounting.csv";
+
+/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier study are replaced
+/// when these are finished.
 ///
 /// # Errors
 ///
 /// If the directory or a file cannot be written.
-pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<PathBuf>> {
+pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<Output>> {
     let mut files = Files::new(dir)?;
-    files.write("accounting.csv".into(), |out| accounting(&report.accounting, out))?;
+    files.write(ACCOUNTING.into(), |out| accounting(&report.accounting, out))?;
     for figure in &report.figures {
         files.figure(figure)?;
     }
@@ -28,7 +39,7 @@ pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<PathBuf>> {
 /// # Errors
 ///
 /// If the directory or a file cannot be written.
-pub(crate) fn figure(figure: &Figure, dir: &Path) -> Outcome<Vec<PathBuf>> {
+pub(crate) fn figure(figure: &Figure, dir: &Path) -> Outcome<Vec<Output>> {
     let mut files = Files::new(dir)?;
     files.figure(figure)?;
     Ok(files.written)
@@ -94,6 +105,7 @@ mod tests {
     use super::super::sample;
     use super::*;
     use crate::csv_files::field;
+    use crate::output::finish;
     use csv::{Terminator, WriterBuilder};
     use oncewire_trace::results::Cell;
     use std::fs;
@@ -106,12 +118,21 @@ mod tests {
         fs::write(dir.join("mine.txt"), "mine").unwrap();
         let report = sample::report();
         let written = write(&report, &dir).unwrap();
+        let count = written.len();
+        assert_eq!(
+            fs::read_dir(&dir).unwrap().filter(|entry| is_ours(&entry.as_ref().unwrap().file_name().to_string_lossy())).count(),
+            0
+        );
+        finish(written).unwrap();
         let parts: usize = report.figures.iter().map(|figure| figure.tables.len() + figure.charts.len()).sum();
-        assert_eq!(written.len(), parts + 1);
+        assert_eq!(count, parts + 1);
+        let names = || fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names().filter(|name| is_ours(name)).count(), count);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), parts + 2, "no two of the same name");
         assert_eq!(fs::read_to_string(dir.join("mine.txt")).unwrap(), "mine");
         // Twice is as good as once.
-        assert_eq!(write(&report, &dir).unwrap(), written);
+        finish(write(&report, &dir).unwrap()).unwrap();
+        assert_eq!(names().count(), count + 1);
         // Whatever a field holds comes back.
         let path = dir.join("01-algorithms-savings.csv");
         let mut reader = csv::ReaderBuilder::new().from_path(path).unwrap();
@@ -147,6 +168,6 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(write(&sample::report(), &file).unwrap_err().message.contains("cannot make the directory"));
+        assert!(write(&sample::report(), &file).map(drop).unwrap_err().message.contains("cannot make the directory"));
     }
 }

@@ -1,11 +1,11 @@
 //! All matches of a study as one table, row by row: CSV, or Parquet with the feature `parquet`.
 
 use crate::failure::{Failure, Outcome};
+use crate::output::{Destination, Output};
 use csv::{Terminator, WriterBuilder};
 use oncewire_trace::results::MatchRow;
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "parquet")]
@@ -34,18 +34,18 @@ pub(crate) struct MatchesWriter {
 }
 
 enum Format {
-    Csv(Box<csv::Writer<BufWriter<File>>>),
+    Csv(Box<csv::Writer<Output>>),
     #[cfg(feature = "parquet")]
     Parquet(Box<parquet::Rows>),
 }
 
 impl MatchesWriter {
-    /// Makes the file; its name says its format: Parquet if it ends in `.parquet`, else CSV.
+    /// Makes the file `path`, which was checked as `destination`; its name says its format: Parquet if it ends in `.parquet`, else CSV.
     ///
     /// # Errors
     ///
     /// If the file cannot be made, or if it is to be Parquet and this program was built without.
-    pub(crate) fn create(path: &Path) -> Outcome<MatchesWriter> {
+    pub(crate) fn create(path: &Path, destination: Destination) -> Outcome<MatchesWriter> {
         let wants_parquet = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
         if wants_parquet && !cfg!(feature = "parquet") {
             return Err(Failure::usage(format!(
@@ -54,8 +54,8 @@ impl MatchesWriter {
                 path.display()
             )));
         }
-        let out = File::create(path).and_then(|file| Format::new(file, wants_parquet));
-        let out = out.map_err(|error| Failure::io("write", path.display(), &error))?;
+        let out =
+            Format::new(destination.open()?, wants_parquet).map_err(|error| Failure::io("write", path.display(), &error))?;
         Ok(MatchesWriter { path: path.into(), out, rows: 0 })
     }
 
@@ -77,25 +77,24 @@ impl MatchesWriter {
         done.map_err(|error| Failure::io("write", self.path.display(), &error))
     }
 
-    /// Completes the file, which is none before. Gives the number of its rows.
+    /// Completes the file, which is none before. Gives it, for its place, and the number of its rows.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub(crate) fn finish(self) -> Outcome<u64> {
+    pub(crate) fn finish(self) -> Outcome<(Output, u64)> {
         let done = match self.out {
-            Format::Csv(mut out) => out.flush(),
+            Format::Csv(out) => out.into_inner().map_err(|error| error.into_error()),
             #[cfg(feature = "parquet")]
             Format::Parquet(out) => out.finish(),
         };
-        done.map_err(|error| Failure::io("write", self.path.display(), &error))?;
-        Ok(self.rows)
+        let output = done.map_err(|error| Failure::io("write", self.path.display(), &error))?;
+        Ok((output, self.rows))
     }
 }
 
 impl Format {
-    fn new(file: File, _parquet: bool) -> io::Result<Format> {
-        let file = BufWriter::with_capacity(256 << 10, file);
+    fn new(file: Output, _parquet: bool) -> io::Result<Format> {
         #[cfg(feature = "parquet")]
         if _parquet {
             return Ok(Format::Parquet(Box::new(parquet::Rows::new(file)?)));
@@ -156,11 +155,14 @@ mod tests {
     fn rows_as_csv() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.csv");
-        let mut writer = MatchesWriter::create(&path).unwrap();
+        let mut writer = MatchesWriter::create(&path, Destination::within(place.path(), "matches.csv").unwrap()).unwrap();
         writer.write(&[row(0), row(1)]).unwrap();
         writer.write(&[]).unwrap();
         writer.write(&[row(2)]).unwrap();
-        assert_eq!(writer.finish().unwrap(), 3);
+        let (output, rows) = writer.finish().unwrap();
+        assert_eq!(rows, 3);
+        assert!(!path.exists());
+        output.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(lines.len(), 4);
@@ -177,7 +179,8 @@ mod tests {
     fn parquet_needs_its_feature() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.parquet");
-        let failure = MatchesWriter::create(&path).map(drop).unwrap_err();
+        let destination = Destination::within(place.path(), "matches.parquet").unwrap();
+        let failure = MatchesWriter::create(&path, destination).map(drop).unwrap_err();
         assert!(failure.message.contains("--features parquet"), "{}", failure.message);
         assert!(!path.exists());
     }

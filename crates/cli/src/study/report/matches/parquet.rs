@@ -1,6 +1,7 @@
 //! Rows of matches as Parquet: zstd, dictionaries for what repeats, bounded row groups.
 
 use super::{COLUMNS, protocol};
+use crate::output::Output;
 use oncewire_trace::results::MatchRow;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -8,8 +9,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -36,15 +36,15 @@ const SCHEMA: &str = "message matches {
 pub(super) struct Rows {
     waiting: Vec<MatchRow>,
     group: usize,
-    out: SerializedFileWriter<BufWriter<File>>,
+    out: SerializedFileWriter<Output>,
 }
 
 impl Rows {
-    pub(super) fn new(file: BufWriter<File>) -> io::Result<Rows> {
+    pub(super) fn new(file: Output) -> io::Result<Rows> {
         Rows::with_group(file, GROUP)
     }
 
-    fn with_group(file: BufWriter<File>, group: usize) -> io::Result<Rows> {
+    fn with_group(file: Output, group: usize) -> io::Result<Rows> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(plain)?);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).map_err(plain)?))
@@ -66,10 +66,9 @@ impl Rows {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<Output> {
         self.flush()?;
-        self.out.finish().map_err(plain)?;
-        self.out.inner_mut().flush()
+        self.out.into_inner().map_err(plain)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -105,7 +104,7 @@ impl Rows {
 
 /// The next column of a group.
 fn put<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<File>>,
+    group: &mut SerializedRowGroupWriter<'_, Output>,
     rows: &[MatchRow],
     value: impl Fn(&MatchRow) -> T::T,
 ) -> Result<(), ParquetError> {
@@ -135,9 +134,11 @@ fn plain(error: ParquetError) -> io::Error {
 mod tests {
     use super::super::tests::row;
     use super::*;
+    use crate::output::Destination;
     use parquet::basic::Type;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
+    use std::fs::File;
 
     fn read(path: &std::path::Path) -> SerializedFileReader<File> {
         SerializedFileReader::new(File::open(path).unwrap()).unwrap()
@@ -161,11 +162,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.parquet");
         let rows: Vec<MatchRow> = (0..2_500).map(row).collect();
-        let mut writer = Rows::with_group(BufWriter::new(File::create(&path).unwrap()), 1_000).unwrap();
+        let output = Destination::within(place.path(), "matches.parquet").unwrap().open().unwrap();
+        let mut writer = Rows::with_group(output, 1_000).unwrap();
         for batch in rows.chunks(700) {
             writer.write(batch).unwrap();
         }
-        writer.finish().unwrap();
+        writer.finish().unwrap().finish().unwrap();
         let reader = read(&path);
         let groups: Vec<i64> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
         assert_eq!(groups, [1_000, 1_000, 500]);
@@ -196,8 +198,10 @@ mod tests {
     fn no_rows_are_a_file_too() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.parquet");
-        let writer = super::super::MatchesWriter::create(&path).unwrap();
-        assert_eq!(writer.finish().unwrap(), 0);
+        let destination = Destination::within(place.path(), "matches.parquet").unwrap();
+        let (output, rows) = super::super::MatchesWriter::create(&path, destination).unwrap().finish().unwrap();
+        assert_eq!(rows, 0);
+        output.finish().unwrap();
         assert_eq!(read(&path).metadata().file_metadata().num_rows(), 0);
     }
 }
