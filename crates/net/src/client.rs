@@ -5,6 +5,7 @@ use crate::driver::{Driver, FlowSignals, LaneDown, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
+use crate::newcomers::{Newcomers, Seldom};
 use crate::pump::{pump, write_all};
 use crate::quic;
 use crate::server::drain_all;
@@ -13,14 +14,14 @@ use crate::target::Target;
 use crate::tls;
 use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
-use crate::ways_in::{self, Refusal};
+use crate::ways_in::{self, Refusal, Wanted, WayInError};
 use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tracing::{debug, info, warn};
 
@@ -43,7 +44,7 @@ pub struct ConnectConfig {
 const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 /// Pauses between attempts to reach the peer grow from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// Proxy clients that may be saying what they want at once.
+/// Clients of a proxy that may be saying what they want at once. One more, and the oldest is turned away.
 const MAX_NEGOTIATING: usize = 1024;
 /// How long TCP is used after QUIC did not get through, before QUIC is tried again.
 const TCP_FOR: Duration = Duration::from_secs(600);
@@ -74,6 +75,10 @@ struct Shared {
     last_failure: Mutex<Option<String>>,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
+    displaced_proxy_clients: AtomicU64,
+    displaced: Seldom,
+    socks4_clients: AtomicU64,
+    socks4: Seldom,
     wire: Arc<WireBytes>,
     started: Instant,
 }
@@ -116,11 +121,19 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         last_failure: Mutex::default(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
+        displaced_proxy_clients: AtomicU64::new(0),
+        displaced: Seldom::new(),
+        socks4_clients: AtomicU64::new(0),
+        socks4: Seldom::new(),
         wire,
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    for (listener, _, target) in listeners {
+    shared.endpoint.warn_if_nobody();
+    for (listener, address, target) in listeners {
+        if target.is_none() && !address.ip().is_loopback() {
+            warn!(%address, "the proxy has no password: whoever reaches this address can use the tunnel");
+        }
         tokio::spawn(Shared::accept_all(shared.clone(), listener, target));
     }
     tokio::spawn(Shared::keep_session(shared.clone()));
@@ -190,6 +203,8 @@ impl Connection {
             transport_sent: shared.wire.total().0,
             transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
+            displaced_proxy_clients: shared.displaced_proxy_clients.load(Ordering::Relaxed),
+            socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             sessions,
             ..Status::default()
@@ -216,20 +231,28 @@ impl Shared {
     // ---- applications ------------------------------------------------------------------------------------------------------------
 
     async fn accept_all(shared: Arc<Shared>, listener: TcpListener, target: Option<Target>) {
-        let negotiating = Arc::new(Semaphore::new(MAX_NEGOTIATING));
+        let negotiating = Newcomers::new(MAX_NEGOTIATING);
         let mut stop = shared.stop.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            let (shared, target, negotiating) = (shared.clone(), target.clone(), negotiating.clone());
-            tokio::spawn(async move {
-                match target {
-                    Some(target) => shared.forward(stream, &target).await,
-                    None => shared.proxy(stream, &negotiating).await,
+            let of_task = shared.clone();
+            match target.clone() {
+                Some(target) => drop(tokio::spawn(async move { of_task.forward(stream, &target).await })),
+                None => {
+                    if negotiating.begin(of_task.negotiate(stream)) {
+                        shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
+                        if let Some(more) = shared.displaced.turn() {
+                            warn!(
+                                most = MAX_NEGOTIATING,
+                                more, "too many clients of the proxy have not said what they want: the oldest was turned away"
+                            );
+                        }
+                    }
                 }
-            });
+            }
         }
     }
 
@@ -254,18 +277,25 @@ impl Shared {
         }
     }
 
-    async fn proxy(&self, mut stream: TcpStream, negotiating: &Semaphore) {
-        let wanted = {
-            let Ok(_permit) = negotiating.acquire().await else { return };
-            match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
-                Ok(wanted) => wanted,
-                Err(error) => {
-                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
-                    debug!(%error, "proxy client not understood");
-                    return;
+    /// Finds out what a client of a proxy wants, and lets another task see to it.
+    async fn negotiate(self: Arc<Shared>, mut stream: TcpStream) {
+        match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
+            Ok(wanted) => drop(tokio::spawn(async move { self.proxy(stream, wanted).await })),
+            Err(error) => {
+                self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                if let WayInError::Socks4 = error {
+                    self.socks4_clients.fetch_add(1, Ordering::Relaxed);
+                    if let Some(more) = self.socks4.turn() {
+                        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+                        warn!(from, more, "{error}");
+                    }
                 }
+                debug!(%error, "proxy client not understood");
             }
-        };
+        }
+    }
+
+    async fn proxy(&self, mut stream: TcpStream, wanted: Wanted) {
         let (driver, flow, signals) = match self.open(&wanted.target).await {
             Ok(opened) => opened,
             Err(refused) => {
@@ -499,7 +529,12 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
                 loop {
                     match driver.with(|session| session.read(flow)) {
                         Some(Read::Data(text)) => {
-                            info!(bound = %String::from_utf8_lossy(&text).trim_end(), "the peer listens");
+                            // A line with an address, and nothing more.
+                            if let Some(bound) =
+                                str::from_utf8(&text).ok().and_then(|line| line.trim_end().parse::<SocketAddr>().ok())
+                            {
+                                info!(%bound, "the peer listens");
+                            }
                             driver.with(|session| session.consumed(flow, text.len(), Instant::now()));
                         }
                         Some(Read::Nothing) => signals.readable.notified().await,

@@ -4,10 +4,11 @@ use crate::counted::WireBytes;
 use crate::endpoint::{GREETING_TIMEOUT, NetError};
 use crate::keys::PublicKey;
 use crate::tls::{self, TlsError};
-use crate::transport::Transport;
+use crate::transport::{Transport, race};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::CertificateDer;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -82,29 +83,28 @@ impl Client {
             return Ok((*peer, Box::new(tokio::io::join(receive, send))));
         }
         *held = None;
-        let mut last = "the name has no address".to_string();
-        for &address in addresses {
-            let endpoint = if address.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
-            let Some(endpoint) = endpoint else { continue };
-            let attempt = async {
+        let attempt = |address: SocketAddr| {
+            let endpoint = if address.is_ipv4() { Some(self.v4.clone()) } else { self.v6.clone() };
+            let config = self.config.clone();
+            async move {
+                let endpoint = endpoint.ok_or_else(|| io::Error::other("no IPv6 here"))?;
                 // The name is neither sent nor checked.
-                let connecting = endpoint.connect_with(self.config.clone(), address, &tls::server_name().to_str());
-                let connection = connecting.map_err(|error| error.to_string())?.await.map_err(|error| error.to_string())?;
-                let peer = peer_key(&connection).map_err(|error| error.to_string())?;
-                let (send, receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
+                let connecting = endpoint.connect_with(config, address, &tls::server_name().to_str());
+                let connection = connecting.map_err(io::Error::other)?.await?;
+                let peer = peer_key(&connection).map_err(io::Error::other)?;
+                let (send, receive) = connection.open_bi().await?;
                 Ok((connection, peer, send, receive))
-            };
-            match tokio::time::timeout(GREETING_TIMEOUT, attempt).await {
-                Ok(Ok((connection, peer, send, receive))) => {
-                    self.wire.watch(connection.clone());
-                    *held = Some((connection, peer));
-                    return Ok((peer, Box::new(tokio::io::join(receive, send))));
-                }
-                Ok(Err(why)) => last = why,
-                Err(_) => last = "no answer over QUIC in time".into(),
             }
+        };
+        match race(addresses, GREETING_TIMEOUT, attempt).await {
+            Ok((connection, peer, send, receive)) => {
+                self.wire.watch(connection.clone());
+                *held = Some((connection, peer));
+                Ok((peer, Box::new(tokio::io::join(receive, send))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err("no answer over QUIC in time".into()),
+            Err(error) => Err(error.to_string()),
         }
-        Err(last)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::Bind;
+use crate::newcomers::Newcomers;
 use crate::quic;
 use crate::status::Status;
 use crate::tls;
@@ -13,7 +14,7 @@ use crate::way_out::{WayOut, accept, fulfil, listen};
 use oncewire_session::{
     Answer, Config, Hello, HelloError, LEAST_SESSION, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -21,7 +22,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
@@ -71,28 +71,6 @@ struct Shared {
     started: Instant,
 }
 
-/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
-/// cannot keep peers out.
-#[derive(Default)]
-struct Greeting(Mutex<VecDeque<AbortHandle>>);
-
-impl Greeting {
-    /// Runs a greeting.
-    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_GREETING {
-            tasks.retain(|task| !task.is_finished());
-        }
-        if tasks.len() >= MAX_GREETING
-            && let Some(oldest) = tasks.pop_front()
-        {
-            oldest.abort();
-            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-        }
-        tasks.push_back(tokio::spawn(greet).abort_handle());
-    }
-}
-
 /// Logs of a session that ended, for its peer to come back to.
 struct Kept {
     peer: PublicKey,
@@ -138,7 +116,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    let greeting = Arc::<Greeting>::default();
+    let greeting = Arc::new(Newcomers::new(MAX_GREETING));
     for (listener, _, quic) in listeners {
         if shared.endpoint.transport != TransportKind::Quic {
             tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
@@ -147,6 +125,8 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
             tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
         }
     }
+    shared.endpoint.warn_if_nobody();
+    shared.endpoint.way_out.warn_if_closed();
     tokio::spawn(Shared::govern(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
     Ok(Server { shared })
@@ -160,6 +140,7 @@ impl Server {
 
     /// Exchanges the rules for where flows may go. Flows that are open go on.
     pub fn set_way_out(&self, way_out: WayOut) {
+        way_out.warn_if_closed();
         *self.shared.way_out.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way_out);
     }
 
@@ -214,9 +195,9 @@ impl Server {
             kept_logs: kept.len(),
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
-            refused_connections: 0,
             draining: *shared.draining.borrow(),
             sessions: list,
+            ..Status::default()
         }
     }
 }
@@ -264,14 +245,16 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Greeting>) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Newcomers>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
+            if greeting.begin(Shared::receive(shared.clone(), acceptor.clone(), stream)) {
+                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -294,7 +277,7 @@ impl Shared {
         }
     }
 
-    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Newcomers>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let incoming = tokio::select! {
@@ -307,7 +290,9 @@ impl Shared {
                 endpoint.wait_idle().await;
                 return;
             };
-            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
+            if greeting.begin(Shared::receive_quic(shared.clone(), incoming)) {
+                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

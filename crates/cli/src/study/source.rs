@@ -1,7 +1,7 @@
 //! Where a study's packets come from: captures by name, in directories and by pattern, and standard input.
 
 use crate::endpoint;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, note};
 use oncewire_packet::{CaptureError, CaptureReader};
 use std::fs::File;
 use std::io::{self, Read};
@@ -156,7 +156,7 @@ pub(super) fn enough_on_signal() -> Arc<AtomicBool> {
             endpoint::remove_unfinished();
             std::process::exit(130);
         }
-        eprintln!("oncewire: reading ends here, what was read is reported; once more to stop at once");
+        note("reading ends here, what was read is reported; once more to stop at once");
     });
     enough
 }

@@ -1,5 +1,6 @@
 //! A tunnel's state as JSON, and as a text for people.
 
+use crate::format::tame;
 use crate::quantity::{binary, bytes, savings};
 use comfy_table::{CellAlignment, Table, presets};
 use oncewire_net::status::{SessionStatus, Status};
@@ -23,6 +24,8 @@ pub(super) fn render(status: &Status) -> String {
         "logs_shrunk": status.shrunk,
         "refused_transports": status.refused_transports,
         "refused_connections": status.refused_connections,
+        "displaced_proxy_clients": status.displaced_proxy_clients,
+        "socks4_clients": status.socks4_clients,
         "transport_sent_bytes": status.transport_sent,
         "transport_received_bytes": status.transport_received,
         "sessions": sessions,
@@ -68,7 +71,8 @@ fn counters(counters: &Counters) -> Value {
 /// The same for people.
 pub(super) fn text(document: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    let string = |value: &Value| value.as_str().unwrap_or("-").to_string();
+    // Some of it comes from the peer.
+    let string = |value: &Value| tame(value.as_str().unwrap_or("-")).into_owned();
     let listening: Vec<String> = document["listening"].as_array().into_iter().flatten().map(string).collect();
     let mut out = format!(
         "{} {}, listening on {}, key {}\nmemory {} of {}{}\n",
@@ -80,6 +84,14 @@ pub(super) fn text(document: &Value) -> String {
         binary(number(&document["memory_limit_bytes"])),
         if document["draining"] == true { ", draining" } else { "" },
     );
+    for (counter, what) in [
+        ("displaced_proxy_clients", "proxy clients gave way to others before they had said what they want"),
+        ("socks4_clients", "proxy clients spoke SOCKS4, which is not supported: set them to SOCKS5"),
+    ] {
+        if number(&document[counter]) > 0 {
+            out.push_str(&format!("{} {what}\n", number(&document[counter])));
+        }
+    }
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
     if sessions.is_empty() {
         out.push_str("no session\n");
@@ -104,7 +116,7 @@ pub(super) fn text(document: &Value) -> String {
     for session in &sessions {
         let peer = session["name"]
             .as_str()
-            .map_or_else(|| string(&session["peer"])[..11.min(string(&session["peer"]).len())].to_string(), String::from);
+            .map_or_else(|| string(&session["peer"]).chars().take(11).collect(), |name| tame(name).into_owned());
         if let Some(budget) = session["cpu_budget"].as_object() {
             let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
             let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));
