@@ -11,13 +11,13 @@ use crate::quic;
 use crate::server::drain_all;
 use crate::status::Status;
 use crate::target::Target;
-use crate::tls;
-use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
+use crate::tls::{self, Credential};
+use crate::transport::{DialError, Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal};
 use crate::ways_in::{self, Refusal, Wanted, WayInError};
 use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, Read, Session};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -62,7 +62,10 @@ struct Shared {
     server: Target,
     reverse: Vec<Forward>,
     config: Config,
-    connector: TlsConnector,
+    raw_key: TlsConnector,
+    certificate: TlsConnector,
+    /// The peer knew no raw public keys the last time.
+    shows_certificate: AtomicBool,
     quic: Option<quic::Client>,
     /// With [`TransportKind::Auto`]: QUIC did not get through, so TCP is used until then.
     tcp_until: Mutex<Option<Instant>>,
@@ -89,15 +92,14 @@ struct Shared {
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
     config.endpoint.way_out.reverse.clone_from(&config.reverse);
-    let tls = tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let tls = |credential| tls::client_config(&config.endpoint.secret, &config.endpoint.peers, credential);
+    let tls = [tls(Credential::RawKey)?, tls(Credential::Certificate)?];
     let wire = Arc::<WireBytes>::default();
     let quic = match config.endpoint.transport {
         TransportKind::Tcp => None,
-        TransportKind::Quic | TransportKind::Auto => {
-            Some(quic::Client::new(tls.clone(), config.endpoint.dead_after, wire.clone())?)
-        }
+        TransportKind::Quic | TransportKind::Auto => Some(quic::Client::new(&tls, config.endpoint.dead_after, wire.clone())?),
     };
-    let connector = TlsConnector::from(tls);
+    let [raw_key, certificate] = tls.map(TlsConnector::from);
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     let forwards = config.forwards.iter().map(|forward| (&forward.bind, Some(&forward.target)));
@@ -111,7 +113,9 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         server: config.server,
         reverse: config.reverse,
         config: session,
-        connector,
+        raw_key,
+        certificate,
+        shows_certificate: AtomicBool::new(false),
         quic,
         tcp_until: Mutex::default(),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
@@ -491,29 +495,54 @@ impl Shared {
     async fn dial_once(&self) -> Result<(PublicKey, Transport), String> {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
-        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
-            match quic.dial(&addresses, |peer| self.endpoint.peers.contains(peer)).await {
-                Ok((peer, transport)) => {
-                    *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-                    return Ok((peer, transport));
+        let certificate = self.shows_certificate.load(Ordering::Relaxed);
+        let order = if certificate {
+            [Credential::Certificate, Credential::RawKey]
+        } else {
+            [Credential::RawKey, Credential::Certificate]
+        };
+        let found = match self.dial_with(&addresses, order[0]).await {
+            Err(failed) if failed.other_credential => {
+                debug!(why = failed.why, shows = ?order[1], "showing the key in the other way");
+                let found = self.dial_with(&addresses, order[1]).await;
+                if found.is_ok() {
+                    self.shows_certificate.store(!certificate, Ordering::Relaxed);
                 }
-                Err(why) if self.endpoint.transport == TransportKind::Quic => return Err(why),
-                Err(why) => {
+                found
+            }
+            found => found,
+        };
+        let (peer, transport) = found.map_err(|failed| failed.why)?;
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+        Ok((peer, transport))
+    }
+
+    async fn dial_with(&self, addresses: &[SocketAddr], credential: Credential) -> Result<(PublicKey, Transport), DialError> {
+        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
+            match quic.dial(addresses, credential, |peer| self.endpoint.peers.contains(peer)).await {
+                Ok(found) => return Ok(found),
+                Err(failed) if failed.other_credential || self.endpoint.transport == TransportKind::Quic => return Err(failed),
+                Err(DialError { why, .. }) => {
                     info!(%why, "no QUIC to the peer, using TCP");
                     *self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + TCP_FOR);
                 }
             }
         }
-        let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let stream = dial(addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
-        let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
+        let connector = match credential {
+            Credential::RawKey => &self.raw_key,
+            Credential::Certificate => &self.certificate,
+        };
+        let handshake = connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(tls::reason(&error)),
-            Err(_) => return Err("no TLS handshake in time".into()),
+            Ok(Err(error)) => {
+                return Err(DialError { why: tls::reason(&error), other_credential: tls::wants_other_credential(&error) });
+            }
+            Err(_) => return Err("no TLS handshake in time".to_string().into()),
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
-        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
         Ok((peer, Box::new(stream)))
     }
 }

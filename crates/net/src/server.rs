@@ -82,8 +82,7 @@ struct Kept {
 /// # Errors
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
-    let tls = tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?;
-    let acceptor = TlsAcceptor::from(tls.clone());
+    let tls = tls::Listening::new(&config.endpoint.secret, &config.endpoint.peers)?;
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     for bind in &config.listen {
@@ -93,7 +92,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         // The same port number for QUIC.
         let quic = match config.endpoint.transport {
             TransportKind::Tcp => None,
-            TransportKind::Quic | TransportKind::Auto => Some(quic::server(tls.clone(), address, config.endpoint.dead_after)?),
+            TransportKind::Quic | TransportKind::Auto => Some(quic::server(&tls, address, config.endpoint.dead_after)?),
         };
         listeners.push((listener, address, quic));
     }
@@ -119,7 +118,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
     let greeting = Arc::new(Newcomers::new(MAX_GREETING));
     for (listener, _, quic) in listeners {
         if shared.endpoint.transport != TransportKind::Quic {
-            tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+            tokio::spawn(Shared::accept_all(shared.clone(), listener, tls.clone(), greeting.clone()));
         }
         if let Some(endpoint) = quic {
             tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
@@ -245,24 +244,25 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Newcomers>) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, tls: tls::Listening, greeting: Arc<Newcomers>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            if greeting.begin(Shared::receive(shared.clone(), acceptor.clone(), stream)) {
+            if greeting.begin(Shared::receive(shared.clone(), tls.clone(), stream)) {
                 shared.refused_transports.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
     /// Finds out who a transport is from, and what for.
-    async fn receive(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+    async fn receive(shared: Arc<Shared>, tls: tls::Listening, stream: TcpStream) {
         let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let _ = tune_lane(&stream);
         let greet = async {
+            let acceptor = TlsAcceptor::from(tls.config().map_err(|error| error.to_string())?);
             let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
             shared.greet(peer, Box::new(stream)).await

@@ -58,6 +58,21 @@ pub(crate) fn reset_on_drop(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
+/// Why there is no transport to a peer.
+#[derive(Debug)]
+pub(crate) struct DialError {
+    /// In words.
+    pub(crate) why: String,
+    /// The peer may know the other [`crate::tls::Credential`].
+    pub(crate) other_credential: bool,
+}
+
+impl From<String> for DialError {
+    fn from(why: String) -> DialError {
+        DialError { why, other_credential: false }
+    }
+}
+
 /// Pause before the next address is tried while those before have not answered (RFC 8305 section 5, Connection Attempt Delay).
 const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 /// Most addresses of a name that are tried.
