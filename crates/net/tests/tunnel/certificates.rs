@@ -98,3 +98,22 @@ async fn openssl_as_a_server_is_greeted() {
     until("it says hello", || std::fs::read(&heard).unwrap().windows(4).any(|bytes| bytes == b"ONCE")).await;
     assert_eq!(client.status().sessions[0].peer, files.public.to_string());
 }
+
+#[test]
+fn the_document_names_the_suites_and_groups() {
+    let document = include_str!("../../../../docs/PROTOCOL.md");
+    let secret = oncewire_net::keys::SecretKey::generate().unwrap();
+    let config = oncewire_net::tls::server_config(&secret, &AuthorizedPeers::new([])).unwrap();
+    let provider = config.crypto_provider();
+    let of = |suite: String| format!("`{}`", suite.replace("TLS13_", "TLS_"));
+    let suites: Vec<_> = provider
+        .cipher_suites
+        .iter()
+        .map(|suite| format!("{:?}", suite.suite()))
+        .filter(|name| name.starts_with("TLS13"))
+        .map(of)
+        .collect();
+    let groups: Vec<_> = provider.kx_groups.iter().map(|group| of(format!("{:?}", group.name()).to_lowercase())).collect();
+    let list = format!("{}; {}.", suites.join(", "), groups.join(", "));
+    assert!(document.contains(&list), "docs/PROTOCOL.md does not say: {list}");
+}
