@@ -1,7 +1,9 @@
 //! How the program fails: one line that helps, and an exit code that means something.
 
+use crate::format::tame;
+use oncewire_net::keys::redact;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 
 /// Exit codes (`docs/FORMAT.md` names the last for damaged packs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Failure {
 
     /// The one line on standard error.
     pub(crate) fn tell(&self) {
-        eprintln!("oncewire: {}", self.message);
+        note(&self.message);
     }
 
     /// For writing a report to standard output.
@@ -65,6 +67,18 @@ impl Failure {
         let reader_gone = error.kind() == io::ErrorKind::BrokenPipe;
         Failure { reader_gone, ..Failure::io("write the report to", "standard output", error) }
     }
+}
+
+/// Writes a line to standard error, if anybody takes it: a closed pipe or a full disk there is no reason to stop.
+pub(crate) fn say(line: &str) {
+    let mut line = redact(line).into_owned();
+    line.push('\n');
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Writes a line to standard error that says who writes it.
+pub(crate) fn note(message: &str) {
+    say(&format!("oncewire: {}", tame(message)));
 }
 
 /// A message without the system's number in it.

@@ -182,15 +182,17 @@ pub(crate) fn time(nanoseconds: i64) -> String {
 
 /// Text from outside, such as the name of a file, on one line and without anything that steers a terminal or turns the direction of text.
 pub(crate) fn tame(text: &str) -> Cow<'_, str> {
-    let wild = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-    };
-    if text.contains(wild) {
-        Cow::Owned(text.chars().map(|c| if wild(c) { '\u{fffd}' } else { c }).collect())
+    if text.contains(steers) {
+        Cow::Owned(text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect())
     } else {
         Cow::Borrowed(text)
     }
+}
+
+/// Whether a character steers a terminal, ends a line, cannot be seen or turns the direction of text.
+pub(crate) fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the crates below.
 
+// They panic where the stream is closed or its disk is full: see `failure::say` and `report::text`.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod adapting;
 mod args;
 mod base;
@@ -27,10 +30,11 @@ mod unpack;
 
 use args::{Cli, Command};
 use clap::Parser;
+use oncewire_net::keys;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage(error));
     if !matches!(
         cli.command,
         Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_) | Command::Emulate(_)
@@ -62,4 +66,15 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// Help, the version, or what is wrong with the arguments; clap writes it in colours where there is a terminal. A secret key among the
+/// arguments is left out.
+fn usage(error: clap::Error) -> ! {
+    let text = error.to_string();
+    if keys::redact(&text) == text {
+        error.exit();
+    }
+    failure::say(text.trim_end());
+    std::process::exit(error.exit_code())
 }

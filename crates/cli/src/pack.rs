@@ -3,7 +3,7 @@
 use crate::adapting::{self, Adapting, Spent};
 use crate::args::PackArgs;
 use crate::endpoint::Input;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, give_up, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, report, setup};
@@ -50,11 +50,11 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let halves = header.configure(encoder.clone()).build_halves();
     let (mut finder, writer) = halves.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {
-        eprintln!(
-            "oncewire: only the last {} of the base's {} fit the cache; a larger --cache finds more",
+        note(&format!(
+            "only the last {} of the base's {} fit the cache; a larger --cache finds more",
             binary(cache),
             binary(base_len)
-        );
+        ));
     }
     let mut input = Input::open(args.input.as_deref())?;
     let mut output = destination.open()?;

@@ -1,5 +1,6 @@
 //! Progress on standard error, when that is a terminal.
 
+use crate::failure::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
@@ -38,6 +39,6 @@ pub(crate) fn steps() -> ProgressBar {
 /// One line about finished work, for a person who is watching.
 pub(crate) fn note(text: &str) {
     if std::io::stderr().is_terminal() {
-        eprintln!("{text}");
+        say(text);
     }
 }

@@ -288,7 +288,7 @@ impl Relay {
                 });
             }
         });
-        let connector = TlsConnector::from(tls::client_config(here, &trust(there))?);
+        let connector = TlsConnector::from(tls::client_config(here, &trust(there), tls::Credential::RawKey)?);
         Ok(Relay { address, connector, far, pool })
     }
 

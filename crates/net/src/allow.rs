@@ -17,7 +17,8 @@
 //!
 //! Some addresses mean the way out itself, its neighbours or the machinery under it, and a name that somebody else controls can be made to
 //! resolve to them (DNS rebinding). They are: unspecified and "this network" (`0.0.0.0/8`, `::`), loopback (`127.0.0.0/8`, `::1`), link-local
-//! (`169.254.0.0/16` with the metadata service of clouds, `fe80::/10`), the metadata service at `fd00:ec2::254`, multicast
+//! (`169.254.0.0/16` with the metadata service of most clouds, `fe80::/10`), the metadata services of other clouds (`100.100.100.200`,
+//! `168.63.129.16`, `fd00:ec2::254`), multicast
 //! (`224.0.0.0/4`, `ff00::/8`) and broadcast (`255.255.255.255`). A name rule, `*`, or a wider network such as `0.0.0.0/0` never admits them.
 //! Two things do: an address rule that lies wholly within one of these networks, such as `127.0.0.1:5432` or `169.254.0.0/16:80`; and, for
 //! the target `localhost` at loopback addresses, the name rule `localhost`.
@@ -35,7 +36,9 @@
 //! 3. It is resolved once. Of the addresses found, those remain that an address rule admits, and, if a name rule or `*` admits the name,
 //!    those that are not guarded. If none remain, the target is not allowed. Connect to those that remain, and do not resolve again.
 
+use crate::keys::redact;
 use crate::target::{Host, Target, TargetError, parse_port};
+use crate::transport::MAX_ADDRESSES;
 use crate::ways_in::Refusal;
 use ipnet::{IpNet, Ipv4Net};
 use std::future::Future;
@@ -46,14 +49,15 @@ use std::time::Duration;
 
 /// Longest time to resolve a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
-/// Most addresses of one name that are tried.
-const MAX_ADDRESSES: usize = 16;
 
 /// The networks that names must not lead to; see the module's documentation.
-const GUARDED: [IpNet; 10] = [
+const GUARDED: [IpNet; 12] = [
     v4([0, 0, 0, 0], 8),
     v4([127, 0, 0, 0], 8),
     v4([169, 254, 0, 0], 16),
+    // Alibaba Cloud, and Azure's WireServer.
+    v4([100, 100, 100, 200], 32),
+    v4([168, 63, 129, 16], 32),
     v4([224, 0, 0, 0], 4),
     v4([255, 255, 255, 255], 32),
     v6([0; 8], 128),
@@ -96,7 +100,7 @@ enum Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the allow rule {rule:?} is wrong: {reason}")]
 pub struct RuleError {
-    /// The rule as it was given.
+    /// The rule as it was given, without a secret key.
     pub rule: String,
     /// What is wrong with it.
     pub reason: RuleReason,
@@ -131,7 +135,7 @@ impl AllowList {
     pub fn parse<S: AsRef<str>>(rules: &[S]) -> Result<AllowList, RuleError> {
         let parse = |rule: &S| {
             let rule = rule.as_ref();
-            parse_rule(rule).map_err(|reason| RuleError { rule: rule.to_string(), reason })
+            parse_rule(rule).map_err(|reason| RuleError { rule: redact(rule).into_owned(), reason })
         };
         Ok(AllowList { rules: rules.iter().map(parse).collect::<Result<_, _>>()? })
     }
@@ -376,6 +380,10 @@ mod tests {
             "0.1.2.3",
             "169.254.169.254",
             "169.254.0.1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "::ffff:100.100.100.200",
+            "64:ff9b::168.63.129.16",
             "224.0.0.1",
             "239.1.2.3",
             "255.255.255.255",

@@ -5,23 +5,24 @@ use crate::driver::{Driver, FlowSignals, LaneDown, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::{Bind, Forward};
+use crate::newcomers::Newcomers;
 use crate::pump::{pump, write_all};
 use crate::quic;
 use crate::seldom::Seldom;
 use crate::server::drain_all;
 use crate::status::Status;
 use crate::target::Target;
-use crate::tls;
-use crate::transport::{Transport, TransportKind, dial, reset_on_drop, tune_lane};
+use crate::tls::{self, Credential};
+use crate::transport::{DialError, Transport, TransportKind, dial, reset_on_drop, tune_lane};
 use crate::way_out::{Wish, accept, fulfil, listen, lookup, refusal, tell_of_no_flow};
-use crate::ways_in::{self, Refusal};
+use crate::ways_in::{self, Refusal, Wanted, WayInError};
 use oncewire_session::{Config, Ended, FlowId, Logs, MAX_LANES, OpenError, Read, SMALLEST_LOG, Session};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tracing::{debug, info, warn};
 
@@ -44,7 +45,7 @@ pub struct ConnectConfig {
 const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 /// Pauses between attempts to reach the peer grow from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// Proxy clients that may be saying what they want at once.
+/// Clients of a proxy that may be saying what they want at once. One more, and the oldest is turned away.
 const MAX_NEGOTIATING: usize = 1024;
 /// How long TCP is used after QUIC did not get through, before QUIC is tried again.
 const TCP_FOR: Duration = Duration::from_secs(600);
@@ -62,7 +63,10 @@ struct Shared {
     server: Target,
     reverse: Vec<Forward>,
     config: Config,
-    connector: TlsConnector,
+    raw_key: TlsConnector,
+    certificate: TlsConnector,
+    /// The peer knew no raw public keys the last time.
+    shows_certificate: AtomicBool,
     quic: Option<quic::Client>,
     /// With [`TransportKind::Auto`]: QUIC did not get through, so TCP is used until then.
     tcp_until: Mutex<Option<Instant>>,
@@ -78,6 +82,10 @@ struct Shared {
     failures: Seldom,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
+    displaced_proxy_clients: AtomicU64,
+    displaced: Seldom,
+    socks4_clients: AtomicU64,
+    socks4: Seldom,
     wire: Arc<WireBytes>,
     started: Instant,
 }
@@ -88,15 +96,14 @@ struct Shared {
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
     config.endpoint.way_out.reverse.clone_from(&config.reverse);
-    let tls = tls::client_config(&config.endpoint.secret, &config.endpoint.peers)?;
+    let tls = |credential| tls::client_config(&config.endpoint.secret, &config.endpoint.peers, credential);
+    let tls = [tls(Credential::RawKey)?, tls(Credential::Certificate)?];
     let wire = Arc::<WireBytes>::default();
     let quic = match config.endpoint.transport {
         TransportKind::Tcp => None,
-        TransportKind::Quic | TransportKind::Auto => {
-            Some(quic::Client::new(tls.clone(), config.endpoint.dead_after, wire.clone())?)
-        }
+        TransportKind::Quic | TransportKind::Auto => Some(quic::Client::new(&tls, config.endpoint.dead_after, wire.clone())?),
     };
-    let connector = TlsConnector::from(tls);
+    let [raw_key, certificate] = tls.map(TlsConnector::from);
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     let forwards = config.forwards.iter().map(|forward| (&forward.bind, Some(&forward.target)));
@@ -110,7 +117,9 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         server: config.server,
         reverse: config.reverse,
         config: session,
-        connector,
+        raw_key,
+        certificate,
+        shows_certificate: AtomicBool::new(false),
         quic,
         tcp_until: Mutex::default(),
         bound: listeners.iter().map(|(_, address, _)| *address).collect(),
@@ -122,11 +131,19 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         failures: Seldom::new(),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
+        displaced_proxy_clients: AtomicU64::new(0),
+        displaced: Seldom::new(),
+        socks4_clients: AtomicU64::new(0),
+        socks4: Seldom::new(),
         wire,
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    for (listener, _, target) in listeners {
+    shared.endpoint.warn_if_nobody();
+    for (listener, address, target) in listeners {
+        if target.is_none() && !address.ip().is_loopback() {
+            warn!(%address, "the proxy has no password: whoever reaches this address can use the tunnel");
+        }
         tokio::spawn(Shared::accept_all(shared.clone(), listener, target));
     }
     tokio::spawn(Shared::keep_session(shared.clone()));
@@ -208,6 +225,8 @@ impl Connection {
             transport_sent: shared.wire.total().0,
             transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
+            displaced_proxy_clients: shared.displaced_proxy_clients.load(Ordering::Relaxed),
+            socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             last_failure: shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             sessions,
@@ -241,20 +260,28 @@ impl Shared {
     // ---- applications ------------------------------------------------------------------------------------------------------------
 
     async fn accept_all(shared: Arc<Shared>, listener: TcpListener, target: Option<Target>) {
-        let negotiating = Arc::new(Semaphore::new(MAX_NEGOTIATING));
+        let negotiating = Newcomers::new(MAX_NEGOTIATING);
         let mut stop = shared.stop.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            let (shared, target, negotiating) = (shared.clone(), target.clone(), negotiating.clone());
-            tokio::spawn(async move {
-                match target {
-                    Some(target) => shared.forward(stream, &target).await,
-                    None => shared.proxy(stream, &negotiating).await,
+            let of_task = shared.clone();
+            match target.clone() {
+                Some(target) => drop(tokio::spawn(async move { of_task.forward(stream, &target).await })),
+                None => {
+                    if negotiating.begin(of_task.negotiate(stream)) {
+                        shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
+                        if let Some(more) = shared.displaced.pass() {
+                            warn!(
+                                most = MAX_NEGOTIATING,
+                                more, "too many clients of the proxy have not said what they want: the oldest was turned away"
+                            );
+                        }
+                    }
                 }
-            });
+            }
         }
     }
 
@@ -301,18 +328,25 @@ impl Shared {
         }
     }
 
-    async fn proxy(&self, mut stream: TcpStream, negotiating: &Semaphore) {
-        let wanted = {
-            let Ok(_permit) = negotiating.acquire().await else { return };
-            match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
-                Ok(wanted) => wanted,
-                Err(error) => {
-                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
-                    debug!(%error, "proxy client not understood");
-                    return;
+    /// Finds out what a client of a proxy wants, and lets another task see to it.
+    async fn negotiate(self: Arc<Shared>, mut stream: TcpStream) {
+        match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
+            Ok(wanted) => drop(tokio::spawn(async move { self.proxy(stream, wanted).await })),
+            Err(error) => {
+                self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                if let WayInError::Socks4 = error {
+                    self.socks4_clients.fetch_add(1, Ordering::Relaxed);
+                    if let Some(more) = self.socks4.pass() {
+                        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+                        warn!(from, more, "{error}");
+                    }
                 }
+                debug!(%error, "proxy client not understood");
             }
-        };
+        }
+    }
+
+    async fn proxy(&self, mut stream: TcpStream, wanted: Wanted) {
         let (driver, flow, signals) = match self.open(&wanted.target).await {
             Ok(opened) => opened,
             Err(refused) => {
@@ -545,30 +579,55 @@ impl Shared {
     async fn dial_once(&self) -> Result<(PublicKey, Transport), String> {
         let addresses =
             lookup(self.server.host(), self.server.port()).await.map_err(|error| format!("{}: {error}", self.server))?;
-        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
-            match quic.dial(&addresses, |peer| self.endpoint.peers.contains(peer)).await {
-                Ok((peer, transport)) => {
-                    *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-                    return Ok((peer, transport));
+        let certificate = self.shows_certificate.load(Ordering::Relaxed);
+        let order = if certificate {
+            [Credential::Certificate, Credential::RawKey]
+        } else {
+            [Credential::RawKey, Credential::Certificate]
+        };
+        let found = match self.dial_with(&addresses, order[0]).await {
+            Err(failed) if failed.other_credential => {
+                debug!(why = failed.why, shows = ?order[1], "showing the key in the other way");
+                let found = self.dial_with(&addresses, order[1]).await;
+                if found.is_ok() {
+                    self.shows_certificate.store(!certificate, Ordering::Relaxed);
                 }
-                Err(why) if self.endpoint.transport == TransportKind::Quic => return Err(why),
-                Err(why) => {
+                found
+            }
+            found => found,
+        };
+        let (peer, transport) = found.map_err(|failed| failed.why)?;
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+        Ok((peer, transport))
+    }
+
+    async fn dial_with(&self, addresses: &[SocketAddr], credential: Credential) -> Result<(PublicKey, Transport), DialError> {
+        if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
+            match quic.dial(addresses, credential, |peer| self.endpoint.peers.contains(peer)).await {
+                Ok(found) => return Ok(found),
+                Err(failed) if failed.other_credential || self.endpoint.transport == TransportKind::Quic => return Err(failed),
+                Err(DialError { why, .. }) => {
                     info!(%why, "no QUIC to the peer, using TCP");
                     *self.tcp_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + TCP_FOR);
                 }
             }
         }
-        let stream = dial(&addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let stream = dial(addresses, GREETING_TIMEOUT).await.map_err(|error| error.to_string())?;
         let address = stream.peer_addr().map_err(|error| error.to_string())?;
         tune_lane(&stream).map_err(|error| error.to_string())?;
-        let handshake = self.connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
+        let connector = match credential {
+            Credential::RawKey => &self.raw_key,
+            Credential::Certificate => &self.certificate,
+        };
+        let handshake = connector.connect(tls::server_name(), Counted::new(stream, self.wire.clone()));
         let stream = match tokio::time::timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(tls::reason(&error)),
-            Err(_) => return Err("no TLS handshake in time".into()),
+            Ok(Err(error)) => {
+                return Err(DialError { why: tls::reason(&error), other_credential: tls::wants_other_credential(&error) });
+            }
+            Err(_) => return Err("no TLS handshake in time".to_string().into()),
         };
         let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
-        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
         Ok((peer, Transport::new(stream, "tcp", address)))
     }
 }
@@ -585,8 +644,13 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
                 loop {
                     match driver.with(|session| session.read(flow)) {
                         Some(Read::Data(text)) => {
-                            info!(bound = %String::from_utf8_lossy(&text).trim_end().escape_debug(), "the server listens for this end");
-                            pause = ASK_AGAIN.0;
+                            // A line with an address, and nothing more.
+                            if let Some(bound) =
+                                str::from_utf8(&text).ok().and_then(|line| line.trim_end().parse::<SocketAddr>().ok())
+                            {
+                                info!(%bound, "the server listens for this end");
+                                pause = ASK_AGAIN.0;
+                            }
                             driver.with(|session| session.consumed(flow, text.len(), Instant::now()));
                         }
                         Some(Read::Nothing) => signals.readable.notified().await,

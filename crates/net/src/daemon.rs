@@ -71,9 +71,9 @@ pub fn run(role: Role, daemon: Daemon) -> Result<(), NetError> {
 }
 
 async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
-    let peers = match &role {
-        Role::Serve(config) => config.endpoint.peers.clone(),
-        Role::Connect(config) => config.endpoint.peers.clone(),
+    let endpoint = match &role {
+        Role::Serve(config) => config.endpoint.clone(),
+        Role::Connect(config) => config.endpoint.clone(),
     };
     let end = Arc::new(match role {
         Role::Serve(config) => End::Server(serve(config).await?),
@@ -92,13 +92,14 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
             _ = term.recv() => break,
             _ = int.recv() => break,
             _ = hup.recv() => {
-                let peers = peers.clone();
+                let peers = endpoint.peers.clone();
                 let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, (daemon.reload)());
                 match reloaded {
                     Ok(Ok(changes)) => info!(added = changes.added.len(), removed = changes.removed.len(), "authorized peers read again"),
                     Ok(Err(why)) => error!(%why, "authorized peers not read again: those known stay"),
                     Err(why) => error!(%why, "authorized peers not read again"),
                 }
+                endpoint.warn_if_nobody();
                 match (rules, &*end) {
                     (Ok(Some(way_out)), End::Server(server)) => {
                         let (allow, listen) = (way_out.allow.len(), way_out.allow_listen.len());

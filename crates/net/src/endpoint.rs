@@ -13,6 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tracing::warn;
 
 /// Parameters that both ends have.
 #[derive(Clone, Debug)]
@@ -63,6 +64,13 @@ impl Endpoint {
             dead_after: config.dead_after,
             grace: config.grace,
             agent: config.agent,
+        }
+    }
+
+    /// Says so where no peer can ever come in.
+    pub(crate) fn warn_if_nobody(&self) {
+        if self.peers.is_empty() {
+            warn!("no peer is authorized: every handshake is refused until a key is added and the list is read again (SIGHUP)");
         }
     }
 

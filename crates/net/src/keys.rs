@@ -1,10 +1,13 @@
 //! Who we are and whom we accept: Ed25519 keys, as with SSH and WireGuard. There is no certificate authority.
 
+use crate::place;
+pub use crate::place::PlaceError;
 use crate::text::{Bounded, read_bounded};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -18,6 +21,8 @@ use tokio::sync::watch;
 const PUBLIC_PREFIX: &str = "ow1";
 /// Begins the text of every secret key.
 const SECRET_PREFIX: &str = "ow1secret-";
+/// What the base64 of every Ed25519 secret key in PKCS#8 has in its beginning, ours and those of others: the algorithm, and the length of the key.
+const SECRET_PKCS8: &str = "wBQYDK2VwBCIEI";
 /// Characters of a public key as text: `ow1`, then 34 bytes in base64.
 const PUBLIC_TEXT: usize = 3 + 46;
 /// DER in front of the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410 section 4, example in 10.1).
@@ -28,6 +33,34 @@ const MAX_SECRET_FILE: usize = 4 << 10;
 const MAX_PEERS_FILE: usize = 1 << 20;
 /// Longest name of a peer, in bytes.
 pub const MAX_PEER_NAME: usize = 64;
+
+/// Whether a text has a secret key in it, with or without what it begins with.
+fn is_secret(text: &str) -> bool {
+    // The beginning alone gives nothing away.
+    let after = text.split_once(SECRET_PREFIX).map_or(0, |(_, after)| after.len());
+    after >= 4 || text.contains(SECRET_PKCS8)
+}
+
+/// A text that may be shown: words with a secret key in them, whoever wrote them where, are left out. Messages that quote what somebody typed go
+/// through here, since they end up in logs.
+pub fn redact(text: &str) -> Cow<'_, str> {
+    if !is_secret(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    // Base64 of either alphabet; all else stays.
+    let in_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '/');
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        shown.push_str(if is_secret(word) { "[a secret key, not shown]" } else { word });
+        let next = after.find(in_word).unwrap_or(after.len());
+        shown.push_str(&after[..next]);
+        rest = &after[next..];
+    }
+    Cow::Owned(shown)
+}
 
 /// A peer's Ed25519 public key.
 ///
@@ -117,7 +150,7 @@ impl FromStr for PublicKey {
     type Err = PublicKeyError;
 
     fn from_str(text: &str) -> Result<PublicKey, PublicKeyError> {
-        if text.starts_with(SECRET_PREFIX) {
+        if text.starts_with(SECRET_PREFIX) || is_secret(text) {
             return Err(PublicKeyError::Secret);
         }
         let code = text.strip_prefix(PUBLIC_PREFIX).ok_or(PublicKeyError::Prefix)?;
@@ -179,6 +212,9 @@ pub enum SecretKeyError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Somebody else made the file, or could exchange it.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The file holds something else.
     #[error("{} holds no secret key: it is one line that begins with {SECRET_PREFIX}", path.display())]
     Form {
@@ -207,7 +243,8 @@ impl SecretKey {
         Some(SecretKey { pkcs8, public })
     }
 
-    /// Reads a file that [`SecretKey::save`] wrote. A file that its group or others may read or change is refused.
+    /// Reads a file that [`SecretKey::save`] wrote. Refused is a file that its group or others may read or change, one of another user than us
+    /// and root, and one in a directory that others may write.
     pub fn load(path: &Path) -> Result<SecretKey, SecretKeyError> {
         let io = |source| SecretKeyError::Io { doing: "read", path: path.to_path_buf(), source };
         let file = File::open(path).map_err(io)?;
@@ -215,6 +252,7 @@ impl SecretKey {
         if let Some(mode) = mode_of(&file).map_err(io)?.filter(|mode| mode & 0o077 != 0) {
             return Err(SecretKeyError::Permissions { path: path.to_path_buf(), mode });
         }
+        place::check(path, &file)?;
         let text = match read_bounded(file, MAX_SECRET_FILE).map_err(io)? {
             Bounded::Text(text) => text,
             Bounded::TooLong | Bounded::NotText => return Err(SecretKeyError::Form { path: path.to_path_buf() }),
@@ -225,8 +263,14 @@ impl SecretKey {
         key.ok_or_else(|| SecretKeyError::Damaged { path: path.to_path_buf() })
     }
 
-    /// Writes the pair to a new file that only its owner may read (mode 0600), and sees it onto the disk. An existing file is left as it is.
+    /// Writes the pair to a new file that only its owner may read (mode 0600), and sees it onto the disk. An existing file is left as it is, and
+    /// nothing is written where [`SecretKey::load`] would refuse it.
     pub fn save(&self, path: &Path) -> Result<(), SecretKeyError> {
+        match place::check_new(path) {
+            // Making the file says it better.
+            Ok(()) | Err(PlaceError::Io { .. }) => {}
+            Err(place) => return Err(place.into()),
+        }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -339,6 +383,9 @@ pub enum PeersError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Somebody else made the file, or could exchange it.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The file is too long or not text.
     #[error("{} is no list of authorised peers: it has to be UTF-8 text of at most {MAX_PEERS_FILE} bytes", path.display())]
     Form {
@@ -373,7 +420,7 @@ type PeerMap = BTreeMap<PublicKey, Option<Arc<str>>>;
 /// same set.
 ///
 /// The file has one `KEY [NAME]` per line; empty lines and everything after a word that begins with `#` are ignored. It has at most 1 MiB,
-/// and is refused if its group or others may change it. A peer both listed and in the file takes its name from the file.
+/// and is refused if its group or others may change it or write to its directory, or if it belongs to another user. A peer both listed and in the file takes its name from the file.
 ///
 /// A change counts at once: the next handshake is judged by it. Sessions that are open already are the tunnel's to close: it waits on
 /// [`AuthorizedPeers::subscribe`] and asks [`AuthorizedPeers::contains`] again. Since a key can be revoked between a handshake and the start
@@ -515,6 +562,7 @@ fn read_peers(path: &Path) -> Result<PeerMap, PeersError> {
     if let Some(mode) = mode_of(&file).map_err(io)?.filter(|mode| mode & 0o022 != 0) {
         return Err(PeersError::Permissions { path: path.to_path_buf(), mode });
     }
+    place::check(path, &file)?;
     let text = match read_bounded(file, MAX_PEERS_FILE).map_err(io)? {
         Bounded::Text(text) => text,
         Bounded::TooLong | Bounded::NotText => return Err(PeersError::Form { path: path.to_path_buf() }),
@@ -622,6 +670,94 @@ mod tests {
         }
         set_mode(&path, 0o400);
         SecretKey::load(&path).unwrap();
+    }
+
+    /// A file is refused by both readers, for a reason that its message names.
+    fn refused(path: &Path, word: &str) {
+        for error in [SecretKey::load(path).unwrap_err().to_string(), read_peers(path).unwrap_err().to_string()] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_that_others_could_exchange_are_refused() {
+        let scratch = Scratch::new();
+        let directory = scratch.path("keys");
+        let inner = directory.join("inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        let (path, peers) = (inner.join("key"), inner.join("peers"));
+        SecretKey::generate().unwrap().save(&path).unwrap();
+        std::fs::write(&peers, "").unwrap();
+        set_mode(&peers, 0o600);
+        for at in [&directory, &inner] {
+            for mode in [0o777, 0o757] {
+                set_mode(at, mode);
+                let place = || PlaceError::Directory { directory: at.clone(), mode, path: path.clone() }.to_string();
+                assert_eq!(SecretKey::load(&path).unwrap_err().to_string(), place());
+                assert!(matches!(read_peers(&peers), Err(PeersError::Place(PlaceError::Directory { .. }))));
+                let new = SecretKey::generate().unwrap().save(&inner.join("new"));
+                assert!(matches!(new, Err(SecretKeyError::Place(PlaceError::Directory { .. }))));
+            }
+            // Others may add to such a directory, and cannot touch what is ours.
+            set_mode(at, 0o1777);
+            SecretKey::load(&path).unwrap();
+            set_mode(at, 0o700);
+            SecretKey::load(&path).unwrap();
+            read_peers(&peers).unwrap();
+        }
+        // By a link from elsewhere, the place is that of the file.
+        let link = scratch.path("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        SecretKey::load(&link).unwrap();
+        set_mode(&inner, 0o777);
+        refused(&link, "chmod go-w");
+    }
+
+    #[test]
+    fn files_of_other_users_are_refused() {
+        if !nix::unistd::geteuid().is_root() {
+            oncewire_testkit::skip!("only root can give a file away");
+        }
+        let scratch = Scratch::new();
+        let path = scratch.path("key");
+        SecretKey::generate().unwrap().save(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        refused(&path, "belongs to user 12345, not to user 0, who runs this, or to root: run `chown 0 ");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        SecretKey::load(&path).unwrap();
+        let directory = path.parent().unwrap();
+        std::os::unix::fs::chown(directory, Some(12_345), None).unwrap();
+        refused(&path, "belongs to user 12345, who can exchange ");
+    }
+
+    #[test]
+    fn secret_keys_are_not_shown() {
+        let scratch = Scratch::new();
+        let path = scratch.path("key");
+        SecretKey::generate().unwrap().save(&path).unwrap();
+        let line = std::fs::read_to_string(&path).unwrap();
+        let secret = line.trim_end();
+        let code = secret.strip_prefix(SECRET_PREFIX).unwrap();
+        // With what it begins with, without, and in PEM as OpenSSL writes it.
+        for typed in [secret, code, "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g"] {
+            assert_eq!(typed.parse::<PublicKey>(), Err(PublicKeyError::Secret), "{typed}");
+            let shown = redact(&format!("peer \"{typed}\": wrong, {typed}")).into_owned();
+            assert_eq!(shown, "peer \"[a secret key, not shown]\": wrong, [a secret key, not shown]");
+            let rule = crate::allow::AllowList::parse(&[typed]).unwrap_err();
+            for said in [rule.to_string(), format!("{rule:?}")] {
+                assert!(!said.contains(&typed[12..]), "{said}");
+            }
+        }
+        // The half of it that a length limit leaves is still a secret.
+        assert!(!redact(&secret[..60]).contains(&secret[20..60]));
+        let public = key(1).to_string();
+        for text in ["", "é wrong", "it is one line that begins with ow1secret-", &public] {
+            assert_eq!(redact(text), text);
+        }
+        std::fs::write(&path, format!("{secret} paris\n")).unwrap();
+        let error = read_peers(&path).unwrap_err();
+        assert!(matches!(error, PeersError::Line { line: 1, error: PeerError::Key(PublicKeyError::Secret), .. }));
+        assert!(!format!("{error} {error:?}").contains(&code[..12]));
     }
 
     #[test]

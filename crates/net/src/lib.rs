@@ -14,6 +14,8 @@ mod endpoint;
 pub mod keys;
 pub mod listen;
 pub mod loopback;
+mod newcomers;
+mod place;
 mod pump;
 mod quic;
 mod seldom;

@@ -5,6 +5,7 @@ use crate::driver::{Driver, Notices, Phase};
 use crate::endpoint::{Endpoint, GREETING_TIMEOUT, NetError, random, session_status};
 use crate::keys::PublicKey;
 use crate::listen::Bind;
+use crate::newcomers::Newcomers;
 use crate::quic;
 use crate::seldom::Seldom;
 use crate::status::Status;
@@ -12,7 +13,7 @@ use crate::tls;
 use crate::transport::{Transport, TransportKind, tune_lane};
 use crate::way_out::{WayOut, accept, fulfil, listen};
 use oncewire_session::{Answer, Config, Hello, HelloError, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -20,7 +21,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
@@ -76,28 +76,6 @@ struct Shared {
     started: Instant,
 }
 
-/// Transports that have not yet said who they are from. When there are too many, the oldest makes room, so that strangers who say nothing
-/// cannot keep peers out.
-#[derive(Default)]
-struct Greeting(Mutex<VecDeque<AbortHandle>>);
-
-impl Greeting {
-    /// Runs a greeting.
-    fn begin(&self, shared: &Shared, greet: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_GREETING {
-            tasks.retain(|task| !task.is_finished());
-        }
-        if tasks.len() >= MAX_GREETING
-            && let Some(oldest) = tasks.pop_front()
-        {
-            oldest.abort();
-            shared.refused_transports.fetch_add(1, Ordering::Relaxed);
-        }
-        tasks.push_back(tokio::spawn(greet).abort_handle());
-    }
-}
-
 /// Logs of a session that ended, for its peer to come back to.
 struct Kept {
     peer: PublicKey,
@@ -110,8 +88,7 @@ struct Kept {
 /// # Errors
 /// [`NetError`] if it cannot listen, or its parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
-    let tls = tls::server_config(&config.endpoint.secret, &config.endpoint.peers)?;
-    let acceptor = TlsAcceptor::from(tls.clone());
+    let tls = tls::Listening::new(&config.endpoint.secret, &config.endpoint.peers)?;
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
     for bind in &config.listen {
@@ -121,7 +98,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         // The same port number for QUIC.
         let quic = match config.endpoint.transport {
             TransportKind::Tcp => None,
-            TransportKind::Quic | TransportKind::Auto => Some(quic::server(tls.clone(), address, config.endpoint.dead_after)?),
+            TransportKind::Quic | TransportKind::Auto => Some(quic::server(&tls, address, config.endpoint.dead_after)?),
         };
         listeners.push((listener, address, quic));
     }
@@ -147,15 +124,17 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         started: Instant::now(),
         endpoint: config.endpoint,
     });
-    let greeting = Arc::<Greeting>::default();
+    let greeting = Arc::new(Newcomers::new(MAX_GREETING));
     for (listener, _, quic) in listeners {
         if shared.endpoint.transport != TransportKind::Quic {
-            tokio::spawn(Shared::accept_all(shared.clone(), listener, acceptor.clone(), greeting.clone()));
+            tokio::spawn(Shared::accept_all(shared.clone(), listener, tls.clone(), greeting.clone()));
         }
         if let Some(endpoint) = quic {
             tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, greeting.clone()));
         }
     }
+    shared.endpoint.warn_if_nobody();
+    shared.endpoint.way_out.warn_if_closed();
     tokio::spawn(Shared::rebalance(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
     Ok(Server { shared })
@@ -169,6 +148,7 @@ impl Server {
 
     /// Exchanges the rules for where flows may go. Flows that are open go on.
     pub fn set_way_out(&self, way_out: WayOut) {
+        way_out.warn_if_closed();
         *self.shared.way_out.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way_out);
     }
 
@@ -227,10 +207,9 @@ impl Server {
             shrunk: shared.shrunk.load(Ordering::Relaxed),
             grown: shared.grown.load(Ordering::Relaxed),
             refused_transports: shared.refused_transports.load(Ordering::Relaxed),
-            refused_connections: 0,
-            last_failure: None,
             draining: *shared.draining.borrow(),
             sessions: list,
+            ..Status::default()
         }
     }
 }
@@ -278,23 +257,26 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor, greeting: Arc<Greeting>) {
+    async fn accept_all(shared: Arc<Shared>, listener: TcpListener, tls: tls::Listening, greeting: Arc<Newcomers>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
                 _ = draining.wait_for(|draining| *draining) => return,
             };
-            greeting.begin(&shared, Shared::receive(shared.clone(), acceptor.clone(), stream));
+            if greeting.begin(Shared::receive(shared.clone(), tls.clone(), stream)) {
+                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     /// Finds out who a transport is from, and what for.
-    async fn receive(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+    async fn receive(shared: Arc<Shared>, tls: tls::Listening, stream: TcpStream) {
         // One that is gone already.
         let Ok(from) = stream.peer_addr() else { return };
         let _ = tune_lane(&stream);
         let greet = async {
+            let acceptor = TlsAcceptor::from(tls.config().map_err(|error| error.to_string())?);
             let stream = acceptor.accept(Counted::new(stream, shared.wire.clone())).await.map_err(|error| tls::reason(&error))?;
             let peer = tls::peer_key(stream.get_ref().1).map_err(|error| error.to_string())?;
             shared.greet(peer, Transport::new(stream, "tcp", from)).await
@@ -312,7 +294,7 @@ impl Shared {
         }
     }
 
-    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Greeting>) {
+    async fn accept_quic(shared: Arc<Shared>, endpoint: quinn::Endpoint, greeting: Arc<Newcomers>) {
         let mut draining = shared.draining.subscribe();
         loop {
             let incoming = tokio::select! {
@@ -325,7 +307,9 @@ impl Shared {
                 endpoint.wait_idle().await;
                 return;
             };
-            greeting.begin(&shared, Shared::receive_quic(shared.clone(), incoming));
+            if greeting.begin(Shared::receive_quic(shared.clone(), incoming)) {
+                shared.refused_transports.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

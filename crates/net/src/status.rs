@@ -35,6 +35,10 @@ pub struct Status {
     pub refused_transports: u64,
     /// Connections of applications that found no way through: no session, a wish not understood.
     pub refused_connections: u64,
+    /// Clients of a proxy that had not said what they want in time when others came: the oldest gives way.
+    pub displaced_proxy_clients: u64,
+    /// Clients of a proxy that spoke SOCKS4, which is not supported.
+    pub socks4_clients: u64,
     /// No more flows are accepted.
     pub draining: bool,
     /// Why the last attempt to reach the server failed, if there is no session since.

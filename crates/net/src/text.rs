@@ -33,6 +33,8 @@ pub(crate) mod tests {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("oncewire-net-{}-{count}", std::process::id()));
             std::fs::create_dir_all(&path).unwrap();
+            // Whatever the mask is: keys in a directory that others can write are refused.
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
             Scratch(path)
         }
 

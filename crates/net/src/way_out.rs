@@ -8,7 +8,7 @@ use crate::listen::{Bind, Forward};
 use crate::pump::{pump, write_all};
 use crate::seldom::Seldom;
 use crate::target::{Host, Target};
-use crate::transport::{dial, tune_application};
+use crate::transport::{dial, keep_urgent, tune_application};
 use crate::ways_in::Refusal;
 use oncewire_session::{FlowId, OpenError, Read, ResetCode};
 use std::io;
@@ -63,6 +63,15 @@ pub struct WayOut {
     pub reverse: Vec<Forward>,
     /// How long a connection to one address may take.
     pub connect_timeout: Duration,
+}
+
+impl WayOut {
+    /// Says so where no flow of a peer can ever get through.
+    pub(crate) fn warn_if_closed(&self) {
+        if self.allow.is_empty() && self.allow_listen.is_empty() {
+            warn!("peers can reach nothing from here: name destinations with --allow host:port (or places with --allow-listen)");
+        }
+    }
 }
 
 pub(crate) fn reset_code(refusal: Refusal) -> ResetCode {
@@ -275,6 +284,7 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restart takes the port over while connections of the process before linger.
     socket.set_reuseaddr(true)?;
+    keep_urgent(socket2::SockRef::from(&socket));
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

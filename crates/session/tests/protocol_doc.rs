@@ -10,6 +10,7 @@ const FLOW: &str = include_str!("../src/flow.rs");
 const SESSION: &str = include_str!("../src/session/mod.rs");
 const LANE: &str = include_str!("../src/lane.rs");
 const RECEIVE: &str = include_str!("../src/session/receive.rs");
+const TRANSPORTS: &str = include_str!("../src/session/transports.rs");
 const INCOMING: &str = include_str!("../src/incoming.rs");
 const CONFIG: &str = include_str!("../src/config.rs");
 
@@ -146,4 +147,20 @@ fn limits_of_transports() {
         assert!(source.contains(constant), "docs/PROTOCOL.md is to follow: {constant}");
         assert!(DOC.contains(documented), "docs/PROTOCOL.md does not say: {documented}");
     }
+}
+
+#[test]
+fn violations() {
+    let (_, section) = DOC.split_once("### Violations\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("its end");
+    let mut found = 0;
+    for source in [RECEIVE, TRANSPORTS] {
+        for from in ["Unexpected(\"", "what: \"", "violation(violation(\""] {
+            for name in source.split(from).skip(1).map(|rest| rest.split_once('"').expect("its end").0) {
+                assert!(section.contains(name), "section 4 of docs/PROTOCOL.md does not have the violation: {name}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 9, "only {found}");
 }

@@ -23,10 +23,14 @@ fn config([high, low]: [u64; 2]) -> Config {
     }
 }
 
-/// All that an end has to send now.
+/// All that an end has to send now on its first lane.
 fn say(session: &mut Session, now: Instant) -> Vec<u8> {
+    say_on(session, 0, now)
+}
+
+fn say_on(session: &mut Session, lane: usize, now: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
-    session.transmit(0, 1 << 20, now, &mut bytes);
+    session.transmit(lane, 1 << 20, now, &mut bytes);
     bytes
 }
 
@@ -95,16 +99,78 @@ fn exchange() -> Vec<(char, Vec<u8>)> {
     said
 }
 
-/// The block of the document: lines of bytes, each with the end that says it in front and perhaps a remark behind.
-fn documented() -> Vec<(char, Vec<u8>)> {
-    let (_, block) = DOC.split_once("```hex exchange\n").expect("the block");
+/// What is said over two lanes, one of which loses its transport: who on which lane, and the bytes.
+fn lanes() -> Said {
+    #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+    let now = Instant::now();
+    let two = |random| Config { lanes: 2, ..config(random) };
+    let mut said = Said::new();
+    let mut note = |who: &str, bytes: Vec<u8>| {
+        said.push((who.to_string(), bytes.clone()));
+        bytes
+    };
+    let mut connecting = Session::connect(two([1, 2]), None, now);
+    connecting.attach(0, now);
+    let bytes = note(">0", say_on(&mut connecting, 0, now));
+    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
+    let mut answering = Session::accept_new(two([3, 4]), None, &hello, now).unwrap();
+    let bytes = note("<0", say_on(&mut answering, 0, now));
+    connecting.receive(0, &bytes, now);
+    assert_eq!((connecting.lanes(), answering.lanes()), (2, 2));
+    // The second lane.
+    connecting.attach(1, now);
+    let bytes = note(">1", say_on(&mut connecting, 1, now));
+    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
+    assert_eq!(answering.accept_lane(&hello, now), Ok(1));
+    let bytes = note("<1", say_on(&mut answering, 1, now));
+    connecting.receive(1, &bytes, now);
+
+    // The same request on both. The second refers to the first, and overtakes it.
+    let flows = [0, 1].map(|_| connecting.open(b"tcp:origin.example:80", now).unwrap());
+    flows.iter().for_each(|&flow| assert_eq!(connecting.write(flow, REQUEST), REQUEST.len()));
+    let first = note(">0", say_on(&mut connecting, 0, now));
+    let second = note(">1", say_on(&mut connecting, 1, now));
+    answering.receive(1, &second, now);
+    assert_eq!((read(&mut answering, flows[1], now), answering.counters().lane_waits), (Vec::new(), 1));
+    answering.receive(0, &first, now);
+    flows.iter().for_each(|&flow| assert_eq!(read(&mut answering, flow, now), REQUEST));
+    let bytes = note("<0", say_on(&mut answering, 0, now));
+    connecting.receive(0, &bytes, now);
+
+    // The transport of lane 1 is cut: what either end says on it is lost.
+    answering.accept(flows[1], now);
+    note("<1", say_on(&mut answering, 1, now));
+    assert_eq!(connecting.write(flows[1], REQUEST), REQUEST.len());
+    note(">1", say_on(&mut connecting, 1, now));
+    connecting.detach(1, now);
+    answering.detach(1, now);
+    connecting.attach(1, now);
+    let bytes = note(">1", say_on(&mut connecting, 1, now));
+    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
+    assert_eq!(answering.accept_lane(&hello, now), Ok(1));
+    let bytes = note("<1", say_on(&mut answering, 1, now));
+    connecting.receive(1, &bytes, now);
+    let bytes = note(">1", say_on(&mut connecting, 1, now));
+    answering.receive(1, &bytes, now);
+    assert_eq!(read(&mut answering, flows[1], now), REQUEST);
+    assert_eq!((connecting.counters().resumes, answering.counters().resumes), (1, 1));
+    assert!(connecting.ended().is_none() && answering.ended().is_none());
+    said
+}
+
+/// Who says it, and the bytes.
+type Said = Vec<(String, Vec<u8>)>;
+
+/// A block of the document: lines of bytes, each with the end that says it in front and perhaps a remark behind.
+fn documented(name: &str) -> Said {
+    let (_, block) = DOC.split_once(&format!("```hex {name}\n")).expect("the block");
     let (block, _) = block.split_once("```").expect("its end");
-    let mut said: Vec<(char, Vec<u8>)> = Vec::new();
+    let mut said = Said::new();
     for line in block.lines().map(|line| line.split(';').next().unwrap_or_default()) {
         let mut words = line.split_whitespace().peekable();
         let Some(first) = words.peek() else { continue };
-        if let Some(end) = first.chars().next().filter(|end| matches!(end, '>' | '<')) {
-            said.push((end, Vec::new()));
+        if first.starts_with(['>', '<']) {
+            said.push((first.to_string(), Vec::new()));
             words.next();
         }
         let bytes = words.map(|word| u8::from_str_radix(word, 16).expect("a byte"));
@@ -113,15 +179,25 @@ fn documented() -> Vec<(char, Vec<u8>)> {
     said
 }
 
-#[test]
-fn the_worked_example_is_what_is_said() {
-    let said = exchange();
+/// Compares what is said with a block of the document.
+fn compare(said: &Said, name: &str) {
     let mut shown = String::new();
-    for (end, bytes) in &said {
+    for (end, bytes) in said {
         write!(shown, "\n{end}").unwrap();
         for (at, byte) in bytes.iter().enumerate() {
             write!(shown, "{}{byte:02x}", if at > 0 && at % 32 == 0 { "\n  " } else { " " }).unwrap();
         }
     }
-    assert!(said == documented(), "the block in docs/PROTOCOL.md differs from what is said:{shown}");
+    assert!(*said == documented(name), "the block {name} in docs/PROTOCOL.md differs from what is said:{shown}");
+}
+
+#[test]
+fn the_worked_example_is_what_is_said() {
+    let said = exchange().into_iter().map(|(end, bytes)| (end.to_string(), bytes)).collect();
+    compare(&said, "exchange");
+}
+
+#[test]
+fn the_example_of_two_lanes_is_what_is_said() {
+    compare(&lanes(), "lanes");
 }

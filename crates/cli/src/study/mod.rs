@@ -7,7 +7,7 @@ mod score;
 pub(crate) mod source;
 
 use crate::args::{Sampling, StudyArgs};
-use crate::failure::{Failure, Outcome, without_number};
+use crate::failure::{Failure, Outcome, note, without_number};
 use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
@@ -57,14 +57,14 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             take(&mut study, &mut sampler, record)
         })?;
         if captured.lost > 0 {
-            eprintln!(
-                "oncewire: {} packets came faster than they could be studied and are missing, beside {} that were captured; choose fewer \
+            note(&format!(
+                "{} packets came faster than they could be studied and are missing, beside {} that were captured; choose fewer \
                  figures and algorithms, or study a file that tcpdump wrote",
                 captured.lost, captured.packets
-            );
+            ));
         }
         if captured.went_down {
-            eprintln!("oncewire: {interface} went down; what was captured until then is reported");
+            note(&format!("{interface} went down; what was captured until then is reported"));
         }
         names.push(format!("interface {interface}"));
     } else {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             match read(source, &bar, &enough, &mut study, &mut sampler)? {
                 Read::Whole => names.push(source.name()),
                 Read::Damaged(why) => {
-                    bar.suspend(|| eprintln!("oncewire: {}: {why}", source.name()));
+                    bar.suspend(|| note(&format!("{}: {why}", source.name())));
                     names.push(source.name());
                     damaged.push((source.name(), why));
                 }
@@ -94,11 +94,11 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             read(source, &bar, &enough, &mut study, &mut sampler)?;
         }
         if enough.load(Ordering::Relaxed) {
-            eprintln!("oncewire: some algorithms are missing from figures 1 and 2: their pass was cut short");
+            note("some algorithms are missing from figures 1 and 2: their pass was cut short");
             break;
         }
         if !found.add(study.finish_part().map_err(failure)?) {
-            eprintln!("oncewire: the captures changed while they were read: what was measured in a later pass is missing");
+            note("the captures changed while they were read: what was measured in a later pass is missing");
         }
     }
     bar.finish_and_clear();
@@ -256,9 +256,9 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
     };
     if !small && (args.figures.is_empty() || args.algorithms.is_empty()) && std::io::stderr().is_terminal() {
         let about = stored.map_or("a trace of unknown length".to_owned(), |stored| format!("{} of captures", bytes(stored)));
-        eprintln!(
-            "oncewire: for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them"
-        );
+        note(&format!(
+            "for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them"
+        ));
     }
     Ok(settings)
 }

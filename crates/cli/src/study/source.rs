@@ -1,6 +1,6 @@
 //! Where a study's packets come from: captures by name, in directories and by pattern, and standard input.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, note};
 use crate::output;
 use oncewire_packet::{CaptureError, CaptureReader};
 use std::fs::File;
@@ -166,7 +166,7 @@ pub(super) fn enough_on_signal() -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::Relaxed) {
             output::end(130);
         }
-        eprintln!("oncewire: reading ends here, what was read is reported; once more to stop at once");
+        note("reading ends here, what was read is reported; once more to stop at once");
     });
     enough
 }

@@ -137,7 +137,12 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
     let key = args.key.as_ref().or(file.key.as_ref());
     let key = key.ok_or_else(|| Failure::usage("no key; make one with `oncewire keygen FILE` and name it with --key FILE"))?;
     let secret = SecretKey::load(key).map_err(|error| super::key_failure(&error))?;
-    let listed: Vec<Peer> = parse_all("peer", &either(&args.peer, file.peer.clone()))?;
+    // What stands where a key belongs may be a secret: it is counted, not quoted.
+    let listed = either(&args.peer, file.peer.clone());
+    let listed: Vec<Peer> = (1..)
+        .zip(&listed)
+        .map(|(at, text)| text.parse().map_err(|error| Failure::usage(format!("peer {at} of {}: {error}", listed.len()))))
+        .collect::<Outcome<_>>()?;
     let list = args.authorized_peers.as_ref().or(file.authorized_peers.as_ref());
     if listed.is_empty() && list.is_none() {
         return Err(Failure::usage(

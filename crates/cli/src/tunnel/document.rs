@@ -1,6 +1,6 @@
 //! A tunnel's state as JSON, and as a text for people.
 
-use crate::format::count_of;
+use crate::format::{count_of, tame};
 use crate::quantity::{binary, bytes, savings};
 use crate::terminal::{Grid, Page};
 use oncewire_net::status::{SessionStatus, Status};
@@ -26,6 +26,8 @@ pub(super) fn render(status: &Status) -> String {
         "logs_shrunk": status.shrunk,
         "refused_transports": status.refused_transports,
         "refused_connections": status.refused_connections,
+        "displaced_proxy_clients": status.displaced_proxy_clients,
+        "socks4_clients": status.socks4_clients,
         "transport_sent_bytes": status.transport_sent,
         "transport_received_bytes": status.transport_received,
         "sessions": sessions,
@@ -71,7 +73,8 @@ fn counters(counters: &Counters) -> Value {
 /// The same for people.
 pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Result<()> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    let string = |value: &Value| value.as_str().unwrap_or("-").to_string();
+    // Some of it comes from the peer.
+    let string = |value: &Value| tame(value.as_str().unwrap_or("-")).into_owned();
     let listening: Vec<String> = document["listening"].as_array().into_iter().flatten().map(string).collect();
     let what = format!("{} {}, listening on {}", string(&document["role"]), string(&document["version"]), listening.join(", "));
     page.wrapped("", &what)?;
@@ -79,6 +82,14 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     let (memory, limit) = (binary(number(&document["memory_bytes"])), binary(number(&document["memory_limit_bytes"])));
     let draining = if document["draining"] == true { ", draining" } else { "" };
     page.wrapped("", &format!("memory {memory} of {limit}{draining}"))?;
+    for (counter, what) in [
+        ("displaced_proxy_clients", "proxy clients gave way to others before they had said what they want"),
+        ("socks4_clients", "proxy clients spoke SOCKS4, which is not supported: set them to SOCKS5"),
+    ] {
+        if number(&document[counter]) > 0 {
+            page.wrapped("", &format!("{} {what}", number(&document[counter])))?;
+        }
+    }
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
     if sessions.is_empty() {
         return page.line("no session");
@@ -102,7 +113,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     ]);
     for session in &sessions {
         let key: String = string(&session["peer"]).chars().take(11).collect();
-        let peer = session["name"].as_str().map_or(key, String::from);
+        let peer = session["name"].as_str().map_or(key, |name| tame(name).into_owned());
         if let Some(budget) = session["cpu_budget"].as_object() {
             let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
             let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));

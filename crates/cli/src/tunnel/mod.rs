@@ -2,11 +2,13 @@
 
 mod config;
 mod document;
+mod log;
 
 use crate::args::{CheckConfigArgs, ConnectArgs, EndpointArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::{report, terminal};
 use config::{File, Process};
+use log::Log;
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
 use oncewire_net::keys::{SecretKey, SecretKeyError};
@@ -79,7 +81,8 @@ pub(crate) fn connect(args: &ConnectArgs) -> Outcome {
 type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::WayOut>, String> + Send + Sync>;
 
 fn run(role: Role, process: Process, reload: Reload) -> Outcome {
-    let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(process.log).with_ansi(false);
+    let log = Log::start();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(process.log).with_ansi(false);
     // There is no other in this process.
     let _ = if process.log_json { subscriber.json().try_init() } else { subscriber.with_target(false).try_init() };
     let ready = |status: &Status| {
@@ -89,7 +92,9 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     };
     let daemon =
         Daemon { status: process.status, drain: process.drain, render: document::render, reload, ready: Box::new(ready) };
-    daemon::run(role, daemon).map_err(|error| match error {
+    let ended = daemon::run(role, daemon);
+    log.flush();
+    ended.map_err(|error| match error {
         NetError::Memory(error) => too_little(&error),
         NetError::Listen { .. } => {
             Failure::failed(without_number(&error) + "; choose another place, or end the process that has this one")

@@ -83,7 +83,7 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
         ("allow = [\"origin\"]", &["origin"]),
         ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),
-        ("peer = [\"ow1nonsense\"]", &["peer \"ow1nonsense\""]),
+        ("peer = [\"ow1nonsense\"]", &["peer 1 of 1", "49 characters"]),
         ("memory = ", &["config.toml", "line 1"]),
     ];
     for (lines, words) in cases {

@@ -3,6 +3,7 @@
 //! A test whose programs are not installed says so and counts as passed; `.ci/packages` lists them all.
 
 mod configuration;
+mod logging;
 mod process;
 mod programs;
 mod repeats;

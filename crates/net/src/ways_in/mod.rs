@@ -116,6 +116,9 @@ pub enum WayInError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// SOCKS4 or SOCKS4a.
+    #[error("SOCKS4 is not supported: set the client to SOCKS5 (socks5h://, so that names are resolved at the other end)")]
+    Socks4,
     /// Neither SOCKS5 nor HTTP.
     #[error("the client speaks neither SOCKS5 nor HTTP: its first byte is 0x{first:02x}{}", hint(*.first))]
     Unknown {
@@ -132,7 +135,6 @@ pub enum WayInError {
 
 fn hint(first: u8) -> &'static str {
     match first {
-        0x04 => " (SOCKS4: set the client to SOCKS5)",
         0x16 => " (TLS: the proxy itself is spoken to without it)",
         _ => "",
     }
@@ -144,6 +146,7 @@ impl WayInError {
         match self {
             WayInError::Socks5(error) => error.reply().to_vec(),
             WayInError::Http(error) => error.reply(),
+            WayInError::Socks4 => socks5::SOCKS4_REJECTED.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -227,6 +230,7 @@ async fn listen<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, limit: usize)
                 heard.more(stream).await?;
             }
         }
+        socks5::SOCKS4_VERSION => Err(WayInError::Socks4),
         first if http::may_begin(first) => {
             let mut searched = 0;
             while http::head_end(&heard.bytes, searched).is_none() {

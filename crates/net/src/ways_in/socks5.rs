@@ -6,6 +6,10 @@ use std::net::IpAddr;
 
 /// The first byte of everything a SOCKS5 client says.
 pub const VERSION: u8 = 5;
+/// The first byte of everything a SOCKS4 client says.
+pub(super) const SOCKS4_VERSION: u8 = 4;
+/// What a SOCKS4 client is told, whatever it asks for: request rejected or failed (Y.-D. Lee, "SOCKS: A protocol for TCP proxy across firewalls").
+pub(super) const SOCKS4_REJECTED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 /// The server's answer to a greeting: no authentication.
 pub(super) const METHOD_CHOSEN: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 

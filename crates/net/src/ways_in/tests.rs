@@ -84,7 +84,7 @@ async fn what_is_wrong_is_told() {
         (b"\x05\x01\x00\x05\x02", b"\x05\x00\x05\x07\x00\x01\0\0\0\0\0\0"),
         (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
         (b"\x16\x03\x01", b""),
-        (b"\x04\x01\x00\x50", b""),
+        (b"\x04\x01\x00\x50\x0a\x00\x00\x01\x00", b"\x00\x5b\0\0\0\0\0\0"),
     ] {
         let (wanted, client, server) = ask(&[bytes]).await;
         wanted.unwrap_err();

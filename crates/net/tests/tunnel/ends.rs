@@ -155,7 +155,7 @@ async fn idle_flows_outlive_many_keep_alive_times() {
 }
 
 /// Descriptors this process may have, and has.
-fn descriptors() -> Option<(usize, usize)> {
+pub(crate) fn descriptors() -> Option<(usize, usize)> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
     let limit = line.split_whitespace().nth(3)?.parse().ok()?;

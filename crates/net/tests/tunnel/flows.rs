@@ -6,6 +6,7 @@ use oncewire_testkit::servers::{incompressible, text_like};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,4 +231,36 @@ async fn hundreds_of_flows_at_once() {
     })
     .await
     .expect("flows that are over are forgotten at both ends");
+}
+
+/// Sends five bytes, the third of them as urgent, and finishes.
+async fn with_urgent_byte(stream: &mut TcpStream) {
+    stream.write_all(b"ab").await.unwrap();
+    socket2::SockRef::from(&*stream).send_out_of_band(b"C").unwrap();
+    stream.write_all(b"de").await.unwrap();
+    stream.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn urgent_bytes_arrive_with_the_others() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let origin = origin(move |mut stream| {
+        let tell = tell.clone();
+        async move {
+            // At once, before anybody could prepare for it.
+            with_urgent_byte(&mut stream).await;
+            let mut got = Vec::new();
+            let _ = stream.read_to_end(&mut got).await;
+            let _ = tell.send(got);
+        }
+    });
+    let pair = Plan::new().forward(origin.await).start().await;
+    for _ in 0..20 {
+        let mut application = pair.application().await;
+        with_urgent_byte(&mut application).await;
+        let mut back = Vec::new();
+        timeout(LIMIT, application.read_to_end(&mut back)).await.expect("it ends").unwrap();
+        assert_eq!(back, b"abCde");
+        assert_eq!(timeout(LIMIT, told.recv()).await.unwrap().unwrap(), b"abCde");
+    }
 }

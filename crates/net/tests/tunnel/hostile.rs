@@ -55,7 +55,8 @@ fn epoch(log: u64, number: u64, keep: u64, capacity: u64) -> Vec<u8> {
     out
 }
 
-fn hello(session: u8) -> Hello {
+/// A first hello.
+pub(crate) fn hello(session: u8) -> Hello {
     Hello {
         oldest: 1,
         newest: 1,
@@ -74,7 +75,7 @@ fn hello(session: u8) -> Hello {
     }
 }
 
-fn bytes(hello: &Hello) -> Vec<u8> {
+pub(crate) fn bytes(hello: &Hello) -> Vec<u8> {
     let mut out = Vec::new();
     hello.write(&mut out);
     out
@@ -132,7 +133,7 @@ impl Victim {
 
     /// An authenticated transport on which nothing was said.
     async fn dial(&self) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<> {
-        let connector = TlsConnector::from(tls::client_config(&self.key, &self.trusted).unwrap());
+        let connector = TlsConnector::from(tls::client_config(&self.key, &self.trusted, tls::Credential::RawKey).unwrap());
         let tcp = TcpStream::connect(self.pair.server.addresses()[0]).await.unwrap();
         connector.connect(tls::server_name(), tcp).await.unwrap()
     }
@@ -156,7 +157,7 @@ impl Victim {
 }
 
 /// The hello that comes; `None` if none does.
-async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Option<Hello> {
+pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Option<Hello> {
     let mut heard = Vec::new();
     loop {
         if let Some((hello, _)) = Hello::read(&heard).expect("an answer is a hello") {

@@ -1,5 +1,6 @@
 //! The tunnel, both ends in this process, on real sockets.
 
+mod certificates;
 mod ends;
 mod faults;
 mod flows;

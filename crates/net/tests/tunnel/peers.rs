@@ -22,7 +22,7 @@ async fn a_stranger_is_refused_and_learns_nothing() {
     let trusted = plan.connect.endpoint.peers.clone();
     let server = serve(plan.serve).await.unwrap();
 
-    let connector = TlsConnector::from(tls::client_config(&stranger, &trusted).unwrap());
+    let connector = TlsConnector::from(tls::client_config(&stranger, &trusted, tls::Credential::RawKey).unwrap());
     let tcp = TcpStream::connect(server.addresses()[0]).await.unwrap();
     if let Ok(mut stream) = connector.connect(tls::server_name(), tcp).await {
         // A client has finished its handshake before the server has seen its key.

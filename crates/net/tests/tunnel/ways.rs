@@ -1,10 +1,11 @@
 //! Ways in and ways out: proxies, addresses, rules, reverse forwards.
 
+use crate::ends::descriptors;
 use crate::pair::{LIMIT, Pair, Plan, echo, exchange, is_reset, origin, until};
 use oncewire_net::WayOut;
 use oncewire_net::allow::AllowList;
-use oncewire_testkit::need_tool;
 use oncewire_testkit::servers::free_port;
+use oncewire_testkit::{need_tool, skip};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -189,4 +190,35 @@ async fn a_reverse_forward_that_is_not_allowed_does_not_listen() {
         assert!(TcpStream::connect((host, port)).await.is_err(), "{host}");
     }
     assert_eq!(exchange(pair.application().await, b"and yet").await, b"and yet");
+}
+
+/// A greeting of SOCKS5, answered.
+async fn is_heard(client: &mut TcpStream) -> bool {
+    let mut method = [0; 2];
+    client.write_all(b"\x05\x01\x00").await.is_ok() && client.read_exact(&mut method).await.is_ok() && method == [5, 0]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_client_that_says_nothing_gives_way() {
+    const IDLE: usize = 1024;
+    // Each has two sockets in this process; other tests need some, too.
+    match descriptors() {
+        Some((limit, used)) if limit < used + 2 * IDLE + 2000 => skip!("{limit} descriptors are too few for {IDLE} clients"),
+        _ => {}
+    }
+    let (pair, proxy) = with_proxy(&["127.0.0.0/8:*"]).await;
+    let mut idle = Vec::new();
+    for _ in 0..IDLE {
+        idle.push(TcpStream::connect(proxy).await.unwrap());
+    }
+    assert_eq!(pair.client.status().displaced_proxy_clients, 0);
+    // One that speaks is heard, and it is the first that has gone.
+    let mut late = TcpStream::connect(proxy).await.unwrap();
+    assert!(timeout(LIMIT, is_heard(&mut late)).await.expect("it has to wait"));
+    assert_eq!(pair.client.status().displaced_proxy_clients, 1);
+    let end = timeout(LIMIT, idle[0].read(&mut [0; 1])).await.expect("the oldest stays");
+    assert!(!matches!(end, Ok(1..)));
+    assert!(
+        timeout(LIMIT, is_heard(&mut idle[1])).await.unwrap() && timeout(LIMIT, is_heard(&mut idle[IDLE - 1])).await.unwrap()
+    );
 }

@@ -4,7 +4,7 @@ use super::super::scenario;
 use super::super::watch::Waiting;
 use super::failure;
 use crate::args::plan::EmulateArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, note};
 use crate::format::count_of;
 use crate::quantity::bytes;
 use crate::study::source::Source;
@@ -101,7 +101,7 @@ pub(super) fn captured(
         total += record.data.len() as u64;
         Ok(())
     })?;
-    damaged.iter().for_each(|why| watch.suspend(|| eprintln!("oncewire: {why}")));
+    damaged.iter().for_each(|why| watch.suspend(|| note(why)));
     let seconds = first.map_or(0.0, |first| (last - first) as f64 / 1e9);
     if total == 0 || seconds <= 0.0 {
         return Err(Failure::damaged(
