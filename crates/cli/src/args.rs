@@ -142,6 +142,10 @@ pub(crate) struct EndpointArgs {
     /// Transports side by side, 1 to 8 [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) lanes: Option<usize>,
+    /// Connections open at once through one session; more wait for a second, then are refused [default: one for every 256 KiB of
+    /// --memory, which is the most]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_flows: Option<u64>,
     /// tcp, quic or auto [default: tcp]
     #[arg(long, value_name = "KIND")]
     pub(crate) transport: Option<String>,
@@ -239,9 +243,9 @@ pub(crate) struct ConnectArgs {
 #[command(after_help = "\
 Examples:
   oncewire status
-  oncewire status --socket /run/oncewire/serve.sock --json | jq '.sessions[].here.flows'")]
+  oncewire status --json | jq '.[].sessions[].here.flows'")]
 pub(crate) struct StatusArgs {
-    /// The process's --status socket [default: those in $XDG_RUNTIME_DIR]
+    /// The process's --status socket [default: those in $XDG_RUNTIME_DIR and of the systemd units in docs/examples]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// The whole state as one JSON document

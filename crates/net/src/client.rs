@@ -432,7 +432,7 @@ impl Shared {
 
     /// Lets the open flows of a session end beside the next session. Its logs are of no more use: they are those of a process that ends.
     fn retire(self: &Arc<Shared>, driver: Arc<Driver>, run: tokio::task::JoinHandle<(Ended, bool)>) {
-        driver.with(|session| session.set_log_limit(SMALLEST_LOG));
+        driver.with(|session| session.set_log_limit(SMALLEST_LOG, Instant::now()));
         self.retiring.lock().unwrap_or_else(PoisonError::into_inner).push(driver.clone());
         self.set_latest(None);
         let shared = self.clone();

@@ -704,6 +704,6 @@ impl Use {
 
     fn set_limit(&mut self, size: u64) {
         self.limit = size;
-        self.driver.with(|session| session.set_log_limit(size));
+        self.driver.with(|session| session.set_log_limit(size, Instant::now()));
     }
 }

@@ -126,7 +126,8 @@ fn tell_of_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
     static NOT_ALLOWED: Seldom = Seldom::new();
     static UNREACHABLE: Seldom = Seldom::new();
     let (peer, address) = (driver.label(), driver.path().map(|path| path.address.to_string()).unwrap_or_default());
-    let target = String::from_utf8_lossy(target).escape_debug().to_string();
+    // Logged as a value, which is quoted and escaped.
+    let target = String::from_utf8_lossy(target).into_owned();
     let not_allowed = refused == Refusal::NotAllowed;
     match if not_allowed { &NOT_ALLOWED } else { &UNREACHABLE }.pass() {
         Some(left_out) if not_allowed => {

@@ -100,7 +100,7 @@ fn a_small_log_grows_once_it_is_full_and_may() {
     assert_eq!(pair.server.wanted_log(), 64 * MIB, "and could make use of as much as the client keeps");
     let small = pair.server.promised_memory();
 
-    pair.server.set_log_limit(8 * MIB);
+    pair.server.set_log_limit(8 * MIB, pair.now);
     assert!(pair.server.promised_memory() >= small + 2 * 7 * MIB, "what the logs may grow to counts at once");
     pair.exchange();
     pair.carry(MIB, 3, false);
@@ -119,7 +119,7 @@ fn a_log_that_is_not_full_or_could_hardly_grow_keeps_what_it_has() {
     let mut pair = Pair::new(64 * MIB, 4 * MIB);
     pair.carry(2 * MIB, 1, false);
     assert_eq!(pair.server.wanted_log(), 0, "nothing was evicted yet");
-    pair.server.set_log_limit(16 * MIB);
+    pair.server.set_log_limit(16 * MIB, pair.now);
     pair.exchange();
     pair.carry(MIB, 2, false);
     assert_eq!(pair.logs().0, 4 * MIB);
@@ -127,14 +127,14 @@ fn a_log_that_is_not_full_or_could_hardly_grow_keeps_what_it_has() {
 
     let mut pair = Pair::new(64 * MIB, 4 * MIB);
     pair.carry(6 * MIB, 1, false);
-    pair.server.set_log_limit(7 * MIB);
+    pair.server.set_log_limit(7 * MIB, pair.now);
     pair.exchange();
     pair.carry(MIB, 2, false);
     assert_eq!(pair.logs().0, 4 * MIB, "less than twice as much is not worth an empty log");
     // A peer that keeps no more itself is not asked to.
     let mut pair = Pair::new(4 * MIB, 2 * MIB);
     pair.carry(6 * MIB, 1, false);
-    pair.server.set_log_limit(64 * MIB);
+    pair.server.set_log_limit(64 * MIB, pair.now);
     assert!(pair.server.promised_memory() < 8 * MIB + (8 << 20), "{}", pair.server.promised_memory());
     pair.exchange();
     pair.carry(2 * MIB, 2, false);
@@ -153,7 +153,7 @@ fn limits_fall_and_rise_and_the_owner_hears_of_it() {
     pair.carry(3 * MIB, 3, true);
     assert_eq!(pair.memory_events, events, "no news");
     for log in [2 * MIB, 16 * MIB, SMALLEST_LOG, 4 * MIB] {
-        pair.server.set_log_limit(log);
+        pair.server.set_log_limit(log, pair.now);
         pair.exchange();
         // Fills both logs, whatever their size now.
         pair.carry(20 * MIB, log, false);
@@ -162,4 +162,50 @@ fn limits_fall_and_rise_and_the_owner_hears_of_it() {
         assert!(pair.server.promised_memory() < 2 * log + log / 2 + (8 << 20));
     }
     assert!(pair.memory_events > events);
+}
+
+/// The client goes on without having heard of the limit: it is alive, and sends what `carries`.
+fn ignores_the_limit(carries: u64) -> Pair {
+    let mut pair = Pair::new(32 * MIB, 32 * MIB);
+    pair.carry(3 * MIB, 1, false);
+    assert!(pair.server.promised_memory() > 32 * MIB);
+    pair.server.set_log_limit(SMALLEST_LOG, pair.now);
+    for second in 0..300 {
+        // What the server says of its log is lost; acknowledgements are not, or the client would come to a stop.
+        let content = noise(carries as usize, 100 + second);
+        let mut written = 0;
+        while written < content.len() {
+            written += pair.client.write(pair.flow, &content[written..]);
+            let mut up = Vec::new();
+            pair.client.transmit(0, MIB as usize, pair.now, &mut up);
+            pair.server.receive(0, &up, pair.now);
+            if up.is_empty() {
+                break;
+            }
+            while let Read::Data(chunk) = pair.server.read(pair.flow) {
+                pair.server.consumed(pair.flow, chunk.len(), pair.now);
+            }
+        }
+        pair.now += Duration::from_secs(1);
+        let mut alive = Vec::new();
+        pair.client.probe(pair.now);
+        pair.client.transmit(0, 1, pair.now, &mut alive);
+        pair.server.receive(0, &alive, pair.now);
+        pair.server.on_timeout(pair.now);
+        if pair.server.promised_memory() < MIB {
+            return pair;
+        }
+    }
+    panic!("{} bytes are still held", pair.server.promised_memory());
+}
+
+#[test]
+fn a_peer_that_ignores_the_limit_loses_its_log() {
+    // It sends nothing; and it sends, as far as its window goes.
+    for carries in [0, 100_000] {
+        let mut pair = ignores_the_limit(carries);
+        let events: Vec<_> = std::iter::from_fn(|| pair.server.poll_event()).collect();
+        assert!(events.contains(&Event::Drop(0)), "its transport is given up: {events:?}");
+        assert!(pair.server.ended().is_none());
+    }
 }

@@ -3,7 +3,7 @@
 use crate::args::{ConnectArgs, EndpointArgs, RoleName, ServeArgs, parse_entropy};
 use crate::failure::{Failure, Outcome};
 use crate::family::SamplerName;
-use crate::quantity::{parse_share, parse_size, parse_time};
+use crate::quantity::{binary, parse_share, parse_size, parse_time};
 use oncewire_codec::EncoderBuilder;
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
@@ -18,6 +18,8 @@ use std::time::Duration;
 const LISTEN: &str = "*:7077";
 const MAX_SESSIONS: usize = 1024;
 const MOST_MEMORY: u64 = 4 << 40;
+/// Memory that stands for one flow: its share of what may wait for applications.
+const FLOW_MEMORY: u64 = 256 << 10;
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// A configuration file. The names are those of the flags.
@@ -29,6 +31,7 @@ pub(super) struct File {
     authorized_peers: Option<PathBuf>,
     memory: Option<String>,
     lanes: Option<usize>,
+    max_flows: Option<u64>,
     transport: Option<String>,
     keep_alive: Option<String>,
     dead_after: Option<String>,
@@ -52,12 +55,13 @@ pub(super) struct File {
     proxy: Vec<String>,
 }
 
-const COMMON_KEYS: [&str; 18] = [
+const COMMON_KEYS: [&str; 19] = [
     "key",
     "peer",
     "authorized_peers",
     "memory",
     "lanes",
+    "max_flows",
     "transport",
     "keep_alive",
     "dead_after",
@@ -165,6 +169,14 @@ fn endpoint(args: &EndpointArgs, file: &File, role: RoleName) -> Outcome<(Endpoi
             return Err(Failure::usage(format!("{lanes} lanes: 1 to {} are possible", oncewire_session::MAX_LANES)));
         }
         endpoint.lanes = lanes;
+    }
+    if let Some(flows) = args.max_flows.or(file.max_flows) {
+        let most = endpoint.memory / FLOW_MEMORY;
+        if !(1..=most).contains(&flows) {
+            let memory = binary(flows.saturating_mul(FLOW_MEMORY));
+            return Err(Failure::usage(format!("max-flows {flows}: 1 to {most} are possible; {flows} need --memory {memory}")));
+        }
+        endpoint.max_flows = Some(flows);
     }
     if let Some(kind) = text(&args.transport, &file.transport) {
         endpoint.transport = match &kind[..] {

@@ -24,6 +24,8 @@ pub(super) fn render(status: &Status) -> String {
         "memory_bytes": status.memory,
         "kept_logs": status.kept_logs,
         "logs_shrunk": status.shrunk,
+        "logs_grown": status.grown,
+        "last_failure": status.last_failure,
         "refused_transports": status.refused_transports,
         "refused_connections": status.refused_connections,
         "displaced_proxy_clients": status.displaced_proxy_clients,
@@ -41,6 +43,9 @@ fn session(session: &SessionStatus) -> Value {
         "name": session.name,
         "agent": session.agent,
         "phase": session.phase,
+        "transport": session.transport,
+        "address": session.address.map(|address| address.to_string()),
+        "refused_targets": session.refused_targets,
         "age_seconds": session.age.as_secs_f64(),
         "idle_seconds": session.idle.as_secs_f64(),
         "lanes": session.lanes,
@@ -83,6 +88,8 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     let draining = if document["draining"] == true { ", draining" } else { "" };
     page.wrapped("", &format!("memory {memory} of {limit}{draining}"))?;
     for (counter, what) in [
+        ("refused_transports", "transports of clients were refused: unknown keys, no handshake, too many sessions"),
+        ("refused_connections", "connections of applications were refused: no session, or too many connections"),
         ("displaced_proxy_clients", "proxy clients gave way to others before they had said what they want"),
         ("socks4_clients", "proxy clients spoke SOCKS4, which is not supported: set them to SOCKS5"),
     ] {
@@ -90,18 +97,24 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
             page.wrapped("", &format!("{} {what}", number(&document[counter])))?;
         }
     }
+    if let Some(why) = document["last_failure"].as_str() {
+        page.wrapped("", &format!("the last attempt to reach the server failed: {}", tame(why)))?;
+    }
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
     if sessions.is_empty() {
         return page.line("no session");
     }
-    let mut efforts = Vec::new();
+    let (mut efforts, mut problems) = (Vec::new(), Vec::new());
     let mut states = Grid::new([
         ("peer", Unit::Text),
         ("phase", Unit::Text),
         ("lanes", Unit::Text),
         ("RTT", Unit::Seconds),
         ("flows", Unit::Count),
-    ]);
+        ("over", Unit::Text),
+        ("address", Unit::Text),
+    ])
+    .require(6);
     let mut traffic = Grid::new([
         ("peer", Unit::Text),
         ("direction", Unit::Text),
@@ -121,12 +134,24 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
             efforts.push(format!("{peer}: {effort}; {percent:.1} % of a core allowed, {changes} {plural} of effort so far"));
         }
         let (here, there) = (&session["here"], &session["there"]);
+        for (count, what) in [
+            (number(&session["refused_targets"]), "connections refused here: their target is not allowed, or cannot be reached"),
+            (number(&here["flows_refused"]), "connections refused here: too many at once"),
+            (number(&here["failures"]), "blocks arrived corrupt and were sent again"),
+            (number(&here["resumes"]), "times the connection to the peer was lost, and the session went on"),
+        ] {
+            if count > 0 {
+                problems.push(format!("{peer}: {} {what}", count_of(count)));
+            }
+        }
         states.row([
             peer.clone(),
             string(&session["phase"]),
             format!("{} of {}", number(&session["lanes_up"]), number(&session["lanes"])),
             format!("{:.1} ms", number(&here["rtt_us"]) as f64 / 1000.0),
             count_of(number(&here["flows"])),
+            string(&session["transport"]),
+            string(&session["address"]),
         ]);
         for (direction, from) in [("sent", here), ("received", there)] {
             if from.is_null() {
@@ -148,10 +173,10 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         page.line("")?;
         page.grid(grid)?;
     }
-    if !efforts.is_empty() {
+    if !efforts.is_empty() || !problems.is_empty() {
         page.line("")?;
     }
-    efforts.iter().try_for_each(|effort| page.wrapped("", effort))
+    efforts.iter().chain(&problems).try_for_each(|line| page.wrapped("", line))
 }
 
 #[cfg(test)]
@@ -164,12 +189,14 @@ mod tests {
         let counters = json!({
             "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
             "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
+            "flows_refused": 1, "failures": 12, "resumes": 3,
         });
         let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
         let session = |name: &str, there: &Value| {
             json!({
                 "peer": format!("ow1{}", "k".repeat(52)), "name": name, "phase": "established", "lanes": 8, "lanes_up": 8,
-                "cpu_budget": budget, "here": counters, "there": there,
+                "cpu_budget": budget, "here": counters, "there": there, "refused_targets": 1234, "transport": "quic",
+                "address": "[2001:db8:1111:2222:3333:4444:5555:6666]:65535",
             })
         };
         json!({
@@ -192,7 +219,13 @@ mod tests {
             for number in ["18447 PB", "12298 PB", "33.3 %", "931.2 GiB", "999 MB", "1234.6 ms", "4,194,304", "8 of 8"] {
                 assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
             }
-            assert!(!text.contains("Also in") && !text.contains('\u{1b}'), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+            // An IPv6 address has room on a wide page only.
+            assert_eq!(text.contains("Also in --json: address."), width < 120, "{width}: {text}");
+            assert!(
+                text.contains("quic") && text.contains("1,234 connections refused here: their target is not allowed"),
+                "{text}"
+            );
         }
     }
 }

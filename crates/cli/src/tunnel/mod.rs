@@ -121,6 +121,8 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
     report::text(&format!("{}: good\n", args.file.display()))
 }
 
+/// Status sockets of the systemd units in `docs/examples`.
+const UNITS: [&str; 2] = ["/run/oncewire-serve/status.sock", "/run/oncewire-connect/status.sock"];
 /// How long a running process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -128,16 +130,21 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
     let sockets = match &args.socket {
         Some(path) => vec![path.clone()],
         None => {
-            let dir = runtime_dir().ok_or_else(|| {
-                Failure::usage("which process? name its socket with --socket PATH ($XDG_RUNTIME_DIR is not set)")
-            })?;
-            let names = ["oncewire-serve.sock", "oncewire-connect.sock"];
-            names.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
+            let own = runtime_dir()
+                .into_iter()
+                .flat_map(|dir| ["oncewire-serve.sock", "oncewire-connect.sock"].map(|name| dir.join(name)));
+            let places: Vec<PathBuf> = own.chain(UNITS.map(PathBuf::from)).collect();
+            let found: Vec<PathBuf> = places.iter().filter(|path| path.exists()).cloned().collect();
+            if found.is_empty() {
+                let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
+                return Err(Failure::failed(format!(
+                    "no running `oncewire serve` or `oncewire connect` found at {}; if one has another --status socket, name it with --socket PATH",
+                    places.join(", ")
+                )));
+            }
+            found
         }
     };
-    if sockets.is_empty() {
-        return Err(Failure::failed("nothing is running; `oncewire serve` and `oncewire connect` make a status socket"));
-    }
     let mut documents = Vec::new();
     for path in &sockets {
         let ask = || {
@@ -162,8 +169,5 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
             })
         });
     }
-    match &documents[..] {
-        [one] => report::json(one),
-        several => report::json(&several),
-    }
+    report::json(&documents)
 }

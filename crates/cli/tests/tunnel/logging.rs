@@ -40,7 +40,7 @@ fn listening(process: &mut Running, socket: &Path) -> SocketAddr {
         found = serde_json::from_slice::<serde_json::Value>(&output.stdout).ok();
         output.status.success()
     });
-    found.unwrap()["listening"][0].as_str().unwrap().parse().unwrap()
+    found.unwrap()[0]["listening"][0].as_str().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -113,7 +113,8 @@ fn what_an_application_asks_for_reaches_no_log_raw() {
         let _ = exchange(tunnel.way(0), bytes);
     }
     wait_until("the log has it", || {
-        tunnel.serve.said().contains("flow refused") && tunnel.connect.said().contains("SOCKS4 is not supported")
+        tunnel.serve.said().contains("not.allowed.example")
+            && tunnel.connect.said().contains("SOCKS4 is not supported")
     });
     for said in [tunnel.serve.said(), tunnel.connect.said()] {
         for line in said.lines() {

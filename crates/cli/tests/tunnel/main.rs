@@ -7,5 +7,6 @@ mod logging;
 mod process;
 mod programs;
 mod repeats;
+mod silence;
 mod soak;
 mod support;

@@ -111,7 +111,8 @@ impl End {
     fn try_status(&self) -> Option<Value> {
         let socket = self.socket.as_os_str();
         let output = oncewire(["status".as_ref(), "--json".as_ref(), "--socket".as_ref(), socket]);
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+        // One document, however many ends it is about.
+        output.status.success().then(|| serde_json::from_slice::<Value>(&output.stdout).expect("JSON")[0].take())
     }
 
     /// What `oncewire status --json` says.

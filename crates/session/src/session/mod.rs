@@ -216,6 +216,15 @@ struct Agreed {
     peer_send_log: u64,
 }
 
+/// What is watched while a peer has to make its log smaller.
+#[derive(Clone, Copy, Debug)]
+struct LimitDue {
+    at: Instant,
+    /// What was received contiguously when the peer was told, and when it was last looked.
+    told_at: u64,
+    seen: u64,
+}
+
 /// One end of a session.
 pub struct Session {
     config: Config,
@@ -242,6 +251,8 @@ pub struct Session {
     told_limit: u64,
     /// The peer has to be told of `log_limit`.
     tell_limit: bool,
+    /// The peer has yet to begin a log within the limit.
+    limit_due: Option<LimitDue>,
     /// What [`Event::Memory`] was last raised for.
     noted: (u64, u64),
     ask_report: bool,
@@ -302,6 +313,7 @@ impl Session {
             log_limit: config.log.max(SMALLEST_LOG),
             told_limit: config.log.max(SMALLEST_LOG),
             tell_limit: false,
+            limit_due: None,
             noted: (0, 0),
             failures: (0, 0),
             ask_report: false,

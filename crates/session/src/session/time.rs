@@ -17,7 +17,28 @@ impl Session {
                 Some(lane.ack_at.map_or(quiet, |at| at.min(quiet)))
             }
         };
-        self.lanes.iter().filter_map(of_lane).min()
+        self.lanes.iter().filter_map(of_lane).chain(self.limit_due.map(|due| due.at)).min()
+    }
+
+    /// A peer that was told a smaller limit begins a log within it as soon as nothing of the old one is in flight. One that stands still, or goes on as
+    /// before, does not mean to: what it sent is dropped here, and it must begin again.
+    fn enforce_limit(&mut self, now: Instant) {
+        let Some(due) = self.limit_due.as_mut().filter(|due| now >= due.at) else { return };
+        let (low, capacity) = (self.incoming.low(), self.incoming.capacity());
+        if capacity <= self.log_limit || low == 0 {
+            self.limit_due = None;
+        } else if low > due.seen && low - due.told_at <= capacity {
+            (due.seen, due.at) = (low, now + self.config.dead_after);
+        } else {
+            self.limit_due = None;
+            self.incoming.lose();
+            self.incoming.set_limit(self.log_limit);
+            self.told_limit = self.log_limit;
+            for lane in 0..self.lanes.len() {
+                self.drop_lane(lane, close::LOG_LOST, "the log is larger than the limit");
+            }
+            self.note_memory();
+        }
     }
 
     /// When a lane is to be pinged. One that waits for another cannot read what the peer asks, and must speak unasked, or it would pass for
@@ -32,6 +53,7 @@ impl Session {
         if self.ended.is_some() {
             return;
         }
+        self.enforce_limit(now);
         for lane in 0..self.lanes.len() {
             let state = &self.lanes[lane];
             match state.state {
@@ -84,13 +106,16 @@ impl Session {
 
     /// The logs of both directions may have `log` bytes from now on, each. One that is larger begins again, empty, as soon as nothing of it is
     /// in flight; one that is full does the same once it may be twice as large, or more. Others stay as they are.
-    pub fn set_log_limit(&mut self, log: u64) {
+    pub fn set_log_limit(&mut self, log: u64, now: Instant) {
         let log = log.clamp(SMALLEST_LOG, LARGEST_LOG);
         if self.ended.is_none() && std::mem::replace(&mut self.log_limit, log) != log {
             self.told_limit = self.told_limit.max(log);
             self.incoming.raise_limit(log);
             // Before both have agreed, too: the peer may have been told another limit in a hello.
             self.tell_limit = true;
+            let low = self.incoming.low();
+            let due = LimitDue { at: now + self.config.dead_after, told_at: low, seen: low };
+            self.limit_due = (self.incoming.capacity() > log && low > 0).then(|| self.limit_due.unwrap_or(due));
             self.note_memory();
             (0..self.lanes.len()).for_each(|lane| self.wake(lane));
         }

@@ -170,7 +170,7 @@ pub(crate) fn run(input: &[u8]) {
             }
             (11, _) => {
                 if let Some(session) = &mut pair.ends[end] {
-                    session.set_log_limit(1 << 20);
+                    session.set_log_limit(1 << 20, pair.now);
                 }
             }
             _ => {

@@ -1131,8 +1131,9 @@ impl World {
             6 if self.profile.shrinks() => {
                 let end = self.rng.below(2);
                 let log = (1 << 20) + self.rng.next() % (6 << 20);
+                let now = self.instant();
                 if let Some(session) = &mut self.ends[end].session {
-                    session.set_log_limit(log);
+                    session.set_log_limit(log, now);
                 }
                 self.say(|| format!("end {end} keeps logs of up to {log} bytes"));
                 self.settle(end);
