@@ -26,9 +26,9 @@ fn widest(text: &str) -> usize {
 
 /// 80 columns on a pipe, and as many as are asked for, from 80 to 120.
 #[track_caller]
-fn fits(args: &[OsString]) {
+fn fits(args: Vec<OsString>) {
     for (columns, most) in [(None, 80), (Some("80"), 80), (Some("120"), 120)] {
-        let text = page(args, columns);
+        let text = page(&args, columns);
         assert!(text.lines().count() > 4, "{args:?} prints no table:\n{text}");
         assert!(widest(&text) <= most, "{args:?} with COLUMNS={columns:?} takes {}:\n{text}", widest(&text));
     }
@@ -36,14 +36,14 @@ fn fits(args: &[OsString]) {
 
 #[test]
 fn demo() {
-    fits(&args!["demo"]);
+    fits(args!["demo"]);
 }
 
 #[test]
 fn bench_with_every_column() {
     let dir = Dir::new();
     let data = dir.write("a-file-with-a-rather-long-name-as-such-files-have.tar", &versions(200_000));
-    fits(&args![
+    fits(args![
         "bench",
         data,
         "--passes",
@@ -66,7 +66,7 @@ fn bench_with_every_column() {
 fn train() {
     let dir = Dir::new();
     let (data, other) = (dir.write("data", &versions(100_000)), dir.write("other", &versions(90_000)));
-    fits(&args!["train", data, "--test", other, "--random", "2"]);
+    fits(args!["train", data, "--test", other, "--random", "2"]);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn study_and_score() {
     let packets: Vec<Vec<u8>> =
         (0..60u8).map(|n| packet(&name(n % 7), "10.0.0.1:40000", &noise(u64::from(n) / 2, 1000))).collect();
     let capture = dir.write("a capture with a rather long name, as they have.pcap", &pcap(&packets));
-    fits(&args!["study", capture, "--inside", "10.0.0.0/8", "--price", "0.09/GB", "--link", "100Mbit", "--memory", "64M"]);
+    fits(args!["study", capture, "--inside", "10.0.0.0/8", "--price", "0.09/GB", "--link", "100Mbit", "--memory", "64M"]);
     let data = dir.write("data", &versions(40_000));
-    fits(&args!["study", "--score", data, "--distances", "64", "--buffers", "4K", "--repeats", "1"]);
+    fits(args!["study", "--score", data, "--distances", "64", "--buffers", "4K", "--repeats", "1"]);
 }
 
 #[test]
@@ -86,6 +86,6 @@ fn plan_and_emulate() {
     let dir = Dir::new();
     let map = MAP.replace("Alpha", "A City with a Name that is Long, as Some are").replace("ring", "a ring of cities");
     let map = dir.write("map.json", map.as_bytes());
-    fits(&args!["plan", map, "--deploy", "3"]);
-    fits(&args!["emulate", map, "--epochs", "2", "--scale", "0.1%", "--traffic", "demands"]);
+    fits(args!["plan", map, "--deploy", "3"]);
+    fits(args!["emulate", map, "--epochs", "2", "--scale", "0.1%", "--traffic", "demands"]);
 }
