@@ -86,6 +86,8 @@ pub(crate) struct Flow {
     /// Bytes encoded so far, and how many may be.
     pub(crate) sent: u64,
     pub(crate) allowed: u64,
+    /// More was sent than the log holds.
+    pub(crate) is_large: bool,
     pub(crate) turn: Turn,
     /// The application had to stop, and is to be told when it may go on.
     pub(crate) wants_to_write: bool,
@@ -110,6 +112,7 @@ impl Flow {
             send: SendQueue::default(),
             sent: 0,
             allowed,
+            is_large: false,
             turn: Turn::default(),
             wants_to_write: false,
             receive: ReceiveQueue::new(now),

@@ -4,6 +4,7 @@ use crate::config::encoder_of;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
+use oncewire_codec::matcher::MatchStats;
 use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderMemory, EncoderStats, Geometry};
 use std::collections::{HashMap, VecDeque};
 
@@ -273,13 +274,14 @@ impl Outgoing {
         self.content.as_ref().map_or(0, |content| content.encoder.end() - content.low)
     }
 
-    /// Memory in use in bytes: the log as far as it was written, and the whole table, all over which the first fingerprints already lie.
+    /// Memory in use in bytes: the log as far as it was written, and a page of the table for each fingerprint in it, so the whole table soon.
     pub(crate) fn memory(&self) -> u64 {
         let of = |content: &Content| {
             let end = content.encoder.end();
             let EncoderMemory { log, table, contexts, buffers } = content.encoder.memory();
-            let table = if end > 0 { table } else { 0 };
-            end.min(log as u64) + (table + contexts + buffers + content.blocks.len() * size_of::<Sent>()) as u64
+            let MatchStats { looked_up, indexed_only, .. } = content.encoder.stats().matcher;
+            let table = (table as u64).min((looked_up + indexed_only).saturating_mul(PAGE));
+            end.min(log as u64) + table + (contexts + buffers + content.blocks.len() * size_of::<Sent>()) as u64
         };
         self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
@@ -308,6 +310,9 @@ impl Outgoing {
         stats
     }
 }
+
+/// Bytes that touching one takes of a large buffer, where the system has huge pages.
+const PAGE: u64 = 2 << 20;
 
 fn geometry(log: u64) -> Geometry {
     Geometry::new(log, log / 4).expect("sizes of logs are checked when they are agreed on")

@@ -85,6 +85,10 @@ counters! {
     memory_bytes,
     /// Smoothed round-trip time now, in microseconds.
     rtt_us,
+    /// Flows by which this end sent more than its log holds.
+    large_flows,
+    /// Bytes of applications that it sent by them.
+    large_flow_bytes,
 }
 
 impl Counters {
@@ -112,13 +116,14 @@ mod tests {
 
     #[test]
     fn reports_travel_and_tolerate_other_lengths() {
-        let counters = Counters { sent_bytes: 1 << 40, rtt_us: 7, flows: 3, ..Counters::default() };
+        // The last one included.
+        let counters = Counters { sent_bytes: 1 << 40, large_flow_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
         longer.extend_from_slice(&[1, 2, 3]);
         assert_eq!(Counters::read(&longer), Some(counters));
-        assert_eq!(Counters::read(&wire[..wire.len() - 1]), Some(Counters { rtt_us: 0, ..counters }));
+        assert_eq!(Counters::read(&wire[..wire.len() - 1]), Some(Counters { large_flow_bytes: 0, ..counters }));
         assert_eq!(Counters::read(&[0x80]), None);
     }
 }

@@ -277,6 +277,8 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     /// Bytes of cache for each direction, at the knee of the savings curve.
     pub cache: Option<u64>,
+    /// Flows larger than that cache (or, if none is advised, than the one that was set), if there are any.
+    pub large_flows: Option<LargeFlows>,
     /// Share of all wire bytes that it would save, over the whole trace.
     pub savings: f64,
     /// The tenth and the ninetieth percentile of the savings of the trace's minutes (or of its hundredths, if it is shorter than 100 minutes),
@@ -286,6 +288,19 @@ pub struct Verdict {
     pub money: Option<Money>,
     /// Given a link's rate: what its users would notice.
     pub time: Option<Time>,
+}
+
+/// Flows that carried more than a cache holds. If their content comes again, what follows has always just been dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LargeFlows {
+    /// Bytes of the cache.
+    pub cache: u64,
+    /// How many flows; the two directions of a connection are two.
+    pub flows: u64,
+    /// Their payload in bytes.
+    pub bytes: u64,
+    /// Payload of the largest in bytes.
+    pub largest: u64,
 }
 
 /// What to deploy.

@@ -421,3 +421,36 @@ fn what_ends_a_study_is_told_by_whoever_meets_it_first() {
     assert!(error.contains("the disk is full"), "{error}");
     assert!(study.finish(Vec::new(), Vec::new()).is_err());
 }
+
+#[test]
+fn flows_larger_than_the_cache_are_named_with_what_a_larger_one_would_save() {
+    let file = |port, seed, packets: usize| {
+        let content = noise(seed, packets * 1000);
+        content.chunks(1000).map(|part| packet(SERVER, (CLIENT.0, port), part)).collect::<Vec<_>>()
+    };
+    // Twice 410 KB, and twenty times 50 KB.
+    let small = (0..20).flat_map(|port| file(2000 + port, 2, 50));
+    let packets: Vec<_> = file(1000, 1, 410).into_iter().chain(small).chain(file(1001, 1, 410)).collect();
+    let run = |cache, figures: &[FigureId]| study(Settings { cache, ..settings(figures, &packets) }, &packets).verdict;
+    let reason = |verdict: &oncewire_trace::results::Verdict| {
+        verdict.reasons.iter().find(|reason| reason.contains("carried more than a cache")).cloned()
+    };
+
+    // Caches of 120 and 240 kB: the first is advised, and neither holds the file.
+    let verdict = run(60_000, &[FigureId::Caches]);
+    let large = verdict.large_flows.unwrap();
+    assert_eq!((large.cache, large.flows, large.bytes, large.largest), (120_000, 2, 820_000, 410_000));
+    let text = reason(&verdict).unwrap();
+    for part in
+        ["2 flows carried", "120 kB", "820 kB", "45.1 % of the payload", "240 kB, still less than the largest flow's 410 kB"]
+    {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+    // Without the sweep there is no advice: the cache that was set counts, and figure 3 is named.
+    let verdict = run(300_000, &[FigureId::Algorithms]);
+    assert_eq!(verdict.large_flows.unwrap().cache, 300_000);
+    assert!(reason(&verdict).unwrap().contains("larger than 410 kB; figure 3"), "{:?}", verdict.reasons);
+    // One that holds everything has nothing to say.
+    let verdict = run(1_000_000, &[FigureId::Algorithms]);
+    assert_eq!((verdict.large_flows, reason(&verdict)), (None, None));
+}

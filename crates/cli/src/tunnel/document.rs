@@ -104,7 +104,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     if sessions.is_empty() {
         return page.line("no session");
     }
-    let (mut efforts, mut problems) = (Vec::new(), Vec::new());
+    let (mut efforts, mut problems, mut large) = (Vec::new(), Vec::new(), Vec::new());
     let mut states = Grid::new([
         ("peer", Unit::Text),
         ("phase", Unit::Text),
@@ -158,6 +158,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
                 continue;
             }
             let (sent, wire) = (number(&from["sent_bytes"]), number(&from["wire_sent_bytes"]));
+            large.extend(large_flows(&peer, direction, from));
             traffic.row([
                 if direction == "sent" { peer.clone() } else { String::new() },
                 direction.to_string(),
@@ -173,10 +174,26 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         page.line("")?;
         page.grid(grid)?;
     }
-    if !efforts.is_empty() || !problems.is_empty() {
+    let mut notes = efforts.iter().chain(&problems).chain(&large).peekable();
+    if notes.peek().is_some() {
         page.line("")?;
     }
-    efforts.iter().chain(&problems).try_for_each(|line| page.wrapped("", line))
+    notes.try_for_each(|note| page.wrapped("", note))
+}
+
+/// What there is to know, and to do, where flows were larger than the cache.
+fn large_flows(peer: &str, direction: &str, counters: &Value) -> Option<String> {
+    let number = |name: &str| counters[name].as_u64().unwrap_or(0);
+    let flows = match number("large_flows") {
+        0 => return None,
+        1 => "1 flow was".to_owned(),
+        flows => format!("{flows} flows were"),
+    };
+    Some(format!(
+        "{peer}: {flows} larger than the cache ({direction}: {}; the cache holds {}). Repeats of such a flow are not found. Raise --memory at both ends.",
+        bytes(number("large_flow_bytes")),
+        binary(number("log_capacity")),
+    ))
 }
 
 #[cfg(test)]
@@ -227,5 +244,25 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn flows_larger_than_the_cache_come_with_advice() {
+        let told = |here: Counters, there: Counters| {
+            let session = json!({ "name": "site-b", "here": counters(&here), "there": counters(&there) });
+            let mut out = Vec::new();
+            show(&json!({ "role": "serve", "sessions": [session] }), &mut Page::new(&mut out, 200, false)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let none = Counters { log_capacity: 64 << 20, ..Counters::default() };
+        let nothing = told(none, none);
+        assert!(!nothing.contains("larger than"), "{nothing}");
+        let large = Counters { large_flows: 2, large_flow_bytes: 600_000_000, ..none };
+        assert_eq!(counters(&large)["large_flow_bytes"], 600_000_000);
+        let note = "site-b: 2 flows were larger than the cache (received: 600 MB; the cache holds 64 MiB). Repeats of such a flow are not found. \
+                    Raise --memory at both ends.";
+        assert!(told(none, large).contains(note), "{}", told(none, large));
+        let one = told(Counters { large_flows: 1, ..large }, none);
+        assert!(one.contains("1 flow was larger than the cache (sent: 600 MB;"), "{one}");
     }
 }

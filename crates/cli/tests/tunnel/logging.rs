@@ -113,8 +113,7 @@ fn what_an_application_asks_for_reaches_no_log_raw() {
         let _ = exchange(tunnel.way(0), bytes);
     }
     wait_until("the log has it", || {
-        tunnel.serve.said().contains("not.allowed.example")
-            && tunnel.connect.said().contains("SOCKS4 is not supported")
+        tunnel.serve.said().contains("not.allowed.example") && tunnel.connect.said().contains("SOCKS4 is not supported")
     });
     for said in [tunnel.serve.said(), tunnel.connect.said()] {
         for line in said.lines() {

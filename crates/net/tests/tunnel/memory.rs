@@ -101,6 +101,11 @@ async fn a_larger_table_has_a_smaller_log() {
         let status = pair.server.status();
         let here = status.sessions[0].here;
         assert!(here.log_end > here.log_capacity, "the log is full");
+        assert_eq!((here.large_flows, here.large_flow_bytes), (1, 40_000_000), "a flow larger than the cache is told of");
+        let small = incompressible(1, 1_000_000);
+        assert!(exchange(pair.application().await, &small).await == small);
+        let status = pair.server.status();
+        assert_eq!((status.sessions[0].here.large_flows, status.sessions[0].here.large_flow_bytes), (1, 40_000_000));
         assert!(status.memory <= status.memory_limit, "period {period}: {} of {}", status.memory, status.memory_limit);
         // What the codec says of such an encoder and decoder is all in the sum.
         let memory = EncoderBuilder::default().period(period).cache(here.log_capacity).memory();

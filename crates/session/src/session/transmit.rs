@@ -201,6 +201,14 @@ impl Session {
             flow.sent += len as u64;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
+            if flow.is_large {
+                self.counters.large_flow_bytes += len as u64;
+            } else if flow.sent > self.outgoing.capacity() {
+                // Sent again, it would find that what comes next has just been evicted.
+                flow.is_large = true;
+                self.counters.large_flows += 1;
+                self.counters.large_flow_bytes += flow.sent;
+            }
             self.lanes[lane].round.sent(len, &mut flow.turn);
             if flow.wants_to_write && flow.send.len() <= SEND_QUEUE / 2 {
                 flow.wants_to_write = false;

@@ -2,6 +2,7 @@
 
 mod compare;
 mod plan;
+mod sizes;
 mod survey;
 mod verdict;
 
@@ -18,6 +19,7 @@ use oncewire_codec::{ConfigError, SamplerKind};
 use oncewire_packet::{Dissector, Layer, Limits, Record, Tally, Transport, Unused};
 use plan::Key;
 use rayon::prelude::*;
+use sizes::FlowSizes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -513,6 +515,7 @@ struct Pass {
     observers: Vec<Box<dyn Observer>>,
     figures: Vec<Figure>,
     volumes: [Volume; Direction::ALL.len()],
+    flow_sizes: FlowSizes,
     services: HashMap<(u8, u16), Volume>,
     sink: Option<MatchSink>,
     rows: Vec<MatchRow>,
@@ -541,6 +544,7 @@ impl Pass {
             observers: Vec::new(),
             figures: Vec::new(),
             volumes: Default::default(),
+            flow_sizes: FlowSizes::new(settings.cache_sizes().into_iter().chain([settings.cache])),
             services: HashMap::new(),
             sink,
             rows: Vec::new(),
@@ -576,6 +580,7 @@ impl Pass {
         for packet in batch.packets() {
             self.volumes[packet.direction.index()].add(packet);
             if let Some(flow) = &packet.flow {
+                self.flow_sizes.add(packet.flow_hash, u64::from(packet.len) + u64::from(packet.missing));
                 let mut key = (flow.protocol, packet.service);
                 if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
                     key.1 = 0;
@@ -624,6 +629,7 @@ impl Pass {
     }
 
     fn finish(&mut self) -> Result<(), StudyError> {
+        self.flow_sizes.finish();
         // Their tables go with them.
         for (key, mut run) in self.runs.drain(..) {
             run.finish()?;

@@ -3,7 +3,7 @@
 use super::compare::{bytes, knee, larger, percent, share};
 use super::plan::Key;
 use super::{Algorithm, Pass};
-use crate::results::{Cell, Deploy, Figure, Input, Money, Time, Verdict};
+use crate::results::{Cell, Deploy, Figure, Input, LargeFlows, Money, Time, Verdict};
 
 /// Below this share nothing is worth deploying.
 const WORTH: f64 = 0.05;
@@ -89,6 +89,30 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
             percent(curve.last().map_or(0.0, |&(_, savings)| savings))
         ));
     }
+    let large_flows = pass.flow_sizes.larger_than(cache.unwrap_or(settings.cache));
+    if let Some(LargeFlows { cache, flows, bytes: carried, largest }) = large_flows {
+        let payload = pass.volumes.iter().map(|volume| volume.payload).sum();
+        let more = curve.iter().find(|&&(size, _)| size >= largest).or(curve.last()).filter(|&&(size, _)| size > cache);
+        let at = |wanted| curve.iter().find(|&&(size, _)| size == wanted).map(|&(_, savings)| savings);
+        reasons.push(format!(
+            "{} carried more than a cache of {} holds, {} in all{}: when their content comes again, what follows has just been dropped, and is sent \
+             as if it were new.{}",
+            if flows == 1 { "One flow".to_owned() } else { format!("{flows} flows") },
+            bytes(cache),
+            bytes(carried),
+            share(carried, payload).filter(|share| *share < 1.0).map_or(String::new(), |share| format!(" ({} of the payload)", percent(share))),
+            match (at(cache), more) {
+                (Some(now), Some(&(size, then))) => format!(
+                    " Max-match saves {} with that cache, and {} with one of {}{}.",
+                    percent(now),
+                    percent(then),
+                    bytes(size),
+                    if size < largest { format!(", still less than the largest flow's {}", bytes(largest)) } else { String::new() }
+                ),
+                _ => format!(" It takes a cache larger than {}; figure 3 says what larger ones save.", bytes(largest)),
+            }
+        ));
+    }
     if let Some(encrypted) = cell(figures, "irreducible", "classes", "recognised encryption", "share of payload")
         && encrypted >= 0.2
     {
@@ -165,5 +189,5 @@ pub(super) fn verdict(pass: &Pass, input: &Input, figures: &[Figure]) -> Verdict
             percent(payload)
         ));
     }
-    Verdict { deploy, headline, reasons, cache, savings, spread, money, time }
+    Verdict { deploy, headline, reasons, cache, large_flows, savings, spread, money, time }
 }

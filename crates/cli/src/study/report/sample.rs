@@ -1,8 +1,8 @@
 //! A study of invented numbers with every kind of chart, missing cells, empty figures and names that mean harm.
 
 use oncewire_trace::results::{
-    Accounting, Axis, Cell, Chart, ChartKind, Column, Deploy, Figure, Input, Money, Report, Series, Share, Table, Time, Unit,
-    Verdict,
+    Accounting, Axis, Cell, Chart, ChartKind, Column, Deploy, Figure, Input, LargeFlows, Money, Report, Series, Share, Table,
+    Time, Unit, Verdict,
 };
 
 /// The name of a capture that would run in a careless page, and would clear a careless terminal.
@@ -176,6 +176,7 @@ pub(super) fn report() -> Report {
                 "Next: oncewire serve --cache 64M at the data centre, oncewire connect at the branch.".into(),
             ],
             cache: Some(64_000_000),
+            large_flows: Some(LargeFlows { cache: 64_000_000, flows: 3, bytes: 1_900_000_000, largest: 800_000_000 }),
             savings: 0.4123,
             spread: Some((0.22, 0.58)),
             money: Some(Money { per_gigabyte: 0.09, month_before: 206.3, month_after: 121.2 }),
