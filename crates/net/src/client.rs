@@ -273,10 +273,11 @@ impl Shared {
                 None => {
                     if negotiating.begin(of_task.negotiate(stream)) {
                         shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
-                        if let Some(more) = shared.displaced.pass() {
+                        if let Some(left_out) = shared.displaced.pass() {
                             warn!(
                                 most = MAX_NEGOTIATING,
-                                more, "too many clients of the proxy have not said what they want: the oldest was turned away"
+                                left_out,
+                                "too many clients of the proxy have not said what they want: the oldest was turned away"
                             );
                         }
                     }
@@ -330,15 +331,16 @@ impl Shared {
 
     /// Finds out what a client of a proxy wants, and lets another task see to it.
     async fn negotiate(self: Arc<Shared>, mut stream: TcpStream) {
+        // One that is gone already. Afterwards it may be.
+        let Ok(from) = stream.peer_addr() else { return };
         match ways_in::negotiate(&mut stream, ways_in::MAX_HEAD, ways_in::HANDSHAKE_TIME).await {
             Ok(wanted) => drop(tokio::spawn(async move { self.proxy(stream, wanted).await })),
             Err(error) => {
                 self.refused_connections.fetch_add(1, Ordering::Relaxed);
                 if let WayInError::Socks4 = error {
                     self.socks4_clients.fetch_add(1, Ordering::Relaxed);
-                    if let Some(more) = self.socks4.pass() {
-                        let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-                        warn!(from, more, "{error}");
+                    if let Some(left_out) = self.socks4.pass() {
+                        warn!(%from, left_out, "{error}");
                     }
                 }
                 debug!(%error, "proxy client not understood");

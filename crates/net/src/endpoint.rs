@@ -97,10 +97,10 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Fresh randomness for a session.
-pub(crate) fn random() -> Result<[u64; 3], NetError> {
-    let mut bytes = [0; 24];
+pub(crate) fn random() -> Result<[u64; 4], NetError> {
+    let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| NetError::Random)?;
-    Ok([0, 8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())))
+    Ok([0, 8, 16, 24].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())))
 }
 
 /// Why an end cannot start.

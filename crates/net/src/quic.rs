@@ -235,6 +235,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_silent_address_does_not_keep_the_next_one_waiting() {
+        let (a, b) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let server =
+            server(&tls::Listening::new(&b, &only(&a)).unwrap(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), IDLE).unwrap();
+        // Takes packets and says nothing.
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addresses = [silent.local_addr().unwrap(), server.local_addr().unwrap()];
+        tokio::spawn(async move { server.accept().await.unwrap().await.unwrap().closed().await });
+        let client = client(&a, &only(&b));
+        // The time that each address has.
+        let dialled = tokio::time::timeout(GREETING_TIMEOUT, client.dial(&addresses, Credential::RawKey, |_| true));
+        assert_eq!(dialled.await.expect("it waits for the silent one").unwrap().0, b.public());
+    }
+
+    #[tokio::test]
     async fn a_peer_that_has_no_raw_key_is_asked_for_a_certificate() {
         let (a, b) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
         // One that knows certificates only.

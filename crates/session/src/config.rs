@@ -44,8 +44,9 @@ pub struct Config {
     pub grace: Duration,
     /// How long an acknowledgement may wait for company. Default 20 ms.
     pub ack_delay: Duration,
-    /// Unpredictable, and another for every session: makes names, epochs and fingerprints unpredictable to outsiders.
-    pub random: [u64; 3],
+    /// Unpredictable, and another for every session: the first two make names, epochs and nonces unpredictable to outsiders; the others are a secret
+    /// that fingerprints are keyed with, and nothing that the peer sees depends on them.
+    pub random: [u64; 4],
     /// Program and version, for the peer's status.
     pub agent: String,
 }
@@ -158,7 +159,7 @@ impl Default for Config {
             dead_after: Duration::from_secs(25),
             grace: Duration::from_secs(60),
             ack_delay: Duration::from_millis(20),
-            random: [0; 3],
+            random: [0; 4],
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
         }
     }

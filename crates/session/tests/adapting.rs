@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 fn config(random: u64) -> Config {
     let cpu_budget = Some(CpuShare::from_thousandths(100).unwrap());
-    Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3], cpu_budget, ..Config::default() }
+    Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3, 4], cpu_budget, ..Config::default() }
 }
 
 /// Two ends with one flow, and a clock.

@@ -20,7 +20,7 @@ impl Pair {
     fn new(client_log: u64, server_log: u64) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
         let now = Instant::now();
-        let config = |log, random| Config { log, random: [random, 2, 3], ..Config::default() };
+        let config = |log, random| Config { log, random: [random, 2, 3, 4], ..Config::default() };
         let mut client = Session::connect(config(client_log, 1), None, now);
         client.attach(0, now);
         let mut hello = Vec::new();

@@ -17,7 +17,7 @@ fn config([high, low]: [u64; 2]) -> Config {
         max_flows: 16,
         // Stored literals and plain descriptors: bytes that no version of a compressor changes. And a sampler that finds the repeat.
         encoder: EncoderBuilder::default().entropy(Entropy::None).sampler(SamplerKind::sample_byte()),
-        random: [high, low, 5],
+        random: [high, low, 5, 6],
         agent: "example".into(),
         ..Config::default()
     }

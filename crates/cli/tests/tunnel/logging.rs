@@ -122,6 +122,7 @@ fn what_an_application_asks_for_reaches_no_log_raw() {
         }
     }
     assert!(tunnel.serve.said().contains("target=\"tcp:not.allowed.example:80\""), "{}", tunnel.serve.said());
+    assert!(tunnel.connect.said().contains("from=127.0.0.1:"), "{}", tunnel.connect.said());
     assert_eq!(tunnel.connect.status()["socks4_clients"], 1);
     let shown = oncewire(["status".as_ref(), "--socket".as_ref(), tunnel.connect.socket.as_os_str()]);
     assert!(text(&shown).contains("1 proxy clients spoke SOCKS4"), "{}", text(&shown));

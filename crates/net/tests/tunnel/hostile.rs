@@ -347,7 +347,7 @@ async fn more_than_the_credit_ends_the_session() {
     let deaf = origin(|_stream| async move { sleep(LIMIT).await }).await;
     let mut stream = victim.dial().await;
     // A session that follows the rules, except that it is told of credit that nobody gave.
-    let config = Config { random: [1, 2, 3], ..Config::for_memory(64 << 20, 1, EncoderBuilder::default()).unwrap() };
+    let config = Config { random: [1, 2, 3, 4], ..Config::for_memory(64 << 20, 1, EncoderBuilder::default()).unwrap() };
     let mut session = Session::connect(config, None, Instant::now());
     session.attach(0, Instant::now());
     let mut flow = None;

@@ -47,7 +47,7 @@ pub(crate) fn config(end: u64, lanes: usize) -> Config {
         sending: Budget::new(BUDGET),
         max_flows: 20,
         lanes,
-        random: [end, 77, 78],
+        random: [end, 77, 78, 79],
         grace: Duration::from_secs(20),
         ..Config::default()
     }

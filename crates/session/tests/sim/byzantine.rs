@@ -153,7 +153,7 @@ pub(crate) fn run(seed: u64, base: Instant) {
         delivery: Budget::new(delivery),
         sending: Budget::new(sending),
         max_flows: 60,
-        random: [rng.next(), rng.next(), rng.next()],
+        random: [rng.next(), rng.next(), rng.next(), 6],
         ..Config::default()
     };
     let most = bound(&config, delivery, sending);

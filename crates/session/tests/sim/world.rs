@@ -411,7 +411,7 @@ impl World {
     // Sessions
 
     fn config(&mut self, end: usize) -> Config {
-        let random = [self.rng.next(), self.rng.next(), 5];
+        let random = [self.rng.next(), self.rng.next(), 5, 6];
         let delivery = (4u64 << 20) + self.rng.next() % (8 << 20);
         let sending = 1 + self.rng.next() % (2 << 20);
         let config = Config {
