@@ -262,7 +262,7 @@ fn wrong_calls() {
     }
     run(args!["study"], b"").fails(2, &["--interface"]);
     let table = dir.write("table", b"10.0.0.0/8 here\nnonsense there\n");
-    run(study![&good, "--prefixes", table], b"").fails(2, &["table", "line 2"]);
+    run(study![&good, "--prefixes", table], b"").fails(3, &["table", "line 2"]);
     run(study![&good, "--prefixes", dir.join("none")], b"").fails(1, &["prefixes", "none"]);
     // Before anything is read: standard input stays open.
     for (flag, path) in [
