@@ -53,7 +53,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
                 args.scenario.topology.display()
             )));
         }
-        scenario.notes.push("The map names no capacities: utilisations are not known; --capacity assumes one.".into());
+        scenario.notes.push("The map names no capacities: utilizations are not known; --capacity assumes one.".into());
     }
     let options = options(args);
     let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.0) };

@@ -234,10 +234,10 @@ fn link_load_with_capacities_given_and_assumed() {
     let given = document(&map, &["--objective", "link-load"]);
     let assumed = document(&bare, &["--objective", "link-load", "--capacity", "1Gbit"]);
     for document in [&given, &assumed] {
-        let highest = document["verdict"]["utilisation_after"].as_f64().expect("a number");
+        let highest = document["verdict"]["utilization_after"].as_f64().expect("a number");
         let said = document["solution"]["value"].as_f64().expect("a number");
         assert!((highest - said).abs() <= 1e-6 * said, "{highest} and {said}");
-        assert!(highest < document["verdict"]["utilisation_before"].as_f64().expect("a number"));
+        assert!(highest < document["verdict"]["utilization_before"].as_f64().expect("a number"));
     }
     assert_eq!(given["verdict"], assumed["verdict"]);
 }
