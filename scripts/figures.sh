@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the figures of docs/PERFORMANCE.md. Needs the corpora of scripts/fetch-corpora.sh; run it on an idle machine.
-# Usage: scripts/figures.sh CORPORA [OUT]     writes one CSV file per table into OUT (default: figures)
+# Usage: scripts/figures.sh CORPORA [OUT]     writes a directory with figures.csv per table into OUT (default: figures)
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ run() { # NAME ARGUMENTS...
   local name=$1
   shift
   echo "== $name" >&2
-  "$oncewire" bench --csv "$@" > "$out/$name.csv"
+  "$oncewire" bench --csv "$out/$name" "$@" > "$out/$name.txt"
 }
 
 run django-64K --entropy none,lz4,zstd-1,zstd-3 "${django[@]}"

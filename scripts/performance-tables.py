@@ -55,7 +55,7 @@ def main():
         text = source.read()
     for heading, name, base, against in TABLES:
         pattern = re.compile(rf"(### {re.escape(heading)}\n\n)(?:\|[^\n]*\n)+")
-        text, count = pattern.subn(lambda found: found[1] + table(f"{figures}/{name}.csv", base, against) + "\n", text)
+        text, count = pattern.subn(lambda found: found[1] + table(f"{figures}/{name}/figures.csv", base, against) + "\n", text)
         assert count == 1, f"{document} has {count} tables named {heading!r}"
     with open(document, "w") as target:
         target.write(text)

@@ -4,7 +4,7 @@
 
 pub(crate) mod plan;
 
-use crate::family::{SamplerName, parse_policy, parse_table_kind};
+use crate::family::{EntropyName, SamplerName, parse_policy, parse_table_kind};
 use crate::quantity::{parse_price, parse_rate, parse_share, parse_size, parse_time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use oncewire_codec::adapt::CpuShare;
@@ -16,7 +16,15 @@ use std::time::Duration;
 /// Oncewire removes repeated bytes: it keeps the recent past of a link at both ends and sends a short reference wherever the
 /// new bytes were there already.
 #[derive(Debug, Parser)]
-#[command(name = "oncewire", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "oncewire",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Exit status, for every command: 0 done; 1 failed (disk full, file missing); 2 wrong options, configuration or output names; 3 corrupt input.
+Sizes: 64K or 64KiB is 65,536 bytes, 64KB is 64,000; fractions (1.5G) and a space before the unit are fine."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -52,16 +60,6 @@ pub(crate) enum Command {
     Train(TrainArgs),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EntropyName {
-    /// Literals as they are: fastest, for a link that compresses anyway
-    None,
-    /// LZ4, every frame on its own
-    Lz4,
-    /// zstd with adaptive models for the matches: fewest bytes
-    Zstd,
-}
-
 /// How the codec is set up.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CodecArgs {
@@ -75,10 +73,11 @@ pub(crate) struct CodecArgs {
     /// fixed, gear, fastcdc
     #[arg(long, value_name = "NAME", default_value = "samplehash")]
     pub(crate) sampler: SamplerName,
-    /// What is done to bytes that were not repeated
-    #[arg(long, value_enum, default_value = "zstd")]
+    /// Entropy stage, for bytes that were not repeated: none (fastest, for a link that compresses anyway), lz4 (every frame on its
+    /// own), zstd (adaptive models for matches, too: fewest bytes), zstd-1, zstd-2 or zstd-3
+    #[arg(long, value_name = "STAGE", default_value = "zstd")]
     pub(crate) entropy: EntropyName,
-    /// zstd's level, 1 to 3 [default: 3]
+    /// zstd's level, 1 to 3: the same as --entropy zstd-N [default: 3]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
 }
@@ -105,8 +104,8 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oncewire keygen site-a.key
-  oncewire keygen --show site-a.key
+  oncewire keygen a.key > a.pub
+  oncewire keygen --show a.key
 
 The secret key goes into the file, readable by its owner only; the public key, one line, is printed. Give it to the other end:
 --peer KEY, or a line of its authorized peers file.")]
@@ -173,9 +172,14 @@ pub(crate) struct EndpointArgs {
     /// How markers are chosen, as for pack, such as samplehash or samplebyte:FILE [default: samplehash]
     #[arg(long, value_name = "NAME")]
     pub(crate) sampler: Option<String>,
-    /// none, lz4, zstd-1, zstd-2 or zstd-3 [default: zstd-3]
+    /// Entropy stage, for bytes that were not repeated: none (fastest, for a link that compresses anyway), lz4 (every frame on its
+    /// own), zstd (adaptive models for matches, too: fewest bytes), zstd-1, zstd-2 or zstd-3
+    /// [default: zstd]
     #[arg(long, value_name = "STAGE")]
     pub(crate) entropy: Option<String>,
+    /// zstd's level, 1 to 3: the same as --entropy zstd-N [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
     /// Share of one core that encoding may take for each session, such as 25%: with less, it compresses less, then looks for fewer
     /// repeats, and last passes blocks as they are [default: no limit]
     #[arg(long, value_name = "SHARE")]
@@ -191,7 +195,7 @@ pub(crate) struct EndpointArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oncewire serve --key b.key --peer ow1... --allow origin.example:80
+  oncewire serve --key b.key --peer \"$(cat a.pub)\" --allow origin.example:80
   oncewire serve --config /etc/oncewire/serve.toml
 
 Flows reach only what --allow admits: names or networks, a port, a range of ports or *, such as origin.example:80,
@@ -217,8 +221,9 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oncewire connect site-b:7077 --key a.key --peer ow1... -L 8080:origin.example:80
-  oncewire connect site-b:7077 --key a.key --peer ow1... --proxy 1080
+  oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" \\
+    -L 8080:origin.example:80
+  oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" --proxy 1080
   curl --proxy socks5h://localhost:1080 http://origin.example/
 
 -L and -R are written as for ssh: [bind:]port:host:hostport. --proxy serves SOCKS5, HTTP CONNECT and plain HTTP on one port.
@@ -345,9 +350,11 @@ pub(crate) struct UnpackArgs {
 Examples:
   oncewire bench release-*.tar
   oncewire bench --periods 16,32,64 --windows 16,32 --cache 64M,1G dump.sql
-  oncewire bench --packets --passes 2 --csv image.raw > figures.csv
-  oncewire bench --optimal --entropy none --samplers samplebyte,maxp,modp,fixed --rates 20,32 dump.sql
-  oncewire bench --matchers max,published,chunk,payload --packets --no-rivals image.raw
+  oncewire bench --packets --passes 2 --csv figures image.raw
+  oncewire bench --optimal --entropy none --rates 20,32 \\
+    --samplers samplebyte,maxp,modp,fixed dump.sql
+  oncewire bench --matchers max,published,chunk,payload --packets \\
+    --no-rivals image.raw
 
 The files are read into memory, one after the other, and sent as one stream. A corpus larger than the cache cannot find in its
 second pass what has left the log by then.")]
@@ -392,9 +399,12 @@ pub(crate) struct BenchArgs {
     /// Content log sizes to try [default: room for all data, at least 256M, at most 4G]
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
     pub(crate) cache: Vec<u64>,
-    /// Entropy stages to try: none, lz4, zstd-1, zstd-2, zstd-3
-    #[arg(long, value_name = "STAGE", value_delimiter = ',', default_value = "none,zstd-3", value_parser = parse_entropy)]
-    pub(crate) entropy: Vec<oncewire_codec::Entropy>,
+    /// Entropy stages to try: none, lz4, zstd, zstd-1, zstd-2, zstd-3
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', default_value = "none,zstd")]
+    pub(crate) entropy: Vec<EntropyName>,
+    /// zstd's level, 1 to 3: the same as --entropy zstd-N [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
     /// Block sizes to try, up to 64K
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64K")]
     pub(crate) block: Vec<u64>,
@@ -413,12 +423,12 @@ pub(crate) struct BenchArgs {
     /// Use these kernels instead of the best that the machine has
     #[arg(long, value_name = "LEVEL", value_parser = ["portable", "avx2", "avx512"])]
     pub(crate) kernels: Option<String>,
+    /// Write the table as comma-separated values into this directory, as figures.csv
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
     /// One JSON document instead of the table
-    #[arg(long, conflicts_with = "csv")]
-    pub(crate) json: bool,
-    /// Comma-separated values instead of the table
     #[arg(long)]
-    pub(crate) csv: bool,
+    pub(crate) json: bool,
 }
 
 /// How repeats are found.
@@ -443,7 +453,7 @@ pub(crate) enum MatcherName {
 Examples:
   oncewire train monday.tar -o site.table --test tuesday.tar
   oncewire bench --samplers samplebyte,samplebyte:site.table tuesday.tar
-  oncewire connect --sampler samplebyte:site.table ...
+  oncewire pack --sampler samplebyte:site.table tuesday.tar -o tuesday.ow
 
 EndRE's way (NSDI 2010, section 5.1.4): MAXP finds what is redundant, and the byte values most present in it become markers, one
 after the other, until another one gains nothing. Only the sending end needs the table.")]
@@ -487,7 +497,8 @@ Examples:
   oncewire study captures/ 'more/*.pcap.gz' --price 0.09/GB --link 100Mbit
   tcpdump -i eth0 -s 0 -w - | oncewire study -
   oncewire study --interface eth0 --duration 60s
-  oncewire study month.pcap --sample 60s/1h --figures algorithms,temporal,protocols --json | jq .verdict
+  oncewire study month.pcap --sample 60s/1h --json \\
+    --figures algorithms,temporal,protocols | jq .verdict
   oncewire study --score release-1.tar release-2.tar
 
 Captures are pcap or pcapng, also in gzip, zstd or xz; directories are searched for them; they are one trace, in the order given. A
@@ -601,15 +612,133 @@ fn parse_gain(text: &str) -> Result<f64, String> {
     gain.ok_or_else(|| "use a number of percent from 0 to less than 100".into())
 }
 
-pub(crate) fn parse_entropy(text: &str) -> Result<oncewire_codec::Entropy, String> {
-    use oncewire_codec::Entropy;
-    match text {
-        "none" => Ok(Entropy::None),
-        "lz4" => Ok(Entropy::Lz4),
-        "zstd" => Ok(Entropy::DEFAULT),
-        "zstd-1" => Ok(Entropy::Zstd { level: 1 }),
-        "zstd-2" => Ok(Entropy::Zstd { level: 2 }),
-        "zstd-3" => Ok(Entropy::Zstd { level: 3 }),
-        _ => Err("use none, lz4, zstd-1, zstd-2 or zstd-3".into()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::parse_size;
+    use clap::CommandFactory;
+
+    /// What stands between `Examples:` and the next empty line of a help text as a terminal of 80 columns shows it: whole commands.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.clone().term_width(80).render_long_help().to_string();
+        let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| !line.is_empty());
+        let mut commands = Vec::new();
+        let mut goes_on = false;
+        for line in lines {
+            let text = line.strip_prefix(if goes_on { "    " } else { "  " });
+            let text = text.unwrap_or_else(|| panic!("{line:?} was wrapped, or is not indented"));
+            assert!(goes_on || !text.starts_with(' '), "{line:?} goes on with a line that does not say so");
+            let (text, more) = text.strip_suffix('\\').map_or((text, false), |text| (text, true));
+            if goes_on {
+                let last: &mut String = commands.last_mut().expect("a command that goes on");
+                last.push_str(text);
+            } else {
+                commands.push(text.to_owned());
+            }
+            goes_on = more;
+        }
+        assert!(!goes_on);
+        commands
+    }
+
+    /// Words as a shell takes them, as far as these examples go; an operator is a word of its own.
+    fn words(command: &str) -> Vec<String> {
+        let (mut words, mut quote, mut open) = (vec![], None, false);
+        for c in command.chars() {
+            match c {
+                '\'' | '"' if quote == Some(c) => quote = None,
+                '\'' | '"' if quote.is_none() => {
+                    (quote, open) = (
+                        Some(c),
+                        open || {
+                            words.push(String::new());
+                            true
+                        },
+                    )
+                }
+                ' ' if quote.is_none() => open = false,
+                c => {
+                    if !open {
+                        words.push(String::new());
+                        open = true;
+                    }
+                    words.last_mut().expect("it is open").push(c);
+                }
+            }
+        }
+        assert!(quote.is_none(), "an open quote: {command}");
+        words
+    }
+
+    #[test]
+    fn examples_can_be_pasted() {
+        let cli = Cli::command();
+        for verb in cli.get_subcommands() {
+            let commands = examples(verb);
+            assert!(
+                commands.iter().any(|command| command.starts_with(&format!("oncewire {}", verb.get_name()))),
+                "{}",
+                verb.get_name()
+            );
+            for command in commands {
+                assert!(!command.contains("..."), "{command}");
+                let shell = std::process::Command::new("sh").args(["-n", "-c", &command]).status().expect("a shell");
+                assert!(shell.success(), "{command}");
+                let words = words(&command);
+                let mut found = 0;
+                for part in words.split(|word| matches!(&word[..], "|" | ">")) {
+                    if part.first().is_some_and(|program| program == "oncewire") {
+                        found += 1;
+                        if let Err(error) = Cli::try_parse_from(part) {
+                            panic!("{command}: {error}");
+                        }
+                    }
+                }
+                assert!(found > 0 || command.starts_with("curl "), "{command}");
+            }
+        }
+    }
+
+    /// Every size in a help text can be given as one.
+    #[test]
+    fn sizes_are_read_as_help_prints_them() {
+        let cli = Cli::command();
+        let mut seen = 0;
+        for argument in cli.get_subcommands().flat_map(clap::Command::get_arguments) {
+            let sizes = argument.get_value_names().is_some_and(|names| names == ["SIZE"]);
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let defaults = argument.get_default_values().iter().map(|value| value.to_str().unwrap_or_default().to_owned());
+            let shown =
+                help.split_once("[default: ").and_then(|(_, default)| default.split([']', ',']).next()).map(str::to_owned);
+            for size in defaults.chain(shown.filter(|shown| shown.starts_with(|c: char| c.is_ascii_digit()))).filter(|_| sizes) {
+                let size = size.split(" to ").next().unwrap_or_default();
+                parse_size(size).unwrap_or_else(|error| panic!("{}: {size}: {error}", argument.get_id()));
+                seen += 1;
+            }
+        }
+        assert!(seen >= 12, "{seen}");
+    }
+
+    /// An option of one name is one thing in all verbs.
+    #[test]
+    fn options_are_called_the_same_everywhere() {
+        let cli = Cli::command();
+        for (option, value) in
+            [("csv", "DIR"), ("entropy", "STAGE"), ("level", "N"), ("report", "FILE"), ("memory", "SIZE"), ("cache", "SIZE")]
+        {
+            let mut verbs = 0;
+            for argument in
+                cli.get_subcommands().flat_map(clap::Command::get_arguments).filter(|found| found.get_long() == Some(option))
+            {
+                let names = argument.get_value_names().unwrap_or_default();
+                assert_eq!(names, [value], "--{option}");
+                verbs += 1;
+            }
+            assert!(verbs >= 2, "--{option}");
+        }
+        for verb in cli.get_subcommands() {
+            let has = |option| verb.get_arguments().any(|argument| argument.get_long() == Some(option));
+            assert_eq!(has("entropy"), has("level"), "{}", verb.get_name());
+        }
     }
 }

@@ -5,15 +5,15 @@ use oncewire_net::keys::redact;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Exit codes (`docs/FORMAT.md` names the last for damaged packs).
+/// Exit codes, the same for every verb; 0 is for work that is done. `docs/FORMAT.md` names the last for damaged packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
     /// The work failed: a full disk, a missing file, a closed pipe.
     Failed = 1,
-    /// The program was called wrongly.
+    /// Flags, their values, the configuration or the names of outputs are wrong: nothing was begun.
     Usage = 2,
-    /// The input is damaged, or not what it should be.
+    /// An input file is damaged, or not what it should be: a capture, a pack, a topology, a profile, a manifest, a table.
     Damaged = 3,
 }
 
@@ -81,6 +81,13 @@ pub(crate) fn note(message: &str) {
     say(&format!("oncewire: {}", tame(message)));
 }
 
+/// What a misspelt name may have been meant to be: the known one with the fewest edits, if they are not half of it.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let edits = |known: &'a str| (strsim::damerau_levenshtein(known, name), known);
+    let (edits, nearest) = known.into_iter().map(edits).min_by_key(|(edits, _)| *edits)?;
+    (2 * edits < name.chars().count().max(nearest.chars().count())).then_some(nearest)
+}
+
 /// A message without the system's number in it.
 pub(crate) fn without_number(error: &impl Display) -> String {
     let mut text = error.to_string();
@@ -99,4 +106,21 @@ fn plain(error: &io::Error) -> String {
         first.make_ascii_lowercase();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_has_the_fewest_edits() {
+        let known = ["listen", "allow", "allow_listen", "key", "keep_alive"];
+        assert_eq!(nearest("listn", known), Some("listen"));
+        assert_eq!(nearest("keep-alive", known), Some("keep_alive"));
+        assert_eq!(nearest("kye", known), Some("key"));
+        assert_eq!(nearest("alow_lisen", known), Some("allow_listen"));
+        assert_eq!(nearest("serve", known), None);
+        assert_eq!(nearest("", known), None);
+        assert_eq!(nearest("x", []), None);
+    }
 }

@@ -2,11 +2,50 @@
 
 use crate::failure::{Failure, Outcome};
 use oncewire_codec::table::BucketShape;
-use oncewire_codec::{ByteSet, CachePolicy, SamplerKind, TableKind};
+use oncewire_codec::{ByteSet, CachePolicy, Entropy, SamplerKind, TableKind};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// An entropy stage. `zstd` leaves its level to `--level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntropyName {
+    None,
+    Lz4,
+    Zstd(Option<i32>),
+}
+
+impl FromStr for EntropyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EntropyName, String> {
+        match text {
+            "none" => Ok(EntropyName::None),
+            "lz4" => Ok(EntropyName::Lz4),
+            "zstd" => Ok(EntropyName::Zstd(None)),
+            "zstd-1" => Ok(EntropyName::Zstd(Some(1))),
+            "zstd-2" => Ok(EntropyName::Zstd(Some(2))),
+            "zstd-3" => Ok(EntropyName::Zstd(Some(3))),
+            _ => Err("use none, lz4, zstd, zstd-1, zstd-2 or zstd-3".into()),
+        }
+    }
+}
+
+impl EntropyName {
+    /// The stage, with the level of `--level` if that was given.
+    pub(crate) fn stage(self, level: Option<i32>) -> Result<Entropy, String> {
+        match (self, level) {
+            (EntropyName::Zstd(Some(named)), Some(level)) if named != level => {
+                Err(format!("zstd-{named} and level {level} contradict each other; leave one of them out"))
+            }
+            (EntropyName::Zstd(named), _) => Ok(named.or(level).map_or(Entropy::DEFAULT, |level| Entropy::Zstd { level })),
+            (_, Some(_)) => Err("--level belongs to --entropy zstd; leave one of them out".into()),
+            (EntropyName::None, None) => Ok(Entropy::None),
+            (EntropyName::Lz4, None) => Ok(Entropy::Lz4),
+        }
+    }
+}
 
 /// A sampler, or the file of a table for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,11 +109,11 @@ fn read_table(file: &Path) -> Outcome<ByteSet> {
     opened.take(TABLE_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > TABLE_FILE_MAX {
         let name = file.display();
-        return Err(Failure::usage(format!(
+        return Err(Failure::damaged(format!(
             "{name} is too large for a sampler's table; give the file that `oncewire train` wrote"
         )));
     }
-    parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::usage(format!("{}, {reason}", file.display())))
+    parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::damaged(format!("{}, {reason}", file.display())))
 }
 
 /// Byte values from 0 to 255, one or several a line; `#` begins a comment.
@@ -145,6 +184,22 @@ pub(crate) fn policy_name(policy: CachePolicy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entropy_stages_and_their_levels() {
+        let stage = |name: &str, level| name.parse::<EntropyName>().and_then(|name| name.stage(level));
+        assert_eq!(stage("none", None), Ok(Entropy::None));
+        assert_eq!(stage("lz4", None), Ok(Entropy::Lz4));
+        assert_eq!(stage("zstd", None), Ok(Entropy::DEFAULT));
+        assert_eq!(stage("zstd", Some(1)), Ok(Entropy::Zstd { level: 1 }));
+        assert_eq!(stage("zstd-1", None), stage("zstd", Some(1)));
+        assert_eq!(stage("zstd-2", Some(2)), Ok(Entropy::Zstd { level: 2 }));
+        for (name, level) in
+            [("zstd-2", Some(3)), ("none", Some(1)), ("lz4", Some(3)), ("gzip", None), ("zstd-9", None), ("", None)]
+        {
+            assert!(stage(name, level).is_err(), "{name} {level:?}");
+        }
+    }
 
     #[test]
     fn names_come_back() {

@@ -472,3 +472,75 @@ impl Write for Output {
         self.writer.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_unfinished_files() {
+        assert!(is_unfinished_name(OsStr::new(&unfinished_name(1, 0))));
+        assert!(is_unfinished_name(OsStr::new(&unfinished_name(u32::MAX, 999))));
+        for other in [
+            ".oncewire-1.unfinished",
+            ".oncewire--0.unfinished",
+            ".oncewire-1-.unfinished",
+            ".oncewire-1-0-0.unfinished",
+            ".oncewire-+1-0.unfinished",
+            ".oncewire-12345678901-0.unfinished",
+            "oncewire-1-0.unfinished",
+            ".oncewire-1-0.unfinished~",
+        ] {
+            assert!(!is_unfinished_name(OsStr::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn several_appear_together_or_not_at_all() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |name| Destination::within(place.path(), name).unwrap().open().unwrap();
+        let names = || fs::read_dir(place.path()).unwrap().count();
+        let (mut one, mut two) = (open("one"), open("two"));
+        one.write(b"1").unwrap();
+        two.write(b"2").unwrap();
+        assert!(!place.path().join("one").exists());
+        finish([one, two]).unwrap();
+        assert_eq!((fs::read(place.path().join("one")).unwrap(), names()), (b"1".to_vec(), 2));
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        // One that cannot be completed keeps back the others.
+        let (mut one, mut full) = (open("one"), Destination::within(Path::new("/dev"), "full").unwrap().open().unwrap());
+        one.write(b"new").unwrap();
+        full.write(b"x").unwrap();
+        assert!(finish([one, full]).is_err());
+        assert_eq!((fs::read(place.path().join("one")).unwrap(), names()), (b"1".to_vec(), 2));
+    }
+
+    /// Whoever opens a file for writing elsewhere loses all that this module promises.
+    #[test]
+    fn nothing_else_writes_files() {
+        let mut open = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        let mut seen = 0;
+        while let Some(directory) = open.pop() {
+            for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    open.push(path);
+                    continue;
+                }
+                let name = path.file_name().unwrap().to_str().unwrap();
+                // This one, and what is compiled for tests only.
+                if !name.ends_with(".rs") || matches!(name, "output.rs" | "browser.rs" | "sample.rs") {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                for word in ["File::create", "OpenOptions", "fs::write", "fs::rename", "fs::copy"] {
+                    assert!(!code.contains(word), "{} has {word}", path.display());
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "{seen}");
+    }
+}

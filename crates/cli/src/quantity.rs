@@ -3,20 +3,39 @@
 use oncewire_codec::adapt::CpuShare;
 use std::time::Duration;
 
-/// Reads `64K`, `250M`, `2G`, `1T` (powers of 1,024; a following `B` or `iB` is allowed) or plain bytes.
+/// Most digits of a size behind its point: more would not tell bytes apart.
+const SIZE_DIGITS: usize = 9;
+
+/// Reads `65536`, `64K`, `64 KiB`, `1.5G` (powers of 1,024) and `250 MB`, `3GB` (powers of 1,000), up to P: whatever [`bytes`] and
+/// [`binary`] write, and what people do. Upper and lower case are the same. A fraction is rounded to whole bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err("not a size: write bytes, or a number with K, M, G or T, such as 256M".into()),
+    let wrong =
+        || "not a size: write a number and a unit, such as 256M or 256MiB (2^20 bytes), 1.5G, or 250MB (10^6 bytes)".to_string();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.strip_prefix(' ').unwrap_or(unit).to_ascii_uppercase();
+    let scale = match unit.strip_prefix(['K', 'M', 'G', 'T', 'P']) {
+        None if unit.is_empty() || unit == "B" => 1u128,
+        Some(rest) => {
+            let power = 1 + "KMGTP".find(&unit[..1]).unwrap_or_default() as u32;
+            match rest {
+                "" | "I" | "IB" => 1024u128.pow(power),
+                "B" => 1000u128.pow(power),
+                _ => return Err(wrong()),
+            }
+        }
+        None => return Err(wrong()),
     };
-    let number: u64 = number.parse().map_err(|_| "not a size: write a number such as 65536, 64K, 250M or 2G".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large for a size".to_string())
+    let (whole, fraction) = number.split_once('.').map_or((number, None), |(whole, fraction)| (whole, Some(fraction)));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction) || fraction.len() > SIZE_DIGITS || scale == 1) {
+        return Err(wrong());
+    }
+    let fraction = fraction.unwrap_or_default();
+    let unit = 10u128.pow(fraction.len() as u32);
+    let number = format!("{whole}{fraction}").parse::<u128>().ok();
+    let size = number.and_then(|number| number.checked_mul(scale)).and_then(|size| size.checked_add(unit / 2));
+    size.and_then(|size| u64::try_from(size / unit).ok()).ok_or_else(|| "too large for a size".to_string())
 }
 
 /// Reads `10ms`, `30s`, `5m`, `2h`.
@@ -34,12 +53,12 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "too long for a time".to_string())
 }
 
-/// Reads `100Mbit`, `1.5Gbit`, `512kbit`: bits per second, with decimal prefixes.
+/// Reads `100Mbit`, `1.5 Gbit/s`, `512kbit`: bits per second, with decimal prefixes.
 pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     let wrong = || "not a rate: write a number and a unit such as 512kbit, 100Mbit or 1Gbit".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let unit = unit.trim_end_matches("/s").trim_end_matches("ps");
+    let unit = unit.strip_prefix(' ').unwrap_or(unit).trim_end_matches("/s").trim_end_matches("ps");
     let scale = match unit {
         "bit" => 1.0,
         "kbit" | "Kbit" => 1e3,
@@ -146,10 +165,76 @@ mod tests {
         assert_eq!(parse_size("64k"), Ok(65536));
         assert_eq!(parse_size("250M"), Ok(250 << 20));
         assert_eq!(parse_size("2GiB"), Ok(2 << 30));
-        assert_eq!(parse_size("2GB"), Ok(2 << 30));
-        for bad in ["", "K", "-1", "1.5G", "12Q", "99999999999T", "1 G"] {
+        assert_eq!(parse_size("64 KiB"), Ok(65536));
+        assert_eq!(parse_size("64ki"), Ok(65536));
+        assert_eq!(parse_size("2GB"), Ok(2_000_000_000));
+        assert_eq!(parse_size("250 MB"), Ok(250_000_000));
+        assert_eq!(parse_size("1.5G"), Ok(3 << 29));
+        assert_eq!(parse_size("1.5 KiB"), Ok(1536));
+        assert_eq!(parse_size("1.00 kB"), Ok(1000));
+        assert_eq!(parse_size("999 B"), Ok(999));
+        assert_eq!(parse_size("0.3K"), Ok(307));
+        assert_eq!(parse_size("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(parse_size("18446744073709551616"), Err("too large for a size".into()));
+        let long = "9".repeat(1000);
+        for bad in [
+            "",
+            "K",
+            "B",
+            "-1",
+            "+1",
+            "1.5",
+            "1.5 B",
+            "1.G",
+            ".5G",
+            "1.2.3G",
+            "12Q",
+            "99999999999T",
+            "1  G",
+            "1 G ",
+            " 1G",
+            "1GiBB",
+            "1IB",
+            "1e3",
+            "0x10",
+            "1,5G",
+            "1.0000000000G",
+            "1G\n",
+            "٣G",
+            &long,
+            &format!("{long}G"),
+            &format!("1.{long}G"),
+        ] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_that_are_shown_can_be_read() {
+        for n in [
+            0,
+            1,
+            999,
+            1000,
+            1023,
+            1024,
+            1536,
+            65_536,
+            999_499,
+            999_500,
+            15_680_159,
+            250_000_000,
+            256 << 20,
+            6_000_000_000,
+            5 << 40,
+        ] {
+            for shown in [bytes(n), binary(n)] {
+                let read = parse_size(&shown).unwrap_or_else(|error| panic!("{shown}: {error}"));
+                assert!(read.abs_diff(n) as f64 <= 0.006 * n as f64, "{n} is shown as {shown} and read as {read}");
+            }
+        }
+        assert_eq!(parse_size(&binary(256 << 20)), Ok(256 << 20));
+        assert_eq!(parse_size(&bytes(250_000_000)), Ok(250_000_000));
     }
 
     #[test]
@@ -166,6 +251,7 @@ mod tests {
     fn rates_and_prices_as_people_write_them() {
         assert_eq!(parse_rate("100Mbit"), Ok(100e6));
         assert_eq!(parse_rate("1.5Gbit/s"), Ok(1.5e9));
+        assert_eq!(parse_rate("2.4 Gbit/s"), Ok(2.4e9));
         assert_eq!(parse_rate("512kbit"), Ok(512e3));
         assert_eq!(parse_price("0.09/GB"), Ok(0.09));
         assert_eq!(parse_price("90/TB"), Ok(0.09));

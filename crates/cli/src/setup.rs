@@ -1,19 +1,13 @@
 //! From arguments to a codec.
 
-use crate::args::{CodecArgs, EntropyName};
+use crate::args::CodecArgs;
 use crate::failure::{Failure, Outcome};
 use oncewire_codec::{ConfigError, EncoderBuilder, Entropy};
 
 impl CodecArgs {
     /// The entropy stage asked for.
     pub(crate) fn entropy(&self) -> Outcome<Entropy> {
-        match (self.entropy, self.level) {
-            (EntropyName::Zstd, None) => Ok(Entropy::DEFAULT),
-            (EntropyName::Zstd, Some(level)) => Ok(Entropy::Zstd { level }),
-            (_, Some(_)) => Err(Failure::usage("--level belongs to --entropy zstd; leave one of them out")),
-            (EntropyName::None, None) => Ok(Entropy::None),
-            (EntropyName::Lz4, None) => Ok(Entropy::Lz4),
-        }
+        self.entropy.stage(self.level).map_err(Failure::usage)
     }
 
     /// An encoder of these settings; sizes are for the caller to add.

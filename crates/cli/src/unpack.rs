@@ -39,11 +39,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     loop {
         let consumed = match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
             Step::NeedMore(_) => {
-                // What is verified does not wait for what comes next.
-                if let Some(output) = output.as_mut().filter(|_| !input.is_ready()) {
-                    output.flush()?;
-                }
-                if source.refill(&mut input)? == 0 {
+                if source.refill(&mut input, output.as_mut())? == 0 {
                     return Err(cut_short(&reader, &source, &input.name));
                 }
                 continue;
@@ -71,7 +67,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
         };
         source.take(consumed);
     }
-    if !source.bytes().is_empty() || source.refill(&mut input)? > 0 {
+    if !source.bytes().is_empty() || source.refill(&mut input, output.as_mut())? > 0 {
         return Err(Failure::damaged(format!(
             "{} goes on after the end of the pack, {} bytes in; cut it there if the rest is known to be foreign",
             input.name, source.taken
@@ -157,8 +153,11 @@ impl Source {
         self.taken += n as u64;
     }
 
-    /// Reads more behind what is there; 0 at the end of the input.
-    fn refill(&mut self, input: &mut Input) -> Outcome<usize> {
+    /// Reads more behind what is there; 0 at the end of the input. What is verified is handed on before that is waited for.
+    fn refill(&mut self, input: &mut Input, output: Option<&mut Output>) -> Outcome<usize> {
+        if let Some(output) = output.filter(|_| !input.is_ready()) {
+            output.flush()?;
+        }
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

@@ -91,7 +91,7 @@ pub struct LinkLoad {
     /// Bytes per epoch with it.
     pub after: f64,
     /// Share of the capacity that these take, before and after; none if the capacity is not known.
-    pub utilisation: Option<[f64; 2]>,
+    pub utilization: Option<[f64; 2]>,
 }
 
 /// What a device does.
@@ -204,9 +204,9 @@ impl Violation {
 }
 
 impl Evaluation {
-    /// Highest utilisation of a link whose capacity is known, after redundancy elimination; none if no capacity is known.
-    pub fn highest_utilisation(&self) -> Option<f64> {
-        self.links.iter().filter_map(|link| link.utilisation).map(|[_, after]| after).reduce(f64::max)
+    /// Highest utilization of a link whose capacity is known, after redundancy elimination; none if no capacity is known.
+    pub fn highest_utilization(&self) -> Option<f64> {
+        self.links.iter().filter_map(|link| link.utilization).map(|[_, after]| after).reduce(f64::max)
     }
 
     /// An error that names the first broken rule. `instance` is the one that was evaluated.
@@ -314,8 +314,8 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
         .zip(&instance.network.links)
         .map(|((before, saved), link)| {
             let after = before - saved;
-            let utilisation = link.capacity.map(|capacity| [before, after].map(|bytes| bytes * 8.0 / instance.epoch / capacity));
-            LinkLoad { before, after, utilisation }
+            let utilization = link.capacity.map(|capacity| [before, after].map(|bytes| bytes * 8.0 / instance.epoch / capacity));
+            LinkLoad { before, after, utilization }
         })
         .collect();
     Ok(Evaluation { footprint, ingresses, links, devices, covered, decoded_bytes, decoded_matches, violations })
@@ -334,13 +334,13 @@ pub fn check(instance: &Instance, solution: &Solution) -> Result<Evaluation, Err
     Ok(evaluation)
 }
 
-/// [`check`] for the objective of link load: the highest utilisation of a link, which is to be low.
+/// [`check`] for the objective of link load: the highest utilization of a link, which is to be low.
 ///
 /// # Errors
 /// Not one number per hop, or not all finite; no link's capacity is known.
 pub fn check_load(instance: &Instance, solution: &Solution) -> Result<Evaluation, Error> {
     let mut evaluation = evaluate(instance, &solution.cached)?;
-    let found = evaluation.highest_utilisation().ok_or_else(|| Error::Topology("no link has a capacity".into()))?;
+    let found = evaluation.highest_utilization().ok_or_else(|| Error::Topology("no link has a capacity".into()))?;
     let near = AGREEMENT * found.abs();
     agree(&mut evaluation, solution, found, near, |bound| found < bound - near);
     Ok(evaluation)

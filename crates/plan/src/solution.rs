@@ -7,7 +7,7 @@ use crate::Instance;
 pub struct Solution {
     /// d(p, r): the share of path p's packets, told by header hash, that is cached at its hop r; in the order of [`Instance::hop_index`].
     pub cached: Vec<f64>,
-    /// Value of the objective: link bytes saved per epoch (footprint), or the highest utilisation of a link (link load).
+    /// Value of the objective: link bytes saved per epoch (footprint), or the highest utilization of a link (link load).
     pub objective: f64,
     /// No solution is better than this.
     pub bound: f64,

@@ -9,17 +9,20 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   oncewire plan sprint.json --access 4 --load 50% --report sprint.html
-  oncewire plan sprint.json --access 4 --endpoints 20 --equal --gamma 50% --manifests plan.json
-  oncewire plan 3257.weights.intra --latencies 3257.latencies.intra --cities cities.tsv --populated --pops
+  oncewire plan sprint.json --access 4 --endpoints 20 --equal --gamma 50% \\
+    --manifests plan.json
+  oncewire plan 3257.weights.intra --latencies 3257.latencies.intra \\
+    --cities cities.tsv --populated --pops
   oncewire plan geant.xml --traffic demands --deploy 10 --strategy greedy
-  oncewire plan isp.graphml --traffic tm.txt --profile measured.tsv --against plan.json --manifests next.json
+  oncewire plan isp.graphml --traffic tm.txt --profile measured.tsv \\
+    --against plan.json --manifests next.json
 
 Topologies are JSON (ours), GraphML (Topology Zoo), Rocketfuel .cch or weights.intra, REPETITA .graph, or SNDlib XML. What the numbers mean
 is in docs/PLANNERS.md.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) scenario: ScenarioArgs,
-    /// What to make the least of: the footprint (bytes times links), or the highest utilisation of a link
+    /// What to make the least of: the footprint (bytes times links), or the highest utilization of a link
     #[arg(long, value_enum, default_value = "footprint")]
     pub(crate) objective: ObjectiveName,
     /// Capacity of links that the map gives none
@@ -66,7 +69,8 @@ pub(crate) struct PlanArgs {
 Examples:
   oncewire emulate sprint.json --endpoints 5 --access 2
   oncewire emulate sprint.json --endpoints 5 --access 2 --loss 0.1% --replan 2
-  oncewire emulate isp.json --capture monday.pcap --prefixes pops.txt --ingress Chicago
+  oncewire emulate isp.json --capture monday.pcap --prefixes pops.txt \\
+    --ingress Chicago
   oncewire emulate geant.json --traffic demands --flash-crowd 4s:volume=3
 
 Every packet that leaves the network is compared with the one that entered: a single difference ends the run with exit code 1. Synthetic
@@ -242,7 +246,7 @@ impl ScenarioArgs {
 pub(crate) enum ObjectiveName {
     /// Bytes times links
     Footprint,
-    /// The highest utilisation of a link
+    /// The highest utilization of a link
     LinkLoad,
 }
 

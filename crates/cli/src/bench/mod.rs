@@ -9,10 +9,11 @@ mod plan;
 pub(crate) mod rivals;
 
 use crate::args::BenchArgs;
+use crate::csv_files::Files;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::family::SamplerName;
-use crate::output::Outputs;
+use crate::output::{Outputs, finish};
 use crate::{progress, report, terminal};
 use contender::Wire;
 use oncewire_codec::{Kernels, Level};
@@ -32,7 +33,12 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     };
     let inputs = args.files.iter().map(PathBuf::as_path).chain(args.samplers.iter().filter_map(SamplerName::file));
     // The report goes to standard output, which may be a file, too.
-    Outputs::beside(inputs)?;
+    let mut outputs = Outputs::beside(inputs)?;
+    if let Some(directory) = &args.csv {
+        outputs.directory("--csv", directory, |name| name == output::CSV)?;
+        // Before hours of measuring.
+        Files::new(directory)?;
+    }
     let data = read_all(&args.files)?;
     if data.is_empty() {
         return Err(Failure::failed("the files are empty: there is nothing to measure"));
@@ -50,10 +56,13 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         passes: args.passes,
         runs: args.runs,
     };
+    if let Some(directory) = &args.csv {
+        let mut files = Files::new(directory)?;
+        files.write(output::CSV.into(), |out| output::csv(&bounds, &figures, out))?;
+        finish(files.written)?;
+    }
     if args.json {
         report::json(&output::Document { setting, bounds, figures })
-    } else if args.csv {
-        report::text(&output::csv(&bounds, &figures))
     } else {
         terminal::print("--csv", |page| output::show(page, &setting, &bounds, &figures))
     }

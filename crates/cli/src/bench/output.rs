@@ -7,7 +7,6 @@ use crate::quantity::{binary, bytes, savings};
 use crate::terminal::{Grid, Page};
 use oncewire_trace::results::Unit;
 use serde::Serialize;
-use std::fmt::Write;
 use std::io;
 
 /// The whole report.
@@ -170,23 +169,58 @@ pub(super) fn show<W: io::Write>(
     Ok(())
 }
 
-pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
-    let mut out = String::from(
-        "name,block_bytes,cache_bytes,pass,wire_bytes,savings,encode_cpu_median_s,encode_cpu_best_s,encode_wall_median_s,\
-         decode_cpu_median_s,decode_cpu_best_s,decode_wall_median_s,matches,mean_match_bytes,bytes_per_fingerprint,\
-         encoder_memory_bytes,decoder_memory_bytes,share_of_optimal\n",
-    );
+/// The file of `--csv`.
+pub(super) const CSV: &str = "figures.csv";
+
+const COLUMNS: [&str; 18] = [
+    "name",
+    "block_bytes",
+    "cache_bytes",
+    "pass",
+    "wire_bytes",
+    "savings",
+    "encode_cpu_median_s",
+    "encode_cpu_best_s",
+    "encode_wall_median_s",
+    "decode_cpu_median_s",
+    "decode_cpu_best_s",
+    "decode_wall_median_s",
+    "matches",
+    "mean_match_bytes",
+    "bytes_per_fingerprint",
+    "encoder_memory_bytes",
+    "decoder_memory_bytes",
+    "share_of_optimal",
+];
+
+pub(super) fn csv<W: io::Write>(bounds: &[Bound], figures: &[Figures], out: &mut csv::Writer<W>) -> csv::Result<()> {
+    out.write_record(COLUMNS)?;
+    let none = String::new;
     for bound in bounds {
         for (number, pass) in bound.passes.iter().enumerate() {
-            let Bound { window, block_bytes, cache_bytes, memory_bytes, .. } = bound;
-            let (wire, savings, runs) = (pass.wire_bytes, pass.savings, pass.runs);
-            let Time { cpu_seconds: seconds, wall_seconds: wall } = pass.time;
-            let pass = number + 1;
-            let _ = writeln!(
-                out,
-                "\"optimal w={window}\",{block_bytes},{cache_bytes},{pass},{wire},{savings:.6},{seconds:.6},{seconds:.6},{wall:.6},,,,{runs},,1.00,\
-                 {memory_bytes},,1.0000"
-            );
+            let Time { cpu_seconds, wall_seconds } = pass.time;
+            let cpu = format!("{cpu_seconds:.6}");
+            let row: [String; COLUMNS.len()] = [
+                format!("optimal w={}", bound.window),
+                bound.block_bytes.to_string(),
+                bound.cache_bytes.to_string(),
+                (number + 1).to_string(),
+                pass.wire_bytes.to_string(),
+                format!("{:.6}", pass.savings),
+                cpu.clone(),
+                cpu,
+                format!("{wall_seconds:.6}"),
+                none(),
+                none(),
+                none(),
+                pass.runs.to_string(),
+                none(),
+                "1.00".into(),
+                bound.memory_bytes.to_string(),
+                none(),
+                "1.0000".into(),
+            ];
+            out.write_record(row)?;
         }
     }
     for figure in figures {
@@ -199,30 +233,32 @@ pub(super) fn csv(bounds: &[Bound], figures: &[Figures]) -> String {
             };
             let (encode, encode_best) = seconds(&pass.encode, Clock::Cpu);
             let (decode, decode_best) = seconds(&pass.decode, Clock::Cpu);
-            let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let optional = |value: Option<f64>| value.map_or_else(none, |value| format!("{value:.2}"));
             let details = pass.details.as_ref();
-            let _ = writeln!(
-                out,
-                "\"{}\",{},{},{},{},{:.6},{encode},{encode_best},{},{decode},{decode_best},{},{},{},{},{},{},{}",
-                // It may hold the name of a file.
-                figure.name.replace('"', "\"\""),
-                figure.block_bytes,
-                figure.cache_bytes.map_or_else(String::new, |cache| cache.to_string()),
-                number + 1,
-                pass.wire_bytes,
-                pass.savings,
+            let row: [String; COLUMNS.len()] = [
+                figure.name.clone(),
+                figure.block_bytes.to_string(),
+                figure.cache_bytes.map_or_else(none, |cache| cache.to_string()),
+                (number + 1).to_string(),
+                pass.wire_bytes.to_string(),
+                format!("{:.6}", pass.savings),
+                encode,
+                encode_best,
                 seconds(&pass.encode, Clock::Wall).0,
+                decode,
+                decode_best,
                 seconds(&pass.decode, Clock::Wall).0,
-                details.map_or_else(String::new, |details| details.matches.to_string()),
+                details.map_or_else(none, |details| details.matches.to_string()),
                 optional(details.and_then(|details| details.mean_match_bytes)),
                 optional(details.and_then(|details| details.bytes_per_fingerprint)),
-                figure.encoder_memory_bytes,
-                figure.decoder_memory_bytes,
-                pass.share_of_optimal.map_or_else(String::new, |share| format!("{share:.4}")),
-            );
+                figure.encoder_memory_bytes.to_string(),
+                figure.decoder_memory_bytes.to_string(),
+                pass.share_of_optimal.map_or_else(none, |share| format!("{share:.4}")),
+            ];
+            out.write_record(row)?;
         }
     }
-    out
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
 use crate::args::{BenchArgs, MatcherName};
 use crate::failure::{Failure, Outcome};
-use crate::family::{SamplerName, policy_name, table_name};
+use crate::family::{EntropyName, SamplerName, policy_name, table_name};
 use crate::setup;
 use oncewire_codec::chunk::ChunkForm;
 use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels, MatcherKind, SamplerKind, TableKind};
@@ -139,6 +139,7 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
         [] => vec![(total + total / 64 + (1 << 20)).clamp(DEFAULT_CACHE.start, DEFAULT_CACHE.end)],
         caches => caches.to_vec(),
     };
+    let stages = stages(args)?;
     let samplers: Vec<(SamplerName, SamplerKind)> =
         args.samplers.iter().map(|name| Ok((name.clone(), name.kind()?))).collect::<Outcome<_>>()?;
     let mut plans = Vec::new();
@@ -146,7 +147,7 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
         let block = usize::try_from(block).unwrap_or(usize::MAX);
         for &cache in &caches {
             let mut names = Vec::new();
-            for setting in settings(args, kernels, data, block, cache, &samplers)?.into_iter().map(Setting::reduced) {
+            for setting in settings(args, kernels, data, block, cache, &samplers, &stages)?.into_iter().map(Setting::reduced) {
                 let name = setting.name();
                 if !names.contains(&name) {
                     plans.push(setting.plan(kernels, args.table_entries)?);
@@ -161,6 +162,13 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
     Ok(plans)
 }
 
+/// The entropy stages asked for. `--level` is for those that could have one.
+fn stages(args: &BenchArgs) -> Outcome<Vec<Entropy>> {
+    let zstd = args.entropy.iter().any(|name| matches!(name, EntropyName::Zstd(_)));
+    let level = |name| args.level.filter(|_| !zstd || matches!(name, EntropyName::Zstd(_)));
+    args.entropy.iter().map(|&name| name.stage(level(name)).map_err(Failure::usage)).collect()
+}
+
 /// Every combination for one block size and cache.
 fn settings(
     args: &BenchArgs,
@@ -169,6 +177,7 @@ fn settings(
     block: usize,
     cache: u64,
     samplers: &[(SamplerName, SamplerKind)],
+    stages: &[Entropy],
 ) -> Outcome<Vec<Setting>> {
     let mut settings = Vec::new();
     for &matcher in &args.matchers {
@@ -181,7 +190,7 @@ fn settings(
                     }
                 };
                 for period in periods {
-                    for &entropy in &args.entropy {
+                    for &entropy in stages {
                         for &table in &args.tables {
                             for &policy in &args.policies {
                                 for &max_fingerprints in &args.max_fingerprints {

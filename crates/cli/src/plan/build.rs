@@ -41,10 +41,10 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
     let Step { solution, evaluation, schemes, .. } = step;
     let footprint = evaluation.footprint;
     let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
-    let utilisation =
-        |at: usize| evaluation.links.iter().filter_map(|link| link.utilisation.map(|both| both[at])).max_by(f64::total_cmp);
+    let utilization =
+        |at: usize| evaluation.links.iter().filter_map(|link| link.utilization.map(|both| both[at])).max_by(f64::total_cmp);
     let verdict = Verdict {
-        headline: match (args.objective, utilisation(0), utilisation(1)) {
+        headline: match (args.objective, utilization(0), utilization(1)) {
             (ObjectiveName::LinkLoad, Some(before), Some(after)) => format!(
                 "With {} the busiest link is at {:.1} % of its capacity instead of {:.1} %, and links carry {:.1} % fewer bytes in all.",
                 plan_of(solution.gap()),
@@ -58,8 +58,8 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         footprint_after: footprint.after(),
         reduction: footprint.reduction(),
         of_ideal: ideal.map(|ideal| share(footprint.reduction(), ideal)),
-        utilisation_before: utilisation(0),
-        utilisation_after: utilisation(1),
+        utilization_before: utilization(0),
+        utilization_after: utilization(1),
     };
     let mut notes = scenario.notes.clone();
     if let Some(note) = coding_note(instance) {
@@ -73,7 +73,7 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         solution: SolutionFacts {
             objective: match args.objective {
                 ObjectiveName::Footprint => "footprint: bytes saved per epoch, summed over links",
-                ObjectiveName::LinkLoad => "link load: the highest utilisation of a link",
+                ObjectiveName::LinkLoad => "link load: the highest utilization of a link",
             },
             value: solution.objective,
             bound: solution.bound,
@@ -159,8 +159,8 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
             footprint_after: before - saved,
             reduction: share(saved, before),
             of_ideal: Some(share(share(saved, before), ideal)),
-            utilisation_before: None,
-            utilisation_after: None,
+            utilization_before: None,
+            utilization_after: None,
         },
         solution: SolutionFacts {
             objective: match args.objective {
@@ -337,8 +337,8 @@ fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
             before_bytes: load.before,
             after_bytes: load.after,
             capacity: link.capacity,
-            utilisation_before: load.utilisation.map(|both| both[0]),
-            utilisation_after: load.utilisation.map(|both| both[1]),
+            utilization_before: load.utilization.map(|both| both[0]),
+            utilization_after: load.utilization.map(|both| both[1]),
             device: devices.get(&(at as u32)).copied(),
         }
     };

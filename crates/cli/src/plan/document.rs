@@ -63,9 +63,9 @@ pub(crate) struct Verdict {
     pub(crate) reduction: f64,
     /// Share of what hop-by-hop elimination without any limit would save; none after --quick.
     pub(crate) of_ideal: Option<f64>,
-    /// Highest utilisation of a link whose capacity is known.
-    pub(crate) utilisation_before: Option<f64>,
-    pub(crate) utilisation_after: Option<f64>,
+    /// Highest utilization of a link whose capacity is known.
+    pub(crate) utilization_before: Option<f64>,
+    pub(crate) utilization_after: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -134,8 +134,8 @@ pub(crate) struct LinkRow {
     /// bit/s.
     pub(crate) capacity: Option<f64>,
     /// Of the capacity.
-    pub(crate) utilisation_before: Option<f64>,
-    pub(crate) utilisation_after: Option<f64>,
+    pub(crate) utilization_before: Option<f64>,
+    pub(crate) utilization_after: Option<f64>,
     /// Index of `devices`.
     pub(crate) device: Option<u32>,
 }
@@ -166,7 +166,7 @@ pub(crate) struct Upgrade {
     pub(crate) resource: &'static str,
     /// What more of it: "1 GB", "10 %".
     pub(crate) by: String,
-    /// Objective gained, at the margin: bytes per epoch summed over links, or utilisation of the busiest link.
+    /// Objective gained, at the margin: bytes per epoch summed over links, or utilization of the busiest link.
     pub(crate) gain: f64,
     /// The same as a share of the footprint, or of the busiest link's capacity.
     pub(crate) gain_share: f64,

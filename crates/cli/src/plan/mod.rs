@@ -53,7 +53,7 @@ fn whole(args: &PlanArgs, scenario: &mut Scenario, watch: &Waiting) -> Outcome<B
                 args.scenario.topology.display()
             )));
         }
-        scenario.notes.push("The map names no capacities: utilisations are not known; --capacity assumes one.".into());
+        scenario.notes.push("The map names no capacities: utilizations are not known; --capacity assumes one.".into());
     }
     let options = options(args);
     let solve = |instance: &Instance| -> Result<Solution, Error> { Ok(lp::solve(instance, &options, None, watch)?.0) };
@@ -208,10 +208,10 @@ fn options(args: &PlanArgs) -> lp::Options {
 fn read_plan(path: &Path) -> Outcome<Plan> {
     let text = scenario::read(path)?;
     Plan::from_json(&text)
-        .map_err(|error| Failure::usage(format!("{}: {error}; give a file that --manifests has written", path.display())))
+        .map_err(|error| Failure::damaged(format!("{}: {error}; give a file that --manifests has written", path.display())))
 }
 
-/// What is wrong with what was given is the caller's to mend.
+/// What is wrong with what was asked for is the caller's to mend. For what is wrong with a file there is `scenario::in_file`.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Stopped => Failure::failed("interrupted: there is no result"),

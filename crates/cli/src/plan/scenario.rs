@@ -3,7 +3,7 @@
 use super::failure;
 use super::watch::Waiting;
 use crate::args::plan::ScenarioArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, nearest};
 use crate::quantity::bytes;
 use oncewire_plan::measure::Measurement;
 use oncewire_plan::network::Names;
@@ -115,7 +115,7 @@ pub(super) fn ingress(instance: &Instance, name: &str) -> Outcome<usize> {
         _ => {
             let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node as usize]);
             let names = nodes.flat_map(|node| [node.id.as_str(), node.label.as_str()]);
-            Failure::usage(format!("nothing enters at {name:?}{}", nearest(name, names)))
+            Failure::usage(format!("nothing enters at {name:?}{}", did_you_mean(name, names)))
         }
     })
 }
@@ -135,10 +135,9 @@ pub(super) fn device_label(instance: &Instance, device: usize) -> String {
     }
 }
 
-/// What a misspelt name may have been meant to be.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let near = names.map(|other| (strsim::normalized_damerau_levenshtein(name, other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
-    near.filter(|near| near.0 > 0.5).map_or_else(String::new, |near| format!("; did you mean {:?}?", near.1))
+/// The question after a name that is not known.
+fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
 /// A file of text, not endless.
@@ -147,16 +146,24 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
     let mut text = Vec::new();
     File::open(path).map_err(failed)?.take(FILE_MAX + 1).read_to_end(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_MAX {
-        return Err(Failure::usage(format!("{} is larger than {}", path.display(), bytes(FILE_MAX))));
+        return Err(Failure::damaged(format!("{} is larger than {}", path.display(), bytes(FILE_MAX))));
     }
     if text.contains(&0) {
-        return Err(Failure::usage(format!("{} is not text; check the name", path.display())));
+        return Err(Failure::damaged(format!("{} is not text; check the name", path.display())));
     }
     // Rocketfuel's maps are older than UTF-8 was everywhere.
     Ok(String::from_utf8(text).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
 }
 
+/// What is wrong with a file.
 fn in_file(path: &Path, error: Error) -> Failure {
+    let told = about_file(path, error);
+    // Not if the computation was interrupted, or failed.
+    if told.exit == Exit::Usage { Failure::damaged(told.message) } else { told }
+}
+
+/// What was asked for and cannot be had of a file.
+fn about_file(path: &Path, error: Error) -> Failure {
     if matches!(error, Error::Stopped) {
         return failure(error);
     }
@@ -168,7 +175,7 @@ fn network(args: &ScenarioArgs) -> Outcome<Network> {
     let path = &args.topology;
     let text = read(path)?;
     if text.trim().is_empty() {
-        return Err(Failure::usage(format!(
+        return Err(Failure::damaged(format!(
             "{} is empty; name a topology, such as a .json, .graphml or .cch file",
             path.display()
         )));
@@ -212,10 +219,10 @@ fn network(args: &ScenarioArgs) -> Outcome<Network> {
         network = network.without_unpopulated();
     }
     if let Some(pops) = args.reduce {
-        network = network.reduce(pops).map_err(|error| in_file(path, error))?;
+        network = network.reduce(pops).map_err(|error| about_file(path, error))?;
     }
     if let Some(pops) = args.endpoints {
-        network = network.with_endpoints(pops).map_err(|error| in_file(path, error))?;
+        network = network.with_endpoints(pops).map_err(|error| about_file(path, error))?;
     }
     if let Some(routers) = args.access {
         network = network.with_access_routers(routers).map_err(failure)?;
@@ -300,23 +307,23 @@ fn devices(instance: &mut Instance, path: &Path) -> Outcome {
         let place = format!("{}, line {number}", path.display());
         let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [name, memory, operations] = fields[..] else {
-            return Err(Failure::usage(format!(
+            return Err(Failure::damaged(format!(
                 "{place}: write the device, its memory and its operations per second, separated by tabs"
             )));
         };
         let Some(device) = names.get(name).copied().or_else(|| by_labels(name)) else {
-            return Err(Failure::usage(format!(
+            return Err(Failure::damaged(format!(
                 "{place}: no device {name:?}{}",
-                nearest(name, names.keys().map(String::as_str))
+                did_you_mean(name, names.keys().map(String::as_str))
             )));
         };
         let memory =
-            crate::quantity::parse_size(memory).map_err(|why| Failure::usage(format!("{place}: {memory:?} is {why}")))?;
+            crate::quantity::parse_size(memory).map_err(|why| Failure::damaged(format!("{place}: {memory:?} is {why}")))?;
         let operations: f64 = operations
             .parse()
             .ok()
             .filter(|operations: &f64| *operations >= 0.0 && operations.is_finite())
-            .ok_or_else(|| Failure::usage(format!("{place}: {operations:?} is no number of operations per second")))?;
+            .ok_or_else(|| Failure::damaged(format!("{place}: {operations:?} is no number of operations per second")))?;
         changed.push((device, memory as f64, operations));
     }
     for (device, memory, operations) in changed {
@@ -340,14 +347,14 @@ fn links(network: &Network, path: &Path) -> Outcome<BTreeSet<u32>> {
         let place = format!("{}, line {number}", path.display());
         // As names of links are shown, with a tab as in other files, or with the first space.
         let ends = line.split_once(" -> ").or_else(|| line.split_once('\t')).or_else(|| line.trim().split_once(' '));
-        let (from, to) = ends.ok_or_else(|| Failure::usage(format!("{place}: write the two ends of a link, `from -> to`")))?;
+        let (from, to) = ends.ok_or_else(|| Failure::damaged(format!("{place}: write the two ends of a link, `from -> to`")))?;
         let (from, to) = (from.trim(), to.trim());
-        let node = |name| names.find(name).map_err(|why| Failure::usage(format!("{place}: {why}")));
+        let node = |name| names.find(name).map_err(|why| Failure::damaged(format!("{place}: {why}")));
         let link = numbers.get(&(node(from)?, node(to)?));
-        chosen.insert(*link.ok_or_else(|| Failure::usage(format!("{place}: no link from {from:?} to {to:?}")))?);
+        chosen.insert(*link.ok_or_else(|| Failure::damaged(format!("{place}: no link from {from:?} to {to:?}")))?);
     }
     if chosen.is_empty() {
-        return Err(Failure::usage(format!("{} names no link", path.display())));
+        return Err(Failure::damaged(format!("{} names no link", path.display())));
     }
     Ok(chosen)
 }

@@ -7,7 +7,7 @@ mod score;
 pub(crate) mod source;
 
 use crate::args::{Sampling, StudyArgs};
-use crate::failure::{Failure, Outcome, note, without_number};
+use crate::failure::{Failure, Outcome, nearest, note, without_number};
 use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
@@ -265,9 +265,7 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
     let known: Vec<&str> = known.collect();
-    let near = |known: &&&str| strsim::jaro_winkler(known, name);
-    let nearest = known.iter().filter(|known| near(known) >= 0.8).max_by(|a, b| near(a).total_cmp(&near(b)));
-    let hint = nearest.map_or("; ".to_owned(), |nearest| format!("; did you mean {nearest}? "));
+    let hint = nearest(name, known.iter().copied()).map_or("; ".to_owned(), |nearest| format!("; did you mean {nearest}? "));
     Failure::usage(format!("there is no {what} {name}{hint}they are: all, {}", known.join(", ")))
 }
 
@@ -286,7 +284,7 @@ fn inside(args: &StudyArgs) -> Outcome<Option<Prefixes>> {
 }
 
 fn prefixes(text: &str, from: &str) -> Outcome<Option<Prefixes>> {
-    Prefixes::parse(text).map(Some).map_err(|error| Failure::usage(format!("{from}: {error}")))
+    Prefixes::parse(text).map(Some).map_err(|error| Failure::damaged(format!("{from}: {error}")))
 }
 
 fn read_text(file: &Path) -> Outcome<String> {
@@ -296,7 +294,7 @@ fn read_text(file: &Path) -> Outcome<String> {
     let opened = std::fs::File::open(file).map_err(|error| failed(&error))?;
     opened.take(PREFIX_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > PREFIX_FILE_MAX {
-        return Err(Failure::usage(format!("{} is too large for a file of prefixes", file.display())));
+        return Err(Failure::damaged(format!("{} is too large for a file of prefixes", file.display())));
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -214,9 +214,9 @@ fn plans_are_carried_out() {
     let (own, given) = (reduction(&own, "SmartRE"), reduction(&given, "SmartRE"));
     assert!((own - given).abs() < 0.01, "{own} {given}");
     // A plan of another network's is refused.
-    emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file]).fails(2, &["plan.json", "another network"]);
+    emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file]).fails(3, &["plan.json", "another network"]);
     let garbage = dir.write("garbage.json", b"{}").display().to_string();
-    emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat()).fails(2, &["garbage.json", "--manifests"]);
+    emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat()).fails(3, &["garbage.json", "--manifests"]);
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn wrong_use() {
         (&["--gamma", "0%", "--flash-crowd", "4s:gamma=50%"], 2, &["--gamma above 0"]),
         (&["--capture", &file, "--flash-crowd", "4s:volume=3"], 2, &["synthetic"]),
         (&["--capture", &file, "--ingress", "Atlantis"], 2, &["Atlantis"]),
-        (&["--capture", &file, "--prefixes", &nowhere], 2, &["Atlantis"]),
-        (&["--capture", &file, "--prefixes", &bad], 2, &["bad", "line 1"]),
+        (&["--capture", &file, "--prefixes", &nowhere], 3, &["Atlantis"]),
+        (&["--capture", &file, "--prefixes", &bad], 3, &["bad", "line 1"]),
         (&["--capture", &empty], 3, &["nothing to carry"]),
         (&["--capture", &text], 3, &["text.pcap"]),
     ];

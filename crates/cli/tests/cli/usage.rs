@@ -48,7 +48,7 @@ fn refused(args: &[&str], words: &[&str]) -> Ran {
 #[test]
 fn values_out_of_range() {
     // One line each: range and what was given.
-    let cases: [(&[&str], &[&str]); 20] = [
+    let cases: [(&[&str], &[&str]); 23] = [
         (&["pack", "--window", "5"], &["window of 5", "12 to 64"]),
         (&["pack", "--window", "11"], &["window of 11", "12 to 64"]),
         (&["pack", "--window", "65"], &["window of 65", "12 to 64"]),
@@ -64,6 +64,9 @@ fn values_out_of_range() {
         (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
         (&["pack", "--level", "4"], &["level 4", "1 to 3"]),
         (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
+        (&["pack", "--entropy", "zstd-1", "--level", "2"], &["zstd-1 and level 2", "leave one of them out"]),
+        (&["bench", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
+        (&["bench", "--entropy", "none,zstd", "--level", "4"], &["level 4", "1 to 3"]),
         (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy zstd"]),
         (&["bench", "--windows", "32,5"], &["window of 5", "12 to 64"]),
         (&["bench", "--periods", "32,2"], &["period of 2", "4 to 1024"]),
@@ -81,7 +84,7 @@ fn what_is_not_understood() {
         (&["pack", "--frobnicate"], &["--frobnicate", "--help"]),
         (&["pack", "--windw", "32"], &["--windw", "--window"]),
         (&["pack", "--window", "many"], &["many", "--window"]),
-        (&["pack", "--cache", "1.5G"], &["1.5G", "not a size", "256M"]),
+        (&["pack", "--cache", "1.5.G"], &["1.5.G", "not a size", "256M"]),
         (&["pack", "--cache", "12Q"], &["12Q", "not a size"]),
         (&["pack", "--block", "99999999999T"], &["too large for a size"]),
         (&["pack", "--threads", "0"], &["1..=3"]),
@@ -95,7 +98,7 @@ fn what_is_not_understood() {
         (&["unpack", "--max-cache", "lots"], &["lots", "not a size"]),
         (&["bench", "--entropy", "zstd-9"], &["zstd-1, zstd-2 or zstd-3"]),
         (&["bench", "--packets", "--block", "1K"], &["cannot be used with"]),
-        (&["bench", "--json", "--csv"], &["cannot be used with"]),
+        (&["serve", "--csv", "x"], &["--csv"]),
         (&["bench", "--runs", "0"], &["1..=99"]),
         (&["bench", "--kernels", "sse9"], &["portable", "avx2"]),
     ];
@@ -112,4 +115,54 @@ fn nothing_asked_for() {
         assert!(ran.out.is_empty() && ran.err.contains("Usage: oncewire"), "{}", ran.err);
     }
     run(args!["bench", "/dev/null"], b"").fails(1, &["empty", "nothing to measure"]);
+}
+
+/// One stage, however it is asked for, and of whichever verb.
+#[test]
+fn entropy_and_level_are_the_same_everywhere() {
+    let pack = |more: &[&str]| {
+        let mut all = args!["pack", tz_path(0)];
+        all.extend(more.iter().map(OsString::from));
+        run(all, b"").fine()
+    };
+    let one = pack(&["--level", "1"]);
+    for same in [&["--entropy", "zstd-1"][..], &["--entropy", "zstd", "--level", "1"], &["--entropy", "zstd-1", "--level", "1"]] {
+        assert_eq!(pack(same), one, "{same:?}");
+    }
+    assert_ne!(pack(&[]), one);
+    assert_eq!(pack(&[]), pack(&["--entropy", "zstd-3"]));
+    let names = |more: &[&str]| {
+        let mut all = args!["bench", tz_path(0), "--json", "--no-rivals", "--runs", "1", "--cache", "4M"];
+        all.extend(more.iter().map(OsString::from));
+        let report: serde_json::Value = serde_json::from_slice(&run(all, b"").fine()).expect("one document");
+        let figures = report["figures"].as_array().expect("a list").iter();
+        figures
+            .map(|figure| figure["name"].as_str().expect("a name").rsplit(' ').next().expect("a stage").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["none", "zstd-3"]);
+    assert_eq!(names(&["--level", "1"]), ["none", "zstd-1"]);
+    assert_eq!(names(&["--entropy", "zstd-2,zstd"]), ["zstd-2", "zstd-3"]);
+}
+
+/// 64K and 64KiB are powers of two, 64KB is not; what is printed can be pasted.
+#[test]
+fn sizes_are_read_the_same_everywhere() {
+    let dir = Dir::new();
+    let cache = |size: &str| {
+        let args = args!["pack", tz_path(0), "-o", dir.join("pack"), "--json", "--cache", size];
+        let report: serde_json::Value = serde_json::from_slice(&run(args, b"").fine()).expect("one document");
+        report["cache_bytes"].as_u64().expect("a number")
+    };
+    for (size, bytes) in [("4M", 4 << 20), ("4 MiB", 4 << 20), ("4MB", 4_000_000), ("4.5 MB", 4_500_000), ("1.5M", 3 << 19)] {
+        assert_eq!(cache(size), bytes, "{size}");
+    }
+}
+
+#[test]
+fn exit_codes_are_in_the_help() {
+    let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");
+    for words in ["0 done", "1 failed", "2 wrong", "3 corrupt input", "64KB is 64,000"] {
+        assert!(help.contains(words), "{words:?} is missing: {help}");
+    }
 }

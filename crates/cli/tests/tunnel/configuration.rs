@@ -58,28 +58,34 @@ fn check(role: &str, config: &Path) -> Output {
 fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     let files = Files::new();
     // What serve is told, and what it answers.
-    let cases: [(&str, &[&str]); 26] = [
-        ("listn = [\"7077\"]", &["config.toml", "\"listn\"", "\"listen\""]),
-        ("memry = \"1G\"", &["\"memry\"", "\"memory\""]),
-        ("forward = []", &["\"forward\""]),
+    let cases: [(&str, &[&str]); 32] = [
+        ("listn = [\"7077\"]", &["line 1", "\"listn\"", "did you mean \"listen\"?"]),
+        ("\n# memory\nmemry = \"1G\"\nlisen = []", &["line 3", "\"memry\"", "did you mean \"memory\"?"]),
+        ("keep-alive = \"1s\"", &["line 1", "\"keep-alive\"", "did you mean \"keep_alive\"?"]),
+        ("forward = []", &["line 1", "\"forward\"", "it belongs to connect"]),
         ("authorised_peers = \"x\"", &["\"authorised_peers\"", "\"authorized_peers\""]),
-        ("[serve]\nmemory = \"1G\"", &["\"serve\""]),
-        ("memory = \"lots\"", &["memory \"lots\""]),
+        ("[serve]\nmemory = \"1G\"", &["line 1", "\"serve\"", "the keys are key, peer,"]),
+        ("memory = \"lots\"", &["line 1: memory \"lots\""]),
+        ("lanes = 1\n\nmemory = \"1.5.G\"", &["line 3: memory \"1.5.G\"", "not a size"]),
+        ("allow = [\n  \"a:1\",\n  \"origin\",\n]", &["line 3", "origin"]),
+        ("level = 4", &["line 1", "level 4", "1 to 3"]),
+        ("entropy = \"none\"\nlevel = 1", &["line 2", "--level belongs to --entropy zstd"]),
+        ("entropy = \"zstd-2\"\nlevel = 1", &["line 2", "zstd-2 and level 1"]),
         ("memory = \"1K\"", &["too little", "--memory"]),
         ("memory = 512", &["config.toml", "line 1"]),
         ("lanes = 0", &["0 lanes", "1 to 8"]),
         ("lanes = 9", &["9 lanes", "1 to 8"]),
         ("lanes = -1", &["line 1"]),
         ("transport = \"udp\"", &["transport \"udp\"", "tcp, quic or auto"]),
-        ("keep_alive = \"soon\"", &["keep-alive \"soon\""]),
-        ("dead_after = \"-1s\"", &["dead-after \"-1s\""]),
+        ("keep_alive = \"soon\"", &["keep_alive \"soon\""]),
+        ("dead_after = \"-1s\"", &["dead_after \"-1s\""]),
         ("grace = \"1 parsec\"", &["grace \"1 parsec\""]),
         ("drain = \"x\"", &["drain \"x\""]),
         ("window = 5", &["window of 5", "12 to 64"]),
         ("period = 2", &["period of 2", "4 to 1024"]),
         ("sampler = \"modq\"", &["sampler \"modq\"", "samplebyte, samplebyte:FILE"]),
         ("entropy = \"gzip\"", &["entropy \"gzip\""]),
-        ("cpu_budget = \"half\"", &["cpu-budget \"half\"", "25%"]),
+        ("cpu_budget = \"half\"", &["cpu_budget \"half\"", "25%"]),
         ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
         ("allow = [\"origin\"]", &["origin"]),
         ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),
@@ -90,14 +96,16 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         let config = files.config(lines);
         let checked = check("serve", &config);
         assert!(!checked.status.success(), "{lines}");
-        fails(&checked, 2, words);
+        // All of them are about one line of it.
+        let words = [&["config.toml, line "], words].concat();
+        fails(&checked, 2, &words);
         let started = oncewire(["serve".as_ref(), "--config".as_ref(), config.as_os_str()]);
-        fails(&started, 2, words);
+        fails(&started, 2, &words);
     }
     let config = files.config("server = \"x:1\"\nproxy = [\"1080\"]\nallow = []");
     fails(&check("connect", &config), 2, &["\"allow\""]);
-    fails(&check("connect", &files.config("server = \"x:1\"")), 2, &["no way in", "-L"]);
-    fails(&check("connect", &files.config("proxy = [\"1080\"]")), 2, &["other end", "host:port"]);
+    fails(&check("connect", &files.config("server = \"x:1\"")), 2, &["config.toml: no way in", "-L"]);
+    fails(&check("connect", &files.config("proxy = [\"1080\"]")), 2, &["config.toml: where is the other end", "host:port"]);
     fails(&check("connect", &files.config("server = \"x\"\nproxy = [\"1080\"]")), 2, &["server \"x\""]);
     fails(
         &check("connect", &files.config("server = \"x:1\"\nforward = [\"8080\"]")),
@@ -107,6 +115,19 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     let config = files.config("server = \"x:1\"\nforward = [\"8080:origin:80\"]\nmemory = \"1G\"");
     let good = check("connect", &config);
     assert!(good.status.success() && text(&good) == format!("{}: good\n", config.display()), "{}", text(&good));
+    for memory in ["512M", "512MiB", "512 MB", "1GB", "1.5G", "1.5 GiB", "600000000"] {
+        let good = check("serve", &files.config(&format!("memory = {memory:?}\nentropy = \"zstd\"\nlevel = 1")));
+        assert!(good.status.success(), "{memory}: {}", text(&good));
+    }
+    // What a flag says is not the file's fault.
+    let config = files.config("keep_alive = \"1s\"\nentropy = \"zstd\"\nlevel = 1");
+    let serve = |more: &[&str]| {
+        let args = ["serve", "--config", config.to_str().unwrap()];
+        oncewire(args.iter().chain(more).copied())
+    };
+    fails(&serve(&["--memory", "lots"]), 2, &["oncewire: --memory \"lots\""]);
+    fails(&serve(&["--entropy", "lz4", "--level", "1"]), 2, &["oncewire: --level belongs"]);
+    fails(&serve(&["--entropy", "lz4", "--listen", "x"]), 2, &["oncewire: --listen \"x\""]);
     let good = check("serve", &files.config("allow = [\"localhost:*\"]"));
     assert!(good.status.success(), "{}", text(&good));
 }

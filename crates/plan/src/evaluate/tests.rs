@@ -47,14 +47,14 @@ fn an_ingress_that_fingerprints_half_finds_half() {
 }
 
 #[test]
-fn capacities_give_utilisation() {
+fn capacities_give_utilization() {
     let mut instance = fork();
     instance.network.links[0].capacity = Some(1600.0);
     instance.epoch = 1.0;
     let evaluation = evaluate(&instance, &[1.0, 0.0, 0.0, 0.0]).unwrap();
-    assert_eq!(evaluation.links[0].utilisation, Some([1.0, 0.75]));
-    assert_eq!(evaluation.links[2].utilisation, None);
-    assert_eq!(evaluation.highest_utilisation(), Some(0.75));
+    assert_eq!(evaluation.links[0].utilization, Some([1.0, 0.75]));
+    assert_eq!(evaluation.links[2].utilization, None);
+    assert_eq!(evaluation.highest_utilization(), Some(0.75));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub enum Objective {
     /// Save as many bytes times links as possible (thesis, section 3.2, equation 3.4). [`Solution::objective`] is that number per epoch.
     #[default]
     Footprint,
-    /// Make the highest utilisation of a link as low as possible. [`Solution::objective`] is that utilisation: 1 is a full link.
+    /// Make the highest utilization of a link as low as possible. [`Solution::objective`] is that utilization: 1 is a full link.
     LinkLoad {
         /// Capacity in bit/s of links whose own is not known; without it they take no part.
         capacity: Option<f64>,

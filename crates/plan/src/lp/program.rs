@@ -28,7 +28,7 @@ pub(crate) struct Links {
     pub capacity: Vec<f64>,
     /// Bytes per epoch that it carries without redundancy elimination.
     pub load: Vec<f64>,
-    /// The highest utilisation without redundancy elimination.
+    /// The highest utilization without redundancy elimination.
     pub highest: f64,
 }
 
@@ -131,8 +131,8 @@ impl<'a> Program<'a> {
             }
             Some(links) => {
                 let saved = self.saved(cached);
-                let utilisation = |link: usize| (links.load[link] - saved[link]) / links.capacity[link];
-                (0..saved.len()).map(utilisation).fold(0.0, f64::max)
+                let utilization = |link: usize| (links.load[link] - saved[link]) / links.capacity[link];
+                (0..saved.len()).map(utilization).fold(0.0, f64::max)
             }
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn prices(program: &Program<'_>, reduced: &Reduced, of_rows: &[f64]) 
     prices
 }
 
-/// Prices of links, each times its capacity, add up to 1: what one unit of utilisation is worth.
+/// Prices of links, each times its capacity, add up to 1: what one unit of utilization is worth.
 fn normalise(program: &Program<'_>, prices: &mut [f64]) {
     let Some(links) = &program.links else { return };
     let rows = program.link_rows();

@@ -33,7 +33,7 @@ pub fn cch(text: &str) -> Result<Network, Error> {
             return Err(bad(place, format_args!("router {} has no @location", quote(uid))));
         };
         if !words.by_ref().any(|word| word == "->") {
-            return Err(bad(place, format_args!("router {} has no -> before its neighbours", quote(uid))));
+            return Err(bad(place, format_args!("router {} has no -> before its neighbors", quote(uid))));
         }
         let mut router = Router { line: number + 1, uid, city: city_of(location), name: uid, neighbours: Vec::new() };
         for word in words {
@@ -43,7 +43,7 @@ pub fn cch(text: &str) -> Result<Network, Error> {
                 router.name = name.trim_end_matches('!');
                 break;
             } else if !(word.starts_with('{') && word.ends_with('}')) {
-                return Err(bad(place, format_args!("{} where a neighbour <...> or a name =... should be", quote(word))));
+                return Err(bad(place, format_args!("{} where a neighbor <...> or a name =... should be", quote(word))));
             }
         }
         routers.push(router);
@@ -70,7 +70,7 @@ pub fn cch(text: &str) -> Result<Network, Error> {
         builder.node(format_args!("line {}", router.line), node, city)?;
     }
     if guessed > 0 {
-        builder.network.derivation.push(format!("{guessed} locations taken from neighbours"));
+        builder.network.derivation.push(format!("{guessed} locations taken from neighbors"));
     }
     for (number, router) in routers.iter().enumerate() {
         let place = format_args!("line {}", router.line);

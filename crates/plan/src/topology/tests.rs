@@ -159,13 +159,13 @@ fn cch_says_what_it_says() {
     assert_eq!(network.nodes[2].city.as_deref(), Some("New York, NY"));
     assert_eq!(network.nodes.iter().map(|node| node.pop).collect::<Vec<_>>(), [0, 1, 0, 0]);
     assert_eq!(network.links.len(), 6);
-    assert_eq!(network.derivation, ["1 locations taken from neighbours"]);
+    assert_eq!(network.derivation, ["1 locations taken from neighbors"]);
     assert!(message(cch(&CCH.replace("<4>", "<5>"))).contains("line 3: unknown node 5"));
     assert!(message(cch(&CCH.replace("4 @", "1 @"))).contains("line 4: a second node 1"));
     assert!(message(cch(&CCH.replace("-> <3>", "<3>"))).contains("line 4: router 4 has no ->"));
     assert!(message(cch(&CCH.replace("2 @Boston", "2 Boston"))).contains("line 2: router 2 has no @location"));
     assert!(message(cch("x @y -> =z")).contains("line 1: x is no router number"));
-    assert!(message(cch("1 @y -> <2 =z")).contains("where a neighbour"));
+    assert!(message(cch("1 @y -> <2 =z")).contains("where a neighbor"));
     assert!(message(cch("")).contains("no nodes"));
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
 fn given(path: &std::path::Path, instance: &Instance, scale: f64) -> Outcome<Allocation> {
     let plan = super::read_plan(path)?;
     let another = |what: &str| {
-        Failure::usage(format!(
+        Failure::damaged(format!(
             "{} is a plan for another network or other paths ({what}); give the same topology and options",
             path.display()
         ))

@@ -87,7 +87,7 @@ pub(super) fn captured(
     let egresses = match &args.prefixes {
         Some(path) => {
             let table = Prefixes::parse(&scenario::read(path)?);
-            Egresses::Prefixes(Box::new(table.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?))
+            Egresses::Prefixes(Box::new(table.map_err(|error| Failure::damaged(format!("{}: {error}", path.display())))?))
         }
         None => Egresses::Spread { seed: args.scenario.seed, networks: false },
     };
@@ -218,7 +218,8 @@ pub(super) fn feed(
         }
         Kind::Captures { sources, ingresses, egresses, times } => {
             let mapper = FromCapture::new(instance, *ingresses, egresses.clone(), *times);
-            let mut mapper = mapper.map_err(|error| Failure::usage(error.to_string()))?;
+            // Nodes that are not in the network are of the file of prefixes.
+            let mut mapper = mapper.map_err(|error| Failure::damaged(error.to_string()))?;
             each_packet(sources, watch, |record, packet| mapper.packet(record.time, packet).map_or(Ok(()), &mut take))?;
             Ok(Some(mapper.mapped()))
         }

@@ -95,7 +95,7 @@ fn verdict(out: &mut String, document: &Document) {
     if let Some(of_ideal) = verdict.of_ideal {
         fact("Of Ideal", share(of_ideal), "what elimination without any limit would save".into());
     }
-    if let (Some(before), Some(after)) = (verdict.utilisation_before, verdict.utilisation_after) {
+    if let (Some(before), Some(after)) = (verdict.utilization_before, verdict.utilization_after) {
         fact("Busiest link", share(after), format!("of its capacity, instead of {}", share(before)));
     }
     fact("Gap", share(solution.gap), "no plan is better by more".into());

@@ -61,7 +61,7 @@ struct Load {
     links: usize,
     before: f64,
     after: f64,
-    utilisation: [Option<f64>; 2],
+    utilization: [Option<f64>; 2],
 }
 
 impl Load {
@@ -69,7 +69,7 @@ impl Load {
         self.links += 1;
         self.before += finite(link.before_bytes);
         self.after += finite(link.after_bytes);
-        for (most, new) in self.utilisation.iter_mut().zip([link.utilisation_before, link.utilisation_after]) {
+        for (most, new) in self.utilization.iter_mut().zip([link.utilization_before, link.utilization_after]) {
             *most = largest(*most, new);
         }
     }
@@ -105,10 +105,10 @@ pub(super) fn draw(out: &mut String, document: &Document) -> Vec<String> {
         return notes;
     }
     let frame = place(&mut pops, &wires, &mut notes);
-    let known = wires.iter().flat_map(|wire| &wire.loads).any(|load| load.utilisation[0].is_some());
+    let known = wires.iter().flat_map(|wire| &wire.loads).any(|load| load.utilization[0].is_some());
     let value = |wire: &Wire, when: usize| {
         if known {
-            largest(wire.loads[0].utilisation[when], wire.loads[1].utilisation[when])
+            largest(wire.loads[0].utilization[when], wire.loads[1].utilization[when])
         } else {
             Some(wire.bytes([|load: &Load| load.before, |load: &Load| load.after][when]))
         }
@@ -373,7 +373,7 @@ fn mercator(latitude: f64) -> f64 {
 fn place(pops: &mut [Pop], wires: &[Wire], notes: &mut Vec<String>) -> Frame {
     let placed: Vec<[f64; 2]> = pops.iter().filter_map(|pop| pop.position).collect();
     if placed.len() * 2 < pops.len() || placed.is_empty() {
-        notes.push("Too few of the PoPs have coordinates for a map: they stand in a circle, neighbours near each other.".into());
+        notes.push("Too few of the PoPs have coordinates for a map: they stand in a circle, neighbors near each other.".into());
         return circle(pops, wires);
     }
     // The map is cut where the most longitudes have nothing.
@@ -712,7 +712,7 @@ fn about_wire(wire: &Wire, pops: &[Pop]) -> Vec<String> {
             if share >= 0.0 { format!(", {} less", self::share(share)) } else { String::new() }
         });
         lines.push(format!("  {} → {} per epoch{less}", bytes(load.before), bytes(load.after)));
-        if let [Some(before), Some(after)] = load.utilisation {
+        if let [Some(before), Some(after)] = load.utilization {
             lines.push(format!("  load {} → {}", share(before), share(after)));
         }
     }

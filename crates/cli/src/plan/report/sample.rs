@@ -99,8 +99,8 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             before_bytes: before,
             after_bytes: after,
             capacity: Some(capacity),
-            utilisation_before: Some(before * 8.0 / 10.0 / capacity),
-            utilisation_after: Some(after * 8.0 / 10.0 / capacity),
+            utilization_before: Some(before * 8.0 / 10.0 / capacity),
+            utilization_after: Some(after * 8.0 / 10.0 / capacity),
             device: Some(devices.len() as u32),
         });
         devices.push(DeviceRow {
@@ -196,8 +196,8 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             footprint_after: after,
             reduction,
             of_ideal: Some(0.861),
-            utilisation_before: Some(highest(|link| link.utilisation_before)),
-            utilisation_after: Some(highest(|link| link.utilisation_after)),
+            utilization_before: Some(highest(|link| link.utilization_before)),
+            utilization_after: Some(highest(|link| link.utilization_after)),
         },
         solution: SolutionFacts {
             objective: "footprint",
@@ -314,8 +314,8 @@ pub(super) fn document() -> Document {
     document.nodes[11].volume_bytes = -5.0;
     document.links[0].before_bytes = f64::INFINITY;
     document.links[1].after_bytes = f64::NAN;
-    document.links[2].utilisation_before = Some(f64::INFINITY);
-    document.links[3].utilisation_after = Some(f64::NAN);
+    document.links[2].utilization_before = Some(f64::INFINITY);
+    document.links[3].utilization_after = Some(f64::NAN);
     document.links[4].capacity = Some(0.0);
     document.links[5].device = Some(u32::MAX);
     document.links[6].to = u32::MAX;

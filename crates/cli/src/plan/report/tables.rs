@@ -52,8 +52,8 @@ pub(super) fn summary(document: &Document) -> Table {
         ("footprint with the plan", "bytes per epoch, summed over links", verdict.footprint_after.into()),
         ("reduction", "share", verdict.reduction.into()),
         ("of Ideal", "share", verdict.of_ideal.into()),
-        ("highest utilisation without the plan", "share", verdict.utilisation_before.into()),
-        ("highest utilisation with the plan", "share", verdict.utilisation_after.into()),
+        ("highest utilization without the plan", "share", verdict.utilization_before.into()),
+        ("highest utilization with the plan", "share", verdict.utilization_after.into()),
         ("value of the objective", solution.objective, solution.value.into()),
         ("bound of the objective", solution.objective, solution.bound.into()),
         ("gap", "share", solution.gap.into()),
@@ -157,18 +157,18 @@ pub(super) fn nodes(document: &Document) -> Table {
     table("nodes", "Nodes", &columns, rows.collect())
 }
 
-/// The most loaded first: by utilisation where it is known of any link, else by bytes.
+/// The most loaded first: by utilization where it is known of any link, else by bytes.
 pub(super) fn busiest(document: &Document) -> Vec<&LinkRow> {
     let mut links: Vec<&LinkRow> = document.links.iter().collect();
-    let known = links.iter().any(|link| link.utilisation_before.is_some());
-    let load = |link: &LinkRow| if known { link.utilisation_before.unwrap_or(f64::NAN) } else { link.before_bytes };
+    let known = links.iter().any(|link| link.utilization_before.is_some());
+    let load = |link: &LinkRow| if known { link.utilization_before.unwrap_or(f64::NAN) } else { link.before_bytes };
     links.sort_by(|a, b| descending(load(a), load(b)).then(descending(a.before_bytes, b.before_bytes)));
     links
 }
 
 pub(super) fn links(document: &Document) -> Table {
     let links = busiest(document);
-    let known = links.iter().any(|link| link.capacity.is_some() || link.utilisation_before.is_some());
+    let known = links.iter().any(|link| link.capacity.is_some() || link.utilization_before.is_some());
     let devices = links.iter().any(|link| link.device.is_some());
     let mut columns =
         vec![("from", Unit::Text), ("to", Unit::Text), ("before", Unit::Bytes), ("after", Unit::Bytes), ("saved", Unit::Share)];
@@ -187,7 +187,7 @@ pub(super) fn links(document: &Document) -> Table {
             saved(link.before_bytes, link.after_bytes).into(),
         ];
         if known {
-            cells.extend([link.utilisation_before.into(), link.utilisation_after.into(), Cell::from(link.capacity)]);
+            cells.extend([link.utilization_before.into(), link.utilization_after.into(), Cell::from(link.capacity)]);
         }
         if devices {
             let device = link.device.map(|at| document.devices.get(at as usize).map_or(UNKNOWN, |device| &device.name));

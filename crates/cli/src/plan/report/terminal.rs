@@ -83,7 +83,7 @@ fn facts(document: &Document) -> Vec<(&'static str, String)> {
     if let Some(of_ideal) = verdict.of_ideal {
         facts.push(("of Ideal", format!("{} of what hop-by-hop elimination without limits would save", share(of_ideal))));
     }
-    if let (Some(before), Some(after)) = (verdict.utilisation_before, verdict.utilisation_after) {
+    if let (Some(before), Some(after)) = (verdict.utilization_before, verdict.utilization_after) {
         facts.push(("busiest link", format!("{} instead of {} of its capacity", share(after), share(before))));
     }
     facts.push(("gap", format!("{}: no plan is better by more", share(solution.gap))));

@@ -173,7 +173,7 @@ pub(super) fn report() -> Report {
                 "9.4 of 12.7 GB are clear-text HTTP and SMB, which repeat within minutes; a tunnel sees them before they are encrypted.".into(),
                 "31 % of the bytes are TLS and would not shrink: put Oncewire where that traffic is still in clear, or leave it out.".into(),
                 "Savings stop growing at a cache of 64 MB; four times the memory would save 1.8 % more.".into(),
-                "Next: oncewire serve --cache 64M at the data centre, oncewire connect at the branch.".into(),
+                "Next: oncewire serve --cache 64M at the data center, oncewire connect at the branch.".into(),
             ],
             cache: Some(64_000_000),
             large_flows: Some(LargeFlows { cache: 64_000_000, flows: 3, bytes: 1_900_000_000, largest: 800_000_000 }),
