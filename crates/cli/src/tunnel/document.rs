@@ -251,8 +251,9 @@ mod tests {
         let told = |here: Counters, there: Counters| {
             let session = json!({ "name": "site-b", "here": counters(&here), "there": counters(&there) });
             let mut out = Vec::new();
-            show(&json!({ "role": "serve", "sessions": [session] }), &mut Page::new(&mut out, 200, false)).unwrap();
-            String::from_utf8(out).unwrap()
+            show(&json!({ "role": "serve", "sessions": [session] }), &mut Page::new(&mut out, 80, false)).unwrap();
+            // Wherever it is wrapped.
+            String::from_utf8(out).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let none = Counters { log_capacity: 64 << 20, ..Counters::default() };
         let nothing = told(none, none);
