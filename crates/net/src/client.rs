@@ -9,7 +9,7 @@ use crate::newcomers::Newcomers;
 use crate::pump::{pump, write_all};
 use crate::quic;
 use crate::seldom::Seldom;
-use crate::server::drain_all;
+use crate::server::{close_when_done, drain_all};
 use crate::status::Status;
 use crate::target::Target;
 use crate::tls::{self, Credential};
@@ -438,6 +438,7 @@ impl Shared {
         self.retiring.lock().unwrap_or_else(PoisonError::into_inner).push(driver.clone());
         self.set_latest(None);
         let shared = self.clone();
+        tokio::spawn(close_when_done(driver.clone()));
         tokio::spawn(async move {
             let _ = run.await;
             driver.last_words().await;
@@ -639,8 +640,8 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
     let target = Wish::Listen(bind.clone()).target();
     let mut phase = driver.phase();
     let ask = async {
-        let mut pause = ASK_AGAIN.0;
-        loop {
+        let (mut pause, mut closing) = (ASK_AGAIN.0, false);
+        while !closing {
             if let Ok((flow, signals)) = driver.open(&target) {
                 let _listening = driver.listening();
                 loop {
@@ -655,7 +656,14 @@ async fn ask_to_listen(driver: Arc<Driver>, bind: Bind) {
                             }
                             driver.with(|session| session.consumed(flow, text.len(), Instant::now()));
                         }
-                        Some(Read::Nothing) => signals.readable.notified().await,
+                        Some(Read::Nothing) => tokio::select! {
+                            () = signals.readable.notified() => {}
+                            // This end drains: the server is to listen no more, and answers with the end of the flow.
+                            () = driver.listeners_closed(), if !closing => {
+                                closing = true;
+                                driver.with(|session| session.finish(flow));
+                            }
+                        },
                         Some(Read::Finished | Read::Gone) | None => break,
                     }
                 }

@@ -410,8 +410,22 @@ impl Driver {
 
     /// Flows that applications have open.
     pub(crate) fn open_flows(&self) -> usize {
-        let flows = self.with(|session| session.flow_count()).unwrap_or(0);
-        flows.saturating_sub(self.listening.load(Ordering::Relaxed))
+        self.flow_count().saturating_sub(self.listening.load(Ordering::Relaxed))
+    }
+
+    /// All flows, those of listeners included.
+    pub(crate) fn flow_count(&self) -> usize {
+        self.with(|session| session.flow_count()).unwrap_or(0)
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Over(_))
+    }
+
+    /// Whether any lane has a transport that works.
+    pub(crate) fn is_up(&self) -> bool {
+        self.with(|session| (0..session.lanes()).any(|lane| session.is_up(lane))).unwrap_or(false)
     }
 
     /// How long no application has sent or received anything.

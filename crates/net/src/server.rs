@@ -233,19 +233,32 @@ async fn stopped(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
-/// Waits until no session has a flow.
+/// Waits until all sessions are over that were told that this end goes away, `limit` at most; returns whether they have no flows.
+///
+/// The peer closes them, once it has passed on all that it received: this end knows what arrived there, not what its applications have read. Where
+/// there is no transport, nobody can.
 pub(crate) async fn drain_all(drivers: &[Arc<Driver>], limit: Duration) -> bool {
     let until = Instant::now() + limit;
     loop {
-        let open: usize = drivers.iter().map(|driver| driver.open_flows()).sum();
-        if open == 0 {
+        if drivers.iter().all(|driver| driver.is_over() || (driver.open_flows() == 0 && !driver.is_up())) {
             return true;
         }
         if Instant::now() >= until {
-            return false;
+            return drivers.iter().all(|driver| driver.open_flows() == 0);
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(DRAIN_STEP).await;
     }
+}
+
+/// How often a session that ends is looked at.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// Closes a session whose peer goes away, once no flow is left that an application here still reads or writes.
+pub(crate) async fn close_when_done(driver: Arc<Driver>) {
+    while !driver.is_over() && driver.flow_count() > 0 {
+        tokio::time::sleep(DRAIN_STEP).await;
+    }
+    driver.with(Session::close);
 }
 
 impl Shared {
@@ -507,6 +520,7 @@ impl Shared {
     /// Serves a session until it is over, and keeps its logs.
     async fn run(shared: Arc<Shared>, peer: PublicKey, id: SessionId, driver: Arc<Driver>, mut notices: Notices) {
         let mut phase = driver.phase();
+        let (mut going_away, mut is_going) = (driver.phase(), false);
         loop {
             tokio::select! {
                 Some((flow, target)) = notices.opened.recv() => {
@@ -515,6 +529,10 @@ impl Shared {
                 }
                 // The peer sees to another.
                 Some(_) = notices.lane_down.recv() => {}
+                _ = going_away.wait_for(|phase| *phase == Phase::GoingAway), if !is_going => {
+                    is_going = true;
+                    tokio::spawn(close_when_done(driver.clone()));
+                }
                 _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
             }
         }

@@ -142,7 +142,7 @@ fn limits_of_transports() {
         (CLIENT, "TCP_FOR: Duration = Duration::from_secs(600);", "with TCP for 10 minutes"),
         (ENDPOINT, "GREETING_TIMEOUT: Duration = Duration::from_secs(10);", "with QUIC for each of both | 10 s |"),
         (SERVER, "MAX_HELLO: usize = 8 << 10;", "| first message of a transport | 8 KiB |"),
-        (SERVER, "MAX_PER_PEER: usize = 4;", "| sessions of one peer at an answering end | 4 |"),
+        (SERVER, "MAX_PER_PEER: usize = 4;", "| live sessions of one peer at an answering end | 4 |"),
     ] {
         assert!(source.contains(constant), "docs/PROTOCOL.md is to follow: {constant}");
         assert!(DOC.contains(documented), "docs/PROTOCOL.md does not say: {documented}");

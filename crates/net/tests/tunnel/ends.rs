@@ -51,6 +51,44 @@ fn is_draining(pair: &Pair) -> bool {
     pair.client.status().sessions.iter().any(|session| session.phase == "draining")
 }
 
+/// Either end drains while an application has yet to read what has arrived for it.
+async fn drains_beside_a_slow_reader(server_drains: bool) {
+    const LEN: usize = 900_000;
+    let bytes = text_like(9, LEN);
+    let content = bytes.clone();
+    let sender = origin(move |mut stream| {
+        let content = content.clone();
+        async move {
+            let _ = stream.write_all(&content).await;
+            let _ = stream.shutdown().await;
+            let _ = stream.read(&mut [0; 1]).await;
+        }
+    });
+    let pair = Plan::new().forward(sender.await).start().await;
+    let mut application = pair.application().await;
+    application.shutdown().await.unwrap();
+    // All of it has left the origin and crossed the tunnel; the application has read nothing.
+    let received = |pair: &Pair| pair.client.status().sessions[0].here.received_low;
+    until("all has arrived at the client", || received(&pair) >= LEN as u64).await;
+    let (server, client) = (pair.server.clone(), pair.client.clone());
+    let draining = tokio::spawn(async move { if server_drains { server.drain(LIMIT).await } else { client.drain(LIMIT).await } });
+    sleep(Duration::from_millis(700)).await;
+    let mut got = Vec::new();
+    timeout(LIMIT, application.read_to_end(&mut got)).await.unwrap().expect("nothing is reset");
+    assert!(got == bytes, "{} of {LEN} bytes", got.len());
+    assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drains_loses_nothing_that_is_yet_to_be_read() {
+    drains_beside_a_slow_reader(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_client_that_drains() {
+    drains_beside_a_slow_reader(false).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_drains_is_succeeded_at_once() {
     let port = free_port().unwrap();
