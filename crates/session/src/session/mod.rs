@@ -253,6 +253,8 @@ pub struct Session {
     tell_limit: bool,
     /// The peer has yet to begin a log within the limit.
     limit_due: Option<LimitDue>,
+    /// It did not once, and lost its log.
+    limit_enforced: bool,
     /// What [`Event::Memory`] was last raised for.
     noted: (u64, u64),
     ask_report: bool,
@@ -314,6 +316,7 @@ impl Session {
             told_limit: config.log.max(SMALLEST_LOG),
             tell_limit: false,
             limit_due: None,
+            limit_enforced: false,
             noted: (0, 0),
             failures: (0, 0),
             ask_report: false,

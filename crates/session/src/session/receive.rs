@@ -157,6 +157,12 @@ impl Session {
                     self.violation(Violation::Epoch(error.to_string()));
                     return None;
                 }
+                if self.incoming.capacity() > self.log_limit {
+                    // The limits of two lanes can overtake each other.
+                    self.tell_limit = true;
+                    self.wake(lane);
+                }
+                self.watch_limit(now);
                 true
             }
             Message::Limit(size) => {

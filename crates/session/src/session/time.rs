@@ -20,20 +20,30 @@ impl Session {
         self.lanes.iter().filter_map(of_lane).chain(self.limit_due.map(|due| due.at)).min()
     }
 
+    /// Watches from now on whether the peer keeps to the limit.
+    pub(super) fn watch_limit(&mut self, now: Instant) {
+        let low = self.incoming.low();
+        let due = LimitDue { at: now + self.config.dead_after, told_at: low, seen: low };
+        self.limit_due = (self.incoming.capacity() > self.log_limit).then(|| self.limit_due.unwrap_or(due));
+    }
+
     /// A peer that was told a smaller limit begins a log within it as soon as nothing of the old one is in flight. One that stands still, or goes on as
     /// before, does not mean to: what it sent is dropped here, and it must begin again.
     fn enforce_limit(&mut self, now: Instant) {
         let Some(due) = self.limit_due.as_mut().filter(|due| now >= due.at) else { return };
         let (low, capacity) = (self.incoming.low(), self.incoming.capacity());
+        let is_up = self.lanes.iter().any(|lane| lane.state == LaneState::Up);
         if capacity <= self.log_limit || low == 0 {
             self.limit_due = None;
-        } else if low > due.seen && low - due.told_at <= capacity {
+        } else if !is_up || (low > due.seen && low - due.told_at.min(low) <= capacity) {
             (due.seen, due.at) = (low, now + self.config.dead_after);
+        } else if self.limit_enforced {
+            // Once can be a lane that was lost at the wrong moment.
+            self.violation(Violation::Bounds { what: "a log", value: capacity, limit: self.log_limit });
         } else {
+            self.limit_enforced = true;
             self.limit_due = None;
             self.incoming.lose();
-            self.incoming.set_limit(self.log_limit);
-            self.told_limit = self.log_limit;
             for lane in 0..self.lanes.len() {
                 self.drop_lane(lane, close::LOG_LOST, "the log is larger than the limit");
             }
@@ -113,9 +123,7 @@ impl Session {
             self.incoming.raise_limit(log);
             // Before both have agreed, too: the peer may have been told another limit in a hello.
             self.tell_limit = true;
-            let low = self.incoming.low();
-            let due = LimitDue { at: now + self.config.dead_after, told_at: low, seen: low };
-            self.limit_due = (self.incoming.capacity() > log && low > 0).then(|| self.limit_due.unwrap_or(due));
+            self.watch_limit(now);
             self.note_memory();
             (0..self.lanes.len()).for_each(|lane| self.wake(lane));
         }

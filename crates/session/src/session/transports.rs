@@ -88,6 +88,9 @@ impl Session {
             // Lanes begin to wait for transports now: nobody dialled for the others before it was known how many there are.
             self.lanes.iter_mut().for_each(|lane| lane.down_since = Some(now));
         }
+        if let Some(agreed) = &mut self.agreed {
+            agreed.peer_limit = hello.receive_log.max(SMALLEST_LOG);
+        }
         let Some(done) = self.lanes[lane].acknowledged(hello.received) else {
             return self.end(Ended::StateMismatch);
         };
