@@ -67,7 +67,7 @@ async fn curl(args: &[&str]) -> (bool, String) {
 #[tokio::test]
 async fn curl_gets_through_each_way_in() {
     if Command::new("curl").arg("--version").output().await.is_err() {
-        eprintln!("skipped: there is no curl here");
+        oncewire_testkit::skipped!("there is no curl here");
         return;
     }
     let origin = origin().await;

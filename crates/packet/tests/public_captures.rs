@@ -12,7 +12,7 @@ fn data() -> Option<PathBuf> {
     if data.join("index.tsv").exists() {
         Some(data)
     } else {
-        eprintln!("skipped: no data set; set ONCEWIRE_DATA");
+        oncewire_testkit::skipped!("no data set; set ONCEWIRE_DATA");
         None
     }
 }
@@ -247,7 +247,7 @@ fn index() {
 fn tcpdump() {
     let Some(data) = data() else { return };
     if Command::new("tcpdump").arg("--version").output().is_err() {
-        eprintln!("skipped: no tcpdump");
+        oncewire_testkit::skipped!("no tcpdump");
         return;
     }
     let (mut agree, mut refused) = (0, 0);

@@ -185,7 +185,7 @@ fn data() -> Option<PathBuf> {
 #[test]
 fn a_real_capture_has_a_profile() {
     let Some(data) = data() else {
-        eprintln!("skipped: no captures here");
+        oncewire_testkit::skipped!("no captures here");
         return;
     };
     let Some(file) = std::fs::read_dir(data)
@@ -194,7 +194,7 @@ fn a_real_capture_has_a_profile() {
         .filter(|file| file.file_name().to_string_lossy().starts_with("selfcap__"))
         .min_by_key(|file| file.metadata().map_or(u64::MAX, |about| about.len()))
     else {
-        eprintln!("skipped: no capture of our own here");
+        oncewire_testkit::skipped!("no capture of our own here");
         return;
     };
     let read = |take: &mut dyn FnMut(i64, &Dissected<'_>)| {

@@ -21,7 +21,7 @@ fn data(name: &str) -> Option<String> {
         .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
     let text = fs::read_to_string(data.join("topologies").join(name)).ok();
     if text.is_none() {
-        eprintln!("skipped: no data set; set ONCEWIRE_DATA");
+        oncewire_testkit::skipped!("no data set; set ONCEWIRE_DATA");
     }
     text
 }

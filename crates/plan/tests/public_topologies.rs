@@ -21,7 +21,7 @@ fn directory() -> Option<PathBuf> {
     if data.is_dir() {
         return Some(data);
     }
-    eprintln!("skipped: no data set; set ONCEWIRE_DATA");
+    oncewire_testkit::skipped!("no data set; set ONCEWIRE_DATA");
     None
 }
 

@@ -17,7 +17,7 @@ fn data() -> Option<PathBuf> {
     if data.join("index.tsv").is_file() {
         return Some(data);
     }
-    eprintln!("skipped: no public captures in {}; set ONCEWIRE_DATA", data.display());
+    oncewire_testkit::skipped!("no public captures in {}; set ONCEWIRE_DATA", data.display());
     None
 }
 

@@ -32,7 +32,7 @@ impl Browser {
     /// With a blank page, or `None` where there is no browser.
     pub(crate) fn start() -> Option<Browser> {
         let Some(program) = program() else {
-            eprintln!("skipped: there is no chromium, chromium-browser or google-chrome");
+            oncewire_testkit::skipped!("there is no chromium, chromium-browser or google-chrome");
             return None;
         };
         let profile = tempfile::tempdir().unwrap();

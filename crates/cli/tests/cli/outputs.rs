@@ -231,7 +231,7 @@ fn on_a_small_disk(dir: &Dir, former: &str, args: Vec<OsString>) -> Option<(Ran,
     command.arg(&disk).arg(former).args(args).env("LISTING", &listing).stdin(Stdio::null());
     let ran = Ran::of(command.output().expect("a shell"));
     if matches!(ran.code, Some(77 | 126 | 127)) || ran.err.contains("unshare") {
-        eprintln!("skipped: a small disk needs root, unshare and mount: {}", ran.err);
+        oncewire_testkit::skipped!("a small disk needs root, unshare and mount: {}", ran.err);
         return None;
     }
     let listed = String::from_utf8(read(&listing)).unwrap();

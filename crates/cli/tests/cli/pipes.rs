@@ -115,7 +115,7 @@ fn complete_blocks_are_not_held_back() {
 #[test]
 fn a_directory_through_tar() {
     if Command::new("tar").arg("--version").output().is_err() {
-        eprintln!("there is no tar here: skipped");
+        oncewire_testkit::skipped!("there is no tar here");
         return;
     }
     let dir = Dir::new();

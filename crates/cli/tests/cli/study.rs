@@ -425,7 +425,7 @@ impl Drop for Namespace {
 #[test]
 fn packets_of_an_interface() {
     let Some(namespace) = Namespace::new("lo") else {
-        eprintln!("network namespaces need root and iproute2: skipped");
+        oncewire_testkit::skipped!("network namespaces need root and iproute2");
         return;
     };
     let mut command = namespace.command(ONCEWIRE);
@@ -447,7 +447,7 @@ fn packets_of_an_interface() {
     child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
     let code = wait(&mut child).code();
     if !has_python {
-        eprintln!("there is no python3 here: skipped");
+        oncewire_testkit::skipped!("there is no python3 here");
         return;
     }
     assert_eq!(code, Some(0), "{err}");
@@ -462,7 +462,7 @@ fn packets_of_an_interface() {
 fn interfaces_that_cannot_be_captured() {
     run(study!["--interface", "no-such-one"], b"").fails(2, &["no-such-one", "use one of", "lo"]);
     let Some(namespace) = Namespace::new("right") else {
-        eprintln!("network namespaces need root and iproute2: skipped");
+        oncewire_testkit::skipped!("network namespaces need root and iproute2");
         return;
     };
     let mut command = namespace.command("setpriv");
@@ -471,6 +471,6 @@ fn interfaces_that_cannot_be_captured() {
         Ok(output) if output.status.code() != Some(127) => {
             Ran::of(output).fails(1, &["cannot capture from lo", "CAP_NET_RAW", "tcpdump"]);
         }
-        _ => eprintln!("there is no setpriv here: skipped"),
+        _ => oncewire_testkit::skipped!("there is no setpriv here"),
     }
 }

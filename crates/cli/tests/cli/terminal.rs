@@ -16,7 +16,7 @@ fn on_a_terminal(line: &str) -> Option<(Option<i32>, String)> {
 fn packed_data_is_not_poured_onto_the_screen() {
     for target in ["", " -o -"] {
         let Some((code, screen)) = on_a_terminal(&format!("'{ONCEWIRE}' pack '{}'{target}", tz_path(0).display())) else {
-            eprintln!("there is no script here: skipped");
+            oncewire_testkit::skipped!("there is no script here");
             return;
         };
         assert_eq!(code, Some(2), "{} characters", screen.len());
@@ -31,7 +31,7 @@ fn a_person_sees_progress_and_the_result() {
     let (pack, output) = (pack.display(), output.display());
     let input = tz_path(0);
     let Some((code, screen)) = on_a_terminal(&format!("'{ONCEWIRE}' pack '{}' -o '{pack}'", input.display())) else {
-        eprintln!("there is no script here: skipped");
+        oncewire_testkit::skipped!("there is no script here");
         return;
     };
     assert_eq!(code, Some(0), "{screen}");
@@ -49,7 +49,7 @@ fn tables_are_as_wide_as_the_terminal() {
     for (columns, width) in [("80", 80), ("97", 97), ("250", 120)] {
         let line = format!("stty rows 40 cols {columns}; env -u COLUMNS '{ONCEWIRE}' demo");
         let Some((code, screen)) = on_a_terminal(&line) else {
-            eprintln!("there is no script here: skipped");
+            oncewire_testkit::skipped!("there is no script here");
             return;
         };
         assert_eq!(code, Some(0), "{screen}");

@@ -20,7 +20,7 @@ fn useless() -> Vec<(&'static str, Stdio, Option<std::io::PipeReader>)> {
     let mut all = vec![("a closed pipe", closed.into(), None), ("a full pipe", kept.into(), Some(reader))];
     match File::options().write(true).open("/dev/full") {
         Ok(full) => all.push(("a full disk", full.into(), None)),
-        Err(_) => eprintln!("skipped: there is no /dev/full"),
+        Err(_) => oncewire_testkit::skipped!("there is no /dev/full"),
     }
     all
 }

@@ -81,7 +81,7 @@ async fn every_way_in_reaches_the_origin() {
     let mut urls = vec![format!("http://{web}/"), format!("http://localhost:{}/", web.port())];
     match web6().await {
         Some(web) => urls.push(format!("http://{web}/")),
-        None => eprintln!("skipped: this machine has no IPv6"),
+        None => oncewire_testkit::skipped!("this machine has no IPv6"),
     }
     for options in ways(proxy) {
         for url in &urls {
