@@ -150,6 +150,10 @@ pub(crate) fn savings(wire: u64, whole: u64) -> String {
         return "-".into();
     }
     let percent = 100.0 * (1.0 - wire as f64 / whole as f64);
+    if percent < -100.0 {
+        // A handful of bytes, and the cost of a session.
+        return "< -100 %".into();
+    }
     // More digits where they matter: 99.97 %, but 12.3 %.
     if percent >= 99.0 { format!("{:.2} %", (percent * 100.0).floor() / 100.0) } else { format!("{percent:.1} %") }
 }
@@ -300,5 +304,6 @@ mod tests {
         assert_eq!(savings(50, 100), "50.0 %");
         assert_eq!(savings(101, 100), "-1.0 %");
         assert_eq!(savings(0, 0), "-");
+        assert_eq!(savings(500, 100), "< -100 %");
     }
 }

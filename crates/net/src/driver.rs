@@ -571,6 +571,8 @@ impl Driver {
                             return "replaced".to_string();
                         }
                     }
+                    // rustls says it with a link to its manual.
+                    Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return "the peer vanished".to_string(),
                     Err(error) => return error.to_string(),
                 }
             }

@@ -15,12 +15,12 @@ impl Seldom {
         Seldom(Mutex::new((None, 0)))
     }
 
-    /// Whether to log now: `Some` with the number of lines that were left out since the last.
-    pub(crate) fn pass(&self) -> Option<u64> {
+    /// Whether to log now: `Some` with the number of lines that were left out since the last, if there are any.
+    pub(crate) fn pass(&self) -> Option<Option<u64>> {
         self.pass_at(Instant::now())
     }
 
-    fn pass_at(&self, now: Instant) -> Option<u64> {
+    fn pass_at(&self, now: Instant) -> Option<Option<u64>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, left_out) = &mut *state;
         if last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
@@ -28,7 +28,7 @@ impl Seldom {
             return None;
         }
         *last = Some(now);
-        Some(std::mem::take(left_out))
+        Some(Some(std::mem::take(left_out)).filter(|&count| count > 0))
     }
 }
 
@@ -39,10 +39,10 @@ mod tests {
     #[test]
     fn one_line_passes_and_the_others_are_counted() {
         let (seldom, start) = (Seldom::new(), Instant::now());
-        assert_eq!(seldom.pass_at(start), Some(0));
+        assert_eq!(seldom.pass_at(start), Some(None));
         assert_eq!(seldom.pass_at(start + INTERVAL / 2), None);
         assert_eq!(seldom.pass_at(start + INTERVAL / 2), None);
-        assert_eq!(seldom.pass_at(start + INTERVAL), Some(2));
-        assert_eq!(seldom.pass_at(start + 3 * INTERVAL), Some(0));
+        assert_eq!(seldom.pass_at(start + INTERVAL), Some(Some(2)));
+        assert_eq!(seldom.pass_at(start + 3 * INTERVAL), Some(None));
     }
 }
