@@ -1,13 +1,15 @@
 //! Speed of the codec, one core, everything in memory: `cargo bench -p oncewire-codec`.
 //!
-//! Content is a release of the time zone data as a tar, the release after it, and noise. Each bench first checks the size of what it
-//! makes against what it was when the bench was written, so that a fast wrong answer does not pass for a fast one. Read the figures
-//! against `floor`, which copies the same bytes and hashes them once: no codec with a verified log can be faster.
+//! Content is a release of the time zone data as a tar, the release after it, and noise. Each bench
+//! first checks the size of what it makes against what it was when the bench was written, so that a
+//! fast wrong answer does not pass for a fast one. Read the figures against `floor`, which copies
+//! the same bytes and hashes them once: no codec with a verified log can be faster.
 #![allow(missing_docs)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use oncewire_codec::sampler::{FastCdc, Fixed, Gear, Maxp, Modp, Peaks, SampleByte, SampleHash, Sampler};
-use oncewire_codec::{ByteSet, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels, MAX_BLOCK};
+use oncewire_codec::{
+    ByteSet, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels, MAX_BLOCK,
+};
 use std::hint::black_box;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -16,17 +18,20 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Holds everything that a bench sends, several times over.
 const CACHE: u64 = 16 << 20;
 
-const ENTROPIES: [Entropy; 4] = [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }];
+const ENTROPIES: [Entropy; 4] =
+    [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }];
 
 fn release(name: &str) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../testdata/tz", name].iter().collect();
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The benches know what this content comes to, so the sequence stays.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1u64;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     std::iter::repeat_with(next).take(len).collect()
@@ -56,7 +61,9 @@ fn encode(encoder: &mut Encoder, content: &[u8], wire: &mut Vec<u8>) {
 fn decode(decoder: &mut Decoder, mut wire: &[u8]) -> usize {
     let mut total = 0;
     while !wire.is_empty() {
-        let Ok(Decoded::Block { content, consumed, .. }) = decoder.decode(wire) else { panic!("the frames are good") };
+        let Ok(Decoded::Block { content, consumed, .. }) = decoder.decode(wire) else {
+            panic!("the frames are good")
+        };
         total += content.len();
         wire = &wire[consumed..];
     }
@@ -64,10 +71,20 @@ fn decode(decoder: &mut Decoder, mut wire: &[u8]) -> usize {
 }
 
 /// Frames of `content` behind `before`, and the check that they are as small as they should be.
-fn frames(entropy: Entropy, before: &[u8], content: &[u8], expected: RangeInclusive<usize>) -> Vec<u8> {
+fn frames(
+    entropy: Entropy,
+    before: &[u8],
+    content: &[u8],
+    expected: RangeInclusive<usize>,
+) -> Vec<u8> {
     let mut wire = Vec::new();
     encode(&mut warm(entropy, before), content, &mut wire);
-    assert!(expected.contains(&wire.len()), "{entropy}: {} bytes became {}, expected {expected:?}", content.len(), wire.len());
+    assert!(
+        expected.contains(&wire.len()),
+        "{entropy}: {} bytes became {}, expected {expected:?}",
+        content.len(),
+        wire.len()
+    );
     wire
 }
 
@@ -76,7 +93,8 @@ fn about(size: usize) -> RangeInclusive<usize> {
     size - size / 20..=size + size / 20
 }
 
-/// A kind of traffic: what was sent before, what is sent now, and the size of its frames by entropy stage.
+/// A kind of traffic: what was sent before, what is sent now, and the size of its frames by entropy
+/// stage.
 struct Traffic {
     name: &'static str,
     before: Vec<u8>,
@@ -88,8 +106,18 @@ fn traffic() -> [Traffic; 4] {
     let (first, second) = (release("tzdata-2026.3.tar"), release("tzdata-2026.4.tar"));
     let noise = noise(1 << 20);
     [
-        Traffic { name: "cold", before: Vec::new(), content: first.clone(), sizes: [306_160, 168_285, 111_625, 101_821] },
-        Traffic { name: "next release", before: first.clone(), content: second, sizes: [2804, 2227, 1746, 1315] },
+        Traffic {
+            name: "cold",
+            before: Vec::new(),
+            content: first.clone(),
+            sizes: [306_160, 168_285, 111_625, 101_821],
+        },
+        Traffic {
+            name: "next release",
+            before: first.clone(),
+            content: second,
+            sizes: [2804, 2227, 1746, 1315],
+        },
         Traffic { name: "repeat", before: first.clone(), content: first, sizes: [319; 4] },
         Traffic { name: "noise", before: Vec::new(), content: noise, sizes: [1_048_816; 4] },
     ]
@@ -140,7 +168,8 @@ fn decoding(c: &mut Criterion) {
     }
 }
 
-/// Letters and spaces about as frequent as in English, in no order: what a branch predictor cannot learn, and so fair to all levels.
+/// Letters and spaces about as frequent as in English, in no order: what a branch predictor cannot
+/// learn, and so fair to all levels.
 fn letters(len: usize) -> Vec<u8> {
     let pick = |pair: &[u8]| match pair[0] {
         0..43 => b' ',
@@ -154,61 +183,29 @@ fn markers(c: &mut Criterion) {
     let content = letters(1 << 20);
     let set: ByteSet = ENDRE_MARKER_BYTES.into_iter().collect();
     let mut found = vec![0; MAX_BLOCK];
-    let mut all =
-        |search: &dyn Fn(&[u8], &mut [u32]) -> usize| content.chunks(MAX_BLOCK).map(|block| search(block, &mut found)).sum();
+    let mut all = |search: &dyn Fn(&[u8], &mut [u32]) -> usize| {
+        content.chunks(MAX_BLOCK).map(|block| search(block, &mut found)).sum()
+    };
     let mut group = c.benchmark_group("markers");
     group.throughput(Throughput::Bytes(content.len() as u64));
     for kernels in Kernels::available() {
         let level = kernels.level();
-        let bytes = |block: &[u8], found: &mut [u32]| kernels.sample_byte(&set, block, 32, 16, usize::MAX, 0, found).count;
-        let pairs = |block: &[u8], found: &mut [u32]| kernels.sample_pair(block, 32, 0, found).count;
+        let bytes = |block: &[u8], found: &mut [u32]| {
+            kernels.sample_byte(&set, block, 32, 16, usize::MAX, 0, found).count
+        };
+        let pairs =
+            |block: &[u8], found: &mut [u32]| kernels.sample_pair(block, 32, 0, found).count;
         let (in_bytes, in_pairs): (usize, usize) = (all(&bytes), all(&pairs));
         assert_eq!((in_bytes, in_pairs), MARKERS, "{level}");
-        group.bench_function(format!("samplebyte, {level}"), |b| b.iter(|| -> usize { all(&bytes) }));
+        group.bench_function(format!("samplebyte, {level}"), |b| {
+            b.iter(|| -> usize { all(&bytes) })
+        });
         group.bench_function(format!("pairs, {level}"), |b| b.iter(|| -> usize { all(&pairs) }));
     }
 }
 
 /// Markers of both kinds in these letters, cut into blocks.
 const MARKERS: (usize, usize) = (56_493, 23_703);
-
-/// Each sampler, asked for 64 markers at a time as max-match does, at the best level.
-fn samplers(c: &mut Criterion) {
-    let content = letters(1 << 20);
-    let kernels = Kernels::detect();
-    let samplers: [(&str, Box<dyn Sampler>, usize); 8] = [
-        ("samplebyte", Box::new(SampleByte::default()), SAMPLED[0]),
-        ("fixed", Box::new(Fixed), SAMPLED[1]),
-        ("modp", Box::new(Modp::default()), SAMPLED[2]),
-        ("maxp", Box::new(Maxp), SAMPLED[3]),
-        ("gear", Box::new(Gear), SAMPLED[4]),
-        ("fastcdc", Box::new(FastCdc), SAMPLED[5]),
-        ("samplehash", Box::new(SampleHash), SAMPLED[6]),
-        ("peaks", Box::new(Peaks), SAMPLED[7]),
-    ];
-    let mut group = c.benchmark_group("samplers");
-    group.throughput(Throughput::Bytes(content.len() as u64));
-    for (name, sampler, expected) in samplers {
-        let all = || -> usize { content.chunks(MAX_BLOCK).map(|block| count(&*sampler, kernels, block)).sum() };
-        assert_eq!(all(), expected, "{name}");
-        group.bench_function(name, |b| b.iter(all));
-    }
-}
-
-fn count(sampler: &dyn Sampler, kernels: Kernels, block: &[u8]) -> usize {
-    let (mut total, mut from, mut markers) = (0, 0, [0; 64]);
-    loop {
-        let found = sampler.sample(kernels, block, 32, 32, from, &mut markers);
-        total += found.count;
-        from = found.resume;
-        if found.count < markers.len() {
-            return total;
-        }
-    }
-}
-
-/// Markers of each sampler at p = 32 in these letters.
-const SAMPLED: [usize; 8] = [56_493, 32_768, 32_726, 31_608, 32_864, 29_473, 32_925, 31_914];
 
 /// A copy and a hash of the same bytes: what a log with checksums costs without any codec.
 fn floor(c: &mut Criterion) {
@@ -218,7 +215,8 @@ fn floor(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(content.len() as u64));
     group.bench_function("copy and xxh3", |b| {
         b.iter(|| {
-            for (to, from) in copy.chunks_mut(MAX_BLOCK).zip(black_box(&content).chunks(MAX_BLOCK)) {
+            for (to, from) in copy.chunks_mut(MAX_BLOCK).zip(black_box(&content).chunks(MAX_BLOCK))
+            {
                 to.copy_from_slice(from);
                 black_box(xxh3_64(to));
             }
@@ -226,5 +224,5 @@ fn floor(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, encoding, decoding, markers, samplers, floor);
+criterion_group!(benches, encoding, decoding, markers, floor);
 criterion_main!(benches);

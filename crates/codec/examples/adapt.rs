@@ -1,13 +1,17 @@
-//! Encoding under a CPU budget, with real load: what each step of the ladder costs, what a change of the period loses, and what
-//! the controller does with files offered at a steady rate.
+//! Encoding under a CPU budget, with real load: what each step of the ladder costs, what a change
+//! of the period loses, and what the controller does with files offered at a steady rate.
 //!
 //! ```text
 //! cargo run --release -p oncewire-codec --example adapt -- [--rate MB/s] FILES...
 //! ```
 //!
-//! The files are read into memory and form one stream of blocks of 64 KiB, in the order given. CPU time is that of the one
-//! thread. For the last table the thread sleeps until each block is due.
-#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "a measurement needs a clock")]
+//! The files are read into memory and form one stream of blocks of 64 KiB, in the order given. CPU
+//! time is that of the one thread. For the last table the thread sleeps until each block is due.
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a measurement needs a clock"
+)]
 
 use cpu_time::ThreadTime;
 use oncewire_codec::adapt::{Controller, CpuShare, Effort, Ladder};
@@ -21,7 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match &arg[..] {
-            "--rate" => rate = args.next().ok_or("--rate needs megabytes per second")?.parse::<f64>()? * 1e6,
+            "--rate" => {
+                rate = args.next().ok_or("--rate needs megabytes per second")?.parse::<f64>()? * 1e6
+            }
             path => files.push(std::fs::read(path).map_err(|error| format!("{path}: {error}"))?),
         }
     }
@@ -55,8 +61,11 @@ fn encode(encoder: &mut Encoder, files: &[Vec<u8>]) -> Result<usize, Box<dyn Err
 
 fn costs(ladder: &Ladder, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let total: usize = files.iter().map(Vec::len).sum();
-    println!("Cost of the steps, {:.1} MB, and the same again:\n", total as f64 / 1e6);
-    println!("{:32} {:>12} {:>9} {:>12} {:>9}", "effort", "new: ns/B", "sent", "again: ns/B", "sent");
+    println!("Cost of the steps on {:.1} MB, sent twice:\n", total as f64 / 1e6);
+    println!(
+        "{:32} {:>12} {:>9} {:>12} {:>9}",
+        "effort", "new: ns/B", "sent", "again: ns/B", "sent"
+    );
     for &effort in ladder.efforts() {
         let mut encoder = encoder(files)?;
         encoder.set_effort(effort);
@@ -75,16 +84,28 @@ fn costs(ladder: &Ladder, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
 
 /// The first file at one effort, the rest at another: how much of the rest is matched?
 fn to_and_fro(ladder: &Ladder, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
-    let Some((first, rest)) = files.split_at_checked(1).filter(|(_, rest)| !rest.is_empty()) else { return Ok(()) };
+    let Some((first, rest)) = files.split_at_checked(1).filter(|(_, rest)| !rest.is_empty()) else {
+        return Ok(());
+    };
     let rest = &rest[..1];
-    let efforts: Vec<Effort> =
-        ladder.efforts().iter().copied().filter(|effort| effort.stage() == oncewire_codec::adapt::Stage::Off).collect();
+    let efforts: Vec<Effort> = ladder
+        .efforts()
+        .iter()
+        .copied()
+        .filter(|effort| effort.stage() == oncewire_codec::adapt::Stage::Off)
+        .collect();
     println!(
         "Matched of the second file, in percent, by the efforts at which the first (row) and the second (column) are encoded:\n"
     );
-    let label = |effort: &Effort| if effort.search() { effort.period().to_string() } else { "passed".into() };
+    let label = |effort: &Effort| {
+        if effort.search() { effort.period().to_string() } else { "passed".into() }
+    };
     let columns: Vec<_> = efforts.iter().filter(|effort| effort.search()).collect();
-    println!("{:8}{}", "", columns.iter().map(|effort| format!("{:>7}", label(effort))).collect::<String>());
+    println!(
+        "{:8}{}",
+        "",
+        columns.iter().map(|effort| format!("{:>7}", label(effort))).collect::<String>()
+    );
     for indexed in &efforts {
         let mut line = format!("{:8}", label(indexed));
         for &&sought in &columns {
@@ -95,7 +116,8 @@ fn to_and_fro(ladder: &Ladder, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> 
             encoder.set_effort(sought);
             encode(&mut encoder, rest)?;
             let after = encoder.stats();
-            let matched = (after.matched_bytes - before.matched_bytes) as f64 / (after.block_bytes - before.block_bytes) as f64;
+            let matched = (after.matched_bytes - before.matched_bytes) as f64
+                / (after.block_bytes - before.block_bytes) as f64;
             line += &format!("{:7.1}", 100.0 * matched);
         }
         println!("{line}");
@@ -104,7 +126,12 @@ fn to_and_fro(ladder: &Ladder, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn paced(ladder: &Ladder, budget: CpuShare, rate: f64, files: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
+fn paced(
+    ladder: &Ladder,
+    budget: CpuShare,
+    rate: f64,
+    files: &[Vec<u8>],
+) -> Result<(), Box<dyn Error>> {
     let mut encoder = encoder(files)?;
     let (begun, cpu_begun) = (Instant::now(), ThreadTime::now());
     let mut controller = Controller::new(ladder.clone(), budget, Duration::ZERO);
@@ -133,7 +160,10 @@ fn paced(ladder: &Ladder, budget: CpuShare, rate: f64, files: &[Vec<u8>]) -> Res
     for usage in controller.usage().iter().filter(|usage| usage.bytes > 0) {
         let (mb, seconds) = (usage.bytes as f64 / 1e6, usage.time.as_secs_f64());
         let share = 100.0 * usage.cpu.as_secs_f64() / seconds;
-        println!("  {:32} {seconds:6.2} s {mb:8.1} MB {share:6.1} % of a core", usage.effort.to_string());
+        println!(
+            "  {:32} {seconds:6.2} s {mb:8.1} MB {share:6.1} % of a core",
+            usage.effort.to_string()
+        );
     }
     println!(
         "  in all {:.1} % of a core for encoding ({:.1} % with sleeping and waking), {:.2} s, saved {:.1} %\n",

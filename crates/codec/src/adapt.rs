@@ -1,17 +1,20 @@
-//! Adapting the encoder's work to a CPU budget.
+//! Adapts the encoder's work to a CPU budget.
 //!
-//! EndRE's fourth goal is to "*adapt* its use of CPU based on server load" (section 4), with the sampling period as the knob
-//! (section 5.1). [`Controller`] does that: told after each block how much CPU time it took and what time it is, it says how
-//! much [`Effort`] to spend on the next. It owns no clock and can be driven by a test.
+//! EndRE's fourth goal is to "*adapt* its use of CPU based on server load" (section 4), with the
+//! sampling period as the knob (section 5.1). [`Controller`] does that. After each block the caller
+//! reports its CPU time and the current time; the controller answers with the [`Effort`] for the
+//! next block. It has no clock, so a test can drive it.
 //!
 //! # The ladder
 //!
-//! EndRE has no entropy stage, and its cost falls with `p`. Ours takes most of the time on content that was never seen before,
-//! and a larger `p` gives it more literals to code: with it, `p` = 1024 costs half as much *again* as `p` = 32. So the stage yields
-//! first. Eight releases of Django, by file name, 472 MB of tar files in blocks of 64 KiB, with SAMPLEBYTE, one thread of a shared
-//! virtual machine, by `examples/adapt.rs` (`docs/ALGORITHMS.md` has the same for the default sampler):
+//! EndRE has no entropy stage, and its cost falls with `p`. Our entropy stage takes most of the
+//! time on new content, and a larger `p` gives it more literals: with it, `p` = 1024 costs 1.5
+//! times as much as `p` = 32. So the entropy stage is reduced first. Eight releases of Django, 472
+//! MB of tar files in order of their names, in blocks of 64 KiB, with SAMPLEBYTE, on one thread of
+//! a shared virtual machine, measured by `examples/adapt.rs` (`docs/ALGORITHMS.md` has the same for
+//! the default sampler):
 //!
-//! | effort | ns/byte, new | sent | ns/byte, the same again | sent |
+//! | effort | ns/byte, new content | sent | ns/byte, second time | sent |
 //! |---|---|---|---|---|
 //! | `p` = 32, zstd 3 | 1.00 | 14.7 MB | 0.18 | 0.2 MB |
 //! | `p` = 32, LZ4 | 0.62 | 23.0 MB | 0.18 | 0.2 MB |
@@ -21,19 +24,21 @@
 //! | `p` = 1024 | 0.25 | 237.6 MB | 0.19 | 0.2 MB |
 //! | passed literally | 0.13 | 472.3 MB | 0.13 | 472.3 MB |
 //!
-//! # What a change loses
+//! # The cost of a change
 //!
-//! Effort is the encoder's business alone: frames say how they are coded, and a frame that uses no entropy context does not
-//! move it, so the stage goes on later where it was. Content passed literally is in the log like all other and indexed like the
-//! inside of a match, one marker in [`crate::matcher::INDEX_STEP`] bytes, so that its repeats can be found.
-//! (The published form of max-match and chunk-match do not index it.)
+//! Decoders do not depend on the effort: frames state how they are coded, and a frame that uses no
+//! entropy context leaves it unchanged, so the stage later continues where it stopped. Content sent
+//! literally enters the log as usual and is indexed like the inside of a match, one marker in
+//! [`crate::matcher::INDEX_STEP`] bytes, so that its repeats can be found. (Published max-match and
+//! chunk-match do not index it.)
 //!
-//! What was indexed at one period is found at another only where both chose the same marker. FIXED shares the markers of the
-//! larger period if that is a multiple. SAMPLEBYTE chooses among the same bytes at every period; which of them depends on what
-//! was skipped before, so some are shared, and a match grows from each. Percent matched of Django 4.0 after 4.0.10, each
-//! encoded at one period (same program):
+//! Content indexed at one period is found at another only where both chose the same marker. FIXED
+//! shares the markers of the larger period if that is a multiple. SAMPLEBYTE chooses among the same
+//! bytes at every period, depending on earlier skips, so some markers are shared, and a match grows
+//! from each. Percent matched of Django 4.0 after 4.0.10, each encoded at one period (same
+//! program):
 //!
-//! | indexed at | sought at 32 | 128 | 512 | 1024 |
+//! | indexed at | searched at 32 | 128 | 512 | 1024 |
 //! |---|---|---|---|---|
 //! | 32 | 93.6 | 88.6 | 74.9 | 65.1 |
 //! | 128 | 90.8 | 78.1 | 66.7 | 57.1 |
@@ -41,16 +46,16 @@
 //! | 1024 | 81.0 | 69.2 | 50.5 | 35.3 |
 //! | passed literally | 84.5 | 73.0 | 52.3 | 42.7 |
 //!
-//! So going to and fro costs no more than the coarser period itself does: a finer one at either end finds more than the coarser
-//! at both, and somewhat less than the finer at both.
+//! So switching back and forth costs no more than the coarser period itself: mixing both finds more
+//! than the coarser period alone, and somewhat less than the finer one alone.
 
-use crate::Entropy;
+use crate::entropy::Entropy;
 use crate::error::ConfigError;
-use crate::params::check_period;
+use crate::limits::{MAX_CPU_THOUSANDTHS, PERIODS};
 use std::fmt;
 use std::time::Duration;
 
-/// How much is done to a block. Comes from a [`Ladder`].
+/// How much work is spent on a block. Comes from a [`Ladder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     period: usize,
@@ -58,15 +63,15 @@ pub struct Effort {
     search: bool,
 }
 
-/// What of the entropy stage is used.
+/// How much of the entropy stage is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// The one that the encoder was built with.
     #[default]
     Full,
-    /// LZ4 instead of zstd, and plain descriptors: half the time on new content.
+    /// LZ4 instead of zstd, and plain descriptors: about 60 % of the time on new content.
     Lz4,
-    /// None: literals as they are, plain descriptors.
+    /// None: raw literals, plain descriptors.
     Off,
 }
 
@@ -82,7 +87,7 @@ impl Stage {
 }
 
 impl Effort {
-    /// Everything that the encoder was built for, at a period that was checked.
+    /// The encoder's configured effort, at a period that was checked.
     pub(crate) fn full(period: usize) -> Effort {
         Effort { period, stage: Stage::Full, search: true }
     }
@@ -96,12 +101,12 @@ impl Effort {
         self.period
     }
 
-    /// What of the entropy stage is used.
+    /// How much of the entropy stage is used.
     pub fn stage(self) -> Stage {
         self.stage
     }
 
-    /// Whether matches are looked for. If not, blocks are passed literally.
+    /// Whether the encoder searches for matches. If not, it sends blocks literally.
     pub fn search(self) -> bool {
         self.search
     }
@@ -118,13 +123,13 @@ impl fmt::Display for Effort {
     }
 }
 
-/// Efforts from the dearest to the cheapest, one step at a time: LZ4 instead of zstd, no entropy stage, the period doubled up to
-/// 1024, and last the block passed literally. The [module](self) says why in this order.
+/// Effort levels in descending order of cost: LZ4 instead of zstd, no entropy stage, the period
+/// doubled up to 1024, and finally literal blocks. The [module](self) explains the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ladder(Vec<Effort>);
 
-/// Largest sampling period on a ladder, in bytes: the largest there is.
-const MAX_PERIOD: usize = 1024;
+/// Largest sampling period on a ladder, in bytes.
+const MAX_PERIOD: usize = *PERIODS.end();
 
 impl Ladder {
     /// The ladder of an encoder with the given period and entropy stage.
@@ -132,7 +137,7 @@ impl Ladder {
     /// # Errors
     /// [`ConfigError::Period`].
     pub fn new(period: usize, entropy: Entropy) -> Result<Ladder, ConfigError> {
-        check_period(period)?;
+        ConfigError::check_period(period)?;
         let full = Effort::full(period);
         let mut efforts = vec![full];
         if matches!(entropy, Entropy::Zstd { .. }) {
@@ -142,30 +147,33 @@ impl Ladder {
             efforts.push(Effort { stage: Stage::Off, ..full });
         }
         let coarsest = efforts[efforts.len() - 1];
-        let doubled = std::iter::successors(Some(period), |period| (*period < MAX_PERIOD).then(|| MAX_PERIOD.min(period * 2)));
+        let doubled = std::iter::successors(Some(period), |period| {
+            (*period < MAX_PERIOD).then(|| MAX_PERIOD.min(period * 2))
+        });
         efforts.extend(doubled.skip(1).map(|period| coarsest.with_period(period)));
         efforts.push(Effort { period: MAX_PERIOD, stage: Stage::Off, search: false });
         Ok(Ladder(efforts))
     }
 
-    /// The efforts, the dearest first. At least two.
+    /// The effort levels, the most expensive first. At least two.
     pub fn efforts(&self) -> &[Effort] {
         &self.0
     }
 
-    /// Index of the cheapest.
+    /// Index of the cheapest level.
     fn last(&self) -> usize {
         self.0.len() - 1
     }
 }
 
-/// A share of the time of one core, in thousandths of it: 250 is a quarter. With several threads it may be more than a whole.
+/// A share of one core's time, in thousandths: 250 is a quarter. With several threads it may exceed
+/// 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuShare(u32);
 
 impl CpuShare {
     /// Most thousandths: 64 cores.
-    pub const MAX: u32 = 64_000;
+    pub const MAX: u32 = MAX_CPU_THOUSANDTHS;
 
     /// A share of `thousandths` of one core, 1..=[`CpuShare::MAX`].
     ///
@@ -189,10 +197,12 @@ impl CpuShare {
         f64::from(self.0) / 1000.0
     }
 
-    /// CPU time that is allowed in `time`, in [`Picoseconds`].
+    /// CPU time allowed in `time`, in [`Picoseconds`].
     fn of(self, time: Duration) -> Picoseconds {
         // A nanosecond has a thousand picoseconds, and a share a thousand parts.
-        Picoseconds::try_from(time.as_nanos()).unwrap_or(Picoseconds::MAX).saturating_mul(self.0.into())
+        Picoseconds::try_from(time.as_nanos())
+            .unwrap_or(Picoseconds::MAX)
+            .saturating_mul(self.0.into())
     }
 }
 
@@ -202,42 +212,48 @@ impl fmt::Display for CpuShare {
     }
 }
 
-/// CPU time, signed: fine enough that a thousandth of a nanosecond of wall time is not lost.
+/// CPU time, signed; a thousandth of a nanosecond of wall time is still representable.
 type Picoseconds = i64;
 
 fn picoseconds(time: Duration) -> Picoseconds {
     Picoseconds::try_from(time.as_nanos()).unwrap_or(Picoseconds::MAX).saturating_mul(1000)
 }
 
-/// The budget's token bucket holds the CPU time that is allowed in this wall time: so much may be spent at once after idling,
-/// and so far may it be overdrawn before only the cheapest effort is left.
+/// Depth of the budget's token bucket, as wall time: the CPU time allowed in it may be spent at
+/// once after idling, and a debt of as much forces the cheapest effort.
 pub const DEPTH: Duration = Duration::from_millis(200);
-/// How long there must be room in the budget before one step more is spent on blocks.
+/// How long the budget must have room before the effort goes up by one step.
 pub const HOLD: Duration = Duration::from_millis(500);
-/// The same after steps that had to be taken back: doubled each time, up to this.
+/// Upper limit of that time, which doubles after each step up that had to be reverted.
 pub const MAX_HOLD: Duration = Duration::from_secs(8);
 
-/// There is room in the budget if this much of it, in quarters, is not exceeded.
+/// The budget has room if no more than this many quarters of it are used.
 const ROOM_QUARTERS: i64 = 3;
-/// A load that takes at most this part of the budget has all but ceased: what was learnt of the one before is forgotten.
+/// A load that uses at most one in this many parts of the budget counts as idle and resets the hold
+/// time.
 const QUIET: i64 = 8;
 
 /// Keeps encoding within a budget of CPU time by choosing the effort, block by block.
 ///
-/// A token bucket fills with CPU time at the budget's rate up to [`DEPTH`] and pays for every block. Overdrawn, it forces the
-/// effort down in proportion to the debt: one step at once, and down to the last when the debt reaches the depth. It goes up
-/// again, one step at a time, when for [`HOLD`] at most three quarters of the budget were used and no debt is left. A step up
-/// that has to be taken back doubles that time, up to [`MAX_HOLD`], until two steps up succeed or the load all but ceases.
+/// A token bucket fills with CPU time at the budget's rate up to [`DEPTH`] and pays for every
+/// block. When overdrawn, it forces the effort down in proportion to the debt: by one step at once,
+/// and to the last step when the debt reaches the depth. The effort goes up again, one step at a
+/// time, when for [`HOLD`] at most three quarters of the budget were used and no debt is left. A
+/// step up that has to be reverted doubles that time, up to [`MAX_HOLD`], until two steps up
+/// succeed or the load becomes idle.
 ///
-/// What follows, with `B` the budget, `D` the CPU time that fills the bucket, and `c`, at most `D`, the largest cost of a block:
-/// - In any time `T`, blocks cost at most `B T + 2 D + c`, and what the last step itself costs beyond `B`. In 10 s that is 4 % of
-///   the budget more, and a block.
-/// - The effort goes up at most one step per [`HOLD`] on average, so in a time `T` since the beginning it changes at most
-///   `2 T / HOLD + n` times, `n` being the number of steps. Under a steady load it ends with once up and once down in [`MAX_HOLD`].
-/// - Without load, it is back at the top after `n` times [`HOLD`], or with the first call after so long a pause.
+/// Guarantees, with `B` the budget, `D` the CPU time that fills the bucket, and `c`, at most `D`,
+/// the largest cost of a block:
+/// - In any time `T`, blocks cost at most `B T + 2 D + c`, plus what the last step itself costs
+///   beyond `B`. In 10 s that exceeds the budget by 4 % and one block.
+/// - The effort goes up at most one step per [`HOLD`] on average, so in a time `T` from the start
+///   it changes at most `2 T / HOLD + n` times, where `n` is the number of steps. Under a steady
+///   load it settles at one step up and one down per [`MAX_HOLD`].
+/// - Without load, it is back at the top after `n` times [`HOLD`], or at the first call after a
+///   pause of that length.
 ///
-/// Blocks that come as fast as they are taken, as from a file, use up any budget below a whole core even on the last step: a
-/// budget is for content that comes at a pace of its own.
+/// Blocks that arrive as fast as they are consumed, as from a file, exceed any budget below a whole
+/// core even at the last step. A budget is meant for live input.
 ///
 /// ```
 /// use oncewire_codec::adapt::{Controller, CpuShare, Ladder};
@@ -259,15 +275,15 @@ pub struct Controller {
     ladder: Ladder,
     budget: CpuShare,
     step: usize,
-    /// Latest time that was heard of.
+    /// Latest time reported.
     now: Duration,
-    /// CPU time that may be spent at once; negative if more was spent than that.
+    /// CPU time that may be spent at once; negative if overdrawn.
     balance: Picoseconds,
     /// Since the bucket was last full.
     busy: Measured,
-    /// Since the use of the budget was last judged.
+    /// Since the last judgement.
     judged: Measured,
-    /// How long there has been room in the budget.
+    /// How long the budget has had room.
     room: Duration,
     hold: Duration,
     last_was_up: bool,
@@ -275,7 +291,7 @@ pub struct Controller {
     usage: Vec<Usage>,
 }
 
-/// CPU time spent in a time.
+/// CPU time spent in a period of wall time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     cpu: Duration,
@@ -289,16 +305,16 @@ impl Measured {
     }
 }
 
-/// What was done at one effort.
+/// Work done at one effort level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The effort.
     pub effort: Effort,
     /// Bytes encoded.
     pub bytes: u64,
-    /// CPU time that it took.
+    /// CPU time used.
     pub cpu: Duration,
-    /// Wall time during which it was the effort, idle or not.
+    /// Wall time at this level, idle or not.
     pub time: Duration,
 }
 
@@ -307,7 +323,7 @@ pub struct Usage {
 pub enum Reason {
     /// More was spent than the budget allows.
     Overdrawn,
-    /// There was room in the budget for long enough.
+    /// The budget had room for long enough.
     Room,
 }
 
@@ -322,9 +338,10 @@ pub struct Decision {
     pub reason: Reason,
     /// CPU time spent ...
     pub cpu: Duration,
-    /// ... in this wall time: since the bucket was last full, or a moment after, if [`Reason::Overdrawn`], since the last judgement if [`Reason::Room`].
+    /// ... in this wall time. For [`Reason::Overdrawn`] since the bucket was last full, or a moment
+    /// later; for [`Reason::Room`] since the last judgement.
     pub over: Duration,
-    /// The share that is allowed.
+    /// The allowed share.
     pub budget: CpuShare,
 }
 
@@ -338,16 +355,26 @@ impl Decision {
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { from, to, over, budget, .. } = self;
-        // Rounded: nobody wants to read nanoseconds.
+        // Rounded to milliseconds for readers.
         let over = Duration::from_millis(over.as_millis().try_into().unwrap_or(u64::MAX));
-        write!(f, "{from} -> {to}: {:.1} % of a core in {over:?}, {budget} allowed", 100.0 * self.share())
+        write!(
+            f,
+            "{from} -> {to}: {:.1} % of a core in {over:?}, {budget} allowed",
+            100.0 * self.share()
+        )
     }
 }
 
 impl Controller {
-    /// Begins at the top of `ladder` with a full bucket. Times are counted from any fixed moment, `now` too.
+    /// Starts at the top of `ladder` with a full bucket. All times, `now` included, count from any
+    /// fixed moment.
     pub fn new(ladder: Ladder, budget: CpuShare, now: Duration) -> Controller {
-        let usage = |&effort: &Effort| Usage { effort, bytes: 0, cpu: Duration::ZERO, time: Duration::ZERO };
+        let usage = |&effort: &Effort| Usage {
+            effort,
+            bytes: 0,
+            cpu: Duration::ZERO,
+            time: Duration::ZERO,
+        };
         let usage = ladder.efforts().iter().map(usage).collect();
         Controller {
             ladder,
@@ -365,7 +392,7 @@ impl Controller {
         }
     }
 
-    /// What to spend on the next block.
+    /// The effort for the next block.
     pub fn effort(&self) -> Effort {
         self.ladder.0[self.step]
     }
@@ -380,14 +407,15 @@ impl Controller {
         self.changes
     }
 
-    /// What was done at each effort of the ladder, the dearest first.
+    /// Work done at each level of the ladder, the most expensive first.
     pub fn usage(&self) -> &[Usage] {
         &self.usage
     }
 
-    /// Notes that `bytes` were encoded for `cpu` of CPU time on all threads, and that it is `now`; the change that follows from that, if any,
-    /// holds from the next block on. To be called after each block or batch of blocks, and before one after a pause, with nothing
-    /// encoded. A time before the last one counts as the last one.
+    /// Reports that encoding `bytes` took `cpu` of CPU time on all threads, and that it is `now`.
+    /// Returns the change of effort that results, if any, which applies from the next block on.
+    /// Call it after each block or batch of blocks, and, with nothing encoded, before the first
+    /// block after a pause. A time before the last one counts as the last one.
     pub fn spent(&mut self, bytes: u64, cpu: Duration, now: Duration) -> Option<Decision> {
         let elapsed = now.saturating_sub(self.now);
         self.now = self.now.max(now);
@@ -402,11 +430,13 @@ impl Controller {
         if earned < depth {
             self.busy.add(cpu, elapsed);
         } else {
-            // It was full when this work began. So long a start at most that what is overdrawn is always beyond the budget.
+            // The bucket was full when this work began. The start is bounded so that an overdraft
+            // is always beyond the budget.
             self.busy = Measured { cpu, time: elapsed.min(cpu).min(DEPTH) };
         }
         self.balance = earned.min(depth).saturating_sub(picoseconds(cpu));
-        // Debt that the last step itself makes is not to be paid off later. With blocks cheaper than the depth no other gets here.
+        // Debt that the last step itself makes is not paid off later. With blocks cheaper than the
+        // depth, only that step gets here.
         self.balance = self.balance.max(-2 * depth);
 
         let forced = self.forced(depth);
@@ -419,15 +449,16 @@ impl Controller {
         self.judge()
     }
 
-    /// The first step that the balance allows.
+    /// The highest effort that the balance allows, as an index.
     fn forced(&self, depth: Picoseconds) -> usize {
         let debt = self.balance.min(0).unsigned_abs();
         // At most twice the depth times the number of steps: in 128 bits, whatever the budget.
-        let steps = (u128::from(debt) * self.ladder.last() as u128).div_ceil(depth.unsigned_abs().into());
+        let steps =
+            (u128::from(debt) * self.ladder.last() as u128).div_ceil(depth.unsigned_abs().into());
         (steps as usize).min(self.ladder.last())
     }
 
-    /// Once per [`HOLD`]: is there room for more effort?
+    /// Once per [`HOLD`], decides whether the effort can go up.
     fn judge(&mut self) -> Option<Decision> {
         if self.judged.time < HOLD {
             return None;
@@ -448,8 +479,10 @@ impl Controller {
         if std::mem::replace(&mut self.last_was_up, true) {
             self.hold = HOLD;
         }
-        // A pause counts for as many steps as it is long.
-        let steps = usize::try_from(judged.time.as_nanos() / self.hold.as_nanos()).unwrap_or(usize::MAX).max(1);
+        // A pause counts as many steps as it has hold times.
+        let steps = usize::try_from(judged.time.as_nanos() / self.hold.as_nanos())
+            .unwrap_or(usize::MAX)
+            .max(1);
         Some(self.change(self.step.saturating_sub(steps), Reason::Room, judged))
     }
 

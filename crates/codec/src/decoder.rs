@@ -1,17 +1,16 @@
 //! Frames to blocks.
 
-use crate::MAX_BLOCK;
 use crate::entropy::{DescriptorModels, ReadContext};
 use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
+use crate::limits::MAX_BLOCK;
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
-use crate::params::DecoderBuilder;
 use crate::policy::CachePolicy;
 use crate::ranges::RangeSet;
 use std::ops::Range;
 
-/// What came of an attempt to decode. Waiting is not failing: only a damaged frame is an error.
+/// The result of decoding. A frame that must wait is not an error; only a corrupt frame is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// The next block, verified, and now in the log.
@@ -20,13 +19,14 @@ pub enum Decoded<'a> {
         offset: u64,
         /// Its bytes.
         content: &'a [u8],
-        /// How many bytes of the input its frame took.
+        /// Bytes of the input that its frame occupied.
         consumed: usize,
     },
     /// The frame is not complete: at least this many more bytes are needed. Nothing was changed.
     NeedMore(usize),
-    /// The frame refers to content that is not in the log yet: exactly these ranges. Nothing was changed; decode it again once
-    /// they have arrived.
+    /// The frame refers to content that is not in the log yet: exactly these ranges. Nothing was
+    /// changed; decode the frame again once they have arrived, or have the encoder repeat them
+    /// ([`crate::Encoder::repair`]).
     Missing(&'a [Range<u64>]),
 }
 
@@ -43,30 +43,36 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Parameters, with defaults for all.
-    pub fn builder() -> DecoderBuilder {
-        DecoderBuilder::default()
-    }
-
     pub(crate) fn new(reader: FrameReader, assembler: Assembler, max_block: usize) -> Decoder {
-        Decoder { reader, assembler, max_block, matches: Vec::new(), literals: Vec::new(), missing: RangeSet::default() }
+        Decoder {
+            reader,
+            assembler,
+            max_block,
+            matches: Vec::new(),
+            literals: Vec::new(),
+            missing: RangeSet::default(),
+        }
     }
 
     /// Decodes the frame at the front of `input`.
     ///
     /// # Errors
-    /// [`FrameError`] if the frame is damaged or breaks the rules. Nothing of it entered the log. If it belonged to an entropy
-    /// context, that context accepts only a fresh frame from then on; except after [`FrameError::Offset`], which changes
-    /// nothing.
+    /// [`FrameError`] if the frame is corrupt or breaks the rules. Nothing of it entered the log.
+    /// If it used an entropy context, that context accepts only a fresh frame from then on, except
+    /// after [`FrameError::Offset`], which changes nothing.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded<'_>, FrameError> {
         let view = match FrameView::scan(input, self.max_block)? {
             Scan::NeedMore(more) => return Ok(Decoded::NeedMore(more)),
             Scan::Frame(view) => view,
         };
         match self.decode_view(&view) {
-            Ok(Some(offset)) => Ok(Decoded::Block { offset, content: self.assembler.content(), consumed: view.frame_len }),
+            Ok(Some(offset)) => Ok(Decoded::Block {
+                offset,
+                content: self.assembler.content(),
+                consumed: view.frame_len,
+            }),
             Ok(None) => Ok(Decoded::Missing(self.missing.as_slice())),
-            // A frame out of place (sent again, perhaps) says nothing about its context.
+            // A frame out of place (a duplicate, perhaps) does not affect its context.
             Err(error @ FrameError::Offset { .. }) => Err(error),
             Err(error) => {
                 self.reader.lose_step(&view);
@@ -75,24 +81,32 @@ impl Decoder {
         }
     }
 
-    /// Decodes into the assembler and returns the block's offset, or `None` if ranges are missing: then they are in
-    /// `self.missing`, and nothing else was changed.
+    /// Decodes into the assembler and returns the block's offset, or `None` if ranges are missing:
+    /// then they are in `self.missing`, and nothing else was changed.
     fn decode_view(&mut self, view: &FrameView<'_>) -> Result<Option<u64>, FrameError> {
         let offset = self.assembler.offset_of(view)?;
         self.matches.clear();
         match view.body.descriptors {
             Descriptors::None => {}
             Descriptors::Plain => {
-                format::read_plain(view.body.descriptor_section, offset, view.block_len, &mut self.matches)?;
+                format::read_plain(
+                    view.body.descriptor_section,
+                    offset,
+                    view.block_len,
+                    &mut self.matches,
+                )?;
                 if self.is_missing(view, offset)? {
                     return Ok(None);
                 }
             }
             Descriptors::Coded => {
-                let holds_hull = view.depends_on(offset).is_some_and(|hull| self.assembler.held.contains(&hull));
-                if !holds_hull {
-                    // Something of the range that the frame names is not here. The descriptors say whether it is needed; if it
-                    // is, the context must be as if the frame had not been looked at.
+                let holds_dependencies = view
+                    .depends_on(offset)
+                    .is_some_and(|range| self.assembler.held.contains(&range));
+                if !holds_dependencies {
+                    // Something of the range that the frame names is not here. The descriptors say
+                    // whether it is needed; if it is, the context must be as if the frame had not
+                    // been looked at.
                     self.reader.peek_coded(view, offset, &mut self.matches)?;
                     if self.is_missing(view, offset)? {
                         return Ok(None);
@@ -107,25 +121,26 @@ impl Decoder {
         }
         // Matches are disjoint and inside the block, so they cannot sum to more than it.
         let matched: usize = self.matches.iter().map(|found| found.len as usize).sum();
-        let literals = self.reader.read_literals(view, view.block_len - matched, &mut self.literals)?;
+        let literals =
+            self.reader.read_literals(view, view.block_len - matched, &mut self.literals)?;
         self.assembler.assemble(view, offset, &self.matches, literals)?;
         Ok(Some(offset))
     }
 
-    /// Whether sources of `self.matches` are not here; which, is in `self.missing`.
+    /// Whether sources of `self.matches` are missing; collects them in `self.missing`.
     fn is_missing(&mut self, view: &FrameView<'_>, offset: u64) -> Result<bool, FrameError> {
         self.missing.clear();
         self.assembler.missing(offset, view.block_len, &self.matches, &mut self.missing)?;
         Ok(!self.missing.as_slice().is_empty())
     }
 
-    /// Takes content into the log that the encoder was given by other means, with [`crate::Encoder::prime`].
+    /// Adds content to the log that the encoder got by other means, with [`crate::Encoder::prime`].
     pub fn prime(&mut self, content: &[u8]) {
         self.assembler.prime(content);
     }
 
-    /// Begins a new epoch with what the log holds below [`Decoder::low`], where the next block goes. What lies above is
-    /// forgotten, and every entropy context waits for a fresh frame.
+    /// Starts a new epoch with the log's content below [`Decoder::acknowledged`], where the next
+    /// block goes. Forgets content above, and every entropy context waits for a fresh frame.
     pub fn rewind(&mut self, seed: ChecksumSeed) {
         self.assembler.rewind(seed);
         self.reader.contexts.iter_mut().for_each(|context| context.in_step = false);
@@ -142,7 +157,7 @@ impl Decoder {
     }
 
     /// End of the contiguous content: everything below has been decoded.
-    pub fn low(&self) -> u64 {
+    pub fn acknowledged(&self) -> u64 {
         self.assembler.low
     }
 
@@ -151,8 +166,9 @@ impl Decoder {
         self.assembler.held.as_slice()
     }
 
-    /// What has been allocated by now: the log whole, since the system gives its pages as they are touched, entropy contexts as far as they
-    /// have been used. It stays within what [`DecoderBuilder::memory`] says.
+    /// Memory allocated so far: the whole log, although the system commits its pages as they are
+    /// touched, and the entropy contexts used so far. Never more than
+    /// [`DecoderBuilder::memory`](crate::DecoderBuilder::memory) says.
     pub fn memory(&self) -> DecoderMemory {
         DecoderMemory {
             log: self.assembler.log.memory(),
@@ -170,14 +186,15 @@ impl Decoder {
     }
 }
 
-/// Memory of a decoder in bytes, by part: what it has ([`Decoder::memory`]), or what it may come to have ([`DecoderBuilder::memory`]).
+/// Memory of a decoder in bytes, by part: in use ([`Decoder::memory`]) or at most
+/// ([`DecoderBuilder::memory`](crate::DecoderBuilder::memory)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderMemory {
     /// The content log.
     pub log: usize,
     /// The entropy contexts.
     pub contexts: usize,
-    /// Working buffers for one block, and notes about what the log holds.
+    /// Working buffers for one block, and the list of ranges that the log holds.
     pub buffers: usize,
 }
 
@@ -189,9 +206,10 @@ impl DecoderMemory {
     }
 }
 
-/// Most bytes of buffers that a decoder can need, whatever it is sent. Buffers grow by doubling, so each may be twice as large as what it holds:
-/// a block, what is kept of it, its literals, and a match for each of its bytes. Of a span, ranges that are held, and in the frame at hand
-/// ones that are missing, none shorter than a byte.
+/// Upper bound in bytes of a decoder's buffers, whatever its input. Buffers grow by doubling, so
+/// each may be twice as large as its content: a block, the kept part of it, its literals, and a
+/// match for each of its bytes; for a span, the ranges held and those missing for one frame, each
+/// of at least one byte.
 pub(crate) fn most_decoder_buffers(max_block: usize, span: u64) -> usize {
     let ranges = usize::try_from(span).unwrap_or(usize::MAX).min(MAX_HELD_RANGES) + 64;
     2 * (3 * (max_block + COPY_SLACK) + max_block * size_of::<Match>())
@@ -218,7 +236,12 @@ impl FrameReader {
     }
 
     /// Reads coded descriptors without changing their context.
-    fn peek_coded(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
+    fn peek_coded(
+        &mut self,
+        view: &FrameView<'_>,
+        offset: u64,
+        matches: &mut Vec<Match>,
+    ) -> Result<(), FrameError> {
         let context = self.context(view)?;
         let mut models = if view.fresh {
             DescriptorModels::NEW
@@ -239,15 +262,30 @@ impl FrameReader {
         if view.fresh {
             context.reset();
         }
-        if context.in_step { Ok(()) } else { Err(FrameError::ContextLost { context: view.context }) }
+        if context.in_step {
+            Ok(())
+        } else {
+            Err(FrameError::ContextLost { context: view.context })
+        }
     }
 
     /// Appends the matches that coded descriptors describe.
-    fn read_coded(&mut self, view: &FrameView<'_>, offset: u64, matches: &mut Vec<Match>) -> Result<(), FrameError> {
-        self.context(view)?.models.decode(view.body.descriptor_section, offset, view.block_len, matches)
+    fn read_coded(
+        &mut self,
+        view: &FrameView<'_>,
+        offset: u64,
+        matches: &mut Vec<Match>,
+    ) -> Result<(), FrameError> {
+        self.context(view)?.models.decode(
+            view.body.descriptor_section,
+            offset,
+            view.block_len,
+            matches,
+        )
     }
 
-    /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded into `buffer`.
+    /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded
+    /// into `buffer`.
     fn read_literals<'l>(
         &mut self,
         view: &FrameView<'l>,
@@ -272,7 +310,7 @@ impl FrameReader {
         Ok(&buffer[..expected])
     }
 
-    /// Notes that a frame failed: what continues its context cannot be read.
+    /// Records that a frame failed: frames that continue its context cannot be read.
     fn lose_step(&mut self, view: &FrameView<'_>) {
         if view.context().is_some()
             && let Ok(context) = self.context(view)
@@ -286,20 +324,20 @@ impl FrameReader {
 pub(crate) struct Assembler {
     log: Log,
     seed: ChecksumSeed,
-    /// Content and padding that is here, within one capacity of the end.
+    /// Content and padding present, within one capacity of the end.
     held: RangeSet,
-    /// The padding among it: may not be referred to. At most a few, one per lap.
+    /// The padding among it, which nothing may refer to. At most a few ranges, one per generation.
     padding: RangeSet,
     /// End of the contiguous content.
     low: u64,
-    /// The block at hand, with some room behind it.
+    /// The current block, with some room after it.
     block: Vec<u8>,
     block_len: usize,
     /// Its checksum.
     checksum: u64,
     max_block: usize,
     pub(crate) policy: CachePolicy,
-    /// What a block leaves in the log, if not all of it.
+    /// The bytes of a block that enter the log, if not all of it.
     kept: Vec<u8>,
 }
 
@@ -331,7 +369,8 @@ impl Assembler {
     /// Where a frame's block goes.
     ///
     /// # Errors
-    /// [`FrameError::Offset`] if that is outside what is acceptable now, overlaps content that is held, or crosses a lap.
+    /// [`FrameError::Offset`] if that is outside what is acceptable now, overlaps content that is
+    /// held, or crosses a generation.
     fn offset_of(&self, view: &FrameView<'_>) -> Result<u64, FrameError> {
         let geometry = self.geometry();
         let next = geometry.place(self.low, view.block_len);
@@ -341,20 +380,23 @@ impl Assembler {
             return if free { Ok(next) } else { Err(self.bad_offset(next)) };
         };
         let end = offset + view.block_len as u64;
-        // The next block may be larger than the span. A block that starts a lap is the next only if its padding says that the lap
-        // before ended at `low`.
+        // The next block may be larger than the span. A block that starts a generation is the next
+        // only if its padding says that the generation before ended at `low`.
         let is_next = offset == next && offset - padding == self.low;
-        let in_window = is_next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
-        let in_lap = geometry.place(offset, view.block_len) == offset;
-        // Padding ends a lap, so what follows it starts one; and it is shorter than a block, which would have fitted otherwise.
-        let padding_ok =
-            padding == 0 || (geometry.lap_start(offset) == offset && padding < (self.max_block as u64).min(geometry.capacity()));
+        let in_window =
+            is_next || (offset >= self.low && end <= self.low.saturating_add(geometry.span()));
+        let in_generation = geometry.place(offset, view.block_len) == offset;
+        // Padding ends a generation, so what follows it starts one; and it is shorter than a block,
+        // which would have fitted otherwise.
+        let padding_ok = padding == 0
+            || (geometry.generation_start(offset) == offset
+                && padding < (self.max_block as u64).min(geometry.capacity()));
         let covered = offset - padding..end;
-        // The lowest frame makes no more ranges, and must always be accepted.
+        // The lowest frame adds no ranges and must always be accepted.
         let room = self.held.as_slice().len() < MAX_HELD_RANGES
             || covered.start == self.low
             || self.held.overlaps(&(covered.start.saturating_sub(1)..end + 1));
-        if in_window && in_lap && padding_ok && room && !self.held.overlaps(&covered) {
+        if in_window && in_generation && padding_ok && room && !self.held.overlaps(&covered) {
             Ok(offset)
         } else {
             Err(self.bad_offset(offset))
@@ -362,11 +404,22 @@ impl Assembler {
     }
 
     fn bad_offset(&self, offset: u64) -> FrameError {
-        FrameError::Offset { offset, low: self.low, high: self.low.saturating_add(self.geometry().span()) }
+        FrameError::Offset {
+            offset,
+            low: self.low,
+            high: self.low.saturating_add(self.geometry().span()),
+        }
     }
 
-    /// The parts of the matches' sources that are not held. Sources that no frame at `offset` may refer to are an error.
-    fn missing(&self, offset: u64, block_len: usize, matches: &[Match], missing: &mut RangeSet) -> Result<(), FrameError> {
+    /// Collects the parts of the matches' sources that are not held. A source that no frame at
+    /// `offset` may refer to is an error.
+    fn missing(
+        &self,
+        offset: u64,
+        block_len: usize,
+        matches: &[Match],
+        missing: &mut RangeSet,
+    ) -> Result<(), FrameError> {
         for found in matches {
             if let Some(source) = self.check_source(offset, block_len, found)? {
                 self.held.holes_in(&source, missing);
@@ -376,7 +429,12 @@ impl Assembler {
     }
 
     /// The log range that a match refers to, or `None` if it lies in the block itself.
-    fn check_source(&self, offset: u64, block_len: usize, found: &Match) -> Result<Option<Range<u64>>, FrameError> {
+    fn check_source(
+        &self,
+        offset: u64,
+        block_len: usize,
+        found: &Match,
+    ) -> Result<Option<Range<u64>>, FrameError> {
         let (source, len) = (found.source, u64::from(found.len));
         if source >= offset {
             // Below its own position, as the descriptors guarantee.
@@ -385,15 +443,26 @@ impl Assembler {
         let range = source..source + len;
         let allowed = source >= self.geometry().floor(offset, block_len)
             && range.end <= offset
-            && self.geometry().in_one_lap(&range)
+            && self.geometry().in_one_generation(&range)
             && !self.padding.overlaps(&range);
-        if allowed { Ok(Some(range)) } else { Err(FrameError::Reference { source_offset: source, len }) }
+        if allowed {
+            Ok(Some(range))
+        } else {
+            Err(FrameError::Reference { source_offset: source, len })
+        }
     }
 
-    /// Builds the block at `offset`, verifies it, and writes it to the log. On error the log is as before.
-    fn assemble(&mut self, view: &FrameView<'_>, offset: u64, matches: &[Match], mut literals: &[u8]) -> Result<(), FrameError> {
+    /// Builds the block at `offset`, verifies it, and writes it to the log. On error the log is as
+    /// before.
+    fn assemble(
+        &mut self,
+        view: &FrameView<'_>,
+        offset: u64,
+        matches: &[Match],
+        mut literals: &[u8],
+    ) -> Result<(), FrameError> {
         let (block_len, checksum) = (view.block_len, view.checksum);
-        // Made in a buffer of its own: an unverified byte never enters the log.
+        // Built in a separate buffer: an unverified byte never enters the log.
         self.block.resize(self.max_block + COPY_SLACK, 0);
         self.block_len = block_len;
         let mut done = 0;
@@ -411,7 +480,12 @@ impl Assembler {
                     let len = source.end - source.start;
                     return Err(FrameError::Reference { source_offset: source.start, len });
                 }
-                None => repeat(&mut self.block, (found.source - offset) as usize, at, found.len as usize),
+                None => repeat(
+                    &mut self.block,
+                    (found.source - offset) as usize,
+                    at,
+                    found.len as usize,
+                ),
             }
             done = found.end();
         }
@@ -447,7 +521,7 @@ impl Assembler {
         }
         // Before anything is forgotten: a block and its padding may fill the ring.
         self.low = self.held.contiguous_from(self.low);
-        // What the ring has overwritten is gone.
+        // The ring has overwritten these.
         let floor = self.log.end().saturating_sub(self.geometry().capacity());
         self.held.remove_below(floor);
         self.padding.remove_below(floor);
@@ -468,22 +542,24 @@ impl Assembler {
     }
 }
 
-/// Ranges that a log may hold apart from each other, while frames arrive out of order. They take 16 bytes each; a peer that
-/// sends tiny blocks far apart must not make more.
+/// Most disjoint ranges that a log may hold while frames arrive out of order. They take 16 bytes
+/// each; the limit stops a peer that sends tiny blocks far apart.
 const MAX_HELD_RANGES: usize = 1 << 16;
-/// Bytes that [`copy`] moves at once, whatever the length; so much room is kept behind the block.
+/// Bytes that [`copy`] moves at once, whatever the length. The block's buffer has this much room at
+/// its end.
 const COPY_SLACK: usize = 32;
-/// Matches whose source is fetched ahead of its use.
+/// Number of matches whose source is prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
 /// Copies the front of `from` to the range `to` of `block`.
 ///
-/// Most matches and runs of literals are short. Copying a fixed number of bytes and letting the next copy overwrite what was too
-/// much is several times faster than copying just as many.
+/// Most matches and runs of literals are short. Copying a fixed number of bytes and letting the
+/// next copy overwrite the excess is several times faster than copying the exact length.
 #[inline(always)]
 fn copy(block: &mut [u8], to: Range<usize>, from: &[u8]) {
     if to.len() <= COPY_SLACK
-        && let (Some(to), Some(from)) = (block[to.start..].first_chunk_mut::<COPY_SLACK>(), from.first_chunk())
+        && let (Some(to), Some(from)) =
+            (block[to.start..].first_chunk_mut::<COPY_SLACK>(), from.first_chunk())
     {
         *to = *from;
     } else {
@@ -501,10 +577,12 @@ fn copy_literals<'l>(block: &mut [u8], to: Range<usize>, literals: &'l [u8]) -> 
     &literals[len..]
 }
 
-/// Copies `len` bytes inside the block from `from` to `to`, which may overlap: then the bytes repeat.
+/// Copies `len` bytes inside the block from `from` to `to`, which may overlap: then the bytes
+/// repeat.
 fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
     debug_assert!(from < to && to + len <= block.len());
-    // Each step copies all that stands since `from`, a whole number of periods, so the stretch doubles.
+    // Each step copies all that stands since `from`, a whole number of periods, so the stretch
+    // doubles.
     let mut done = 0;
     while done < len {
         let step = (to + done - from).min(len - done);
@@ -516,19 +594,4 @@ fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
 const _: () = assert!(MAX_BLOCK <= u32::MAX as usize);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeat_is_byte_after_byte() {
-        for (from, to, len) in [(0, 1, 20), (2, 5, 14), (0, 10, 10), (3, 4, 1), (0, 7, 0)] {
-            let mut block: Vec<u8> = (0..25).collect();
-            let mut naive = block.clone();
-            for i in 0..len {
-                naive[to + i] = naive[from + i];
-            }
-            repeat(&mut block, from, to, len);
-            assert_eq!(block, naive);
-        }
-    }
-}
+mod tests;

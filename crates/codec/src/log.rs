@@ -1,15 +1,17 @@
 //! The content log: the circular store of past blocks, addressed by an absolute 64-bit offset.
 //!
-//! Both ends of a link hold a log with the same content at the same offsets. The log is a ring of `capacity` bytes: offset `o`
-//! lives at ring position `o mod capacity`. A block is never split at the end of the ring; if it does not fit before the end,
-//! the rest of the lap is *padding* and the block goes to the start of the next lap. Offsets are therefore dense except for
+//! Both ends of a link hold a log with the same content at the same offsets. The log is a ring of
+//! `capacity` bytes: offset `o` lives at ring position `o mod capacity`. A block is never split at
+//! the end of the ring; if it does not fit before the end, the rest of the generation is *padding*
+//! and the block goes to the start of the next generation. Offsets are therefore dense except for
 //! padding, which both ends compute alike ([`Geometry::place`]).
 
+use crate::domain::{Domain, Runs};
 use crate::error::ConfigError;
 use oncewire_kernels::Pages;
 use std::ops::Range;
 
-/// Size, span and the rules that follow from them. The same value at both ends.
+/// Size and span of a log, and the rules that follow from them. The same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     capacity: u64,
@@ -20,13 +22,15 @@ impl Geometry {
     /// Largest capacity: 1 TiB.
     pub const MAX_CAPACITY: u64 = 1 << 40;
 
-    /// A log of `capacity` bytes whose decoder accepts frames up to `span` bytes ahead of its contiguous content. A span of 0
-    /// means strictly in order.
+    /// A log of `capacity` bytes whose decoder accepts frames up to `span` bytes ahead of its
+    /// contiguous content. A span of 0 means strictly in order.
     ///
     /// # Errors
-    /// [`ConfigError::Capacity`] unless `1 <= capacity <= 2^40`, [`ConfigError::Span`] unless `span <= capacity / 4`.
+    /// [`ConfigError::Capacity`] unless `1 <= capacity <= 2^40`, [`ConfigError::Span`]
+    /// unless `span <= capacity / 4`.
     pub fn new(capacity: u64, span: u64) -> Result<Geometry, ConfigError> {
-        if capacity == 0 || capacity > Geometry::MAX_CAPACITY || usize::try_from(capacity).is_err() {
+        if capacity == 0 || capacity > Geometry::MAX_CAPACITY || usize::try_from(capacity).is_err()
+        {
             return Err(ConfigError::Capacity { capacity, max: Geometry::MAX_CAPACITY });
         }
         if span > capacity / 4 {
@@ -35,37 +39,39 @@ impl Geometry {
         Ok(Geometry { capacity, span })
     }
 
-    /// Size of the ring in bytes (DESIGN: C).
+    /// Size of the ring in bytes.
     pub fn capacity(self) -> u64 {
         self.capacity
     }
 
-    /// How far ahead of the contiguous decoded offset a frame may lie, in bytes (DESIGN: S).
+    /// How far ahead of the contiguous decoded offset a frame may lie, in bytes.
     pub fn span(self) -> u64 {
         self.span
     }
 
-    /// Where a block of `len` bytes goes if the log's content ends at `end`: there, or at the start of the next lap.
+    /// Where a block of `len` bytes goes if the log's content ends at `end`: there, or at the start
+    /// of the next generation.
     pub fn place(self, end: u64, len: usize) -> u64 {
         let position = end % self.capacity;
         if position + len as u64 > self.capacity { end - position + self.capacity } else { end }
     }
 
-    /// Lowest offset that a block at `offset..offset + len` may refer to. Nothing at or above it can be overwritten by any
-    /// block that a decoder may accept before this one: the decoder's contiguous end is above `offset - span`, it accepts
-    /// nothing beyond `span` above that end, and a ring overwrites what lies `capacity` behind.
+    /// Lowest offset that a block at `offset..offset + len` may refer to. Nothing at or above it
+    /// can be overwritten by any block that a decoder may accept before this one: the decoder's
+    /// contiguous end is above `offset - span`, it accepts nothing beyond `span` above that end,
+    /// and a ring overwrites what lies `capacity` behind.
     pub fn floor(self, offset: u64, len: usize) -> u64 {
         (offset + len as u64).saturating_sub(self.capacity - self.span)
     }
 
-    /// First offset of the lap that `offset` lies in.
-    pub fn lap_start(self, offset: u64) -> u64 {
+    /// First offset of the generation that `offset` lies in.
+    pub fn generation_start(self, offset: u64) -> u64 {
         offset - offset % self.capacity
     }
 
-    /// Whether a range ends in the lap in which it begins.
+    /// Whether a range ends in the generation in which it begins.
     #[inline(always)]
-    pub(crate) fn in_one_lap(self, range: &Range<u64>) -> bool {
+    pub fn in_one_generation(self, range: &Range<u64>) -> bool {
         self.position(range.start) as u64 + (range.end - range.start) <= self.capacity
     }
 
@@ -75,80 +81,90 @@ impl Geometry {
     }
 }
 
-/// Where content lies and where padding, for a log that is written in order without holes: an encoder's.
+/// Which offsets of a log are content and which are padding, without the content: for a log that is
+/// written in order without holes, as an encoder's is. A *generation* is one pass over the ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Laps {
+pub struct Generations {
     geometry: Geometry,
     /// End of the highest block written: where the next one goes, padding aside.
     end: u64,
-    /// Start of the lap that `end` lies in, or `end` itself when a lap is exactly full.
-    lap: u64,
-    /// Where the content of the lap before ended: its padding begins there.
-    previous_lap_end: u64,
+    /// Start of the generation that `end` lies in, or `end` itself when a generation is exactly
+    /// full.
+    generation: u64,
+    /// Where the content of the generation before ended: its padding begins there.
+    previous_end: u64,
 }
 
-impl Laps {
-    pub(crate) fn new(geometry: Geometry) -> Laps {
-        Laps { geometry, end: 0, lap: 0, previous_lap_end: 0 }
+impl Generations {
+    /// Of an empty log.
+    pub fn new(geometry: Geometry) -> Generations {
+        Generations { geometry, end: 0, generation: 0, previous_end: 0 }
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    /// Size and rules of the log.
+    pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    pub(crate) fn end(&self) -> u64 {
+    /// End of the highest block written.
+    pub fn end(&self) -> u64 {
         self.end
     }
 
     /// A block of `len` bytes was written at `offset`.
-    pub(crate) fn advance(&mut self, offset: u64, len: usize) {
+    pub fn advance(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
         if end > self.end {
-            let lap = self.geometry.lap_start(offset);
-            if lap != self.lap {
-                self.previous_lap_end = self.end;
-                self.lap = lap;
+            let generation = self.geometry.generation_start(offset);
+            if generation != self.generation {
+                self.previous_end = self.end;
+                self.generation = generation;
             }
             self.end = end;
         }
     }
 
     /// See [`Log::rewind`].
-    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
-        let possible = (self.lap..=self.end).contains(&offset) && self.end - offset <= self.geometry.span;
+    pub fn rewind(&mut self, offset: u64) -> bool {
+        let possible = (self.generation..=self.end).contains(&offset)
+            && self.end - offset <= self.geometry.span;
         if possible {
             self.end = offset;
         }
         possible
     }
 
-    /// See [`Log::extent`].
+    /// See [`Log::extent`]; domains do not matter here.
     #[inline]
-    pub(crate) fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
-        let (start, end) = if offset >= self.lap {
-            (self.lap, self.end)
+    pub fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
+        let (start, end) = if offset >= self.generation {
+            (self.generation, self.end)
         } else {
-            (self.lap.checked_sub(self.geometry.capacity)?, self.previous_lap_end)
+            (self.generation.checked_sub(self.geometry.capacity)?, self.previous_end)
         };
         let start = start.max(floor);
         (start <= offset && offset < end).then_some(start..end)
     }
 
     /// See [`Log::padding_before`].
-    pub(crate) fn padding_before(&self, offset: u64) -> Option<u64> {
-        if offset == self.lap {
-            Some(offset - self.previous_lap_end)
+    pub fn padding_before(&self, offset: u64) -> Option<u64> {
+        if offset == self.generation {
+            Some(offset - self.previous_end)
         } else {
-            (self.geometry.lap_start(offset) != offset).then_some(0)
+            (self.geometry.generation_start(offset) != offset).then_some(0)
         }
     }
 }
 
-/// The ring and what its bytes are. Which ranges are valid is the owner's knowledge; the log only knows where content ended.
+/// The ring. Its owner knows which ranges are valid; the log only knows where content ended.
 #[derive(Debug)]
 pub struct Log {
     ring: Pages<u8>,
-    laps: Laps,
+    generations: Generations,
+    /// The domain of what is written and read now.
+    domain: Domain,
+    /// Where content of which domain lies; `None` as long as there is only one.
+    runs: Option<Runs>,
 }
 
 impl Log {
@@ -158,18 +174,27 @@ impl Log {
     /// [`ConfigError::Memory`] if the system has no memory of that size to map.
     pub fn new(geometry: Geometry) -> Result<Log, ConfigError> {
         let bytes = geometry.capacity as usize;
-        let ring = Pages::zeroed(bytes).map_err(|source| ConfigError::Memory { bytes, what: "content log", source })?;
-        Ok(Log { ring, laps: Laps::new(geometry) })
+        let ring = Pages::zeroed(bytes).map_err(|source| ConfigError::Memory {
+            bytes,
+            what: "content log",
+            source,
+        })?;
+        Ok(Log {
+            ring,
+            generations: Generations::new(geometry),
+            domain: Domain::COMMON,
+            runs: None,
+        })
     }
 
     /// The size and rules of this log.
     pub fn geometry(&self) -> Geometry {
-        self.laps.geometry
+        self.generations.geometry
     }
 
     /// End of the highest block written.
     pub fn end(&self) -> u64 {
-        self.laps.end
+        self.generations.end
     }
 
     /// Memory of the ring in bytes.
@@ -177,73 +202,110 @@ impl Log {
         self.ring.len()
     }
 
+    /// Memory in bytes of the notes on domains.
+    pub(crate) fn runs_memory(&self) -> usize {
+        self.runs.as_ref().map_or(0, Runs::memory)
+    }
+
     /// Touches all memory, for measurements.
     pub fn prefault(&mut self) {
         self.ring.prefault();
     }
 
-    /// Writes a block at `offset`, which must not cross the end of a lap.
+    /// What is written from now on belongs to `domain`, and [`Log::extent`] finds only content of
+    /// it. A new log is in [`Domain::COMMON`].
+    pub fn enter(&mut self, domain: Domain) {
+        if domain != self.domain && self.runs.is_none() && self.end() > 0 {
+            self.runs = Some(Runs::new(self.geometry().capacity(), self.domain));
+        }
+        self.domain = domain;
+    }
+
+    /// Writes a block at `offset`, which must not cross the end of a generation.
     ///
     /// # Panics
     /// If it does; callers place blocks with [`Geometry::place`] or have checked a peer's offset.
     pub fn write(&mut self, offset: u64, block: &[u8]) {
-        let position = self.laps.geometry.position(offset);
+        let position = self.generations.geometry.position(offset);
         self.ring[position..position + block.len()].copy_from_slice(block);
-        self.laps.advance(offset, block.len());
+        if let Some(runs) = self.runs.as_mut().filter(|_| !block.is_empty()) {
+            let floor =
+                (offset + block.len() as u64).saturating_sub(self.generations.geometry.capacity);
+            runs.push(offset, self.domain, floor);
+        }
+        self.generations.advance(offset, block.len());
     }
 
     /// Writes a block after the last one, padding as the rules say, and returns its offset.
     pub fn append(&mut self, block: &[u8]) -> u64 {
-        let offset = self.laps.geometry.place(self.laps.end, block.len());
+        let offset = self.generations.geometry.place(self.generations.end, block.len());
         self.write(offset, block);
         offset
     }
 
-    /// The bytes at `range`, which the caller knows to be held and within one lap.
+    /// The bytes at `range`, which the caller knows to be present and within one generation.
     ///
     /// # Panics
-    /// If the range crosses the end of a lap.
+    /// If the range crosses the end of a generation.
     #[inline(always)]
     pub fn read(&self, range: Range<u64>) -> &[u8] {
-        let position = self.laps.geometry.position(range.start);
+        let position = self.generations.geometry.position(range.start);
         &self.ring[position..position + (range.end - range.start) as usize]
     }
 
-    /// All bytes of the ring from `offset` to the end of its lap, whatever they are, so that short reads can be of a fixed size.
+    /// All bytes of the ring from `offset` to the end of its generation, valid or not, so that
+    /// short reads can have a fixed size.
     #[inline(always)]
     pub(crate) fn read_from(&self, offset: u64) -> &[u8] {
-        &self.ring[self.laps.geometry.position(offset)..]
+        &self.ring[self.generations.geometry.position(offset)..]
     }
 
-    /// Forgets what was written at `offset` and above, so that other content can go there. Returns whether that is possible:
-    /// `offset` must lie in the newest lap.
+    /// Forgets what was written at `offset` and above, so that other content can go there. Returns
+    /// whether that is possible: `offset` must lie in the newest generation.
     ///
-    /// What the forgotten content had overwritten is gone all the same. It is not referred to if the forgotten content was
-    /// within one span of `offset`, since [`Geometry::floor`] lies above it then.
-    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
-        self.laps.rewind(offset)
+    /// Content that the forgotten blocks overwrote stays lost. If they lay within one span of
+    /// `offset`, nothing refers to it, because [`Geometry::floor`] lies above it.
+    pub fn rewind(&mut self, offset: u64) -> bool {
+        let possible = self.generations.rewind(offset);
+        if let Some(runs) = self.runs.as_mut().filter(|_| possible) {
+            runs.rewind(offset);
+        }
+        possible
     }
 
-    /// The contiguous readable content around `offset` for a block that may refer to `floor` and above: within one lap, without
-    /// padding. `None` if `offset` itself is not readable.
+    /// The contiguous readable content around `offset` for a block that may refer to `floor` and
+    /// above: within one generation, without padding, of the domain that was entered. `None` if
+    /// `offset` itself is not readable.
     ///
     /// Only for a log written in order without holes, as an encoder's is.
     #[inline]
     pub fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
-        self.laps.extent(offset, floor)
+        let all = self.generations.extent(offset, floor)?;
+        let Some(runs) = &self.runs else { return Some(all) };
+        let run = runs.around(offset, self.domain)?;
+        Some(all.start.max(run.start)..all.end.min(run.end))
     }
 
-    /// Padding before the block at `offset`: what was left of the lap before, if the block starts the newest lap. `None` if it
-    /// starts an older one, which is forgotten.
+    /// As [`Log::extent`], of all domains.
+    pub(crate) fn extent_of_all(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
+        self.generations.extent(offset, floor)
+    }
+
+    /// Padding before the block at `offset`: the rest of the previous generation, if the block
+    /// starts the newest one. `None` if it starts an older one, of which that is no longer known.
     pub fn padding_before(&self, offset: u64) -> Option<u64> {
-        self.laps.padding_before(offset)
+        self.generations.padding_before(offset)
     }
 
-    /// Asks for the cache line at `offset`.
+    /// Prefetches the cache line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
-        let Laps { lap, geometry, .. } = self.laps;
-        let position = if offset >= lap { offset - lap } else { (offset + geometry.capacity).wrapping_sub(lap) };
+        let Generations { generation, geometry, .. } = self.generations;
+        let position = if offset >= generation {
+            offset - generation
+        } else {
+            (offset + geometry.capacity).wrapping_sub(generation)
+        };
         self.ring.prefetch(position as usize);
     }
 }
@@ -253,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_does_not_fit_starts_the_next_lap() {
+    fn a_block_that_does_not_fit_starts_the_next_generation() {
         let geometry = Geometry::new(100, 0).unwrap();
         assert_eq!(geometry.place(0, 100), 0);
         assert_eq!(geometry.place(60, 40), 60);
@@ -274,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_stop_at_padding_laps_and_the_floor() {
+    fn extents_stop_at_padding_generations_and_the_floor() {
         let mut log = Log::new(Geometry::new(100, 0).unwrap()).unwrap();
         assert_eq!(log.append(&[1; 50]), 0);
         assert_eq!(log.append(&[2; 40]), 50);
@@ -293,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_may_be_exactly_full() {
+    fn a_generation_may_be_exactly_full() {
         let mut log = Log::new(Geometry::new(100, 0).unwrap()).unwrap();
         log.append(&[1; 100]);
         assert_eq!(log.extent(99, 0), Some(0..100));

@@ -1,32 +1,36 @@
-//! Cache policies: what of a block enters the log.
+//! Cache policies: which content enters the log.
 
 use crate::error::ConfigError;
 use crate::matcher::Match;
 use std::ops::Range;
 
-/// Which content enters the log (Martynov section 3.2: "caching all data vs. caching new data only"). The same at both ends.
+/// Which content enters the log (Martynov section 3.2: "caching all data vs. caching new data
+/// only"). The same at both ends.
 ///
-/// Whatever the policy, a block is placed and checked as if all of it entered the log, and its matches may refer to bytes of the block itself.
-/// What is kept of it then lies at the block's offset, without gaps, and the next block follows that. Nothing that a block leaves out
-/// can be asked for again, so [`crate::Encoder::repair`] works with [`CachePolicy::All`] only, and frames must come in order.
+/// Under every policy a block is placed and verified as if all of it entered the log, and its
+/// matches may refer to the block itself. The kept bytes then lie at the block's offset, without
+/// gaps, and the next block follows them. Bytes that were left out cannot be repeated, so
+/// [`crate::Encoder::repair`] needs [`CachePolicy::All`], and frames must arrive in order.
 ///
-/// Less in the log means that it reaches further back; but a repeat of what was left out finds its parts in several places, and costs a
-/// match for each. `docs/ALGORITHMS.md` has the figures.
+/// A log that keeps less reaches further back, but a repeat of bytes that were left out finds its
+/// parts in several places and costs a match for each. See `docs/ALGORITHMS.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachePolicy {
     /// Everything.
     #[default]
     All,
-    /// The literals of each block: what no match covers. Runs that matches had kept apart lie side by side in the log.
+    /// The literals of each block, which no match covers. Runs that matches separated lie side by
+    /// side in the log.
     NewRuns {
-        /// Whether windows that straddle the joins between the runs of a block are indexed, by an encoder. They never occurred in
-        /// the content, but do again where the same parts are new once more around the same matches. A match may straddle joins in any
-        /// case: its bytes are compared. The decoder ignores this.
+        /// Whether the encoder indexes windows that straddle the joins between a block's runs. Such
+        /// windows never occurred in the content, but recur where the same parts are new again
+        /// around the same matches. A match may straddle joins in any case, because its bytes are
+        /// compared. The decoder ignores this.
         straddle: bool,
     },
-    /// Whole blocks of which matches cover less than this share, in percent: 1..=100. Of other blocks, nothing.
+    /// Whole blocks of which matches cover less than this share; nothing of other blocks.
     NewBlocks {
-        /// Bound of the matched share, in percent.
+        /// Limit of the matched share, in percent: 1..=100.
         below_percent: u8,
     },
 }
@@ -35,22 +39,25 @@ impl CachePolicy {
     pub(crate) fn check(self) -> Result<(), ConfigError> {
         match self {
             CachePolicy::NewBlocks { below_percent } if !(1..=100).contains(&below_percent) => {
-                Err(ConfigError::Conflict("the bound of the cache policy `new` is a share of a block: use 1 to 100 percent"))
+                Err(ConfigError::Conflict(
+                    "the bound of the cache policy `new` is a share of a block: use 1 to 100 percent",
+                ))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether each literal run is indexed by itself.
+    /// Whether each literal run is indexed separately.
     pub(crate) fn notes_runs_apart(self) -> bool {
         matches!(self, CachePolicy::NewRuns { straddle: false })
     }
 
-    /// Appends to `kept` what enters the log of `block` with these matches.
+    /// Appends the bytes of `block` that enter the log to `kept`.
     pub(crate) fn keep(self, block: &[u8], matches: &[Match], kept: &mut Vec<u8>) {
         match self {
             CachePolicy::All => kept.extend_from_slice(block),
-            CachePolicy::NewRuns { .. } => literal_runs(block.len(), matches).for_each(|run| kept.extend_from_slice(&block[run])),
+            CachePolicy::NewRuns { .. } => literal_runs(block.len(), matches)
+                .for_each(|run| kept.extend_from_slice(&block[run])),
             CachePolicy::NewBlocks { below_percent } => {
                 let matched: usize = matches.iter().map(|found| found.len as usize).sum();
                 if matched * 100 < block.len() * usize::from(below_percent) {
@@ -73,7 +80,8 @@ mod tests {
     use super::*;
 
     fn kept(policy: CachePolicy, matches: &[(u32, u32)]) -> Vec<u8> {
-        let matches: Vec<_> = matches.iter().map(|&(at, len)| Match { at, len, source: 0 }).collect();
+        let matches: Vec<_> =
+            matches.iter().map(|&(at, len)| Match { at, len, source: 0 }).collect();
         let mut kept = Vec::new();
         policy.keep(b"0123456789", &matches, &mut kept);
         kept

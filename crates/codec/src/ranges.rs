@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Disjoint, non-adjacent, ascending ranges of log offsets. Operations are linear in the number of ranges, which is one in
-/// ordered use and bounded by the span otherwise.
+/// Disjoint, non-adjacent, ascending ranges of log offsets. Operations are linear in the number of
+/// ranges, which is one in ordered use and bounded by the span otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<u64>>,
@@ -21,7 +21,8 @@ impl RangeSet {
             self.ranges.insert(first, new);
             return;
         }
-        let merged = self.ranges[first].start.min(new.start)..self.ranges[last - 1].end.max(new.end);
+        let merged =
+            self.ranges[first].start.min(new.start)..self.ranges[last - 1].end.max(new.end);
         self.ranges[first] = merged;
         self.ranges.drain(first + 1..last);
     }
@@ -31,7 +32,7 @@ impl RangeSet {
         self.ranges.capacity() * size_of::<Range<u64>>()
     }
 
-    /// Forgets everything below `floor`.
+    /// Removes everything below `floor`.
     pub(crate) fn remove_below(&mut self, floor: u64) {
         let gone = self.ranges.partition_point(|r| r.end <= floor);
         self.ranges.drain(..gone);
@@ -40,7 +41,7 @@ impl RangeSet {
         }
     }
 
-    /// Forgets everything at `end` and above.
+    /// Removes everything at `end` and above.
     pub(crate) fn remove_from(&mut self, end: u64) {
         self.ranges.truncate(self.ranges.partition_point(|r| r.start < end));
         if let Some(last) = self.ranges.last_mut() {

@@ -1,4 +1,5 @@
-//! Damaged frames: whatever happens to them on the way, no wrong byte is delivered, and the log is as if they had not come.
+//! Corrupted frames: the decoder never delivers a wrong byte, and its log is as if the frames had
+//! not arrived.
 #![allow(missing_docs)]
 
 mod common;
@@ -11,26 +12,26 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What happens to a frame.
+/// A kind of corruption.
 #[derive(Clone, Debug)]
 enum Harm {
-    /// Bits change.
+    /// Bits are flipped.
     Flip(Vec<usize>),
-    /// A byte becomes one that is at the edge of something.
+    /// A byte becomes a boundary value.
     Byte { at: usize, value: u8 },
-    /// The end is missing.
+    /// The end is cut off.
     Cut(usize),
-    /// Bytes are missing inside.
+    /// Bytes inside are removed.
     Remove { at: usize, len: usize },
-    /// Bytes of an earlier frame are put in.
+    /// Bytes of an earlier frame are inserted.
     Insert { at: usize, from: usize, len: usize },
-    /// The end is that of an earlier frame.
+    /// The end is replaced by that of an earlier frame.
     Splice { at: usize, other: usize, from: usize },
-    /// An earlier frame comes in its place.
+    /// An earlier frame arrives instead.
     Swap(usize),
-    /// The flags claim something else.
+    /// The flags are changed.
     Flags(u8),
-    /// The body length is made to fit again, so that the fields behind it are looked at.
+    /// The body length is corrected, so that the fields after it are parsed.
     FitLength,
 }
 
@@ -60,7 +61,9 @@ fn apply(harm: &Harm, frame: &mut Vec<u8>, earlier: &[Vec<u8>]) {
     let other = |which: usize| earlier.get(wrap(which, earlier.len()));
     match *harm {
         _ if len == 0 => {}
-        Harm::Flip(ref bits) => bits.iter().for_each(|&bit| frame[wrap(bit / 8, len)] ^= 1 << (bit % 8)),
+        Harm::Flip(ref bits) => {
+            bits.iter().for_each(|&bit| frame[wrap(bit / 8, len)] ^= 1 << (bit % 8))
+        }
         Harm::Byte { at, value } => frame[wrap(at, len)] = value,
         Harm::Cut(at) => frame.truncate(wrap(at, len)),
         Harm::Remove { at, len: gone } => {
@@ -69,7 +72,8 @@ fn apply(harm: &Harm, frame: &mut Vec<u8>, earlier: &[Vec<u8>]) {
         }
         Harm::Insert { at, from, len: more } => {
             let at = wrap(at, len);
-            let bytes: Vec<u8> = frame.iter().cycle().skip(wrap(from, len)).take(more).copied().collect();
+            let bytes: Vec<u8> =
+                frame.iter().cycle().skip(wrap(from, len)).take(more).copied().collect();
             frame.splice(at..at, bytes);
         }
         Harm::Splice { at, other: which, from } => {
@@ -88,7 +92,7 @@ fn apply(harm: &Harm, frame: &mut Vec<u8>, earlier: &[Vec<u8>]) {
     }
 }
 
-/// Rewrites the body length behind the flags so that the frame ends where its bytes do.
+/// Rewrites the body length after the flags to match the number of bytes in the frame.
 fn fit_length(frame: &mut Vec<u8>) {
     let Some(last) = frame[1..].iter().take(9).position(|byte| byte & 0x80 == 0) else { return };
     let mut left = frame.len() - 2 - last;
@@ -108,17 +112,19 @@ fn scan(frame: &[u8], max_block: usize) -> Option<FrameView<'_>> {
     }
 }
 
-/// The receiving end, with the truth beside it.
+/// The decoder and the expected state.
 struct Judge {
     decoder: Decoder,
     params: Params,
-    /// What lies where.
+    /// Blocks by offset.
     truth: BTreeMap<u64, Vec<u8>>,
-    /// Contexts that may continue only after a fresh frame.
+    /// Contexts that can continue only after a fresh frame.
     lost: Vec<bool>,
-    /// Contexts of which a frame came at an offset where none may: it may or may not have cost them their step.
+    /// Contexts that received a frame at an offset where none is allowed; they may or may not have
+    /// lost their state.
     unsure: Vec<bool>,
-    /// A changed frame was decoded all the same, so contexts may be in any state, and later frames of them may fail.
+    /// A changed frame was decoded anyway, so contexts may be in any state and their later frames
+    /// may fail.
     confused: bool,
 }
 
@@ -135,36 +141,52 @@ impl Judge {
     }
 
     fn state(&self) -> (u64, Vec<Range<u64>>) {
-        (self.decoder.low(), self.decoder.held().to_vec())
+        (self.decoder.acknowledged(), self.decoder.held().to_vec())
     }
 
-    /// Hands over what may be damaged. True if a block came of it, which is then a right one.
+    /// Passes in a possibly corrupt frame. Returns `true` if it decoded to a block, which must then
+    /// be correct.
     fn suffer(&mut self, frame: &[u8]) -> Result<bool, TestCaseError> {
         let before = self.state();
         let (cache, max_block) = (self.params.cache, self.params.max_block);
         let mut decoded = false;
         match self.decoder.decode(frame) {
             Ok(Decoded::Block { offset, content, consumed }) => {
-                let right = content.is_empty() || self.truth.get(&offset).is_some_and(|block| block == content);
+                let right = content.is_empty()
+                    || self.truth.get(&offset).is_some_and(|block| block == content);
                 prop_assert!(right, "wrong content of {} bytes at {offset}", content.len());
                 prop_assert!(consumed <= frame.len());
                 decoded = true;
                 self.confused = true;
             }
-            Ok(Decoded::NeedMore(more)) => prop_assert!(more > 0 && more <= max_block + 200, "{more} more"),
+            Ok(Decoded::NeedMore(more)) => {
+                prop_assert!(more > 0 && more <= max_block + 200, "{more} more")
+            }
             Ok(Decoded::Missing(ranges)) => {
                 prop_assert!(!ranges.is_empty() && ranges.iter().all(|range| !range.is_empty()));
                 let floor = before.0.saturating_sub(cache);
                 for range in ranges {
-                    prop_assert!(range.start >= floor && range.end <= before.0 + cache, "{range:?}");
-                    prop_assert!(before.1.iter().all(|held| held.end <= range.start || held.start >= range.end));
+                    prop_assert!(
+                        range.start >= floor && range.end <= before.0 + cache,
+                        "{range:?}"
+                    );
+                    prop_assert!(
+                        before
+                            .1
+                            .iter()
+                            .all(|held| held.end <= range.start || held.start >= range.end)
+                    );
                 }
             }
             Err(error) => {
-                // A frame that is where it may be, and fails, takes its context with it.
+                // A frame that fails at an allowed offset invalidates its context.
                 let context = scan(frame, max_block).and_then(|view| view.context());
                 if let Some(context) = context.filter(|&context| context < self.lost.len()) {
-                    let marks = if matches!(error, FrameError::Offset { .. }) { &mut self.unsure } else { &mut self.lost };
+                    let marks = if matches!(error, FrameError::Offset { .. }) {
+                        &mut self.unsure
+                    } else {
+                        &mut self.lost
+                    };
                     marks[context] = true;
                 }
             }
@@ -172,11 +194,15 @@ impl Judge {
         if !decoded {
             prop_assert_eq!(self.state(), before);
         }
-        prop_assert!(self.decoder.memory().total() <= self.params.decoder_bound(), "{:?}", self.decoder.memory());
+        prop_assert!(
+            self.decoder.memory().total() <= self.params.decoder_bound(),
+            "{:?}",
+            self.decoder.memory()
+        );
         Ok(decoded)
     }
 
-    /// Hands over what was not damaged. False if its context was lost before.
+    /// Passes in an intact frame. Returns `false` if its context had been lost.
     fn accept(&mut self, frame: &[u8], block: &[u8], offset: u64) -> Result<bool, TestCaseError> {
         let context = scan(frame, self.params.max_block).expect("the frame is whole").context();
         let fresh = frame[0] & 0x20 != 0;
@@ -186,7 +212,7 @@ impl Judge {
             Ok(Decoded::Block { offset: at, content, consumed }) => {
                 prop_assert!(content == block, "wrong content at {offset}");
                 prop_assert_eq!((at, consumed), (offset, frame.len()));
-                prop_assert!(!lost || self.confused, "a lost context must not go on");
+                prop_assert!(!lost || self.confused, "a lost context must not continue");
                 if let Some(context) = context {
                     self.lost[context] = false;
                     self.unsure[context] = false;
@@ -210,14 +236,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn no_wrong_byte_and_no_harm_to_the_log(
+    fn corrupt_frames_deliver_no_wrong_byte_and_leave_the_log_unchanged(
         params in params(max_block()),
         turns in proptest::collection::vec(
             (proptest::collection::vec(piece(), 0..4), 0usize..4, proptest::collection::vec(proptest::collection::vec(harm(), 1..4), 0..4)),
             1..25,
         ),
     ) {
-        // Repairs state their offset, so all frames may.
+        // Repairs state their offset, so all frames may do so.
         let mut encoder = params.encoder();
         let mut judge = Judge::new(&params);
         let mut history = History::default();
@@ -237,9 +263,9 @@ proptest! {
                 let mut damaged = frame.clone();
                 harms.iter().for_each(|harm| apply(harm, &mut damaged, &frames));
                 if damaged != frame && !done && judge.suffer(&damaged)? {
-                    // Either this block or an empty one, which has no effect.
-                    done = judge.decoder.low() == end && !block.is_empty();
-                    prop_assert!(done || judge.decoder.low() == before);
+                    // Either this block, or an empty one, which has no effect.
+                    done = judge.decoder.acknowledged() == end && !block.is_empty();
+                    prop_assert!(done || judge.decoder.acknowledged() == before);
                 }
             }
             if !done && !judge.accept(&frame, &block, offset)? && !block.is_empty() {
@@ -248,20 +274,20 @@ proptest! {
                 prop_assert!(judge.accept(&repair, &block, offset)?, "a repair needs no context");
                 encoder.reset_context(context).unwrap();
             }
-            prop_assert_eq!(judge.decoder.low(), end);
+            prop_assert_eq!(judge.decoder.acknowledged(), end);
             frames.push(frame);
         }
     }
 
     #[test]
-    fn noise_is_refused_or_waited_for(
+    fn random_bytes_are_refused_or_incomplete(
         params in params(max_block()),
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         flags in 0u8..128,
     ) {
         let mut judge = Judge::new(&params);
         judge.suffer(&bytes)?;
-        // And with a head that holds: flags, then a length that fits.
+        // With a valid head as well: flags, then a length that matches.
         let mut framed = vec![flags, 0];
         framed.extend_from_slice(&bytes);
         fit_length(&mut framed);
@@ -269,9 +295,11 @@ proptest! {
     }
 }
 
-/// A link whose last frame is of the wanted kind: the frames before it, it, its block, and the decoder's parameters.
+/// A sequence whose last frame is of the wanted kind: the frames before it, that frame, its block,
+/// and the decoder's parameters.
 fn sample(entropy: Entropy, block: &[u8], before: &[&[u8]]) -> (Params, Vec<Vec<u8>>) {
-    let params = Params { cache: 100_003, entropy, explicit: true, contexts: 2, ..Params::default() };
+    let params =
+        Params { cache: 100_003, entropy, explicit: true, contexts: 2, ..Params::default() };
     let mut encoder: Encoder = params.encoder();
     let frames = before.iter().copied().chain([block]).map(|block| {
         let mut frame = Vec::new();
@@ -281,7 +309,7 @@ fn sample(entropy: Entropy, block: &[u8], before: &[&[u8]]) -> (Params, Vec<Vec<
     (params.clone(), frames.collect())
 }
 
-/// A kind of frame: the last of `frames`, with what it refers to and continues before it.
+/// A frame kind: the last of `frames`. The earlier ones are those that it references and continues.
 struct Kind {
     name: &'static str,
     flags: u8,
@@ -292,9 +320,11 @@ struct Kind {
 
 fn kinds() -> Vec<Kind> {
     let base = text(1, 2000);
-    // Five repeats of it, in another order, so that coded descriptors pay.
-    let mixed: Vec<u8> =
-        [1500, 900, 300, 1200, 0].into_iter().flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat()).collect();
+    // Five repeats in a different order, so that coded descriptors pay off.
+    let mixed: Vec<u8> = [1500, 900, 300, 1200, 0]
+        .into_iter()
+        .flat_map(|at| [&text(at as u64 + 9, 20), &base[at..at + 220]].concat())
+        .collect();
     let repeat = [&base[100..900], b"!"].concat();
     let fresh_text = text(77, 300);
     [
@@ -304,7 +334,12 @@ fn kinds() -> Vec<Kind> {
         ("plain, raw", 0x11, Entropy::None, repeat.clone()),
         ("plain, lz4", 0x15, Entropy::Lz4, [&b"tell me ".repeat(5), &repeat[..]].concat()),
         ("plain, zstd", 0x19, Entropy::DEFAULT, [&text(5, 100), &repeat[..]].concat()),
-        ("coded, raw", 0x12, Entropy::DEFAULT, [&base[1000..1400], b"!", &base[300..600], b"?", &base[1500..2000]].concat()),
+        (
+            "coded, raw",
+            0x12,
+            Entropy::DEFAULT,
+            [&base[1000..1400], b"!", &base[300..600], b"?", &base[1500..2000]].concat(),
+        ),
         ("coded, zstd", 0x1a, Entropy::DEFAULT, mixed),
     ]
     .into_iter()
@@ -316,11 +351,12 @@ fn kinds() -> Vec<Kind> {
 }
 
 #[test]
-fn every_bit_of_every_kind_of_frame_counts_or_does_not_matter() {
+fn every_flipped_bit_is_detected_or_harmless() {
     for Kind { name, flags, params, mut frames, block } in kinds() {
         let frame = frames.pop().unwrap();
         assert_eq!(frame[0], flags, "{name}: the sample is of another kind");
-        let offset = frames.iter().map(|frame| scan(frame, MAX_BLOCK).unwrap().block_len() as u64).sum();
+        let offset =
+            frames.iter().map(|frame| scan(frame, MAX_BLOCK).unwrap().block_len() as u64).sum();
         let mut unharmed = 0;
         for bit in 0..frame.len() * 8 {
             let mut judge = Judge::new(&params);
@@ -330,24 +366,43 @@ fn every_bit_of_every_kind_of_frame_counts_or_does_not_matter() {
             judge.truth.insert(offset, block.clone());
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let decoded = judge.suffer(&damaged).unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
+            let decoded =
+                judge.suffer(&damaged).unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
             unharmed += usize::from(decoded);
             if !decoded {
-                // As if nothing had come, but for the context.
-                let went_on = judge.accept(&frame, &block, offset).unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
-                assert!(went_on || flags & 0x0a != 0, "{name}, bit {bit}: without a context nothing can be lost");
+                // As if nothing had arrived, except for the context.
+                let went_on = judge
+                    .accept(&frame, &block, offset)
+                    .unwrap_or_else(|error| panic!("{name}, bit {bit}: {error}"));
+                assert!(
+                    went_on || flags & 0x0a != 0,
+                    "{name}, bit {bit}: without a context nothing can be lost"
+                );
             }
         }
-        // Some bits say the same in another way: a hull larger than needed, a context that is begun anew anyway.
-        assert!(unharmed * 10 <= frame.len() * 8, "{name}: {unharmed} of {} bits do not matter", frame.len() * 8);
+        // Some bits encode the same meaning differently: a dependency range larger than needed, or
+        // starting a context that is fresh anyway.
+        assert!(
+            unharmed * 10 <= frame.len() * 8,
+            "{name}: {unharmed} of {} bits do not matter",
+            frame.len() * 8
+        );
     }
 }
 
-/// Where contiguous content ends follows from the padding that a frame states. If it could be changed unnoticed, its end would stay
-/// below a hole that nothing ever fills, and the direction would be stuck.
+/// The end of contiguous content follows from the padding that a frame states. If a change of it
+/// went unnoticed, the end would stay below a hole that nothing ever fills, and the direction would
+/// be stuck.
 #[test]
 fn the_padding_before_a_block_is_verified() {
-    let params = Params { cache: 1000, span: 250, max_block: 120, entropy: Entropy::None, explicit: true, ..Params::default() };
+    let params = Params {
+        cache: 1000,
+        span: 250,
+        max_block: 120,
+        entropy: Entropy::None,
+        explicit: true,
+        ..Params::default()
+    };
     let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
     // Nine blocks of 105 bytes leave 55 for padding.
     for i in 0..9 {
@@ -367,15 +422,16 @@ fn the_padding_before_a_block_is_verified() {
         assert!(answer.is_err(), "a padding of {padding} is taken for right");
     }
     assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { offset: 1000, .. })));
-    assert_eq!(decoder.low(), 1105);
+    assert_eq!(decoder.acknowledged(), 1105);
 }
 
 #[test]
-fn a_frame_in_the_place_of_another_is_refused() {
-    let params = Params { cache: 50_000, max_block: 1000, entropy: Entropy::None, ..Params::default() };
+fn a_frame_in_place_of_another_is_refused() {
+    let params =
+        Params { cache: 50_000, max_block: 1000, entropy: Entropy::None, ..Params::default() };
     let mut encoder = params.encoder();
     let mut frames: Vec<Vec<u8>> = Vec::new();
-    // Equal blocks too: their offsets differ.
+    // Even equal blocks, since their offsets differ.
     for i in 0..10u64 {
         let mut frame = Vec::new();
         encoder.encode(&noise(i % 4, 100), &mut frame).unwrap();
@@ -399,7 +455,7 @@ fn a_frame_in_the_place_of_another_is_refused() {
 }
 
 #[test]
-fn the_seed_the_epoch_and_the_log_size_count() {
+fn the_seed_the_epoch_and_the_log_size_must_match() {
     let params = Params { cache: 5000, max_block: 1000, explicit: true, ..Params::default() };
     let mut encoder = params.encoder();
     let mut rng = Rng::new(1);
@@ -423,16 +479,19 @@ fn the_seed_the_epoch_and_the_log_size_count() {
         }
     }
     assert_eq!(first_failure[..2], [Some(0), Some(0)]);
-    assert!(first_failure[2].is_some_and(|i| i > 3), "another size shows at the end of the first lap: {first_failure:?}");
+    assert!(
+        first_failure[2].is_some_and(|i| i > 3),
+        "another size shows at the end of the first generation: {first_failure:?}"
+    );
 }
 
-/// What a frame may make the decoder do is bounded by the frame's own length and the block limit.
+/// The work for a frame is bounded by its own length and the block limit.
 #[test]
-fn large_claims_are_refused_before_memory_is_taken() {
+fn large_claims_are_refused_before_allocation() {
     let mut decoder = Params { cache: 1 << 20, max_block: 1000, ..Params::default() }.decoder();
     let before = decoder.memory().total();
     for (frame, error) in [
-        // Body lengths of 2^62 and just too much.
+        // Body lengths of 2^62, and one above the limit.
         (&[0x00, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40][..], "body length"),
         (&[0x00, 0xe9, 0x08], "body length"),
         // A block of 1,001 bytes.

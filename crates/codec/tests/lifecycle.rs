@@ -1,4 +1,4 @@
-//! Whatever is done to the two ends in step between blocks, with every matcher, table, policy and effort: what goes in comes out.
+//! Round trips with every matcher, table, policy and effort, while both ends change between blocks.
 #![allow(missing_docs)]
 
 mod common;
@@ -6,7 +6,8 @@ mod common;
 use common::config;
 use common::content::{History, Piece, piece};
 use common::params::{Params, max_block, new_content, params};
-use oncewire_codec::{CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, MatcherKind};
+use oncewire_codec::{CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder};
+use oncewire_family::MatcherKind;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -22,15 +23,16 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Arrives,
-    /// Damaged, and replaced by a repair if there is one.
+    /// Corrupt, and replaced by a repair if there is one.
     Repaired,
-    /// Lost for good: a rewind will have to do.
+    /// Lost without a repair, so a rewind is necessary.
     Lost,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let pieces = || proptest::collection::vec(piece(), 0..5);
-    let fate = prop_oneof![12 => Just(Fate::Arrives), 1 => Just(Fate::Repaired), 1 => Just(Fate::Lost)];
+    let fate =
+        prop_oneof![12 => Just(Fate::Arrives), 1 => Just(Fate::Repaired), 1 => Just(Fate::Lost)];
     prop_oneof![
         12 => (pieces(), 0usize..4, fate).prop_map(|(pieces, context, fate)| Step::Block { pieces, context, fate }),
         1 => pieces().prop_map(Step::Prime),
@@ -59,21 +61,21 @@ impl Link {
     fn rewind(&mut self) {
         self.epoch += 1;
         let seed = ChecksumSeed { session: 9, epoch: self.epoch };
-        if self.encoder.rewind(self.decoder.low(), seed).is_ok() {
+        if self.encoder.rewind(self.decoder.acknowledged(), seed).is_ok() {
             self.decoder.rewind(seed);
         } else {
-            // As a session does: both begin with empty logs.
+            // As in a session, both start over with empty logs.
             self.params.seed = seed;
             (self.encoder, self.decoder) = (self.params.encoder(), self.params.decoder());
         }
         self.broken = false;
-        assert_eq!(self.encoder.end(), self.decoder.low());
+        assert_eq!(self.encoder.end(), self.decoder.acknowledged());
     }
 
     fn send(&mut self, block: &[u8], context: usize, fate: Fate) {
         let mut frame = Vec::new();
         self.encoder.encode_frame(block, context).unwrap().append_to(&mut frame);
-        // A log of new content has nothing to repair with.
+        // A log of new content only may have nothing to repair with.
         if fate == Fate::Repaired && self.params.policy == CachePolicy::All {
             let (offset, mut repair) = (self.encoder.end() - block.len() as u64, Vec::new());
             if self.encoder.repair(offset, block.len(), &mut repair).is_ok() {
@@ -99,7 +101,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn blocks_come_back_whatever_is_done_between_them(
+    fn blocks_decode_whatever_happens_between_them(
         params in params(max_block()),
         policy in prop_oneof![2 => Just(CachePolicy::All), 1 => new_content()],
         steps in proptest::collection::vec(step(), 1..60),
@@ -125,11 +127,11 @@ proptest! {
                 Step::Prime(_) => {}
                 Step::Effort(at) => link.encoder.set_effort(efforts[at % efforts.len()]),
                 Step::Period(period) => link.encoder.set_period(period).unwrap(),
-                Step::Acknowledge => link.encoder.acknowledge(link.decoder.low()),
+                Step::Acknowledge => link.encoder.acknowledge(link.decoder.acknowledged()),
                 Step::Rewind => link.rewind(),
             }
             if !link.broken {
-                prop_assert_eq!(link.encoder.end(), link.decoder.low());
+                prop_assert_eq!(link.encoder.end(), link.decoder.acknowledged());
             }
         }
     }

@@ -1,7 +1,9 @@
-//! A builder says beforehand what its encoder or decoder will take: [`EncoderBuilder::memory`] and [`DecoderBuilder::memory`].
+//! [`EncoderBuilder::memory`] and [`DecoderBuilder::memory`] report in advance how much memory an
+//! encoder or decoder will take.
 //!
-//! Logs and tables are mapped, which no allocator sees: their real sizes are compared with what was promised. The rest goes through Rust's
-//! allocator, which is counted, or is zstd's, which reports it.
+//! Logs and tables are mapped and not visible to the allocator; their real sizes are compared with
+//! the reported ones. Everything else goes through Rust's allocator, which is counted, or through
+//! zstd's, which reports its memory.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,17 +11,19 @@ mod common;
 use allocation_counter::measure;
 use common::content::{noise, text};
 use common::params::Params;
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::table::{BucketShape, COMPACT_LIMIT};
-use oncewire_codec::{
-    CachePolicy, Decoded, Decoder, Encoder, EncoderBuilder, Entropy, MAX_BLOCK, MatcherKind, SamplerKind, TableKind,
-};
+use oncewire_codec::table::COMPACT_LIMIT;
+use oncewire_codec::{CachePolicy, Decoded, Decoder, Encoder, EncoderBuilder, Entropy, MAX_BLOCK};
+use oncewire_family::BucketShape;
+use oncewire_family::chunk::ChunkForm;
+use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
 
 const PERIODS: [usize; 8] = [4, 5, 8, 31, 32, 64, 100, 1024];
 
-/// Logs at and around the sizes at which a table's slots lose a bit or become wider.
+/// Log sizes around those at which a table's slots lose a bit or become wider.
 fn log_sizes() -> impl Iterator<Item = u64> {
-    let steps = [16 << 20, 256 << 20, COMPACT_LIMIT, 4 << 30].into_iter().flat_map(|step| [step - 1, step, step + 1]);
+    let steps = [16 << 20, 256 << 20, COMPACT_LIMIT, 4 << 30]
+        .into_iter()
+        .flat_map(|step| [step - 1, step, step + 1]);
     [1 << 20, 700_001].into_iter().chain(steps)
 }
 
@@ -31,11 +35,15 @@ fn matchers() -> [MatcherKind; 3] {
     ]
 }
 
-/// What is built is as large as was promised. Nothing is touched, so it costs address space only.
+/// Sizes after building are as reported. The pages are not touched, so this takes address space
+/// only.
 fn assert_kept(builder: &EncoderBuilder, what: &str) {
     let (promised, built) = (builder.memory(), builder.clone().build().unwrap().memory());
     assert_eq!((built.log, built.table), (promised.log, promised.table), "{what}");
-    assert!(built.contexts <= promised.contexts && built.buffers <= promised.buffers, "{what}: {built:?}, {promised:?}");
+    assert!(
+        built.contexts <= promised.contexts && built.buffers <= promised.buffers,
+        "{what}: {built:?}, {promised:?}"
+    );
     assert!(promised.log > 0 && promised.table > 0, "{what}");
 }
 
@@ -44,21 +52,37 @@ fn log_and_table_are_exactly_as_large_as_promised() {
     for sampler in SamplerKind::all() {
         for period in PERIODS {
             for cache in log_sizes() {
-                let builder = Encoder::builder().sampler(sampler.clone()).period(period).cache(cache);
-                assert_kept(&builder, &format!("{}, period {period}, log of {cache}", sampler.name()));
+                let builder =
+                    Encoder::builder().sampler(sampler.clone()).period(period).cache(cache);
+                assert_kept(
+                    &builder,
+                    &format!("{}, period {period}, log of {cache}", sampler.name()),
+                );
             }
         }
     }
     for matcher in matchers() {
-        for table in [TableKind::Compact, TableKind::Buckets(BucketShape { slots: 3, hashes: 2, factor: 1.3 })] {
+        for table in [
+            TableKind::Compact,
+            TableKind::Buckets(BucketShape { slots: 3, hashes: 2, factor: 1.3 }),
+        ] {
             for entries in [None, Some(1), Some(100_003)] {
-                let builder = Encoder::builder().matcher(matcher).table(table).cache(3_000_017);
-                let builder = if let Some(entries) = entries { builder.table_entries(entries) } else { builder };
+                let builder = Encoder::builder()
+                    .search(FamilySearch::new(matcher).table(table))
+                    .cache(3_000_017);
+                let builder = if let Some(entries) = entries {
+                    builder.table_entries(entries)
+                } else {
+                    builder
+                };
                 assert_kept(&builder, &format!("{matcher:?}, {table:?}, {entries:?} entries"));
             }
         }
     }
-    assert_kept(&Encoder::builder().matcher(matchers()[2]).backlog(99_999), "a backlog");
+    assert_kept(
+        &Encoder::builder().search(FamilySearch::new(matchers()[2]).backlog(99_999)),
+        "a backlog",
+    );
 }
 
 #[test]
@@ -75,21 +99,37 @@ fn tables_follow_sampler_and_period() {
     close(beyond.table as f64 / beyond.log as f64, 8.0 / (0.82 * 32.0));
 }
 
-/// Zeros, which the published MODP marks at every byte; runs; text; noise; short repeats, each a match; and the same again.
+/// Zeros, which the published MODP marks at every byte; runs; text; random bytes; short repeats,
+/// each a match; then all of it again.
 fn unfriendly() -> Vec<Vec<u8>> {
     let text = text(1, MAX_BLOCK);
-    // Pieces of 13 bytes from all over the text, of which one in two was moved: as many matches as can be.
-    let mixed: Vec<u8> = (0..MAX_BLOCK / 13).flat_map(|i| text[(i * 7919) % (MAX_BLOCK - 13)..][..13].to_vec()).collect();
-    let once =
-        [text, mixed, common::content::text(2, MAX_BLOCK), vec![0; MAX_BLOCK], noise(2, MAX_BLOCK), noise(3, 1), Vec::new()];
+    // Pieces of 13 bytes from all over the text, every second one moved: as many matches as
+    // possible.
+    let mixed: Vec<u8> = (0..MAX_BLOCK / 13)
+        .flat_map(|i| text[(i * 7919) % (MAX_BLOCK - 13)..][..13].to_vec())
+        .collect();
+    let once = [
+        text,
+        mixed,
+        common::content::text(2, MAX_BLOCK),
+        vec![0; MAX_BLOCK],
+        noise(2, MAX_BLOCK),
+        noise(3, 1),
+        Vec::new(),
+    ];
     [once.clone(), once].concat()
 }
 
 #[test]
 fn allocations_stay_within_the_promise_whatever_the_content() {
     let blocks = unfriendly();
-    let entropies =
-        [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 2 }, Entropy::Zstd { level: 3 }];
+    let entropies = [
+        Entropy::None,
+        Entropy::Lz4,
+        Entropy::Zstd { level: 1 },
+        Entropy::Zstd { level: 2 },
+        Entropy::Zstd { level: 3 },
+    ];
     for entropy in entropies {
         for matcher in matchers() {
             let policies = match matcher {
@@ -110,7 +150,8 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                     ..Params::default()
                 };
                 let what = format!("{entropy}, {matcher:?}, {policy:?}");
-                let (promised, promised_there) = (params.encoder_builder().memory(), params.decoder_builder().memory());
+                let (promised, promised_there) =
+                    (params.encoder_builder().memory(), params.decoder_builder().memory());
                 let mut frames = Vec::with_capacity(1 << 21);
                 let mut ends = None;
                 let counted = measure(|| {
@@ -124,12 +165,21 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                     ends = Some(encoder);
                 });
                 let memory = ends.unwrap().memory();
-                assert!(memory.buffers <= promised.buffers, "{what}: {memory:?}, promised {promised:?}");
-                assert!(memory.contexts <= promised.contexts, "{what}: {memory:?}, promised {promised:?}");
+                assert!(
+                    memory.buffers <= promised.buffers,
+                    "{what}: {memory:?}, promised {promised:?}"
+                );
+                assert!(
+                    memory.contexts <= promised.contexts,
+                    "{what}: {memory:?}, promised {promised:?}"
+                );
                 if matches!(entropy, Entropy::Zstd { .. }) {
-                    assert_eq!(memory.contexts, promised.contexts, "{what}: all contexts were used");
+                    assert_eq!(
+                        memory.contexts, promised.contexts,
+                        "{what}: all contexts were used"
+                    );
                 }
-                // What the allocator still has is what the encoder says that it has, besides zstd's.
+                // The memory still allocated is what the encoder reports, except zstd's.
                 let models = 3 * (12 << 10);
                 assert!(
                     counted.bytes_current as usize <= memory.buffers + models + (16 << 10),
@@ -139,15 +189,26 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                 let mut decoder = params.decoder();
                 let mut rest = &frames[..];
                 while !rest.is_empty() {
-                    let Ok(Decoded::Block { consumed, .. }) = decoder.decode(rest) else { panic!("{what}") };
+                    let Ok(Decoded::Block { consumed, .. }) = decoder.decode(rest) else {
+                        panic!("{what}")
+                    };
                     rest = &rest[consumed..];
                 }
                 let memory = decoder.memory();
                 assert_eq!(memory.log, promised_there.log);
-                assert!(memory.buffers <= promised_there.buffers, "{what}: {memory:?}, promised {promised_there:?}");
-                assert!(memory.contexts <= promised_there.contexts, "{what}: {memory:?}, promised {promised_there:?}");
+                assert!(
+                    memory.buffers <= promised_there.buffers,
+                    "{what}: {memory:?}, promised {promised_there:?}"
+                );
+                assert!(
+                    memory.contexts <= promised_there.contexts,
+                    "{what}: {memory:?}, promised {promised_there:?}"
+                );
                 if matches!(entropy, Entropy::Zstd { .. }) {
-                    assert_eq!(memory.contexts, promised_there.contexts, "{what}: all contexts were used");
+                    assert_eq!(
+                        memory.contexts, promised_there.contexts,
+                        "{what}: all contexts were used"
+                    );
                 }
             }
         }
@@ -155,11 +216,14 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
 }
 
 #[test]
-fn a_decoder_takes_what_was_promised_of_any_log() {
+fn a_decoder_takes_the_reported_memory_for_any_log() {
     for cache in log_sizes() {
         let builder = Decoder::builder().cache(cache).span(cache / 4).contexts(8);
         let (promised, built) = (builder.memory(), builder.build().unwrap().memory());
         assert_eq!(built.log, promised.log);
-        assert!(built.contexts <= promised.contexts && built.buffers <= promised.buffers, "{built:?}, {promised:?}");
+        assert!(
+            built.contexts <= promised.contexts && built.buffers <= promised.buffers,
+            "{built:?}, {promised:?}"
+        );
     }
 }

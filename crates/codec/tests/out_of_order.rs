@@ -1,10 +1,13 @@
-//! Frames over several lanes, decoded in any order that their arrival permits.
+//! Frames over several lanes, decoded in any order in which they can arrive.
 //!
-//! The sender of these tests keeps its promises as DESIGN states them: offsets are dense, each lane carries increasing offsets and has
-//! an entropy context of its own, and nothing is sent that ends more than the span above what the decoder has said is contiguous.
-//! The decoder's every answer is then known beforehand, from a model that only unites ranges.
+//! The sender in these tests keeps the rules: offsets are dense, each lane carries increasing
+//! offsets and has its own entropy context, and nothing is sent that ends more than the span above
+//! what the decoder reported as contiguous. So a model that only unites ranges predicts every
+//! answer of the decoder.
+//!
+//! One file, because model, sender and receiver make sense only together.
 #![allow(missing_docs)]
-// Lists of ranges that happen to hold one.
+// Lists of ranges that happen to hold one range.
 #![allow(clippy::single_range_in_vec_init)]
 
 mod common;
@@ -12,21 +15,23 @@ mod common;
 use common::content::{History, Piece, noise, piece, text};
 use common::params::{Params, entropy, params};
 use common::{config, holes, place};
-use oncewire_codec::{Decoded, Decoder, Entropy, Finder, FrameError, FrameView, FrameWriter, Scan, Tokens};
+use oncewire_codec::{
+    Decoded, Decoder, Entropy, Finder, FrameError, FrameView, FrameWriter, Scan, Tokens,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A frame on its way.
+/// A frame in transit.
 #[derive(Clone, Debug)]
 struct Sent {
     offset: u64,
     padding: u64,
     block: Vec<u8>,
     frame: Vec<u8>,
-    /// What it refers to below its own offset.
+    /// The ranges below its own offset that it references.
     sources: Vec<Range<u64>>,
-    /// It uses the entropy context of its lane, and continues it.
+    /// Whether it uses and continues the entropy context of its lane.
     uses_context: bool,
     continues: bool,
 }
@@ -37,7 +42,7 @@ impl Sent {
     }
 }
 
-/// The encoder, and what it knows of the decoder.
+/// The encoder, and what it knows about the decoder.
 struct Sender {
     finder: Finder,
     writer: FrameWriter,
@@ -50,7 +55,14 @@ struct Sender {
 impl Sender {
     fn new(params: &Params) -> Sender {
         let (finder, writer) = params.encoder_builder().build_halves().unwrap();
-        Sender { finder, writer, tokens: Tokens::default(), params: params.clone(), history: History::default(), end: 0 }
+        Sender {
+            finder,
+            writer,
+            tokens: Tokens::default(),
+            params: params.clone(),
+            history: History::default(),
+            end: 0,
+        }
     }
 
     fn make(&mut self, pieces: &[Piece]) -> Vec<u8> {
@@ -66,25 +78,42 @@ impl Sender {
         let padding = offset - self.end;
         self.end = offset + block.len() as u64;
 
-        let Scan::Frame(view) = FrameView::scan(&frame, self.params.max_block).unwrap() else { panic!("the frame is whole") };
+        let Scan::Frame(view) = FrameView::scan(&frame, self.params.max_block).unwrap() else {
+            panic!("the frame is whole")
+        };
         assert_eq!(view.explicit_offset(), Some((offset, padding)));
         let hull = view.depends_on(offset).unwrap();
-        // Without a hull the writer has found that the matches do not pay.
-        let matches = self.tokens.matches().iter().filter(|found| !hull.is_empty() && found.source < offset);
-        let sources: Vec<_> = matches.map(|found| found.source..found.source + u64::from(found.len)).collect();
-        if let (Some(start), Some(end)) = (sources.iter().map(|s| s.start).min(), sources.iter().map(|s| s.end).max()) {
-            assert_eq!(hull, start..end, "the frame must name what it may need before it is decoded");
+        // Without a dependency range, the writer found that the matches do not pay.
+        let matches =
+            self.tokens.matches().iter().filter(|found| !hull.is_empty() && found.source < offset);
+        let sources: Vec<_> =
+            matches.map(|found| found.source..found.source + u64::from(found.len)).collect();
+        if let (Some(start), Some(end)) =
+            (sources.iter().map(|s| s.start).min(), sources.iter().map(|s| s.end).max())
+        {
+            assert_eq!(
+                hull,
+                start..end,
+                "the frame must name what it may need before it is decoded"
+            );
         }
         let uses_context = view.context().is_some();
         let continues = uses_context && !frame_begins_context(&frame);
         Sent { offset, padding, block, frame, sources, uses_context, continues }
     }
 
-    /// What replaces a frame that failed; nothing, if its block is empty.
+    /// The replacement for a frame that failed; empty if its block is empty.
     fn repair(&self, sent: &Sent) -> Option<Sent> {
         let mut frame = Vec::new();
-        (!sent.block.is_empty()).then(|| self.finder.repair(sent.offset, sent.block.len(), &mut frame).unwrap())?;
-        Some(Sent { frame, sources: Vec::new(), uses_context: false, continues: false, ..sent.clone() })
+        (!sent.block.is_empty())
+            .then(|| self.finder.repair(sent.offset, sent.block.len(), &mut frame).unwrap())?;
+        Some(Sent {
+            frame,
+            sources: Vec::new(),
+            uses_context: false,
+            continues: false,
+            ..sent.clone()
+        })
     }
 }
 
@@ -94,14 +123,14 @@ struct Receiver {
     cache: u64,
     span: u64,
     decoded: Vec<Range<u64>>,
-    /// End of the highest block, empty ones among them.
+    /// End of the highest block, including empty ones.
     end: u64,
     low: u64,
     held: Vec<Range<u64>>,
     lost: Vec<bool>,
 }
 
-/// What a delivery came to.
+/// The result of a delivery.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Decoded,
@@ -125,10 +154,11 @@ impl Receiver {
     }
 
     fn accepts(&self, sent: &Sent) -> bool {
-        sent.offset - sent.padding == self.low || (sent.offset >= self.low && sent.end() <= self.low + self.span)
+        sent.offset - sent.padding == self.low
+            || (sent.offset >= self.low && sent.end() <= self.low + self.span)
     }
 
-    /// Hands the frame to the decoder, which must answer as the model says, and change only what the model says.
+    /// Passes the frame to the decoder. The answer and the changes must be those of the model.
     fn deliver(&mut self, sent: &Sent, lane: usize) -> Result<Outcome, TestCaseError> {
         let missing = holes(&sent.sources, &self.held);
         let lost = sent.continues && self.lost[lane];
@@ -145,14 +175,26 @@ impl Receiver {
                     prop_assert_eq!((offset, consumed), (sent.offset, sent.frame.len()));
                     prop_assert!(content == sent.block, "content differs at {offset}");
                 }
-                (Outcome::Missing, Ok(Decoded::Missing(ranges))) => prop_assert_eq!(ranges, missing.clone()),
-                // What continues a lost context may say so before it says what it misses.
+                (Outcome::Missing, Ok(Decoded::Missing(ranges))) => {
+                    prop_assert_eq!(ranges, missing.clone())
+                }
+                // A frame that continues a lost context may be refused for that before its missing
+                // ranges are reported.
                 (Outcome::Missing, Err(FrameError::ContextLost { .. })) if lost => {}
                 (Outcome::OutsideSpan, Err(FrameError::Offset { offset, low, high })) => {
-                    prop_assert_eq!((offset, low, high), (sent.offset, self.low, self.low + self.span));
+                    prop_assert_eq!(
+                        (offset, low, high),
+                        (sent.offset, self.low, self.low + self.span)
+                    );
                 }
-                (Outcome::ContextLost, Err(FrameError::ContextLost { context })) => prop_assert_eq!(context, lane),
-                (_, answer) => prop_assert!(false, "{outcome:?} expected, {answer:?} given for {}", sent.offset),
+                (Outcome::ContextLost, Err(FrameError::ContextLost { context })) => {
+                    prop_assert_eq!(context, lane)
+                }
+                (_, answer) => prop_assert!(
+                    false,
+                    "{outcome:?} expected, {answer:?} given for {}",
+                    sent.offset
+                ),
             }
         }
         if outcome == Outcome::Decoded {
@@ -168,17 +210,21 @@ impl Receiver {
         self.low = all.first().filter(|range| range.start == 0).map_or(0, |range| range.end);
         self.end = self.end.max(sent.end());
         let floor = self.end.saturating_sub(self.cache);
-        self.held = all.into_iter().map(|range| range.start.max(floor)..range.end).filter(|range| !range.is_empty()).collect();
+        self.held = all
+            .into_iter()
+            .map(|range| range.start.max(floor)..range.end)
+            .filter(|range| !range.is_empty())
+            .collect();
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        prop_assert_eq!(self.decoder.low(), self.low);
+        prop_assert_eq!(self.decoder.acknowledged(), self.low);
         prop_assert_eq!(self.decoder.held(), &self.held[..]);
         Ok(())
     }
 }
 
-/// The same numbers in ascending ranges that do not touch.
+/// The same numbers as ascending ranges that do not touch.
 fn unite(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_by_key(|range| range.start);
@@ -194,15 +240,17 @@ fn unite(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A block is encoded for a lane; the sender knows all that was decoded until now, or only what it knew before.
+    /// Encode a block for a lane. The sender knows everything decoded so far, or only what it knew
+    /// before.
     Encode { lane: usize, pieces: Vec<Piece>, acknowledged: bool },
-    /// The oldest frame of a lane arrives, and if it cannot be decoded, waits.
+    /// The oldest frame of a lane arrives; it waits if it cannot be decoded.
     Arrive { lane: usize },
-    /// It arrives, but damaged; its repair follows, and so do those of all that continues its context.
+    /// It arrives corrupt; its repair follows, and so do repairs of all frames that continue its
+    /// context.
     Damage { lane: usize, bit: usize },
-    /// Something arrives a second time.
+    /// A frame arrives a second time.
     Again { which: usize },
-    /// A block is encoded although the span does not allow it.
+    /// Encode a block although the span does not allow it.
     Overrun { lane: usize, pieces: Vec<Piece> },
 }
 
@@ -219,14 +267,17 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Spans of half a block to several, logs of four spans and a bit, one to four lanes.
+/// Spans of half a block to several blocks, logs of slightly more than four spans, one to four
+/// lanes.
 fn link() -> impl Strategy<Value = Params> {
     let sizes = (1usize..3000, 1usize..=12, 0usize..4000);
-    (params(1usize..2), sizes, entropy(), 1usize..=4).prop_map(|(base, (max_block, halves, more), entropy, contexts)| {
-        let span = (max_block * halves).div_ceil(2) as u64;
-        let cache = (4 * span).max(max_block as u64 + span) + more as u64;
-        Params { cache, span, max_block, contexts, entropy, explicit: true, ..base }
-    })
+    (params(1usize..2), sizes, entropy(), 1usize..=4).prop_map(
+        |(base, (max_block, halves, more), entropy, contexts)| {
+            let span = (max_block * halves).div_ceil(2) as u64;
+            let cache = (4 * span).max(max_block as u64 + span) + more as u64;
+            Params { cache, span, max_block, contexts, entropy, explicit: true, ..base }
+        },
+    )
 }
 
 /// Both ends and the lanes between them.
@@ -234,7 +285,7 @@ struct Link {
     sender: Sender,
     receiver: Receiver,
     lanes: Vec<VecDeque<Sent>>,
-    /// What the sender knows of the receiver's contiguous content.
+    /// The sender's knowledge of the receiver's contiguous content.
     acknowledged: u64,
     arrived: Vec<(usize, Sent)>,
 }
@@ -266,7 +317,7 @@ impl Link {
             }
             Event::Overrun { lane, pieces } => {
                 let block = self.sender.make(&pieces);
-                // Not further than the sender could repair.
+                // No further than the sender could repair.
                 while !self.may_send(block.len(), 2 * self.receiver.span) {
                     self.arrive_lowest()?;
                     self.acknowledged = self.receiver.low;
@@ -280,7 +331,11 @@ impl Link {
             }
             Event::Damage { lane, bit } => self.damage(lane % lanes, bit)?,
             Event::Again { which } => {
-                let Some((lane, sent)) = self.arrived.get(which % self.arrived.len().max(1)).cloned() else { return Ok(()) };
+                let Some((lane, sent)) =
+                    self.arrived.get(which % self.arrived.len().max(1)).cloned()
+                else {
+                    return Ok(());
+                };
                 if !sent.block.is_empty() {
                     let answer = self.receiver.decoder.decode(&sent.frame);
                     prop_assert!(matches!(answer, Err(FrameError::Offset { .. })), "{answer:?}");
@@ -307,19 +362,21 @@ impl Link {
     fn arrive(&mut self, lane: usize) -> Result<Outcome, TestCaseError> {
         let sent = self.lanes[lane].front().expect("the caller looked").clone();
         let outcome = self.receiver.deliver(&sent, lane)?;
-        // An empty block that others have overtaken lies below what is acceptable, and nothing is lost with it.
+        // An empty block that others have overtaken is below the acceptable offsets, and nothing is
+        // lost with it.
         let overtaken = sent.block.is_empty() && sent.offset < self.receiver.low;
         if outcome == Outcome::Decoded || overtaken {
             self.lanes[lane].pop_front();
             self.arrived.push((lane, sent));
         } else if outcome == Outcome::OutsideSpan && sent.uses_context {
-            self.lanes[lane][0] = self.sender.repair(&sent).expect("an empty block uses no context");
+            self.lanes[lane][0] =
+                self.sender.repair(&sent).expect("an empty block uses no context");
             self.repair_lane(lane, false)?;
         }
         Ok(outcome)
     }
 
-    /// The lowest frame that is not decoded: it heads its lane.
+    /// The lowest frame not yet decoded; it is the first of its lane.
     fn lowest(&self) -> Option<usize> {
         (0..self.lanes.len())
             .filter(|&lane| !self.lanes[lane].is_empty())
@@ -330,7 +387,10 @@ impl Link {
         let Some(lane) = self.lowest() else { return Ok(()) };
         let empty = self.lanes[lane][0].block.is_empty();
         let outcome = self.arrive(lane)?;
-        prop_assert!(outcome == Outcome::Decoded || empty, "the lowest frame can always be decoded, but: {outcome:?}");
+        prop_assert!(
+            outcome == Outcome::Decoded || empty,
+            "the lowest frame can always be decoded, but: {outcome:?}"
+        );
         Ok(())
     }
 
@@ -350,7 +410,8 @@ impl Link {
             Err(FrameError::Checksum { offset, len }) => {
                 prop_assert_eq!((offset, len), (sent.offset, sent.block.len()));
                 self.receiver.check()?;
-                // The repair needs nothing; what continues the context cannot be read any more.
+                // The repair needs nothing; frames that continue the context can no longer be
+                // decoded.
                 self.lanes[lane].pop_front();
                 if let Some(repair) = self.sender.repair(&sent) {
                     self.lanes[lane].push_front(repair);
@@ -365,8 +426,9 @@ impl Link {
         self.receiver.check()
     }
 
-    /// Replaces all frames of the lane that continue its context, until one begins it anew; if none does, the next will. Whether a
-    /// frame that came at a wrong offset has cost the context its step is not promised; a damaged one has.
+    /// Replaces all frames of the lane that continue its context, up to one that restarts it. If
+    /// none does, the next frame will. Whether a frame at a wrong offset invalidated the context is
+    /// unspecified; a corrupt frame did.
     fn repair_lane(&mut self, lane: usize, surely_lost: bool) -> Result<(), TestCaseError> {
         let frames = std::mem::take(&mut self.lanes[lane]);
         let mut begun = false;
@@ -385,7 +447,8 @@ impl Link {
         if !begun {
             self.sender.writer.reset_context(lane).unwrap();
         }
-        // From here on the lane carries only repairs, frames without the context, and then a fresh one.
+        // From here on the lane carries only repairs, frames without the context, and then a fresh
+        // one.
         self.receiver.lost[lane] = false;
         Ok(())
     }
@@ -399,7 +462,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn everything_decodes_in_any_order_that_arrival_permits(
+    fn everything_decodes_in_any_possible_order(
         params in link(),
         events in proptest::collection::vec(event(), 1..250),
     ) {
@@ -416,7 +479,15 @@ proptest! {
 }
 
 fn small(cache: u64, span: u64, max_block: usize) -> Params {
-    Params { cache, span, max_block, contexts: 2, entropy: Entropy::None, explicit: true, ..Params::default() }
+    Params {
+        cache,
+        span,
+        max_block,
+        contexts: 2,
+        entropy: Entropy::None,
+        explicit: true,
+        ..Params::default()
+    }
 }
 
 fn missing(decoder: &mut Decoder, sent: &Sent) -> Vec<Range<u64>> {
@@ -427,32 +498,43 @@ fn missing(decoder: &mut Decoder, sent: &Sent) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn exactly_what_is_missing_is_named_and_nothing_changes() {
+fn exactly_the_missing_ranges_are_named_and_nothing_changes() {
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::DEFAULT] {
         let params = Params { entropy, contexts: 3, ..small(1 << 20, 1 << 18, 1 << 16) };
         let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
         let (a, b) = (text(1, 3000), noise(2, 3000));
-        // Parts of both, with enough between them that no match reaches over.
-        let c = [&text(3, 80), &a[500..1500], &text(4, 80), &b[200..1200], &text(5, 80), &a[2000..3000], &text(6, 80)].concat();
+        // Parts of both, far enough apart that no match spans them.
+        let c = [
+            &text(3, 80),
+            &a[500..1500],
+            &text(4, 80),
+            &b[200..1200],
+            &text(5, 80),
+            &a[2000..3000],
+            &text(6, 80),
+        ]
+        .concat();
         let (a, b, c) = (sender.encode(a, 0), sender.encode(b, 1), sender.encode(c, 2));
         let of_a = missing(&mut decoder, &c);
         assert_eq!(of_a, holes(&c.sources, &[]));
         assert_eq!(of_a.len(), 3, "{of_a:?}");
         assert_eq!(missing(&mut decoder, &c), of_a);
-        assert_eq!((decoder.low(), decoder.held()), (0, &[][..]));
+        assert_eq!((decoder.acknowledged(), decoder.held()), (0, &[][..]));
 
         assert!(matches!(decoder.decode(&b.frame), Ok(Decoded::Block { offset: 3000, .. })));
-        assert_eq!((decoder.low(), decoder.held()), (0, &[3000..6000][..]));
+        assert_eq!((decoder.acknowledged(), decoder.held()), (0, &[3000..6000][..]));
         assert_eq!(missing(&mut decoder, &c), [of_a[0].clone(), of_a[1].clone()]);
 
         assert!(matches!(decoder.decode(&a.frame), Ok(Decoded::Block { offset: 0, .. })));
-        let Ok(Decoded::Block { offset, content, .. }) = decoder.decode(&c.frame) else { panic!("nothing is missing") };
+        let Ok(Decoded::Block { offset, content, .. }) = decoder.decode(&c.frame) else {
+            panic!("nothing is missing")
+        };
         assert_eq!((offset, content), (6000, &c.block[..]));
     }
 }
 
 #[test]
-fn offsets_outside_the_span_are_refused_and_welcome_later() {
+fn offsets_outside_the_span_are_refused_and_accepted_later() {
     let params = small(4000, 1000, 600);
     let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
     let sent: Vec<Sent> = (0..4).map(|i| sender.encode(noise(i, 400), 0)).collect();
@@ -460,11 +542,11 @@ fn offsets_outside_the_span_are_refused_and_welcome_later() {
     let outside = FrameError::Offset { offset: 800, low: 0, high: 1000 };
     assert_eq!(decoder.decode(&sent[2].frame).unwrap_err(), outside);
     assert!(matches!(decoder.decode(&sent[1].frame), Ok(Decoded::Block { offset: 400, .. })));
-    // Held already, though not contiguous.
+    // Already held, though not contiguous.
     let again = FrameError::Offset { offset: 400, low: 0, high: 1000 };
     assert_eq!(decoder.decode(&sent[1].frame).unwrap_err(), again);
     assert!(matches!(decoder.decode(&sent[0].frame), Ok(Decoded::Block { offset: 0, .. })));
-    assert_eq!(decoder.low(), 800);
+    assert_eq!(decoder.acknowledged(), 800);
     assert!(matches!(decoder.decode(&sent[3].frame), Ok(Decoded::Block { offset: 1200, .. })));
     assert!(matches!(decoder.decode(&sent[2].frame), Ok(Decoded::Block { offset: 800, .. })));
     for sent in &sent {
@@ -478,35 +560,44 @@ fn without_a_span_only_the_next_offset_is_accepted() {
     let params = small(4000, 0, 600);
     let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
     let (first, second) = (sender.encode(noise(1, 400), 0), sender.encode(noise(2, 400), 0));
-    assert!(matches!(decoder.decode(&second.frame), Err(FrameError::Offset { offset: 400, low: 0, high: 0 })));
+    assert!(matches!(
+        decoder.decode(&second.frame),
+        Err(FrameError::Offset { offset: 400, low: 0, high: 0 })
+    ));
     for sent in [&first, &second] {
         assert!(matches!(decoder.decode(&sent.frame), Ok(Decoded::Block { .. })));
     }
 }
 
-/// The block that starts a lap lies where the next block of its size would go, even while the end of the lap before is missing. That
-/// does not make it the next block: it would overwrite what the missing one may refer to.
+/// The block that starts a generation lies where the next block of its size would go, even while
+/// the end of the previous generation is missing. That does not make it the next block: it would
+/// overwrite content that the missing one may reference.
 #[test]
-fn the_start_of_a_lap_is_not_accepted_over_a_hole_beyond_the_span() {
+fn the_start_of_a_generation_is_not_accepted_over_a_hole_beyond_the_span() {
     let params = small(1000, 250, 600);
     let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
     let first = sender.encode(text(1, 600), 0);
-    let fills_the_lap = sender.encode([&text(1, 600)[300..], &noise(2, 100)].concat(), 0);
-    let starts_a_lap = sender.encode(noise(3, 500), 1);
-    assert_eq!((fills_the_lap.end(), starts_a_lap.offset, starts_a_lap.padding), (1000, 1000, 0));
-    assert_eq!(fills_the_lap.sources, [300..600]);
+    let fills_the_generation = sender.encode([&text(1, 600)[300..], &noise(2, 100)].concat(), 0);
+    let starts_a_generation = sender.encode(noise(3, 500), 1);
+    assert_eq!(
+        (fills_the_generation.end(), starts_a_generation.offset, starts_a_generation.padding),
+        (1000, 1000, 0)
+    );
+    assert_eq!(fills_the_generation.sources, [300..600]);
 
     assert!(matches!(decoder.decode(&first.frame), Ok(Decoded::Block { .. })));
     let outside = FrameError::Offset { offset: 1000, low: 600, high: 850 };
-    assert_eq!(decoder.decode(&starts_a_lap.frame).unwrap_err(), outside);
-    for sent in [&fills_the_lap, &starts_a_lap] {
-        let Ok(Decoded::Block { content, .. }) = decoder.decode(&sent.frame) else { panic!("nothing is missing") };
+    assert_eq!(decoder.decode(&starts_a_generation.frame).unwrap_err(), outside);
+    for sent in [&fills_the_generation, &starts_a_generation] {
+        let Ok(Decoded::Block { content, .. }) = decoder.decode(&sent.frame) else {
+            panic!("nothing is missing")
+        };
         assert_eq!(content, sent.block);
     }
 }
 
-/// A decoder holds as much of what lies ahead as the span allows, and frames without an offset still go where the contiguous content
-/// ends.
+/// A decoder holds as much content ahead as the span allows, and frames without an offset still go
+/// where the contiguous content ends.
 #[test]
 fn frames_without_an_offset_fill_the_hole() {
     let params = small(4000, 1000, 600);
@@ -520,25 +611,34 @@ fn frames_without_an_offset_fill_the_hole() {
     let ahead = sender.encode(second, 0);
     assert!(matches!(decoder.decode(&ahead.frame), Ok(Decoded::Block { offset: 400, .. })));
     assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { offset: 0, .. })));
-    assert_eq!(decoder.low(), 800);
-    // Too large for a hole: it would overlap what is held.
+    assert_eq!(decoder.acknowledged(), 800);
+    // Too large for the hole: it would overlap content already held.
     let later = sender.encode(third.clone(), 0);
     assert!(matches!(decoder.decode(&later.frame), Ok(Decoded::Block { offset: 800, .. })));
-    assert_eq!(decoder.low(), 1100);
+    assert_eq!(decoder.acknowledged(), 1100);
 }
 
-/// The ranges that a decoder tracks are bounded, but that must not keep it from decoding the lowest frame, which is what makes them
-/// fewer.
+/// The number of ranges that a decoder tracks is bounded. That must not keep it from decoding the
+/// lowest frame, which reduces their number.
 #[test]
 fn however_many_ranges_are_held_the_lowest_frame_decodes() {
     let params = small(1 << 20, 1 << 18, 1);
     let (mut sender, mut decoder) = (Sender::new(&params), params.decoder());
     let sent: Vec<Sent> = (0..1u64 << 18).map(|i| sender.encode(vec![i as u8], 0)).collect();
-    let accepted = sent.iter().skip(1).step_by(2).take_while(|sent| decoder.decode(&sent.frame).is_ok()).count();
+    let accepted = sent
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .take_while(|sent| decoder.decode(&sent.frame).is_ok())
+        .count();
     assert!(accepted >= 1 << 15, "{accepted}");
     assert!(decoder.memory().total() <= params.decoder_bound());
     for sent in [&sent[0], &sent[2], &sent[4]] {
-        assert!(matches!(decoder.decode(&sent.frame), Ok(Decoded::Block { .. })), "block {} is refused", sent.offset);
+        assert!(
+            matches!(decoder.decode(&sent.frame), Ok(Decoded::Block { .. })),
+            "block {} is refused",
+            sent.offset
+        );
     }
-    assert_eq!(decoder.low(), 6);
+    assert_eq!(decoder.acknowledged(), 6);
 }

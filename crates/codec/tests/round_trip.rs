@@ -1,4 +1,4 @@
-//! What goes in comes out, whatever the parameters; and the frames are as small as promised.
+//! Round trips with any parameters, and the promised limits on frame sizes.
 #![allow(missing_docs)]
 
 mod common;
@@ -7,19 +7,20 @@ use common::content::{History, Piece, Rng, noise, piece, text};
 use common::params::{Params, max_block, params, period};
 use common::{config, place};
 use oncewire_codec::{
-    Decoded, Decoder, EncodeError, Encoder, Entropy, Finder, FrameView, FrameWriter, Kernels, MAX_BLOCK, Scan, Tokens,
+    Decoded, Decoder, EncodeError, Encoder, Entropy, Finder, FrameView, FrameWriter, Kernels,
+    MAX_BLOCK, Scan, Tokens,
 };
 use proptest::prelude::*;
 
-/// A frame is at most this much larger than its block, besides a thousandth of it, in bytes. Fields take up to 20 in logs of
-/// this size, the checksum 8, and a zstd stream that begins 9.
+/// A frame exceeds its block by at most this many bytes, plus a thousandth of the block. Fields
+/// take up to 20 bytes in logs of this size, the checksum 8, and the start of a zstd stream 9.
 const SLACK: usize = 32;
 
 fn grows_little(frame: usize, block: usize) -> bool {
     frame <= block + block / 1000 + SLACK
 }
 
-/// Decodes one whole frame.
+/// Decodes one complete frame.
 fn decode<'a>(decoder: &'a mut Decoder, frame: &[u8]) -> (u64, &'a [u8]) {
     match decoder.decode(frame) {
         Ok(Decoded::Block { offset, content, consumed }) => {
@@ -36,7 +37,8 @@ fn encode(encoder: &mut Encoder, block: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Sends `content` in blocks, checks that it arrives, and returns the bytes of frames that it took.
+/// Sends `content` in blocks, checks that it arrives, and returns the total size of the frames in
+/// bytes.
 fn send(encoder: &mut Encoder, decoder: &mut Decoder, content: &[u8], block: usize) -> usize {
     let (mut frame, mut sent) = (Vec::new(), 0);
     for block in content.chunks(block) {
@@ -48,7 +50,8 @@ fn send(encoder: &mut Encoder, decoder: &mut Decoder, content: &[u8], block: usi
     sent
 }
 
-/// The two halves of an encoder, driven as two threads would, must write what the whole writes.
+/// The two halves of an encoder, driven as two threads would drive them, must write the same as the
+/// whole.
 struct Halves {
     finder: Finder,
     writer: FrameWriter,
@@ -69,7 +72,7 @@ impl Halves {
     }
 }
 
-/// One block and what happens before it.
+/// One block, and the changes before it.
 #[derive(Clone, Debug)]
 struct Turn {
     pieces: Vec<Piece>,
@@ -88,12 +91,15 @@ fn turn() -> impl Strategy<Value = Turn> {
         .prop_map(|(pieces, context, period, reset)| Turn { pieces, context, period, reset })
 }
 
-/// Every proper prefix asks for more, never for more than there is to come, and is no error.
+/// For every proper prefix of a frame, the decoder asks for more bytes, never for more than are
+/// missing, and returns no error.
 fn check_prefixes(decoder: &mut Decoder, frame: &[u8]) -> Result<(), TestCaseError> {
     let step = if frame.len() <= 300 { 1 } else { frame.len() / 7 };
     for cut in (0..frame.len()).step_by(step).chain([frame.len() - 1]) {
         match decoder.decode(&frame[..cut]) {
-            Ok(Decoded::NeedMore(more)) => prop_assert!(more > 0 && cut + more <= frame.len(), "{more} more after {cut}"),
+            Ok(Decoded::NeedMore(more)) => {
+                prop_assert!(more > 0 && cut + more <= frame.len(), "{more} more after {cut}")
+            }
             other => prop_assert!(false, "{other:?} for {cut} of {} bytes", frame.len()),
         }
     }
@@ -104,7 +110,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn blocks_come_back_whatever_the_parameters(
+    fn blocks_decode_with_any_parameters(
         params in params(max_block()),
         turns in proptest::collection::vec(turn(), 1..40),
     ) {
@@ -152,7 +158,7 @@ proptest! {
             prop_assert!(needs.is_empty() || (needs.start >= floor && needs.end <= offset), "{needs:?} below {floor}");
 
             check_prefixes(&mut decoder, &frame)?;
-            // What follows the frame is left alone.
+            // Bytes after the frame are left alone.
             let mut input = frame.clone();
             input.extend_from_slice(&frame[..frame.len().min(20)]);
             let Ok(Decoded::Block { offset: at, content, consumed }) = decoder.decode(&input) else {
@@ -164,7 +170,7 @@ proptest! {
             end = offset + block.len() as u64;
             blocks += 1;
             bytes += block.len() as u64;
-            prop_assert_eq!(decoder.low(), end);
+            prop_assert_eq!(decoder.acknowledged(), end);
             let held: Vec<_> = (end > 0).then(|| end.saturating_sub(params.cache)..end).into_iter().collect();
             prop_assert_eq!(decoder.held(), held);
         }
@@ -176,10 +182,11 @@ proptest! {
 }
 
 #[test]
-fn blocks_of_no_byte_one_byte_the_limit_and_one_more() {
+fn blocks_of_zero_one_limit_and_limit_plus_one_bytes() {
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }] {
         for max_block in [1, 2, 100, MAX_BLOCK] {
-            let params = Params { cache: max_block as u64, max_block, entropy, ..Params::default() };
+            let params =
+                Params { cache: max_block as u64, max_block, entropy, ..Params::default() };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
             for len in [0, 1, max_block, 0, 1, 1, max_block, max_block] {
                 let block = text(len as u64, len);
@@ -209,7 +216,7 @@ fn a_context_that_does_not_exist_is_refused_and_changes_nothing() {
     assert_eq!(decode(&mut decoder, &frame), (0, &text(1, 1000)[..]));
 }
 
-/// The object leaves the log's far end while it is sent again, and is found all the same.
+/// The object is evicted from the start of the log while it is sent again, and is still found.
 #[test]
 fn an_object_of_two_fifths_of_the_log_ten_times() {
     let cache = 3_000_017u64;
@@ -223,7 +230,10 @@ fn an_object_of_two_fifths_of_the_log_ten_times() {
                 send(&mut encoder, &mut decoder, object, block);
                 for repeat in 1..10 {
                     let sent = send(&mut encoder, &mut decoder, object, block);
-                    assert!(sent * 100 <= len, "{entropy}, blocks of {block}: repeat {repeat} took {sent} of {len} bytes");
+                    assert!(
+                        sent * 100 <= len,
+                        "{entropy}, blocks of {block}: repeat {repeat} took {sent} of {len} bytes"
+                    );
                 }
             }
         }
@@ -234,12 +244,16 @@ fn an_object_of_two_fifths_of_the_log_ten_times() {
 fn random_bytes_are_found_the_second_time() {
     const MEGABYTE: usize = 1_000_000;
     let content = noise(7, 20 * MEGABYTE);
-    // The second time in the same blocks, and in others.
-    for (first, second, skip) in [(MAX_BLOCK, MAX_BLOCK, 0), (MAX_BLOCK, 50_001, 12_345), (1448, 1448, 700)] {
+    // The second time with the same block boundaries, and with others.
+    for (first, second, skip) in
+        [(MAX_BLOCK, MAX_BLOCK, 0), (MAX_BLOCK, 50_001, 12_345), (1448, 1448, 700)]
+    {
         let params = Params { cache: 64 << 20, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
         let cold = send(&mut encoder, &mut decoder, &content, first);
-        assert!(cold <= content.len() + content.len() / 1000 + content.len().div_ceil(first) * SLACK);
+        assert!(
+            cold <= content.len() + content.len() / 1000 + content.len().div_ceil(first) * SLACK
+        );
         let again = &content[skip..];
         let warm = send(&mut encoder, &mut decoder, again, second);
         assert!(warm * 20 <= again.len(), "blocks of {first}, then {second}: {warm} bytes");
@@ -248,24 +262,38 @@ fn random_bytes_are_found_the_second_time() {
 
 #[test]
 fn long_runs_cost_almost_nothing() {
-    for entropy in [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }] {
-        for unit in [&b"\0"[..], b" ", b"to", b"set", b" is this", b"a line of a log, repeated and repeated\n"] {
+    for entropy in
+        [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }]
+    {
+        for unit in [
+            &b"\0"[..],
+            b" ",
+            b"to",
+            b"set",
+            b" is this",
+            b"a line of a log, repeated and repeated\n",
+        ] {
             let run: Vec<u8> = unit.iter().copied().cycle().take(MAX_BLOCK).collect();
             let params = Params { entropy, ..Params::default() };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
             for time in 0..3 {
                 let frame = encode(&mut encoder, &run);
                 assert_eq!(decode(&mut decoder, &frame).1, run);
-                // At first every phase of the unit must have been seen once at a marker.
+                // Initially, every phase of the unit must have occurred once at a marker.
                 let limit = if time == 0 { 32 + 20 * unit.len() } else { 48 };
-                assert!(frame.len() <= limit, "{entropy}, unit {:?}, time {time}: {} bytes", unit[0] as char, frame.len());
+                assert!(
+                    frame.len() <= limit,
+                    "{entropy}, unit {:?}, time {time}: {} bytes",
+                    unit[0] as char,
+                    frame.len()
+                );
             }
         }
     }
 }
 
 #[test]
-fn content_that_both_ends_were_given_is_referred_to() {
+fn primed_content_is_referenced() {
     for (cache, max_block) in [(1 << 20, MAX_BLOCK), (200_003, 1000), (100_000, MAX_BLOCK)] {
         let params = Params { cache, max_block, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
@@ -277,7 +305,7 @@ fn content_that_both_ends_were_given_is_referred_to() {
         let frame = encode(&mut encoder, block);
         assert_eq!(decode(&mut decoder, &frame).1, block);
         assert!(frame.len() < 40, "{} bytes", frame.len());
-        // And then on as usual.
+        // Then coding continues as usual.
         let more = text(2, 300_000);
         send(&mut encoder, &mut decoder, &more, max_block);
         assert_eq!(send(&mut encoder, &mut decoder, b"", max_block), 0);
@@ -286,7 +314,7 @@ fn content_that_both_ends_were_given_is_referred_to() {
 
 #[test]
 fn a_repair_replaces_any_frame_still_in_the_log() {
-    // Blocks of up to a quarter of the log, so that every lap ends with padding.
+    // Blocks of up to a quarter of the log, so that every generation ends with padding.
     let params = Params { cache: 10_007, max_block: 2500, explicit: true, ..Params::default() };
     let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
     let mut rng = Rng::new(5);
@@ -300,7 +328,8 @@ fn a_repair_replaces_any_frame_still_in_the_log() {
         encode(&mut encoder, &block);
         recent.push((offset, block));
 
-        // The decoder never saw the frame, only its repair; the older repairs come too late for it and are refused.
+        // The decoder never saw the frame, only its repair. Repairs of older frames arrive too late
+        // and are refused.
         for (offset, block) in recent.iter().rev() {
             let mut repair = Vec::new();
             let result = encoder.repair(*offset, block.len(), &mut repair);
@@ -309,28 +338,34 @@ fn a_repair_replaces_any_frame_still_in_the_log() {
                 continue;
             }
             assert_eq!(result, Ok(()), "block at {offset}, end {end}");
-            if *offset >= decoder.low() {
+            if *offset >= decoder.acknowledged() {
                 assert_eq!(decode(&mut decoder, &repair), (*offset, &block[..]));
             } else {
                 assert!(decoder.decode(&repair).is_err());
             }
             assert!(grows_little(repair.len(), block.len()));
         }
-        assert_eq!(decoder.low(), end);
+        assert_eq!(decoder.acknowledged(), end);
         recent.retain(|(offset, _)| *offset >= end.saturating_sub(params.cache));
     }
     let mut out = Vec::new();
-    for (offset, len) in [(end, 1), (end - 1, 2), (end + 5000, 1), (u64::MAX, 1), (end - 1, usize::MAX)] {
-        assert_eq!(encoder.repair(offset, len, &mut out), Err(EncodeError::NotHeld { offset, len }));
+    for (offset, len) in
+        [(end, 1), (end - 1, 2), (end + 5000, 1), (u64::MAX, 1), (end - 1, usize::MAX)]
+    {
+        assert_eq!(
+            encoder.repair(offset, len, &mut out),
+            Err(EncodeError::NotHeld { offset, len })
+        );
     }
     assert!(out.is_empty());
 }
 
 #[test]
 fn a_log_beyond_a_gibibyte() {
-    // Wider table slots; the memory is only touched where it is used.
+    // Wider table slots. Memory is only touched where it is used.
     for entries in [None, Some(100_003)] {
-        let params = Params { cache: (1 << 30) + 4097, table_entries: entries, ..Params::default() };
+        let params =
+            Params { cache: (1 << 30) + 4097, table_entries: entries, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
         assert_eq!(encoder.memory().table % 8, encoder.memory().table % 4);
         let content = text(1, 1_000_000);
@@ -341,23 +376,32 @@ fn a_log_beyond_a_gibibyte() {
 }
 
 #[test]
-fn a_lap_of_exactly_whole_blocks_has_no_padding() {
-    let params = Params { cache: 4000, max_block: 1000, explicit: true, entropy: Entropy::None, ..Params::default() };
+fn a_generation_of_exactly_whole_blocks_has_no_padding() {
+    let params = Params {
+        cache: 4000,
+        max_block: 1000,
+        explicit: true,
+        entropy: Entropy::None,
+        ..Params::default()
+    };
     let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
     for i in 0..40u64 {
         let block = noise(i % 3, 1000);
         let frame = encode(&mut encoder, &block);
-        let Scan::Frame(view) = FrameView::scan(&frame, 1000).unwrap() else { panic!("the frame is whole") };
+        let Scan::Frame(view) = FrameView::scan(&frame, 1000).unwrap() else {
+            panic!("the frame is whole")
+        };
         assert_eq!(view.explicit_offset(), Some((i * 1000, 0)));
         assert_eq!(decode(&mut decoder, &frame), (i * 1000, &block[..]));
-        // Three blocks ago is in reach until the very end of the log.
+        // Content from three blocks ago stays available until the very end of the log.
         assert!(i < 3 || frame.len() < 60, "block {i}: {} bytes", frame.len());
     }
 }
 
-/// Where a marker search stops decides how much is looked up before the next match is tried, so it must not depend on the level.
+/// Where a marker search stops determines how much is looked up before the next match is tried, so
+/// it must not depend on the kernel level.
 #[test]
-fn every_level_stops_looking_for_markers_at_the_same_place() {
+fn every_level_stops_its_marker_search_at_the_same_place() {
     let set: oncewire_codec::ByteSet = oncewire_codec::ENDRE_MARKER_BYTES.into_iter().collect();
     let mut rng = Rng::new(11);
     for case in 0..3000 {
@@ -367,10 +411,14 @@ fn every_level_stops_looking_for_markers_at_the_same_place() {
         let mut markers = vec![0; rng.below(20)];
         let mut answers = Vec::new();
         for kernels in Kernels::available() {
-            let bytes = kernels.sample_byte(&set, &data, window, skip, usize::MAX, from, &mut markers);
+            let bytes =
+                kernels.sample_byte(&set, &data, window, skip, usize::MAX, from, &mut markers);
             let pairs = kernels.sample_pair(&data, window, from, &mut markers);
             answers.push((bytes, pairs));
         }
-        assert!(answers.iter().all(|answer| *answer == answers[0]), "case {case}, from {from} of {len}: {answers:?}");
+        assert!(
+            answers.iter().all(|answer| *answer == answers[0]),
+            "case {case}, from {from} of {len}: {answers:?}"
+        );
     }
 }

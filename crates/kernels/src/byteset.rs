@@ -3,8 +3,8 @@
 /// A set of byte values: EndRE's SAMPLETABLE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ByteSet {
-    /// For byte `b`: bit `(b >> 4) & 7` of `rows[b >> 7][b & 15]` is set if `b` is a member. One 16-byte shuffle per half
-    /// tests a whole vector.
+    /// For byte `b`: bit `(b >> 4) & 7` of `rows[b >> 7][b & 15]` is set if `b` is a member. One
+    /// 16-byte shuffle per half tests a whole vector.
     rows: [[u8; 16]; 2],
 }
 

@@ -1,4 +1,4 @@
-//! How far two regions agree: forwards, backwards, and where they agree again after a difference.
+//! Measures how far two regions agree: forwards, backwards, and after a difference.
 
 use crate::Kernels;
 
@@ -25,25 +25,27 @@ impl Kernels {
     pub fn common_suffix(self, a: &[u8], b: &[u8]) -> usize {
         match self.level() {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: both levels include AVX2, and `Kernels` holds a level only if the machine has it. Backward growth is
-            // short (it ends at the last match), so wider vectors do not pay here.
+            // SAFETY: both levels include AVX2, and `Kernels` holds a level only if the machine has
+            // it. Backward growth is short (it ends at the last match), so wider vectors do not pay
+            // here.
             Level::Avx2 | Level::Avx512 => unsafe { suffix_avx2(a, b) },
             _ => suffix_portable(a, b),
         }
     }
 
-    /// The first position `i < 64` from which `a` and `b` agree for `run` bytes (all within the first 64 bytes and both slices),
-    /// if there is one. `run` is 1..=32.
+    /// The first position `i < 64` from which `a` and `b` agree for `run` bytes (all within the
+    /// first 64 bytes and both slices), if there is one. `run` is 1..=32.
     ///
-    /// After a small edit of equal length two versions agree again at the same distance; this finds the place without a
-    /// table.
+    /// After a small edit of equal length, two versions agree again at the same distance; this
+    /// finds the place without a table.
     #[inline]
     pub fn agree_again(self, a: &[u8], b: &[u8], run: usize) -> Option<usize> {
         debug_assert!((1..=32).contains(&run));
         let equal = match self.level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 | Level::Avx512 => match (a.first_chunk::<64>(), b.first_chunk::<64>()) {
-                // SAFETY: both levels include AVX2, and `Kernels` holds a level only if the machine has it.
+                // SAFETY: both levels include AVX2, and `Kernels` holds a level only if the machine
+                // has it.
                 (Some(a), Some(b)) => unsafe { equal_mask_avx2(a, b) },
                 _ => equal_mask_portable(a, b),
             },
@@ -67,7 +69,11 @@ fn first_run(mut mask: u64, run: usize) -> Option<usize> {
 }
 
 fn equal_mask_portable(a: &[u8], b: &[u8]) -> u64 {
-    a.iter().zip(b).take(64).enumerate().fold(0, |mask, (i, (x, y))| mask | (u64::from(x == y) << i))
+    a.iter()
+        .zip(b)
+        .take(64)
+        .enumerate()
+        .fold(0, |mask, (i, (x, y))| mask | (u64::from(x == y) << i))
 }
 
 fn prefix_portable(a: &[u8], b: &[u8]) -> usize {
@@ -107,7 +113,12 @@ unsafe fn equal_mask_avx2(a: &[u8; 64], b: &[u8; 64]) -> u64 {
     use std::arch::x86_64::*;
     let half = |at: usize| {
         // SAFETY: `at` is 0 or 32, so 32 bytes can be read from both 64-byte arrays.
-        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
+        let (x, y) = unsafe {
+            (
+                _mm256_loadu_si256(a.as_ptr().add(at).cast()),
+                _mm256_loadu_si256(b.as_ptr().add(at).cast()),
+            )
+        };
         u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32)
     };
     half(0) | (half(32) << 32)
@@ -123,7 +134,12 @@ unsafe fn prefix_avx2(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
     while at + 32 <= n {
         // SAFETY: `at + 32 <= n`, which is at most the length of either slice.
-        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
+        let (x, y) = unsafe {
+            (
+                _mm256_loadu_si256(a.as_ptr().add(at).cast()),
+                _mm256_loadu_si256(b.as_ptr().add(at).cast()),
+            )
+        };
         let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32;
         if equal != u32::MAX {
             return at + equal.trailing_ones() as usize;
@@ -143,7 +159,12 @@ unsafe fn prefix_avx512(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
     while at + 64 <= n {
         // SAFETY: `at + 64 <= n`, which is at most the length of either slice.
-        let (x, y) = unsafe { (_mm512_loadu_si512(a.as_ptr().add(at).cast()), _mm512_loadu_si512(b.as_ptr().add(at).cast())) };
+        let (x, y) = unsafe {
+            (
+                _mm512_loadu_si512(a.as_ptr().add(at).cast()),
+                _mm512_loadu_si512(b.as_ptr().add(at).cast()),
+            )
+        };
         let equal = _mm512_cmpeq_epi8_mask(x, y);
         if equal != u64::MAX {
             return at + equal.trailing_ones() as usize;
@@ -165,7 +186,12 @@ unsafe fn suffix_avx2(a: &[u8], b: &[u8]) -> usize {
     while len + 32 <= n {
         let at = n - len - 32;
         // SAFETY: `at + 32 <= n`, the length of both slices.
-        let (x, y) = unsafe { (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast())) };
+        let (x, y) = unsafe {
+            (
+                _mm256_loadu_si256(a.as_ptr().add(at).cast()),
+                _mm256_loadu_si256(b.as_ptr().add(at).cast()),
+            )
+        };
         let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, y)) as u32;
         if equal != u32::MAX {
             return len + equal.leading_ones() as usize;

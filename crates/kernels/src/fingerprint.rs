@@ -1,8 +1,9 @@
 //! Fingerprints: a pseudo-random 64-bit hash of the window at each marker.
 //!
-//! EndRE uses Jenkins' hash and needs no more than "a few bytes of hash value", since every hit is verified byte by byte. The
-//! hash here folds 64x64->128-bit products over pairs of words (the construction of wyhash and MUM), about one
-//! multiplication per 16 bytes and independent between markers, so a batch keeps the multiplier busy.
+//! EndRE uses Jenkins' hash and needs only "a few bytes of hash value", because every hit is
+//! verified byte by byte. This hash folds 64x64->128-bit products over pairs of words (the
+//! construction of wyhash and MUM): about one multiplication per 16 bytes, independent between
+//! markers, so a batch keeps the multiplier busy.
 
 use crate::Kernels;
 
@@ -11,7 +12,8 @@ pub const FINGERPRINT_MIN_WINDOW: usize = 8;
 /// Largest window that can be hashed, in bytes.
 pub const FINGERPRINT_MAX_WINDOW: usize = 64;
 
-/// Odd constants with balanced bits (the fractional digits of pi), one per word of the largest window.
+/// Odd constants with balanced bits (the fractional digits of pi), one per word of the largest
+/// window.
 const SALT: [u64; 8] = [
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7345,
@@ -24,14 +26,23 @@ const SALT: [u64; 8] = [
 ];
 
 impl Kernels {
-    /// Writes the fingerprint of `data[m..m + window]` for each marker `m`, under `key`, into `out`.
+    /// Writes the fingerprint of `data[m..m + window]` for each marker `m`, under `key`, into
+    /// `out`.
     ///
-    /// The same window bytes and key give the same fingerprint on every machine and level. The key separates isolation
-    /// domains; it does not make the hash collision-resistant.
+    /// The same window bytes and key give the same fingerprint on every machine and level. The key
+    /// separates isolation domains; it does not make the hash collision-resistant.
     ///
     /// # Panics
-    /// If `window` is outside 8..=64, a window reaches past `data`, or the lengths of `markers` and `out` differ.
-    pub fn fingerprints(self, data: &[u8], markers: &[u32], window: usize, key: u64, out: &mut [u64]) {
+    /// If `window` is outside 8..=64, a window reaches past `data`, or the lengths of `markers` and
+    /// `out` differ.
+    pub fn fingerprints(
+        self,
+        data: &[u8],
+        markers: &[u32],
+        window: usize,
+        key: u64,
+        out: &mut [u64],
+    ) {
         assert!((FINGERPRINT_MIN_WINDOW..=FINGERPRINT_MAX_WINDOW).contains(&window));
         assert_eq!(markers.len(), out.len());
         // Fixed sizes let the compiler unroll; the general form serves the rest.
@@ -49,7 +60,12 @@ impl Kernels {
 }
 
 #[inline(always)]
-fn each<const W: usize>(data: &[u8], markers: &[u32], out: &mut [u64], hash: impl Fn(&[u8; W]) -> u64) {
+fn each<const W: usize>(
+    data: &[u8],
+    markers: &[u32],
+    out: &mut [u64],
+    hash: impl Fn(&[u8; W]) -> u64,
+) {
     for (out, &marker) in out.iter_mut().zip(markers) {
         let window = data[marker as usize..].first_chunk::<W>();
         *out = hash(window.expect("the window of a marker lies inside the block"));
@@ -63,12 +79,14 @@ fn hash(window: &[u8], key: u64) -> u64 {
     let mut at = 0;
     // Whole pairs of words, then one pair that ends with the window and overlaps what came before.
     while at + 16 <= n {
-        state ^= fold(word(window, at) ^ SALT[at / 8], word(window, at + 8) ^ SALT[at / 8 + 1] ^ key);
+        state ^=
+            fold(word(window, at) ^ SALT[at / 8], word(window, at + 8) ^ SALT[at / 8 + 1] ^ key);
         at += 16;
     }
     if at < n {
         let first = n.saturating_sub(16);
-        state = state.rotate_left(23) ^ fold(word(window, first) ^ SALT[6], word(window, n - 8) ^ SALT[7] ^ key);
+        state = state.rotate_left(23)
+            ^ fold(word(window, first) ^ SALT[6], word(window, n - 8) ^ SALT[7] ^ key);
     }
     fold(state ^ SALT[1], SALT[2])
 }
@@ -112,7 +130,10 @@ mod tests {
             for at in 0..window {
                 for bit in 0..8 {
                     data[at] ^= 1 << bit;
-                    assert!(seen.insert(hash(&data, 0)), "byte {at} bit {bit} of {window} does not count");
+                    assert!(
+                        seen.insert(hash(&data, 0)),
+                        "byte {at} bit {bit} of {window} does not count"
+                    );
                     data[at] ^= 1 << bit;
                 }
             }
@@ -121,7 +142,8 @@ mod tests {
 
     #[test]
     fn index_bits_are_spread() {
-        // 2^16 counters in a 32-byte window into 2^16 slots by the high bits: about 1 - 1/e of them are hit.
+        // 2^16 counters in a 32-byte window into 2^16 slots by the high bits: about 1 - 1/e of them
+        // are hit.
         let mut hit = vec![false; 1 << 16];
         let mut window = [0u8; 32];
         for i in 0..1u32 << 16 {

@@ -1,11 +1,11 @@
-//! Which instruction set the kernels use, as a value.
+//! The instruction set of the kernels, as a value.
 
 use std::fmt;
 
 /// An instruction-set level. Ordered: a later level includes the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Plain Rust, on every machine; the twin that the others are tested against.
+    /// Plain Rust, on every machine. The other levels are tested against it.
     Portable,
     /// `x86_64` with AVX2.
     Avx2,
@@ -50,8 +50,8 @@ impl fmt::Display for Level {
     }
 }
 
-/// The chosen kernel set. Holding one is proof that the machine can run its level, which is what makes the dispatch in this
-/// crate sound: the field is private and only set after the check.
+/// The chosen kernels. A value proves that the machine can run its level, which makes the dispatch
+/// in this crate sound: the field is private and only set after the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernels {
     level: Level,

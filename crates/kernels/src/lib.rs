@@ -1,11 +1,13 @@
-//! The hot byte work of Oncewire, a whole block or batch at a time.
+//! The inner loops of Oncewire, each over a whole block or batch.
 //!
-//! Everything here is a plain function of bytes: finding the markers of a block, hashing the windows at them, measuring how
-//! far two regions agree, and holding large buffers. Nothing knows about logs, matches or frames.
+//! They find the markers of a block, hash the windows at them, measure how far two regions agree,
+//! and hold large buffers. They know nothing of logs, matches or frames. What only the published
+//! algorithms use is in [`family`].
 //!
-//! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so a test can force every level and
-//! compare it with the plain twin. `x86_64` has AVX2 and AVX-512 levels; everything else, and every tail, runs the portable
-//! code. All `unsafe` code of the project lives in this crate, behind safe functions.
+//! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
+//! test can force every level and compare it with the portable one. `x86_64` has AVX2 and AVX-512
+//! levels; everything else, and every tail, runs the portable code. All `unsafe` code of the
+//! project is in this crate, behind safe functions.
 //!
 //! ```
 //! use oncewire_kernels::{ByteSet, Kernels};
@@ -22,28 +24,22 @@
 
 mod byteset;
 mod compare;
+pub mod family;
 mod fingerprint;
-mod gear;
 mod level;
 mod markers;
-mod maxp;
-mod names;
 mod pages;
-mod rabin;
-mod rolling;
 mod sample_hash;
 mod search;
 #[cfg(test)]
 mod testing;
+mod walk;
 
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
-pub use gear::ChunkSizes;
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
-pub use names::{Chunk, Name, NameKey};
 pub use pages::{Element, Pages};
-pub use rabin::{RABIN_POLYNOMIAL, greatest_rabin_fingerprint, rabin_fingerprint};
 pub use search::first_above;
 
 /// Compiles the README's examples.

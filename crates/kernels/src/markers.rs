@@ -1,30 +1,33 @@
-//! Marker search: SAMPLEBYTE's, and a sparse one for content of high entropy.
+//! Marker searches: SAMPLEBYTE's, and a sparse one for content of high entropy.
 //!
-//! EndRE section 5.1.4 (Aggarwal et al., NSDI 2010, Figure 3) scans byte by byte, takes a byte as a marker if a 256-entry table
-//! says so, and then skips `p/2` bytes. A vector of bytes is classified at once here; the skip makes the search a chain of
-//! "load, classify, first set bit", one step per marker rather than per byte.
+//! EndRE section 5.1.4 (Aggarwal et al., NSDI 2010, Figure 3) scans byte by byte, marks a byte if a
+//! 256-entry table says so, and then skips `p/2` bytes. Here a vector of bytes is classified at
+//! once.
 
+use crate::walk::Walk;
 use crate::{ByteSet, Kernels};
 
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 
-/// What a marker search found.
+/// The result of a marker search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// How many markers were written.
     pub count: usize,
-    /// Where to go on: the first position not yet examined. Past the last window when the search is complete.
+    /// Where to continue: the first position not yet examined. Past the last window when the search
+    /// is complete.
     pub resume: usize,
 }
 
 impl Kernels {
-    /// Finds SAMPLEBYTE markers in `data[from..]`: positions `i` with `data[i]` in `set` and a whole `window` of bytes left.
-    /// After a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full, when `gap` positions in a
-    /// row are none, or when the last window (`data.len() - window`, inclusive) has been passed.
+    /// Finds SAMPLEBYTE markers in `data[from..]`: positions `i` with `data[i]` in `set` and a
+    /// whole `window` of bytes left. After a marker at `i` the next position examined is `i + 1 +
+    /// skip`. Stops when `markers` is full, when `gap` positions in a row are no markers, or after
+    /// the last window (`data.len() - window`, inclusive).
     ///
-    /// The published loop stops one window short of the end; here the last window counts, otherwise a block of exactly
-    /// `window` bytes could never match.
+    /// The published loop stops one window short of the end. Here the last window counts; otherwise
+    /// a block of exactly `window` bytes could never match.
     #[allow(clippy::too_many_arguments)]
     pub fn sample_byte(
         self,
@@ -41,13 +44,14 @@ impl Kernels {
             return Sampled { count: 0, resume: from };
         };
         assert!(u32::try_from(data.len()).is_ok(), "a block's positions must fit 32 bits");
+        let walk = Walk { from, end, skip, gap };
         let sampled = match self.level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 | Level::Avx512 => {
                 // SAFETY: `Kernels` holds this level only if the machine has AVX2.
-                unsafe { sample_byte_avx2(set, data, end, skip, gap, from, markers) }
+                unsafe { sample_byte_avx2(set, data, walk, markers) }
             }
-            _ => sample_byte_portable(set, data, end, skip, gap, from, from.saturating_add(gap), markers),
+            _ => walk.plain(markers, |at| set.contains(data[at])),
         };
         sampled.as_the_plain_loop(markers, from, end, skip, gap)
     }
@@ -57,14 +61,15 @@ impl Kernels {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Kernels {
-    /// The position in `from..to` whose eight bytes have the greatest hash, the leftmost of equal ones. A marker for content in
-    /// which no other is found; like a local maximum (MAXP) it follows the content, and in a run of one byte it is the first.
+    /// The position in `from..to` whose eight bytes have the greatest hash, the leftmost of equal
+    /// ones. A marker for content without any other. Like a local maximum (MAXP) it depends on the
+    /// content only; in a run of one byte it is the first.
     ///
     /// # Panics
     /// If the range is empty, or a position in it has less than eight bytes of `data` left.
     pub fn strongest(self, data: &[u8], from: usize, to: usize) -> usize {
         assert!(from < to && to + 7 <= data.len());
-        // What lacks markers is a run, often.
+        // Content without markers is often a run.
         let bytes = &data[from..to + 7];
         if bytes[0] == bytes[1] && self.common_prefix(bytes, &bytes[1..]) == bytes.len() - 1 {
             return from;
@@ -82,27 +87,41 @@ impl Kernels {
 }
 
 impl Sampled {
-    /// Resumes where the plain loop does. A vector that was looked at last may reach further, but what the caller does next must not
-    /// depend on the level.
-    pub(crate) fn as_the_plain_loop(self, markers: &[u32], from: usize, end: usize, skip: usize, gap: usize) -> Sampled {
+    /// Resumes where the portable loop does. The last vector may have reached further, but what the
+    /// caller does next must not depend on the level.
+    pub(crate) fn as_the_plain_loop(
+        self,
+        markers: &[u32],
+        from: usize,
+        end: usize,
+        skip: usize,
+        gap: usize,
+    ) -> Sampled {
         let next = markers[..self.count].last().map_or(from, |&marker| marker as usize + 1 + skip);
         let last = next.max(end).min(next.saturating_add(gap));
         Sampled { resume: if self.count == markers.len() { next } else { last }, ..self }
     }
 }
 
-/// First byte of a sparse marker: a member of EndRE's table, so that dense sampling of the same content meets it, too.
+/// First byte of a sparse marker: a member of EndRE's table, so that dense sampling of the same
+/// content marks it, too.
 const PAIR_FIRST: u8 = 116;
-/// Bits that are clear in the byte behind it.
+/// Bits that are clear in the byte after it.
 const PAIR_MASK: u8 = 3;
 
 impl Kernels {
-    /// Finds positions in `data[from..]` where byte 116 is followed by a multiple of four and a whole `window` is left: of evenly
-    /// distributed bytes one in 1,024.
+    /// Finds positions in `data[from..]` where byte 116 is followed by a multiple of four and a
+    /// whole `window` is left: one in 1,024 of evenly distributed bytes.
     ///
-    /// Nothing is skipped, so whether a position is a marker depends on its own bytes alone: however a repeat is aligned to
-    /// blocks, the same positions are found again at once.
-    pub fn sample_pair(self, data: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    /// It skips nothing, so whether a position is a marker depends on its own bytes alone, and the
+    /// same positions are found again however a repeat is aligned to blocks.
+    pub fn sample_pair(
+        self,
+        data: &[u8],
+        window: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
         let Some(end) = (data.len() + 1).checked_sub(window.max(2)) else {
             return Sampled { count: 0, resume: from };
         };
@@ -132,11 +151,18 @@ fn sample_pair_portable(data: &[u8], end: usize, from: usize, markers: &mut [u32
     Sampled { count, resume: at }
 }
 
-/// Writes the positions of a vector's hits. The last byte's successor is in the next vector, so the pair is looked at again.
-/// Returns where to stop, if `markers` is full or the hits are past `end`.
+/// Writes the positions of a vector's hits. The last byte's successor is in the next vector, so the
+/// pair is checked again. Returns where to stop, if `markers` is full or the hits are past `end`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn take_hits(mut hits: u64, data: &[u8], base: usize, end: usize, markers: &mut [u32], count: &mut usize) -> Option<usize> {
+fn take_hits(
+    mut hits: u64,
+    data: &[u8],
+    base: usize,
+    end: usize,
+    markers: &mut [u32],
+    count: &mut usize,
+) -> Option<usize> {
     while hits != 0 {
         let marker = base + hits.trailing_zeros() as usize;
         hits &= hits - 1;
@@ -201,92 +227,42 @@ unsafe fn sample_pair_avx512(data: &[u8], end: usize, from: usize, markers: &mut
     Sampled { count: count + rest.count, resume: rest.resume }
 }
 
-/// From `at`, with no marker to be found at `stop` or behind unless there is one before.
-#[allow(clippy::too_many_arguments)]
-fn sample_byte_portable(
-    set: &ByteSet,
-    data: &[u8],
-    end: usize,
-    skip: usize,
-    gap: usize,
-    mut at: usize,
-    mut stop: usize,
-    markers: &mut [u32],
-) -> Sampled {
-    let mut count = 0;
-    while at < stop.min(end) && count < markers.len() {
-        if set.contains(data[at]) {
-            markers[count] = at as u32;
-            count += 1;
-            at += skip;
-            stop = (at + 1).saturating_add(gap);
-        }
-        at += 1;
-    }
-    Sampled { count, resume: at }
-}
-
 /// # Safety
 /// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn sample_byte_avx2(
-    set: &ByteSet,
-    data: &[u8],
-    end: usize,
-    skip: usize,
-    gap: usize,
-    from: usize,
-    markers: &mut [u32],
-) -> Sampled {
+unsafe fn sample_byte_avx2(set: &ByteSet, data: &[u8], walk: Walk, markers: &mut [u32]) -> Sampled {
     use std::arch::x86_64::*;
 
     let [low_rows, high_rows] = set.rows();
     // SAFETY: both pointers come from 16-byte arrays, and unaligned loads are used.
-    let (low_rows, high_rows) =
-        unsafe { (_mm_loadu_si128(low_rows.as_ptr().cast()), _mm_loadu_si128(high_rows.as_ptr().cast())) };
+    let (low_rows, high_rows) = unsafe {
+        (_mm_loadu_si128(low_rows.as_ptr().cast()), _mm_loadu_si128(high_rows.as_ptr().cast()))
+    };
     let low_rows = _mm256_broadcastsi128_si256(low_rows);
     let high_rows = _mm256_broadcastsi128_si256(high_rows);
-    let column_bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128));
+    let column_bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128,
+    ));
     let sign = _mm256_set1_epi8(-128);
     let nibble = _mm256_set1_epi8(15);
 
-    let (mut at, mut count) = (from, 0);
-    // Where no marker may be found any more: a gap behind what was found last.
-    let mut stop = from.saturating_add(gap);
-    // The last whole vector; what is left after it is done byte by byte.
-    let last = data.len().saturating_sub(32);
-    while at < stop.min(end) && at <= last && data.len() >= 32 && count < markers.len() {
-        // SAFETY: `at + 32 <= data.len()` by the loop condition.
+    let hits = |at: usize| {
+        assert!(at + 32 <= data.len());
+        // SAFETY: `at + 32 <= data.len()`.
         let bytes = unsafe { _mm256_loadu_si256(data.as_ptr().add(at).cast()) };
-        // A shuffle yields zero where its index byte has the top bit set, so each half sees only its own bytes.
-        let row =
-            _mm256_or_si256(_mm256_shuffle_epi8(low_rows, bytes), _mm256_shuffle_epi8(high_rows, _mm256_xor_si256(bytes, sign)));
-        let column = _mm256_shuffle_epi8(column_bits, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble));
+        // A shuffle yields zero where its index byte has the top bit set, so each half sees only
+        // its own bytes.
+        let row = _mm256_or_si256(
+            _mm256_shuffle_epi8(low_rows, bytes),
+            _mm256_shuffle_epi8(high_rows, _mm256_xor_si256(bytes, sign)),
+        );
+        let column =
+            _mm256_shuffle_epi8(column_bits, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble));
         let outside = _mm256_cmpeq_epi8(_mm256_and_si256(row, column), _mm256_setzero_si256());
-        let mut inside = !(_mm256_movemask_epi8(outside) as u32);
-        // Usually the skip leaves the vector and one step is made; a small period has several markers in one.
-        let base = at;
-        at += 32;
-        while inside != 0 {
-            let marker = base + inside.trailing_zeros() as usize;
-            if marker >= stop.min(end) || count == markers.len() {
-                return Sampled { count, resume: marker };
-            }
-            markers[count] = marker as u32;
-            count += 1;
-            let next = marker + 1 + skip;
-            stop = next.saturating_add(gap);
-            let gone = next - base;
-            if gone >= 32 {
-                at = next;
-                break;
-            }
-            inside &= u32::MAX << gone;
-        }
-    }
-    let rest = sample_byte_portable(set, data, end, skip, gap, at, stop, &mut markers[count..]);
-    Sampled { count: count + rest.count, resume: rest.resume }
+        !(_mm256_movemask_epi8(outside) as u32)
+    };
+    walk.by_vectors((data.len() + 1).saturating_sub(32), markers, hits, |at| set.contains(data[at]))
 }
 
 #[cfg(test)]
@@ -294,8 +270,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(kernels: Kernels, set: &ByteSet, data: &[u8], window: usize, skip: usize, batch: usize) -> Vec<u32> {
-        batches(batch, |at, markers| kernels.sample_byte(set, data, window, skip, usize::MAX, at, markers))
+    fn all(
+        kernels: Kernels,
+        set: &ByteSet,
+        data: &[u8],
+        window: usize,
+        skip: usize,
+        batch: usize,
+    ) -> Vec<u32> {
+        batches(batch, |at, markers| {
+            kernels.sample_byte(set, data, window, skip, usize::MAX, at, markers)
+        })
     }
 
     fn batches(batch: usize, sample: impl Fn(usize, &mut [u32]) -> Sampled) -> Vec<u32> {

@@ -1,8 +1,8 @@
-//! Large zeroed buffers straight from the operating system.
+//! Large zeroed buffers, mapped from the operating system.
 //!
-//! Logs and tables are hundreds of megabytes, touched at random. They are mapped, not allocated: pages cost memory only once
-//! touched, so a log grows with use, and transparent huge pages are asked for, which spares most of the TLB misses. Where the
-//! system grants none, nothing but speed is lost.
+//! Logs and tables have hundreds of megabytes and are accessed at random. They are mapped, not
+//! allocated: pages take memory only once touched, so a log grows with use. Transparent huge pages
+//! are requested, which avoids most TLB misses; without them only speed is lost.
 
 use memmap2::MmapMut;
 use std::io;
@@ -21,7 +21,7 @@ mod sealed {
     unsafe impl Plain for u64 {}
 }
 
-/// What [`Pages`] can hold: plain integers.
+/// Element types of [`Pages`]: plain integers.
 pub trait Element: sealed::Plain {}
 impl Element for u8 {}
 impl Element for u32 {}
@@ -38,16 +38,18 @@ impl<T: Element> Pages<T> {
     /// Maps `len` zeros. Memory is committed as it is touched.
     ///
     /// # Errors
-    /// The system's error if it has no address space or memory to give, and [`io::ErrorKind::InvalidInput`] if the size does
-    /// not fit an address.
+    /// The system's error if it refuses address space or memory, and
+    /// [`io::ErrorKind::InvalidInput`] if the size does not fit an address.
     pub fn zeroed(len: usize) -> io::Result<Pages<T>> {
-        let bytes =
-            len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(io::ErrorKind::InvalidInput)?;
-        // An empty mapping is refused by some systems; one byte costs one page.
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        // Some systems refuse an empty mapping; one byte costs one page.
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]
         if bytes >= HUGE {
-            // A refusal (no support, switched off) is no failure.
+            // A refusal (unsupported, disabled) is not an error.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Pages { map, len, element: PhantomData })
@@ -62,13 +64,14 @@ impl<T: Element> Pages<T> {
         }
     }
 
-    /// Asks the processor to fetch the cache line of element `index` ahead of its use. Out of range is ignored.
+    /// Prefetches the cache line of element `index`. Ignores an index out of range.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         #[cfg(target_arch = "x86_64")]
         if index < self.len {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the address lies inside the mapping, and a prefetch has no effect that a program can see.
+            // SAFETY: the address lies inside the mapping, and a prefetch has no effect that a
+            // program can see.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.as_ptr().add(index).cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -76,7 +79,7 @@ impl<T: Element> Pages<T> {
     }
 }
 
-/// Size of a huge page on the machines that have them, in bytes. Smaller buffers do not ask.
+/// Size of a huge page, in bytes. Smaller buffers do not request them.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
 
@@ -85,8 +88,8 @@ impl<T: Element> Deref for Pages<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds at least `len` elements, is page-aligned, zero-initialised and lives as long as `self`;
-        // `Plain` makes every bit pattern a valid element.
+        // SAFETY: the mapping holds at least `len` elements, is page-aligned, zero-initialised and
+        // lives as long as `self`; `Plain` makes every bit pattern a valid element.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
@@ -94,14 +97,18 @@ impl<T: Element> Deref for Pages<T> {
 impl<T: Element> DerefMut for Pages<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`, and the exclusive borrow of `self` is an exclusive borrow of the mapping.
+        // SAFETY: as in `deref`, and the exclusive borrow of `self` is an exclusive borrow of the
+        // mapping.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Element> std::fmt::Debug for Pages<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pages").field("len", &self.len).field("element_bytes", &size_of::<T>()).finish()
+        f.debug_struct("Pages")
+            .field("len", &self.len)
+            .field("element_bytes", &size_of::<T>())
+            .finish()
     }
 }
 

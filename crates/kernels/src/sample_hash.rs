@@ -1,5 +1,7 @@
-//! SAMPLEHASH's marker search: SAMPLEBYTE's loop with a hash of four bytes in place of a table of one.
+//! SAMPLEHASH's marker search: SAMPLEBYTE's walk with a hash of four bytes instead of a table
+//! lookup of one.
 
+use crate::walk::Walk;
 use crate::{Kernels, Sampled};
 
 #[cfg(target_arch = "x86_64")]
@@ -20,9 +22,10 @@ pub(crate) fn hash(bytes: &[u8; HASHED]) -> u16 {
 }
 
 impl Kernels {
-    /// Finds positions in `data[from..]` whose next four bytes have a 16-bit hash of at most `limit`, with a whole `window` left. After
-    /// a marker at `i` the next position examined is `i + 1 + skip`. Stops when `markers` is full, when `gap` positions in a row
-    /// are none, or when the last window has been passed.
+    /// Finds positions in `data[from..]` whose next four bytes have a 16-bit hash of at most
+    /// `limit`, with a whole `window` left. After a marker at `i` the search continues at
+    /// `i + 1 + skip`. It stops when `markers` is full, when `gap` positions in a row are no
+    /// markers, or after the last window.
     ///
     /// # Panics
     /// If `window` is below 4, or `data` is longer than 4 GiB.
@@ -41,51 +44,35 @@ impl Kernels {
         let Some(end) = (data.len() + 1).checked_sub(window) else {
             return Sampled { count: 0, resume: from };
         };
+        let walk = Walk { from, end, skip, gap };
         let sampled = match self.level() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds this level only if the machine has it.
-            Level::Avx512 if skip == 0 && gap == usize::MAX => unsafe { every_avx512(limit, data, end, from, markers) },
+            Level::Avx512 if skip == 0 && gap == usize::MAX => unsafe {
+                every_avx512(limit, data, walk, markers)
+            },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds these levels only if the machine has AVX2.
-            Level::Avx2 | Level::Avx512 => unsafe { avx2(limit, data, end, skip, gap, from, markers) },
-            _ => portable(limit, data, end, skip, gap, from, from.saturating_add(gap), markers),
+            Level::Avx2 | Level::Avx512 => unsafe { avx2(limit, data, walk, markers) },
+            _ => walk.plain(markers, |at| low(data, at, limit)),
         };
         sampled.as_the_plain_loop(markers, from, end, skip, gap)
     }
 }
 
-/// From `at`, with no marker to be found at `stop` or behind unless there is one before.
-#[allow(clippy::too_many_arguments)]
-fn portable(
-    limit: u16,
-    data: &[u8],
-    end: usize,
-    skip: usize,
-    gap: usize,
-    mut at: usize,
-    mut stop: usize,
-    markers: &mut [u32],
-) -> Sampled {
-    let mut count = 0;
-    while at < stop.min(end) && count < markers.len() {
-        if hash(data[at..].first_chunk().expect("a window is no shorter than what is hashed")) <= limit {
-            markers[count] = at as u32;
-            count += 1;
-            at += skip;
-            stop = (at + 1).saturating_add(gap);
-        }
-        at += 1;
-    }
-    Sampled { count, resume: at }
+/// Whether the position has a low hash.
+#[inline(always)]
+fn low(data: &[u8], at: usize, limit: u16) -> bool {
+    hash(data[at..].first_chunk().expect("a window is no shorter than what is hashed")) <= limit
 }
 
 /// # Safety
 /// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2(limit: u16, data: &[u8], end: usize, skip: usize, gap: usize, from: usize, markers: &mut [u32]) -> Sampled {
+unsafe fn avx2(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32]) -> Sampled {
     use std::arch::x86_64::*;
-    let (low, high) = (_mm256_set1_epi16(LOW as i16), _mm256_set1_epi16(HIGH as i16));
+    let (lows, highs) = (_mm256_set1_epi16(LOW as i16), _mm256_set1_epi16(HIGH as i16));
     let limits = _mm256_set1_epi16(limit as i16);
     // Lane `i` is all ones if the position `at + 2 i` is a marker.
     let hits = |at: usize| {
@@ -95,35 +82,12 @@ unsafe fn avx2(limit: u16, data: &[u8], end: usize, skip: usize, gap: usize, fro
             let first = data.as_ptr().add(at);
             (_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(first.add(2).cast()))
         };
-        let hash = _mm256_add_epi16(_mm256_mullo_epi16(first, low), _mm256_mullo_epi16(second, high));
+        let hash =
+            _mm256_add_epi16(_mm256_mullo_epi16(first, lows), _mm256_mullo_epi16(second, highs));
         _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_min_epu16(hash, limits), hash)) as u32
     };
-    let (mut at, mut count) = (from, 0);
-    // Where no marker may be found any more: a gap behind what was found last.
-    let mut stop = from.saturating_add(gap);
-    while at < stop.min(end) && at + 35 <= data.len() && count < markers.len() {
-        let mut inside = hits(at) & 0x5555_5555 | hits(at + 1) & 0xaaaa_aaaa;
-        let base = at;
-        at += 32;
-        while inside != 0 {
-            let marker = base + inside.trailing_zeros() as usize;
-            if marker >= stop.min(end) || count == markers.len() {
-                return Sampled { count, resume: marker };
-            }
-            markers[count] = marker as u32;
-            count += 1;
-            let next = marker + 1 + skip;
-            stop = next.saturating_add(gap);
-            let gone = next - base;
-            if gone >= 32 {
-                at = next;
-                break;
-            }
-            inside &= u32::MAX << gone;
-        }
-    }
-    let rest = portable(limit, data, end, skip, gap, at, stop, &mut markers[count..]);
-    Sampled { count: count + rest.count, resume: rest.resume }
+    let both = |at| hits(at) & 0x5555_5555 | hits(at + 1) & 0xaaaa_aaaa;
+    walk.by_vectors((data.len() + 1).saturating_sub(35), markers, both, |at| low(data, at, limit))
 }
 
 /// Moves bit `i` to bit `2 i`.
@@ -143,15 +107,16 @@ fn spread(bits: u32) -> u64 {
     bits
 }
 
-/// Every position with a low hash, nothing skipped: where few are, so that most vectors are passed at once.
+/// Every position with a low hash, without skips: for low limits, where most vectors have no hit.
 ///
 /// # Safety
 /// The machine must have AVX-512 F and BW.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
-unsafe fn every_avx512(limit: u16, data: &[u8], end: usize, from: usize, markers: &mut [u32]) -> Sampled {
+unsafe fn every_avx512(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32]) -> Sampled {
     use std::arch::x86_64::*;
-    let (low, high) = (_mm512_set1_epi16(LOW as i16), _mm512_set1_epi16(HIGH as i16));
+    let Walk { from, end, .. } = walk;
+    let (lows, highs) = (_mm512_set1_epi16(LOW as i16), _mm512_set1_epi16(HIGH as i16));
     let limits = _mm512_set1_epi16(limit as i16);
     // Lane `i` belongs to the position `at + 2 i`.
     let hits = |at: usize| {
@@ -161,7 +126,8 @@ unsafe fn every_avx512(limit: u16, data: &[u8], end: usize, from: usize, markers
             let first = data.as_ptr().add(at);
             (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(first.add(2).cast()))
         };
-        let hash = _mm512_add_epi16(_mm512_mullo_epi16(first, low), _mm512_mullo_epi16(second, high));
+        let hash =
+            _mm512_add_epi16(_mm512_mullo_epi16(first, lows), _mm512_mullo_epi16(second, highs));
         _mm512_cmple_epu16_mask(hash, limits)
     };
     let (mut at, mut count) = (from, 0);
@@ -181,7 +147,7 @@ unsafe fn every_avx512(limit: u16, data: &[u8], end: usize, from: usize, markers
         }
         at += 64;
     }
-    let rest = portable(limit, data, end, 0, usize::MAX, at, usize::MAX, &mut markers[count..]);
+    let rest = Walk { from: at, ..walk }.plain(&mut markers[count..], |at| low(data, at, limit));
     Sampled { count: count + rest.count, resume: rest.resume }
 }
 

@@ -1,8 +1,10 @@
-//! How fast a capture is read and taken apart: `cargo run --release -p oncewire-packet --example throughput -- FILE [BYTES]`.
+//! How fast a capture is read and taken apart: `cargo run --release -p oncewire-packet --example
+//! throughput -- FILE [BYTES]`.
 //!
-//! Makes a capture of at least BYTES (default 1 GiB) in memory from the records of a pcap FILE, over and over; or, if BYTES is 0,
-//! reads FILE itself as it is, from the page cache. Prints the CPU time of reading it, and of reading and dissecting it: the
-//! median of five runs. Dissecting adds up the lengths and the last bytes of payloads, so that they are seen.
+//! Makes a capture of at least BYTES (default 1 GiB) in memory from the records of a pcap FILE,
+//! over and over; or, if BYTES is 0, reads FILE itself as it is, from the page cache. Prints the
+//! CPU time of reading it, and of reading and dissecting it: the median of five runs. Dissecting
+//! adds up the lengths and the last bytes of payloads, so that they are seen.
 
 use std::{
     env,
@@ -30,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let (bytes, packets, payload, unused) = dissect(open()?)?;
-    println!("{bytes} bytes, {packets} packets, {payload} bytes of payload, {unused} packets unused");
+    println!(
+        "{bytes} bytes, {packets} packets, {payload} bytes of payload, {unused} packets unused"
+    );
     for (name, dissecting) in [("read", false), ("read and dissect", true)] {
         let mut times = [0.0; 5];
         for time in &mut times {
@@ -44,7 +48,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         times.sort_by(f64::total_cmp);
         let median = times[2];
-        println!("{name}: {:.2} GB/s, {:.2} million packets/s", bytes as f64 / median / 1e9, packets as f64 / median / 1e6);
+        println!(
+            "{name}: {:.2} GB/s, {:.2} million packets/s",
+            bytes as f64 / median / 1e9,
+            packets as f64 / median / 1e6
+        );
     }
     Ok(())
 }
@@ -72,5 +80,5 @@ fn dissect(capture: impl Read) -> Result<(u64, u64, u64, u64), Box<dyn Error>> {
     }
     std::hint::black_box(last);
     let counters = dissector.finish();
-    Ok((reader.position(), counters.total.packets, payload, counters.unused().packets))
+    Ok((reader.position(), counters.total.packets, payload, counters.skipped().packets))
 }

@@ -1,17 +1,18 @@
-//! A place in a packet, of which perhaps not all bytes were captured.
+//! A position in a packet that may be truncated in the capture.
 
-use crate::{Layer, Unused};
+use crate::{Layer, Skipped};
 
-/// What is left of a packet behind the headers that were read.
+/// The rest of a packet, after the headers read so far.
 ///
-/// `data` are the captured bytes of it, `wire >= data.len()` its bytes on the wire, and `trailer` the bytes on the wire that were
-/// cut off behind it because a length field said so. What was in front is the rest of the packet.
+/// `data` holds its captured bytes, `wire >= data.len()` counts its bytes on the wire, and
+/// `trailer` the bytes on the wire after it that a length field excluded. Everything else of the
+/// packet came before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) wire: u32,
     pub(crate) trailer: u32,
-    /// Where `data` begins in what the cursor was made of.
+    /// Offset of `data` in the original bytes.
     pub(crate) position: usize,
 }
 
@@ -23,7 +24,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads the next `N` bytes, as part of `layer`.
     #[inline]
-    pub(crate) fn take<const N: usize>(&mut self, layer: Layer) -> Result<&'a [u8; N], Unused> {
+    pub(crate) fn take<const N: usize>(&mut self, layer: Layer) -> Result<&'a [u8; N], Skipped> {
         match self.data.split_first_chunk() {
             Some((head, rest)) => {
                 self.data = rest;
@@ -41,9 +42,9 @@ impl<'a> Cursor<'a> {
         self.data.first_chunk()
     }
 
-    /// Goes past `n` bytes that must have been captured.
+    /// Skips `n` bytes that must have been captured.
     #[inline]
-    pub(crate) fn skip(&mut self, n: usize, layer: Layer) -> Result<(), Unused> {
+    pub(crate) fn skip(&mut self, n: usize, layer: Layer) -> Result<(), Skipped> {
         match self.data.split_at_checked(n) {
             Some((_, rest)) => {
                 self.data = rest;
@@ -55,11 +56,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes past `n` bytes that need not have been captured.
+    /// Skips `n` bytes that need not have been captured.
     #[inline]
-    pub(crate) fn pass(&mut self, n: usize, layer: Layer) -> Result<(), Unused> {
+    pub(crate) fn pass(&mut self, n: usize, layer: Layer) -> Result<(), Skipped> {
         if n > self.wire as usize {
-            return Err(Unused::Malformed(layer));
+            return Err(Skipped::Malformed(layer));
         }
         let captured = n.min(self.data.len());
         self.data = &self.data[captured..];
@@ -68,11 +69,11 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Ends the packet `n` bytes from here, as a length field of `layer` says.
+    /// Ends the packet `n` bytes from here, according to a length field of `layer`.
     #[inline]
-    pub(crate) fn limit(&mut self, n: u32, layer: Layer) -> Result<(), Unused> {
+    pub(crate) fn limit(&mut self, n: u32, layer: Layer) -> Result<(), Skipped> {
         if n > self.wire {
-            return Err(Unused::Malformed(layer));
+            return Err(Skipped::Malformed(layer));
         }
         self.trailer += self.wire - n;
         self.wire = n;
@@ -81,7 +82,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn short(&self, n: usize, layer: Layer) -> Unused {
-        if n > self.wire as usize { Unused::Malformed(layer) } else { Unused::Truncated(layer) }
+    fn short(&self, n: usize, layer: Layer) -> Skipped {
+        if n > self.wire as usize { Skipped::Malformed(layer) } else { Skipped::Truncated(layer) }
     }
 }

@@ -1,4 +1,4 @@
-//! From a record to the payload of its innermost TCP segment or UDP datagram.
+//! Dissects a record down to the payload of its innermost TCP segment or UDP datagram.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -6,12 +6,12 @@ use crate::{
     Layer, Layers, LinkType, Nanos, Record,
     cursor::Cursor,
     fragment::{Fragments, Whole},
-    walk::{End, Next, State, Walk},
+    walk::{Next, Walk, WalkEnd, WalkState},
 };
 
-/// What one packet is, down to its innermost TCP or UDP payload.
+/// A packet, down to its innermost TCP or UDP payload.
 ///
-/// `headers + payload.len() + missing + trailer == wire_len`, always.
+/// `headers + payload.len() + missing + trailer` always equals `wire_len`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dissected<'a> {
     /// Source address of the innermost IP header.
@@ -26,27 +26,30 @@ pub struct Dissected<'a> {
     pub dscp: u8,
     /// Identification (RFC 791 section 3.1, RFC 6864) of the innermost IP header, if that is IPv4.
     pub identification: Option<u16>,
-    /// What the TCP or UDP header says.
+    /// Fields of the TCP or UDP header.
     pub transport: Transport,
-    /// The captured payload of the TCP segment or UDP datagram; of a fragmented datagram the whole, without a gap.
+    /// The captured payload of the TCP segment or UDP datagram. For a fragmented datagram, the
+    /// payload up to the first gap.
     pub payload: &'a [u8],
-    /// Payload bytes that were on the wire behind [`payload`](Self::payload), but were not captured. In a fragmented datagram
-    /// whose fragments were not captured whole, all payload behind the first such gap.
+    /// Payload bytes on the wire after [`payload`](Self::payload) that were not captured. In a
+    /// fragmented datagram whose fragments were truncated, all payload after the first such gap.
     pub missing: u32,
-    /// Bytes on the wire in front of the payload: all headers, of all fragments, and what came twice in overlapping fragments.
+    /// Bytes on the wire before the payload: all headers of all fragments, and bytes repeated in
+    /// overlapping fragments.
     pub headers: u32,
-    /// Bytes on the wire behind the payload: padding, frame check sequences, trailers of encapsulations.
+    /// Bytes on the wire after the payload: padding, frame check sequences, trailers of
+    /// encapsulations.
     pub trailer: u32,
     /// Bytes on the wire of this packet and of its [earlier fragments](Self::fragments).
     pub wire_len: u64,
-    /// How many earlier records, each answered with [`Unused::FragmentHeld`], this packet was completed from. 0 for whole
-    /// packets.
+    /// Number of earlier records, each returned as [`Skipped::FragmentHeld`], that this packet was
+    /// completed from. 0 for whole packets.
     pub fragments: u32,
-    /// The headers that were crossed.
+    /// The headers of the packet.
     pub layers: Layers,
 }
 
-/// The fields of a transport header that a flow is made of.
+/// Fields of a transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// RFC 9293.
@@ -57,9 +60,9 @@ pub enum Transport {
         destination_port: u16,
         /// Sequence number of the first payload byte (of SYN, if set).
         seq: u32,
-        /// Acknowledgement number; meaningless without [`Transport::ACK`].
+        /// Acknowledgment number; meaningless without [`Transport::ACK`].
         ack: u32,
-        /// CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit to the lowest.
+        /// CWR, ECE, URG, ACK, PSH, RST, SYN, FIN, from the highest bit to the lowest.
         flags: u8,
         /// Window, not scaled.
         window: u16,
@@ -91,49 +94,50 @@ impl Transport {
     /// TCP flag ACK.
     pub const ACK: u8 = 0x10;
 
-    /// (source port, destination port)
+    /// Source port and destination port.
     pub fn ports(&self) -> (u16, u16) {
         match *self {
-            Self::Tcp { source_port, destination_port, .. } | Self::Udp { source_port, destination_port, .. } => {
-                (source_port, destination_port)
-            }
+            Self::Tcp { source_port, destination_port, .. }
+            | Self::Udp { source_port, destination_port, .. } => (source_port, destination_port),
         }
     }
 }
 
-/// Why a packet has no TCP or UDP payload for us.
+/// Why a packet was skipped: it has no readable TCP or UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unused {
-    /// The capture's link type is none of [`LinkType::SUPPORTED`], or none that Per-Packet Information may name.
+pub enum Skipped {
+    /// The link type is not in [`LinkType::SUPPORTED`], or cannot appear in Per-Packet Information.
     UnsupportedLink(LinkType),
-    /// Too few bytes were captured to see this header.
+    /// The capture does not include all of this header.
     Truncated(Layer),
-    /// This header contradicts itself, or what is around it: a length that does not fit, a version that it cannot have.
+    /// This header is invalid, has an impossible version, or its length does not fit.
     Malformed(Layer),
-    /// Not IP: the EtherType, or in its place the PPP protocol, LLC SAPs (destination, source), address family, or 802.11 frame
-    /// control.
+    /// Not IP: the EtherType, or instead the PPP protocol, LLC SAPs (destination, source), address
+    /// family, or 802.11 frame control.
     NotIp(u16),
-    /// IP that carries neither TCP nor UDP: the protocol number of the innermost IP header (1 ICMP, 58 ICMPv6, 132 SCTP, ...).
+    /// IP that carries neither TCP nor UDP: the protocol number of the innermost IP header (1 ICMP,
+    /// 58 ICMPv6, 132 SCTP, ...).
     OtherProtocol(u8),
-    /// Its content is encrypted.
+    /// The content is encrypted.
     Encrypted(Cipher),
-    /// A fragment, kept until its datagram is whole. It is then part of what the last fragment's record is answered with.
+    /// A fragment, held until its datagram is complete. Its bytes are then part of the result of
+    /// the last fragment's record.
     FragmentHeld,
-    /// A fragment whose datagram cannot become whole: it overlaps another (IPv6), contradicts another, exceeds the [`Limits`], or
-    /// is a fragment of an 802.11 frame.
+    /// A fragment whose datagram cannot be completed: it overlaps another (IPv6), contradicts
+    /// another, exceeds the [`Limits`], or is a fragment of an 802.11 frame.
     FragmentLost,
-    /// Several packets in one frame, of which each would be one: an 802.11 A-MSDU.
+    /// Several packets in one frame: an 802.11 A-MSDU.
     Aggregate,
-    /// The capturing radio said that the frame check sequence was wrong.
+    /// The capturing radio reported a wrong frame check sequence.
     BadFrameCheck,
     /// More than [`MAX_LAYERS`](crate::MAX_LAYERS) headers.
     TooDeep,
 }
 
-/// What encrypts the content of [`Unused::Encrypted`].
+/// The encryption of [`Skipped::Encrypted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cipher {
-    /// IPsec ESP (RFC 4303). It may be the null cipher; one cannot see that from outside.
+    /// IPsec ESP (RFC 4303). The null cipher is possible, but cannot be recognized from outside.
     Esp,
     /// A protected frame of IEEE 802.11.
     Ieee80211,
@@ -143,7 +147,7 @@ pub enum Cipher {
     Ppp,
 }
 
-impl fmt::Display for Unused {
+impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnsupportedLink(link) => write!(f, "unsupported {link}"),
@@ -164,22 +168,27 @@ impl fmt::Display for Unused {
     }
 }
 
-/// Bounds on what a [`Dissector`] keeps: fragments of datagrams that are not whole yet.
+/// Limits on the fragments of incomplete datagrams that a [`Dissector`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of fragments, with the memory to manage them. The oldest datagrams are given up beyond. Default 16 MiB, four
-    /// times what Linux grants (`ipfrag_high_thresh`), as a capture point sees more than one host. 0 keeps no fragments.
+    /// Most bytes of fragments, bookkeeping included. Beyond this limit the oldest datagrams are
+    /// dropped. Default 16 MiB, four times the limit of Linux (`ipfrag_high_thresh`), as a capture
+    /// point sees more than one host. 0 holds no fragments.
     pub fragment_bytes: usize,
     /// Most incomplete datagrams. Default 4,096.
     pub fragment_datagrams: usize,
-    /// How long after its first fragment, in packet time, an incomplete datagram is given up. Default 60 s, as RFC 8200 section
-    /// 4.5.
+    /// An incomplete datagram is dropped this long after its first fragment, in packet time.
+    /// Default 60 s, as in RFC 8200 section 4.5.
     pub fragment_age: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { fragment_bytes: 16 << 20, fragment_datagrams: 4096, fragment_age: Duration::from_secs(60) }
+        Self {
+            fragment_bytes: 16 << 20,
+            fragment_datagrams: 4096,
+            fragment_age: Duration::from_secs(60),
+        }
     }
 }
 
@@ -206,46 +215,47 @@ impl std::ops::SubAssign for Tally {
     }
 }
 
-/// Where all records and all their bytes on the wire went.
+/// Accounts for every record and every byte on the wire.
 ///
-/// At any time `total == used + held + unused()`, and after [`Dissector::finish`] `held` is zero. A held fragment is counted in
-/// `held`; when its datagram is whole it moves to what the datagram turned out to be, when it is given up it moves to
-/// `fragment_lost`.
+/// At any time `total == used + held + skipped()`, and after [`Dissector::finish`] `held` is zero.
+/// A held fragment counts in `held`. When its datagram is complete, it moves to the counter of that
+/// datagram; when it is dropped, to `fragment_lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Every record that was given to the dissector.
+    /// All records given to the dissector.
     pub total: Tally,
-    /// Those that were [`Dissected`], with their earlier fragments: `bytes` is the sum of [`Dissected::wire_len`].
+    /// Records that became [`Dissected`], with their earlier fragments: `bytes` is the sum of
+    /// [`Dissected::wire_len`].
     pub used: Tally,
-    /// Fragments that wait for others.
+    /// Fragments of incomplete datagrams.
     pub held: Tally,
-    /// [`Unused::UnsupportedLink`].
+    /// [`Skipped::UnsupportedLink`].
     pub unsupported_link: Tally,
-    /// [`Unused::Truncated`].
+    /// [`Skipped::Truncated`].
     pub truncated: Tally,
-    /// [`Unused::Malformed`].
+    /// [`Skipped::Malformed`].
     pub malformed: Tally,
-    /// [`Unused::NotIp`].
+    /// [`Skipped::NotIp`].
     pub not_ip: Tally,
-    /// [`Unused::OtherProtocol`].
+    /// [`Skipped::OtherProtocol`].
     pub other_protocol: Tally,
-    /// [`Unused::Encrypted`].
+    /// [`Skipped::Encrypted`].
     pub encrypted: Tally,
-    /// [`Unused::FragmentLost`], and fragments that were held in vain.
+    /// [`Skipped::FragmentLost`], and held fragments that were dropped.
     pub fragment_lost: Tally,
-    /// [`Unused::Aggregate`].
+    /// [`Skipped::Aggregate`].
     pub aggregate: Tally,
-    /// [`Unused::BadFrameCheck`].
+    /// [`Skipped::BadFrameCheck`].
     pub bad_frame_check: Tally,
-    /// [`Unused::TooDeep`].
+    /// [`Skipped::TooDeep`].
     pub too_deep: Tally,
-    /// Datagrams that were made whole from fragments.
+    /// Datagrams completed from fragments.
     pub reassembled: u64,
 }
 
 impl Counters {
-    /// The sum of all kinds of [`Unused`] but the held fragments.
-    pub fn unused(&self) -> Tally {
+    /// The sum of all kinds of [`Skipped`] except held fragments.
+    pub fn skipped(&self) -> Tally {
         let mut sum = Tally::default();
         for (_, tally) in self.by_reason() {
             sum += tally;
@@ -253,23 +263,23 @@ impl Counters {
         sum
     }
 
-    fn of(&mut self, why: Unused) -> &mut Tally {
+    fn of(&mut self, why: Skipped) -> &mut Tally {
         match why {
-            Unused::UnsupportedLink(_) => &mut self.unsupported_link,
-            Unused::Truncated(_) => &mut self.truncated,
-            Unused::Malformed(_) => &mut self.malformed,
-            Unused::NotIp(_) => &mut self.not_ip,
-            Unused::OtherProtocol(_) => &mut self.other_protocol,
-            Unused::Encrypted(_) => &mut self.encrypted,
-            Unused::FragmentHeld => &mut self.held,
-            Unused::FragmentLost => &mut self.fragment_lost,
-            Unused::Aggregate => &mut self.aggregate,
-            Unused::BadFrameCheck => &mut self.bad_frame_check,
-            Unused::TooDeep => &mut self.too_deep,
+            Skipped::UnsupportedLink(_) => &mut self.unsupported_link,
+            Skipped::Truncated(_) => &mut self.truncated,
+            Skipped::Malformed(_) => &mut self.malformed,
+            Skipped::NotIp(_) => &mut self.not_ip,
+            Skipped::OtherProtocol(_) => &mut self.other_protocol,
+            Skipped::Encrypted(_) => &mut self.encrypted,
+            Skipped::FragmentHeld => &mut self.held,
+            Skipped::FragmentLost => &mut self.fragment_lost,
+            Skipped::Aggregate => &mut self.aggregate,
+            Skipped::BadFrameCheck => &mut self.bad_frame_check,
+            Skipped::TooDeep => &mut self.too_deep,
         }
     }
 
-    /// The kinds of [`Unused`] but the held fragments, with short names for a table.
+    /// The kinds of [`Skipped`] except held fragments, with short names for tables.
     pub fn by_reason(&self) -> [(&'static str, Tally); 10] {
         [
             ("unsupported link type", self.unsupported_link),
@@ -286,46 +296,53 @@ impl Counters {
     }
 }
 
-/// Takes packets apart. It has a state only because of IP fragments.
+/// Dissects packets. Its only state is held IP fragments.
 ///
-/// Fragments belong together when source, destination and identification are the same, and in IPv4 the protocol (RFC 791, RFC
-/// 8200); tags and tunnels around them are not looked at. Of overlapping IPv4 fragments the bytes that came first are taken;
-/// overlapping IPv6 fragments make their datagram void (RFC 5722), but exact duplicates do not. A duplicate that comes after its
-/// datagram was whole waits for others like any fragment, and is lost in the end.
+/// Fragments belong together if source, destination, identification and (in IPv4) protocol are
+/// equal (RFC 791, RFC 8200); tags and tunnels around them are ignored. If IPv4 fragments overlap,
+/// the bytes received first are used. Overlapping IPv6 fragments invalidate their datagram (RFC
+/// 5722), but exact duplicates do not. A duplicate that arrives after its datagram was completed is
+/// held like any fragment and finally counted as lost.
 ///
-/// A length field that claims more than was on the wire is [`Malformed`](Unused::Malformed), as it is to a receiver; one that
-/// claims less makes the rest a [trailer](Dissected::trailer). An IPv4 total length, IPv6 payload length or UDP length of 0 means
-/// "to the end": packets have it that a network card was to cut in segments.
+/// A length field larger than the packet on the wire is [`Malformed`](Skipped::Malformed), as it is
+/// to a receiver. With a smaller one, the rest is a [trailer](Dissected::trailer). An IPv4 total
+/// length, IPv6 payload length or UDP length of 0 means "to the end", as in packets captured before
+/// segmentation offload.
 #[derive(Debug)]
 pub struct Dissector {
     fragments: Fragments,
-    /// The last datagram that was made whole, for its payload to be borrowed from.
+    /// The last completed datagram, from which its payload is borrowed.
     whole: Vec<u8>,
     counters: Counters,
 }
 
 impl Dissector {
-    /// A dissector that keeps at most `limits` of fragments.
+    /// A dissector that holds fragments within `limits`.
     pub fn new(limits: Limits) -> Self {
         Self { fragments: Fragments::new(limits), whole: Vec::new(), counters: Counters::default() }
     }
 
-    /// Takes one packet apart. Records are to come in the order of the capture; their times need not be in order.
+    /// Dissects one packet. Pass records in the order of the capture; their times need not ascend.
     ///
     /// # Errors
-    /// [`Unused`] says why the packet has no TCP or UDP payload.
-    pub fn dissect<'a>(&'a mut self, record: &Record<'a>) -> Result<Dissected<'a>, Unused> {
+    /// [`Skipped`], with the reason why the packet has no TCP or UDP payload.
+    pub fn dissect<'a>(&'a mut self, record: &Record<'a>) -> Result<Dissected<'a>, Skipped> {
         let wire = record.wire_bytes();
         let data = record.data.get(..wire as usize).unwrap_or(record.data);
         let own = Tally { packets: 1, bytes: u64::from(wire) };
         self.counters.total += own;
-        let mut walk = Walk { state: State::new(), fragments: &mut self.fragments, now: record.time, tally: own };
+        let mut walk = Walk {
+            state: WalkState::new(),
+            fragments: &mut self.fragments,
+            now: record.time,
+            tally: own,
+        };
         match walk.run(Cursor::new(data, wire, 0), Next::Link(record.link)) {
-            Ok(End::Payload(cursor, transport)) => {
+            Ok(WalkEnd::Payload(cursor, transport)) => {
                 self.counters.used += own;
                 Ok(dissected(&walk.state, &cursor, transport, own, cursor.data))
             }
-            Ok(End::Whole(whole)) => {
+            Ok(WalkEnd::Whole(whole)) => {
                 let state = walk.state;
                 self.dissect_whole(state, *whole, record.time, own)
             }
@@ -337,24 +354,33 @@ impl Dissector {
         }
     }
 
-    /// Goes on in a datagram that was made whole.
+    /// Continues in a completed datagram.
     #[cold]
-    fn dissect_whole(&mut self, mut state: State, mut whole: Whole, now: Nanos, own: Tally) -> Result<Dissected<'_>, Unused> {
+    fn dissect_whole(
+        &mut self,
+        mut state: WalkState,
+        mut whole: Whole,
+        now: Nanos,
+        own: Tally,
+    ) -> Result<Dissected<'_>, Skipped> {
         let (outcome, tally) = loop {
             self.counters.reassembled += 1;
             self.whole = whole.data;
             let tally = whole.tally;
             let mut walk = Walk { state, fragments: &mut self.fragments, now, tally };
-            let result = walk.run(Cursor::new(&self.whole, whole.wire, whole.trailer), Next::Protocol(whole.protocol));
+            let result = walk.run(
+                Cursor::new(&self.whole, whole.wire, whole.trailer),
+                Next::Protocol(whole.protocol),
+            );
             state = walk.state;
             match result {
-                Ok(End::Payload(cursor, transport)) => {
+                Ok(WalkEnd::Payload(cursor, transport)) => {
                     let range = cursor.position..cursor.position + cursor.data.len();
-                    // The same place, no longer as a part of `self`.
+                    // The same datagram, no longer borrowed through `self`.
                     break (Ok((Cursor { data: &[], ..cursor }, transport, range)), tally);
                 }
-                // A datagram whose fragments were inside fragments of another.
-                Ok(End::Whole(outer)) => whole = *outer,
+                // The fragments of this datagram were inside fragments of another.
+                Ok(WalkEnd::Whole(outer)) => whole = *outer,
                 Err(why) => break (Err(why), tally),
             }
         };
@@ -367,9 +393,9 @@ impl Dissector {
                 self.counters.used += tally;
                 Ok(dissected(&state, &cursor, transport, tally, &self.whole[range]))
             }
-            Err(Unused::FragmentHeld) => {
+            Err(Skipped::FragmentHeld) => {
                 self.counters.held += own;
-                Err(Unused::FragmentHeld)
+                Err(Skipped::FragmentHeld)
             }
             Err(why) => {
                 self.counters.held -= earlier;
@@ -379,19 +405,20 @@ impl Dissector {
         }
     }
 
-    /// Where the packets and bytes so far went.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Gives up the fragments that are still held, and says where all packets and bytes went. The dissector can go on.
+    /// Drops the fragments that are still held and returns the final counters. The dissector can be
+    /// reused.
     pub fn finish(&mut self) -> &Counters {
         self.fragments.clear();
         self.settle();
         &self.counters
     }
 
-    /// Moves fragments that were given up to where they belong.
+    /// Moves dropped fragments to the `fragment_lost` counter.
     fn settle(&mut self) {
         let given_up = self.fragments.take_given_up();
         self.counters.held -= given_up;
@@ -400,7 +427,13 @@ impl Dissector {
 }
 
 #[inline]
-fn dissected<'a>(state: &State, c: &Cursor<'_>, transport: Transport, tally: Tally, payload: &'a [u8]) -> Dissected<'a> {
+fn dissected<'a>(
+    state: &WalkState,
+    c: &Cursor<'_>,
+    transport: Transport,
+    tally: Tally,
+    payload: &'a [u8],
+) -> Dissected<'a> {
     Dissected {
         source: state.source,
         destination: state.destination,
@@ -411,7 +444,7 @@ fn dissected<'a>(state: &State, c: &Cursor<'_>, transport: Transport, tally: Tal
         transport,
         payload,
         missing: c.wire - payload.len() as u32,
-        // One record's length is a u32, and fragments are given up beyond that.
+        // A record's length is a u32; longer datagrams are dropped as fragments.
         headers: (tally.bytes - u64::from(c.wire) - u64::from(c.trailer)) as u32,
         trailer: c.trailer,
         wire_len: tally.bytes,

@@ -1,9 +1,10 @@
-//! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5), kept in bounded memory until their datagram is whole.
+//! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5), held in bounded memory until their
+//! datagram is complete.
 //!
-//! Overlaps: of IPv4 fragments the one that came first wins, byte by byte, and the datagram is used; hosts differ here, and a
-//! capture does not say which the receiver was. Overlapping IPv6 fragments make a datagram void, with all fragments of it that
-//! follow (RFC 5722, RFC 8200); an exact duplicate is not an overlap. A fragment that contradicts where the datagram ends makes
-//! it void as well.
+//! Overlaps: of IPv4 fragments, the first one wins, byte by byte, and the datagram is used. Hosts
+//! differ here, and a capture does not show the receiver's choice. Overlapping IPv6 fragments
+//! invalidate a datagram and all its further fragments (RFC 5722, RFC 8200); an exact duplicate is
+//! not an overlap. A fragment that contradicts the end of the datagram invalidates it too.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,13 +13,15 @@ use std::{
 
 use crate::{Limits, Nanos, Tally};
 
-/// Most bytes of a datagram behind its IP header: what IPv4's total length or IPv6's payload length can say.
+/// Most bytes of a datagram after its IP header: the limit of IPv4's total length and IPv6's
+/// payload length.
 const LARGEST: u32 = 65_535;
 
-/// What an incomplete datagram is charged beside its bytes and pieces: about its entry in the table and in the order.
+/// Bytes charged for an incomplete datagram besides its content and pieces: about its entries in
+/// the map and the queue.
 const OVERHEAD: usize = 256;
 
-/// What fragments of one datagram have in common. IPv6's protocol is always 44.
+/// Identifies the fragments of one datagram. The protocol is always 44 for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) source: IpAddr,
@@ -29,17 +32,17 @@ pub(crate) struct Key {
 
 /// One fragment.
 pub(crate) struct Piece<'a> {
-    /// Where its bytes belong, in bytes.
+    /// Offset of its bytes in the datagram.
     pub(crate) offset: u32,
     pub(crate) more: bool,
-    /// What the datagram is, if this is its first fragment.
+    /// The protocol of the datagram, if this is its first fragment.
     pub(crate) protocol: u8,
     /// The captured ones of its `wire` bytes.
     pub(crate) data: &'a [u8],
     pub(crate) wire: u32,
-    /// Bytes on the wire behind it.
+    /// Bytes on the wire after it.
     pub(crate) trailer: u32,
-    /// The records that it came in: several, if it was itself inside fragments.
+    /// The records it came in: several, if it was itself fragmented.
     pub(crate) tally: Tally,
 }
 
@@ -51,16 +54,16 @@ pub(crate) enum Verdict {
     Whole(Box<Whole>),
 }
 
-/// A datagram made whole.
+/// A completed datagram.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) protocol: u8,
     /// Its bytes up to the first that was not captured.
     pub(crate) data: Vec<u8>,
     pub(crate) wire: u32,
-    /// Bytes on the wire behind its fragments.
+    /// Bytes on the wire after its fragments.
     pub(crate) trailer: u32,
-    /// All records that it came in.
+    /// All records it came in.
     pub(crate) tally: Tally,
 }
 
@@ -73,7 +76,7 @@ pub(crate) struct Fragments {
     serial: u64,
     /// Sum of [`Datagram::charge`].
     charged: usize,
-    /// Fragments that were held in vain since [`take_given_up`](Self::take_given_up).
+    /// Held fragments that were dropped since [`take_given_up`](Self::take_given_up).
     given_up: Tally,
 }
 
@@ -81,17 +84,17 @@ pub(crate) struct Fragments {
 struct Datagram {
     serial: u64,
     first: Nanos,
-    /// Void: fragments are lost at once.
+    /// Invalid: further fragments are lost at once.
     void: bool,
     protocol: u8,
-    /// Bytes in all, known from the last fragment.
+    /// Total bytes, known from the last fragment.
     total: Option<u32>,
-    /// (begin, end) of what has come, in order, disjoint.
+    /// Ranges received, ascending and disjoint.
     pieces: Vec<(u32, u32)>,
     /// Sum of their lengths.
     have: u32,
     data: Vec<u8>,
-    /// First byte that came but was not captured.
+    /// First byte that was sent but not captured.
     gap: u32,
     tally: Tally,
     trailer: u32,
@@ -106,15 +109,22 @@ impl Datagram {
 impl Fragments {
     pub(crate) fn new(limits: Limits) -> Self {
         let none = Tally::default();
-        Self { limits, datagrams: HashMap::new(), order: VecDeque::new(), serial: 0, charged: 0, given_up: none }
+        Self {
+            limits,
+            datagrams: HashMap::new(),
+            order: VecDeque::new(),
+            serial: 0,
+            charged: 0,
+            given_up: none,
+        }
     }
 
-    /// What was held and given up since the last call.
+    /// Fragments dropped since the last call.
     pub(crate) fn take_given_up(&mut self) -> Tally {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Gives up everything.
+    /// Drops everything.
     pub(crate) fn clear(&mut self) {
         for (_, datagram) in self.datagrams.drain() {
             self.given_up += datagram.tally;
@@ -125,7 +135,8 @@ impl Fragments {
 
     pub(crate) fn add(&mut self, key: Key, piece: Piece<'_>, now: Nanos) -> Verdict {
         let end = piece.offset.saturating_add(piece.wire);
-        // Fragments but the last are multiples of 8 bytes, none is empty, and none reaches beyond the largest datagram.
+        // Fragments but the last are multiples of 8 bytes, none is empty, and none reaches beyond
+        // the largest datagram.
         if piece.wire == 0 || end > LARGEST || (piece.more && !piece.wire.is_multiple_of(8)) {
             return Verdict::Malformed;
         }
@@ -136,12 +147,16 @@ impl Fragments {
                 datagram
             }
             None => {
-                while self.datagrams.len() >= self.limits.fragment_datagrams.max(1) && self.give_up_oldest() {}
+                while self.datagrams.len() >= self.limits.fragment_datagrams.max(1)
+                    && self.give_up_oldest()
+                {}
                 self.serial += 1;
                 self.order.push_back((key, self.serial));
                 if self.order.len() > 2 * self.datagrams.len() + 64 {
                     let (datagrams, serial) = (&self.datagrams, self.serial);
-                    self.order.retain(|(key, s)| *s == serial || datagrams.get(key).is_some_and(|d| d.serial == *s));
+                    self.order.retain(|(key, s)| {
+                        *s == serial || datagrams.get(key).is_some_and(|d| d.serial == *s)
+                    });
                 }
                 Datagram {
                     serial: self.serial,
@@ -165,7 +180,8 @@ impl Fragments {
         if !datagram.insert(&piece, end, key.source.is_ipv6()) {
             self.given_up += datagram.tally;
             if key.source.is_ipv6() {
-                // Stays, so that what follows of this datagram is not taken for another.
+                // Stays, so that further fragments of this datagram are not taken for another
+                // one's.
                 let (pieces, data, tally) = (Vec::new(), Vec::new(), Tally::default());
                 self.keep(key, Datagram { void: true, pieces, data, tally, ..datagram });
             }
@@ -197,10 +213,12 @@ impl Fragments {
         self.datagrams.insert(key, datagram);
     }
 
-    /// Gives up what is too old at `now`.
+    /// Drops datagrams that are too old at `now`.
     fn expire(&mut self, now: Nanos) {
         while let Some((key, serial)) = self.order.front() {
-            if let Some(datagram) = self.datagrams.get(key).filter(|datagram| datagram.serial == *serial) {
+            if let Some(datagram) =
+                self.datagrams.get(key).filter(|datagram| datagram.serial == *serial)
+            {
                 let age = u128::try_from(i128::from(now) - i128::from(datagram.first)).unwrap_or(0);
                 if age <= self.limits.fragment_age.as_nanos() {
                     return;
@@ -210,7 +228,7 @@ impl Fragments {
         }
     }
 
-    /// False when there was none.
+    /// Returns `false` if there was none.
     fn give_up_oldest(&mut self) -> bool {
         let before = self.datagrams.len();
         while self.give_up_front() {
@@ -234,11 +252,13 @@ impl Fragments {
 }
 
 impl Datagram {
-    /// Takes a piece up to `end` in. False when that makes the datagram void.
+    /// Adds a piece that ends at `end`. Returns `false` if that invalidates the datagram.
     fn insert(&mut self, piece: &Piece<'_>, end: u32, v6: bool) -> bool {
         let last = self.pieces.last().map_or(0, |piece| piece.1);
         let total = if piece.more { self.total } else { Some(end) };
-        let consistent = total.is_none_or(|total| self.total.is_none_or(|known| known == total) && end.max(last) <= total);
+        let consistent = total.is_none_or(|total| {
+            self.total.is_none_or(|known| known == total) && end.max(last) <= total
+        });
         // `Dissected` counts headers and trailers in 32 bits.
         let bytes = self.tally.bytes + piece.tally.bytes;
         if !consistent || bytes > u64::from(u32::MAX) {
@@ -254,7 +274,7 @@ impl Datagram {
         if v6 && overlapping > 0 {
             return self.pieces[from] == (piece.offset, end) && self.holds(piece);
         }
-        // Copies what is between the pieces that are there.
+        // Copies only what is not yet present.
         let mut at = piece.offset;
         let mut i = from;
         while at < end {
@@ -272,7 +292,7 @@ impl Datagram {
         true
     }
 
-    /// Whether the bytes of a duplicate are those that came first, as far as they were captured.
+    /// Whether the captured bytes of a duplicate equal those that came first.
     fn holds(&self, piece: &Piece<'_>) -> bool {
         let there = self.data.get(piece.offset as usize..).unwrap_or_default();
         let known = self.gap.saturating_sub(piece.offset) as usize;
@@ -291,7 +311,8 @@ impl Datagram {
                 self.data.resize(range.end, 0);
             }
             let offset = piece.offset as usize;
-            self.data[range.clone()].copy_from_slice(&piece.data[range.start - offset..range.end - offset]);
+            self.data[range.clone()]
+                .copy_from_slice(&piece.data[range.start - offset..range.end - offset]);
         }
     }
 }

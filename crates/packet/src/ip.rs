@@ -1,12 +1,12 @@
-//! IPv4, IPv6 with its extension headers, and what IP protocol numbers name.
+//! IPv4, IPv6 with its extension headers, and the protocols inside IP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
-    Cipher, Layer, Unused,
+    Cipher, Layer, Skipped,
     cursor::Cursor,
     fragment::{Key, Piece, Verdict},
-    walk::{Next, State, Step, Walk},
+    walk::{Next, Walk, WalkState, WalkStep},
 };
 
 /// Protocol numbers (IANA, "Assigned Internet Protocol Numbers").
@@ -25,26 +25,27 @@ const MPLS_IN_IP: u8 = 137;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
-impl State {
-    pub(crate) fn ip(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+impl WalkState {
+    pub(crate) fn ip(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         match c.data.first().map(|first| first >> 4) {
             Some(4) => Ok(Next::Ipv4),
             Some(6) => Ok(Next::Ipv6),
-            None if c.wire > 0 => Err(Unused::Truncated(Layer::Ipv4)),
-            _ => Err(Unused::Malformed(Layer::Ipv4)),
+            None if c.wire > 0 => Err(Skipped::Truncated(Layer::Ipv4)),
+            _ => Err(Skipped::Malformed(Layer::Ipv4)),
         }
     }
 
     /// RFC 8200 section 3.
-    pub(crate) fn ipv6(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    pub(crate) fn ipv6(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::Ipv6;
         self.enter(LAYER)?;
         let header = c.take::<40>(LAYER)?;
         if header[0] >> 4 != 6 {
-            return Err(Unused::Malformed(LAYER));
+            return Err(Skipped::Malformed(LAYER));
         }
         let &[v0, v1, _, _, l0, l1, protocol, hops, ref addresses @ ..] = header;
-        // 0: a jumbogram (RFC 2675), or a packet that the sender's network card was to cut in segments. It ends with the frame.
+        // 0: a jumbogram (RFC 2675), or a packet before segmentation offload. It ends with the
+        // frame.
         let len = u16::from_be_bytes([l0, l1]);
         if len != 0 {
             c.limit(u32::from(len), LAYER)?;
@@ -61,18 +62,39 @@ impl State {
 
 impl Walk<'_> {
     /// RFC 791 section 3.1.
-    pub(crate) fn ipv4(&mut self, c: &mut Cursor<'_>) -> Result<Step, Unused> {
+    pub(crate) fn ipv4(&mut self, c: &mut Cursor<'_>) -> Result<WalkStep, Skipped> {
         const LAYER: Layer = Layer::Ipv4;
         self.state.enter(LAYER)?;
-        let &[version, service, l0, l1, i0, i1, o0, o1, ttl, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = c.take(LAYER)?;
+        let &[
+            version,
+            service,
+            l0,
+            l1,
+            i0,
+            i1,
+            o0,
+            o1,
+            ttl,
+            protocol,
+            _,
+            _,
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
+        ] = c.take(LAYER)?;
         let header = usize::from(version & 0x0f) * 4;
         if version >> 4 != 4 || header < 20 {
-            return Err(Unused::Malformed(LAYER));
+            return Err(Skipped::Malformed(LAYER));
         }
-        // 0: a packet that the sender's network card was to cut in segments. It ends with the frame.
+        // 0: a packet before segmentation offload. It ends with the frame.
         let len = u16::from_be_bytes([l0, l1]);
         if len != 0 {
-            c.limit(u32::from(len).checked_sub(20).ok_or(Unused::Malformed(LAYER))?, LAYER)?;
+            c.limit(u32::from(len).checked_sub(20).ok_or(Skipped::Malformed(LAYER))?, LAYER)?;
         }
         c.skip(header - 20, LAYER)?;
         let state = &mut self.state;
@@ -88,11 +110,15 @@ impl Walk<'_> {
             let id = u32::from(u16::from_be_bytes([i0, i1]));
             return self.fragment(c, id, protocol, offset, more);
         }
-        Ok(Step::Next(Next::Protocol(protocol)))
+        Ok(WalkStep::Next(Next::Protocol(protocol)))
     }
 
-    /// What protocol `number` names, unless it is TCP or UDP, after perhaps some extension headers (RFC 8200 section 4).
-    pub(crate) fn protocol(&mut self, c: &mut Cursor<'_>, mut number: u8) -> Result<Step, Unused> {
+    /// Reads the protocol `number`, after any extension headers (RFC 8200 section 4).
+    pub(crate) fn protocol(
+        &mut self,
+        c: &mut Cursor<'_>,
+        mut number: u8,
+    ) -> Result<WalkStep, Skipped> {
         let v6 = self.state.source.is_ipv6();
         let next = loop {
             match number {
@@ -108,9 +134,16 @@ impl Walk<'_> {
                     let field = u16::from_be_bytes([o0, o1]);
                     let (more, offset) = (field & 1 != 0, u32::from(field & 0xfff8));
                     if more || offset != 0 {
-                        return self.fragment(c, u32::from_be_bytes([i0, i1, i2, i3]), next, offset, more);
+                        return self.fragment(
+                            c,
+                            u32::from_be_bytes([i0, i1, i2, i3]),
+                            next,
+                            offset,
+                            more,
+                        );
                     }
-                    // An atomic fragment is a whole packet, whatever else has its identification (RFC 6946).
+                    // An atomic fragment is a whole packet, even if others have its identification
+                    // (RFC 6946).
                     number = next;
                 }
                 AH => {
@@ -120,7 +153,7 @@ impl Walk<'_> {
                     c.skip((usize::from(len) + 2) * 4 - 2, Layer::Ah)?;
                     number = next;
                 }
-                ESP => return Err(Unused::Encrypted(Cipher::Esp)),
+                ESP => return Err(Skipped::Encrypted(Cipher::Esp)),
                 IPV4_IN_IP => {
                     self.state.enter(Layer::Ipv4InIp)?;
                     break Next::Ipv4;
@@ -135,7 +168,7 @@ impl Walk<'_> {
                     self.state.enter(Layer::EtherIp)?;
                     let &[version, _] = c.take(Layer::EtherIp)?;
                     if version >> 4 != 3 {
-                        return Err(Unused::Malformed(Layer::EtherIp));
+                        return Err(Skipped::Malformed(Layer::EtherIp));
                     }
                     break Next::Ethernet;
                 }
@@ -144,30 +177,46 @@ impl Walk<'_> {
                     self.state.enter(Layer::MplsInIp)?;
                     break Next::Mpls;
                 }
-                _ => return Err(Unused::OtherProtocol(number)),
+                _ => return Err(Skipped::OtherProtocol(number)),
             }
         };
-        Ok(Step::Next(next))
+        Ok(WalkStep::Next(next))
     }
 
-    /// Gives what the cursor is at to the fragments of its datagram.
+    /// Adds the fragment at the cursor to its datagram.
     #[cold]
-    fn fragment(&mut self, c: &Cursor<'_>, id: u32, protocol: u8, offset: u32, more: bool) -> Result<Step, Unused> {
+    fn fragment(
+        &mut self,
+        c: &Cursor<'_>,
+        id: u32,
+        protocol: u8,
+        offset: u32,
+        more: bool,
+    ) -> Result<WalkStep, Skipped> {
         self.state.enter(Layer::Fragment)?;
         let v6 = self.state.source.is_ipv6();
-        // RFC 8200 section 4.5: the next header field of the first fragment counts; others' may differ.
+        // RFC 8200 section 4.5: the next header field of the first fragment counts; others may
+        // differ.
         let key = Key {
             source: self.state.source,
             destination: self.state.destination,
             id,
             protocol: if v6 { FRAGMENT } else { protocol },
         };
-        let piece = Piece { offset, more, protocol, data: c.data, wire: c.wire, trailer: c.trailer, tally: self.tally };
+        let piece = Piece {
+            offset,
+            more,
+            protocol,
+            data: c.data,
+            wire: c.wire,
+            trailer: c.trailer,
+            tally: self.tally,
+        };
         match self.fragments.add(key, piece, self.now) {
-            Verdict::Held => Err(Unused::FragmentHeld),
-            Verdict::Malformed => Err(Unused::Malformed(Layer::Fragment)),
-            Verdict::Lost => Err(Unused::FragmentLost),
-            Verdict::Whole(whole) => Ok(Step::Whole(whole)),
+            Verdict::Held => Err(Skipped::FragmentHeld),
+            Verdict::Malformed => Err(Skipped::Malformed(Layer::Fragment)),
+            Verdict::Lost => Err(Skipped::FragmentLost),
+            Verdict::Whole(whole) => Ok(WalkStep::Whole(whole)),
         }
     }
 }

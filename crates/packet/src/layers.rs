@@ -1,15 +1,18 @@
 use std::fmt;
 
-/// Most headers that [`Dissector`](crate::Dissector) crosses in one packet, link layer and transport included. A stack of MPLS
-/// labels and the extension headers of one IPv6 header count once. Real stacks stay below 16 (GTP-U inside VXLAN inside MPLS has
-/// 13).
+/// Most headers that [`Dissector`](crate::Dissector) reads in one packet, link layer and transport
+/// included. A stack of MPLS labels and the extension headers of one IPv6 header count once. Real
+/// stacks stay below 16 (GTP-U inside VXLAN inside MPLS has 13).
 pub const MAX_LAYERS: usize = 24;
 
-/// A protocol header that a packet was read through.
+/// A protocol header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "named as their specifications name them, which the functions that read them cite")]
+#[expect(
+    missing_docs,
+    reason = "named as their specifications name them, which the functions that read them cite"
+)]
 pub enum Layer {
     #[default]
     Ethernet,
@@ -102,7 +105,7 @@ impl Layer {
         }
     }
 
-    /// Whether this header exists to carry packets of another network: what a report of encapsulations counts.
+    /// Whether this header encapsulates packets of another network.
     pub fn is_encapsulation(self) -> bool {
         matches!(
             self,
@@ -164,7 +167,7 @@ impl Layers {
         self.iter().filter(|layer| layer.is_encapsulation())
     }
 
-    /// Appends a layer; false when there is no room.
+    /// Appends a layer. Returns `false` if there is no room.
     #[inline]
     pub(crate) fn push(&mut self, layer: Layer) -> bool {
         match self.list.get_mut(usize::from(self.len)) {

@@ -1,17 +1,23 @@
-//! Formats that others define: capture files, link layers, encapsulations, IP, TCP and UDP. Nothing of Oncewire's own.
+//! Packets of a capture, down to their TCP or UDP payload.
+//!
+//! This crate reads formats that others define: capture files, link layers, encapsulations, IP, TCP
+//! and UDP.
 //!
 //! ```text
 //! bytes -> CaptureReader (gzip, zstd, xz; pcap, pcapng) -> Record (time, link type, captured bytes)
-//!       -> Dissector (link layer, encapsulations, fragments)  -> Dissected (addresses, ports, payload)  or  Unused (why not)
+//!       -> Dissector (link layer, encapsulations, fragments) -> Dissected (addresses, ports, payload) or Skipped (reason)
 //! ```
 //!
-//! [`CaptureReader`] streams a capture of any size from a [`Read`](std::io::Read) in bounded memory. [`Dissector`] takes its
-//! records one by one down to the payload of the innermost TCP segment or UDP datagram. Every packet is either [`Dissected`] or
-//! [`Unused`] for a reason, and every byte on the wire is accounted for: see [`Counters`].
+//! [`CaptureReader`] streams a capture of any size from a [`Read`](std::io::Read) in bounded
+//! memory. [`Dissector`] takes each record apart, down to the payload of the innermost TCP segment
+//! or UDP datagram. Every packet is either [`Dissected`] or [`Skipped`] for a reason, and every
+//! byte on the wire is accounted for: see [`Counters`].
 //!
-//! All input is hostile: whatever the bytes are, the answer is a value, memory is bounded by a constant or by [`Limits`], and the
-//! time for one record is proportional to its length at most, and for a fragment to the number of those before it in its
-//! datagram, at most 8,192.
+//! All input is hostile. No input panics. Memory is bounded by a constant or by [`Limits`]. The
+//! time for a record is at most proportional to its length, and for a fragment to the number of
+//! earlier fragments of its datagram, at most 8,192.
+//!
+//! This example reads a capture and prints the length of each payload:
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,14 +26,14 @@
 //!
 //! let mut capture = CaptureReader::new(file)?;
 //! let mut dissector = Dissector::new(Limits::default());
-//! let mut payload = 0;
 //! while let Some(record) = capture.next() {
-//!     if let Ok(packet) = dissector.dissect(&record?) {
-//!         payload += packet.payload.len();
+//!     match dissector.dissect(&record?) {
+//!         Ok(packet) => println!("{} -> {}: {} bytes", packet.source, packet.destination, packet.payload.len()),
+//!         Err(reason) => println!("skipped: {reason}"),
 //!     }
 //! }
 //! let counters = dissector.finish();
-//! assert_eq!(counters.used.packets + counters.unused().packets, counters.total.packets);
+//! assert_eq!(counters.used.packets + counters.skipped().packets, counters.total.packets);
 //! # Ok(())
 //! # }
 //! ```
@@ -36,6 +42,7 @@ mod capture;
 mod cursor;
 mod dissect;
 mod ether;
+mod flow;
 mod fragment;
 mod ip;
 mod layers;
@@ -48,7 +55,8 @@ mod walk;
 mod wifi;
 
 pub use capture::{CaptureError, CaptureReader, Compression, Format};
-pub use dissect::{Cipher, Counters, Dissected, Dissector, Limits, Tally, Transport, Unused};
+pub use dissect::{Cipher, Counters, Dissected, Dissector, Limits, Skipped, Tally, Transport};
+pub use flow::FlowKey;
 pub use layers::{Layer, Layers, MAX_LAYERS};
 pub use record::{LinkType, Nanos, Record};
 

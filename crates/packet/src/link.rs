@@ -1,16 +1,17 @@
-//! Link layers: what a capture's records begin with. <https://www.tcpdump.org/linktypes.html>
+//! Link layers, with which the records of a capture begin. <https://www.tcpdump.org/linktypes.html>
 
 use crate::{
-    Cipher, Layer, LinkType, Unused,
+    Cipher, Layer, LinkType, Skipped,
     cursor::Cursor,
     ether::FIRST_ETHER_TYPE,
-    walk::{Next, State},
+    walk::{Next, WalkState},
 };
 
-/// First 32-bit numbers of an AVS header (libpcap, LINKTYPE_IEEE802_11_AVS), which some drivers announce as Prism.
+/// First 32-bit numbers of an AVS header (libpcap, LINKTYPE_IEEE802_11_AVS), which some drivers
+/// announce as Prism.
 const AVS_MAGIC: [u32; 2] = [0x8021_1001, 0x8021_1002];
 
-/// A Prism header has no length that can be relied on: tcpdump takes it as 144 bytes.
+/// The length in a Prism header is unreliable; tcpdump assumes 144 bytes.
 const PRISM: usize = 144;
 
 /// ARPHRD_ types of Linux for which a cooked header has no EtherType.
@@ -19,8 +20,8 @@ const ARPHRD_IPGRE: u16 = 778;
 const ARPHRD_IEEE80211_RADIOTAP: u16 = 803;
 const ARPHRD_NETLINK: u16 = 824;
 
-impl State {
-    pub(crate) fn link(&mut self, c: &mut Cursor<'_>, link: LinkType) -> Result<Next, Unused> {
+impl WalkState {
+    pub(crate) fn link(&mut self, c: &mut Cursor<'_>, link: LinkType) -> Result<Next, Skipped> {
         match link {
             LinkType::ETHERNET => Ok(Next::Ethernet),
             LinkType::RAW | LinkType::DLT_RAW | LinkType::DLT_RAW_OPENBSD => Ok(Next::Ip),
@@ -30,7 +31,8 @@ impl State {
             LinkType::LINUX_SLL => self.sll(c),
             LinkType::LINUX_SLL2 => self.sll2(c),
             LinkType::PPP => Ok(Next::Ppp),
-            // LINKTYPE_PPP_HDLC: the first byte tells PPP in HDLC-like framing from Cisco HDLC (RFC 1547 section 4.3.1).
+            // LINKTYPE_PPP_HDLC: the first byte distinguishes PPP in HDLC-like framing from Cisco
+            // HDLC (RFC 1547 section 4.3.1).
             LinkType::PPP_HDLC if matches!(c.data, [0x0f | 0x8f, ..]) => self.cisco_hdlc(c),
             LinkType::PPP_HDLC => Ok(Next::Ppp),
             LinkType::PPP_WITH_DIR => {
@@ -45,12 +47,12 @@ impl State {
             LinkType::IEEE802_11_PRISM => self.prism(c),
             LinkType::IEEE802_11_AVS => self.avs(c),
             LinkType::PPI => self.ppi(c),
-            _ => Err(Unused::UnsupportedLink(link)),
+            _ => Err(Skipped::UnsupportedLink(link)),
         }
     }
 
-    /// LINKTYPE_NULL, LINKTYPE_LOOP: a protocol family, in whichever byte order makes it small.
-    fn loopback(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// LINKTYPE_NULL, LINKTYPE_LOOP: a protocol family, in the byte order that makes it small.
+    fn loopback(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Loopback)?;
         let head = *c.take(Layer::Loopback)?;
         let family = u32::from_be_bytes(head).min(u32::from_le_bytes(head));
@@ -58,36 +60,38 @@ impl State {
             2 => Ok(Next::Ipv4),
             // Linux; NetBSD, OpenBSD and Npcap; FreeBSD; Darwin.
             10 | 24 | 28 | 30 => Ok(Next::Ipv6),
-            _ => Err(Unused::NotIp(u16::try_from(family).unwrap_or(u16::MAX))),
+            _ => Err(Skipped::NotIp(u16::try_from(family).unwrap_or(u16::MAX))),
         }
     }
 
     /// LINKTYPE_LINUX_SLL: packet type, ARPHRD_ type, address length, address (8), protocol.
-    fn sll(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    fn sll(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Sll)?;
         let &[_, _, a0, a1, _, _, _, _, _, _, _, _, _, _, p0, p1] = c.take(Layer::Sll)?;
         cooked(u16::from_be_bytes([a0, a1]), u16::from_be_bytes([p0, p1]))
     }
 
-    /// LINKTYPE_LINUX_SLL2: protocol, reserved, interface (4), ARPHRD_ type, packet type, address length, address (8).
-    fn sll2(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// LINKTYPE_LINUX_SLL2: protocol, reserved, interface (4), ARPHRD_ type, packet type, address
+    /// length, address (8).
+    fn sll2(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Sll2)?;
         let &[p0, p1, _, _, _, _, _, _, a0, a1, ..] = c.take::<20>(Layer::Sll2)?;
         cooked(u16::from_be_bytes([a0, a1]), u16::from_be_bytes([p0, p1]))
     }
 
-    /// RFC 1661, RFC 1662: perhaps address and control (0xff, 0x03), then a protocol of one or two bytes.
-    pub(crate) fn ppp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// RFC 1661, RFC 1662: optionally address and control (0xff, 0x03), then a protocol of one or
+    /// two bytes.
+    pub(crate) fn ppp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Ppp)?;
         if let [0xff, ..] = c.data {
-            // No protocol begins so.
+            // No protocol begins like this.
             let &[_, control] = c.take(Layer::Ppp)?;
             if control != 0x03 {
-                return Err(Unused::Malformed(Layer::Ppp));
+                return Err(Skipped::Malformed(Layer::Ppp));
             }
         }
         let &[first] = c.take(Layer::Ppp)?;
-        // Protocol field compression: protocol numbers have an odd last and an even first byte.
+        // Protocol field compression: the last byte of a protocol number is odd, the first is even.
         let protocol = if first & 1 == 1 {
             u16::from(first)
         } else {
@@ -98,20 +102,20 @@ impl State {
             0x0021 => Ok(Next::Ipv4),
             0x0057 => Ok(Next::Ipv6),
             0x0281 | 0x0283 => Ok(Next::Mpls),
-            0x0053 | 0x0055 => Err(Unused::Encrypted(Cipher::Ppp)),
-            _ => Err(Unused::NotIp(protocol)),
+            0x0053 | 0x0055 => Err(Skipped::Encrypted(Cipher::Ppp)),
+            _ => Err(Skipped::NotIp(protocol)),
         }
     }
 
     /// Cisco HDLC (RFC 1547 section 4.3.1): address, control, EtherType.
-    fn cisco_hdlc(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    fn cisco_hdlc(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::CiscoHdlc)?;
         let &[_, _, p0, p1] = c.take(Layer::CiscoHdlc)?;
         Ok(Next::EtherType(u16::from_be_bytes([p0, p1])))
     }
 
     /// LINKTYPE_IEEE802_11_PRISM.
-    fn prism(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    fn prism(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         if c.peek().is_some_and(|&head| AVS_MAGIC.contains(&u32::from_be_bytes(head))) {
             return self.avs(c);
         }
@@ -121,35 +125,40 @@ impl State {
     }
 
     /// LINKTYPE_IEEE802_11_AVS: magic, length of this header.
-    fn avs(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    fn avs(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Avs)?;
         let &[_, _, _, _, l0, l1, l2, l3] = c.take(Layer::Avs)?;
-        let rest = u32::from_be_bytes([l0, l1, l2, l3]).checked_sub(8).ok_or(Unused::Malformed(Layer::Avs))?;
+        let rest = u32::from_be_bytes([l0, l1, l2, l3])
+            .checked_sub(8)
+            .ok_or(Skipped::Malformed(Layer::Avs))?;
         c.skip(rest as usize, Layer::Avs)?;
         Ok(Next::Ieee80211)
     }
 
     /// LINKTYPE_PPI: version, flags, length of this header, link type; little-endian.
-    fn ppi(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    fn ppi(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Ppi)?;
         let &[_, _, n0, n1, l0, l1, l2, l3] = c.take(Layer::Ppi)?;
-        let rest = u16::from_le_bytes([n0, n1]).checked_sub(8).ok_or(Unused::Malformed(Layer::Ppi))?;
+        let rest =
+            u16::from_le_bytes([n0, n1]).checked_sub(8).ok_or(Skipped::Malformed(Layer::Ppi))?;
         c.skip(usize::from(rest), Layer::Ppi)?;
         match u16::try_from(u32::from_le_bytes([l0, l1, l2, l3])).map(LinkType) {
             Ok(link) if link != LinkType::PPI => Ok(Next::Link(link)),
-            _ => Err(Unused::Malformed(Layer::Ppi)),
+            _ => Err(Skipped::Malformed(Layer::Ppi)),
         }
     }
 }
 
 /// The protocol field of a cooked header.
-fn cooked(hardware: u16, protocol: u16) -> Result<Next, Unused> {
+fn cooked(hardware: u16, protocol: u16) -> Result<Next, Skipped> {
     match (hardware, protocol) {
-        (ARPHRD_FRAD | ARPHRD_IEEE80211_RADIOTAP | ARPHRD_NETLINK, _) => Err(Unused::NotIp(protocol)),
+        (ARPHRD_FRAD | ARPHRD_IEEE80211_RADIOTAP | ARPHRD_NETLINK, _) => {
+            Err(Skipped::NotIp(protocol))
+        }
         (ARPHRD_IPGRE, _) => Ok(Next::EtherType(protocol)),
         // LINUX_SLL_P_802_2.
         (_, 0x0004) => Ok(Next::Llc),
         (_, FIRST_ETHER_TYPE..) => Ok(Next::EtherType(protocol)),
-        _ => Err(Unused::NotIp(protocol)),
+        _ => Err(Skipped::NotIp(protocol)),
     }
 }

@@ -1,4 +1,4 @@
-//! Which network an address belongs to: a table of prefixes, given as text.
+//! Tables of prefixes, which map addresses to networks.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 /// A table of IPv4 and IPv6 prefixes with names, searched by longest match.
 ///
-/// Prefixes with the same name are one place, such as the PoP of an ISP behind which they lie.
+/// Prefixes with the same name are one network, such as those behind a PoP of an ISP.
 #[derive(Clone, Default)]
 pub struct Prefixes {
     v4: PrefixMap<Ipv4Net, PrefixId>,
@@ -25,17 +25,17 @@ pub const MAX_PREFIXES: usize = 1 << 22;
 /// Longest name in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// A line of a table of prefixes that cannot be used.
+/// An invalid line of a prefix table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct PrefixError {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub problem: PrefixProblem,
 }
 
-/// What is wrong with a line of a table of prefixes.
+/// Why a line of a prefix table is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixProblem {
     /// The first word is neither a prefix nor an address.
@@ -60,27 +60,37 @@ pub enum PrefixProblem {
 }
 
 impl Prefixes {
-    /// Reads lines of the form `PREFIX [NAME]`. What follows a `#` is a comment. A bare address is a prefix of its full length; bits of an address
-    /// beyond the length of the prefix are ignored; the name is the rest of the line, and the prefix itself if it is left out.
+    /// Reads lines of the form `PREFIX [NAME]`. Text after a `#` is a comment. A bare address is a
+    /// prefix of its full length; bits of an address beyond the length of the prefix are ignored;
+    /// the name is the rest of the line, and defaults to the prefix itself.
     ///
     /// # Errors
-    /// [`PrefixError`] with the first line that cannot be used.
+    /// [`PrefixError`] for the first invalid line.
     pub fn parse(text: &str) -> Result<Prefixes, PrefixError> {
         let mut prefixes = Prefixes::default();
         let mut ids = HashMap::new();
         for (line, text) in text.lines().enumerate() {
             let text = text.split_once('#').map_or(text, |(before, _)| before).trim();
             if !text.is_empty() {
-                prefixes.add(text, &mut ids).map_err(|problem| PrefixError { line: line + 1, problem })?;
+                prefixes
+                    .add(text, &mut ids)
+                    .map_err(|problem| PrefixError { line: line + 1, problem })?;
             }
         }
         Ok(prefixes)
     }
 
-    fn add(&mut self, text: &str, ids: &mut HashMap<String, PrefixId>) -> Result<(), PrefixProblem> {
-        let (word, name) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, name)| (word, name.trim()));
+    fn add(
+        &mut self,
+        text: &str,
+        ids: &mut HashMap<String, PrefixId>,
+    ) -> Result<(), PrefixProblem> {
+        let (word, name) = text
+            .split_once(char::is_whitespace)
+            .map_or((text, ""), |(word, name)| (word, name.trim()));
         let prefix = word.parse::<IpNet>().or_else(|_| word.parse::<IpAddr>().map(IpNet::from));
-        let prefix = prefix.map_err(|_| PrefixProblem::NotAPrefix(word.chars().take(64).collect()))?.trunc();
+        let prefix =
+            prefix.map_err(|_| PrefixProblem::NotAPrefix(word.chars().take(64).collect()))?.trunc();
         if name.len() > MAX_NAME {
             return Err(PrefixProblem::LongName(name.len()));
         }
@@ -97,12 +107,15 @@ impl Prefixes {
             IpNet::V6(prefix) => self.v6.insert(prefix, id),
         };
         match earlier {
-            Some(earlier) if earlier != id => Err(PrefixProblem::Twice { prefix, name, earlier: self.name(earlier).to_owned() }),
+            Some(earlier) if earlier != id => {
+                Err(PrefixProblem::Twice { prefix, name, earlier: self.name(earlier).to_owned() })
+            }
             _ => Ok(()),
         }
     }
 
-    /// The longest prefix that holds an address. An IPv4 address written as IPv6 (`::ffff:192.0.2.1`) is looked up as IPv4.
+    /// The name of the longest prefix that contains an address. An IPv4 address written as IPv6
+    /// (`::ffff:192.0.2.1`) is looked up as IPv4.
     pub fn lookup(&self, address: IpAddr) -> Option<PrefixId> {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.get_lpm(&Ipv4Net::from(address)).map(|(_, id)| *id),
@@ -110,20 +123,20 @@ impl Prefixes {
         }
     }
 
-    /// Whether some prefix holds an address.
+    /// Whether a prefix contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.lookup(address).is_some()
     }
 
-    /// The name of an id that [`Prefixes::lookup`] of this table gave.
+    /// The name of an id from [`Prefixes::lookup`] of this table.
     ///
     /// # Panics
-    /// If it is another table's and this one has fewer names.
+    /// If the id is from another table and out of range here.
     pub fn name(&self, id: PrefixId) -> &str {
         &self.names[id.0 as usize]
     }
 
-    /// All names, in the order in which they came.
+    /// All names, in the order of their first lines.
     pub fn names(&self) -> impl Iterator<Item = (PrefixId, &str)> {
         self.names.iter().zip(0..).map(|(name, id)| (PrefixId(id), name.as_str()))
     }
@@ -133,7 +146,7 @@ impl Prefixes {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no prefixes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -165,13 +178,19 @@ mod tests {
         assert_eq!(named(&prefixes, "::ffff:10.1.2.3"), Some("a host"));
         assert_eq!(named(&prefixes, "192.0.2.1"), Some("192.0.2.0/24"));
         assert_eq!(named(&prefixes, "11.0.0.0"), None);
-        assert_eq!(prefixes.lookup("2001:db8::1".parse().unwrap()), prefixes.lookup("10.2.0.0".parse().unwrap()));
+        assert_eq!(
+            prefixes.lookup("2001:db8::1".parse().unwrap()),
+            prefixes.lookup("10.2.0.0".parse().unwrap())
+        );
         assert!(!prefixes.contains("2001:db9::1".parse().unwrap()));
         let all = Prefixes::parse("0.0.0.0/0\n::/0").unwrap();
         assert!(all.contains("1.2.3.4".parse().unwrap()) && all.contains("::1".parse().unwrap()));
         assert!(Prefixes::parse("").unwrap().is_empty());
-        let names: Vec<&str> =
-            prefixes.names().inspect(|&(id, name)| assert_eq!(prefixes.name(id), name)).map(|(_, name)| name).collect();
+        let names: Vec<&str> = prefixes
+            .names()
+            .inspect(|&(id, name)| assert_eq!(prefixes.name(id), name))
+            .map(|(_, name)| name)
+            .collect();
         assert_eq!(names, ["Seattle", "New York", "a host", "192.0.2.0/24"]);
     }
 
@@ -182,8 +201,14 @@ mod tests {
             problem("# x\n10.0.0.0/33"),
             "line 2: \"10.0.0.0/33\" is not a prefix such as 192.0.2.0/24 or 2001:db8::/32, nor an address"
         );
-        assert_eq!(problem("10.0.0.0/8 a\n10.1.0.0/8 b"), "line 2: 10.0.0.0/8 is called b here and a before");
-        assert_eq!(problem(&format!("::1 {}", "x".repeat(256))), "line 1: the name has 256 bytes, more than 255");
+        assert_eq!(
+            problem("10.0.0.0/8 a\n10.1.0.0/8 b"),
+            "line 2: 10.0.0.0/8 is called b here and a before"
+        );
+        assert_eq!(
+            problem(&format!("::1 {}", "x".repeat(256))),
+            "line 1: the name has 256 bytes, more than 255"
+        );
         assert!(Prefixes::parse("10.0.0.0/8 a\n10.0.0.0/8 a").is_ok());
     }
 

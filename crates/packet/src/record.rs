@@ -3,9 +3,9 @@ use std::fmt;
 /// Nanoseconds since the Unix epoch. Covers the years 1677 to 2262.
 pub type Nanos = i64;
 
-/// What the bytes of a record begin with: a LINKTYPE_ number of <https://www.tcpdump.org/linktypes.html>.
+/// The link layer of a record: a LINKTYPE_ number of <https://www.tcpdump.org/linktypes.html>.
 ///
-/// The numbers that some systems use for `DLT_RAW` in files (12 and 14) are kept as they are.
+/// The numbers that some systems use for `DLT_RAW` in files (12 and 14) are supported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkType(pub u16);
 
@@ -88,11 +88,13 @@ impl fmt::Display for LinkType {
 /// One packet of a capture, as it was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was captured. A record without a time (pcapng's Simple Packet Block) has the time of the one before it, or 0.
+    /// When it was captured. A record without a time (pcapng's Simple Packet Block) has the time of
+    /// the one before it, or 0.
     pub time: Nanos,
     /// What [`data`](Self::data) begins with.
     pub link: LinkType,
-    /// Bytes on the wire, at least `data.len()`: [`CaptureReader`](crate::CaptureReader) raises what a file says to that.
+    /// Bytes on the wire, at least `data.len()`: [`CaptureReader`](crate::CaptureReader) raises
+    /// what a file says to that.
     pub wire_len: u32,
     /// The bytes that were captured: the first of those on the wire.
     pub data: &'a [u8],

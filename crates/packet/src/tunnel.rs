@@ -1,13 +1,15 @@
-//! Tunnels over IP and over UDP. Those over UDP are known by a port, which proves little: they are read strictly.
+//! Tunnels over IP and over UDP. A UDP tunnel is recognized by its port, which is weak evidence, so
+//! its headers are checked strictly.
 
 use crate::{
-    Layer, Unused,
+    Layer, Skipped,
     cursor::Cursor,
     ether,
-    walk::{Next, State},
+    walk::{Next, WalkState},
 };
 
-/// GRE protocol types of Cisco's switched port analyser: <https://datatracker.ietf.org/doc/draft-foschiano-erspan/>.
+/// GRE protocol types of Cisco's switched port analyser:
+/// <https://datatracker.ietf.org/doc/draft-foschiano-erspan/>.
 const ERSPAN_I_II: u16 = 0x88be;
 const ERSPAN_III: u16 = 0x22eb;
 
@@ -19,9 +21,9 @@ const GRE_SEQUENCE: u16 = 0x1000;
 const GRE_ACKNOWLEDGEMENT: u16 = 0x0080;
 const GRE_VERSION: u16 = 0x0007;
 
-impl State {
+impl WalkState {
     /// RFC 2784, RFC 2890, RFC 1701; version 1: RFC 2637.
-    pub(crate) fn gre(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    pub(crate) fn gre(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::Gre;
         self.enter(LAYER)?;
         let &[f0, f1, p0, p1] = c.take(LAYER)?;
@@ -30,7 +32,7 @@ impl State {
         match flags & GRE_VERSION {
             0 => {}
             1 if protocol == ether::PPP => return self.pptp(c, flags),
-            _ => return Err(Unused::Malformed(LAYER)),
+            _ => return Err(Skipped::Malformed(LAYER)),
         }
         if flags & (GRE_CHECKSUM | GRE_ROUTING) != 0 {
             c.skip(4, LAYER)?;
@@ -65,13 +67,14 @@ impl State {
         }
     }
 
-    /// RFC 2637 section 4.1: payload length, call, perhaps a sequence and an acknowledgement number, then PPP.
-    fn pptp(&mut self, c: &mut Cursor<'_>, flags: u16) -> Result<Next, Unused> {
+    /// RFC 2637 section 4.1: payload length, call ID, optional sequence number, optional
+    /// acknowledgment number, then PPP.
+    fn pptp(&mut self, c: &mut Cursor<'_>, flags: u16) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::Pptp;
         self.enter(LAYER)?;
         let &[l0, l1, _, _] = c.take(LAYER)?;
         if flags & GRE_KEY == 0 {
-            return Err(Unused::Malformed(LAYER));
+            return Err(Skipped::Malformed(LAYER));
         }
         if flags & GRE_SEQUENCE != 0 {
             c.skip(4, LAYER)?;
@@ -80,12 +83,13 @@ impl State {
             c.skip(4, LAYER)?;
         }
         c.limit(u32::from(u16::from_be_bytes([l0, l1])), LAYER)?;
-        // No sequence number: an acknowledgement without payload.
-        if flags & GRE_SEQUENCE == 0 { Err(Unused::OtherProtocol(47)) } else { Ok(Next::Ppp) }
+        // Without a sequence number, this is an acknowledgment without payload.
+        if flags & GRE_SEQUENCE == 0 { Err(Skipped::OtherProtocol(47)) } else { Ok(Next::Ppp) }
     }
 
-    /// draft-foschiano-erspan section 4.3: 12 bytes, of which the last two hold frame type and the flag of an 8-byte subheader.
-    fn erspan_iii(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// draft-foschiano-erspan section 4.3: 12 bytes. The last two hold the frame type and the flag
+    /// for an 8-byte subheader.
+    fn erspan_iii(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Erspan)?;
         let &[.., f0, f1] = c.take::<12>(Layer::Erspan)?;
         if f1 & 1 != 0 {
@@ -94,55 +98,60 @@ impl State {
         match f0 >> 2 & 0x1f {
             0 => Ok(Next::Ethernet),
             2 => Ok(Next::Ip),
-            _ => Err(Unused::Malformed(Layer::Erspan)),
+            _ => Err(Skipped::Malformed(Layer::Erspan)),
         }
     }
 
     /// RFC 7348 section 5, and the group policy extension of draft-smith-vxlan-group-policy.
-    pub(crate) fn vxlan(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    pub(crate) fn vxlan(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Vxlan)?;
         match c.take(Layer::Vxlan)? {
             [0x08, 0, 0, 0, _, _, _, 0] | [0x88, _, _, _, _, _, _, 0] => Ok(Next::Ethernet),
-            _ => Err(Unused::Malformed(Layer::Vxlan)),
+            _ => Err(Skipped::Malformed(Layer::Vxlan)),
         }
     }
 
-    /// draft-ietf-nvo3-vxlan-gpe section 3: version 0, a network identifier, a next protocol, no OAM.
-    pub(crate) fn vxlan_gpe(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// draft-ietf-nvo3-vxlan-gpe section 3: version 0, a network identifier, a next protocol, no
+    /// OAM.
+    pub(crate) fn vxlan_gpe(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::VxlanGpe)?;
         match c.take(Layer::VxlanGpe)? {
             [0x0c, 0, 0, 1, _, _, _, 0] => Ok(Next::Ipv4),
             [0x0c, 0, 0, 2, _, _, _, 0] => Ok(Next::Ipv6),
             [0x0c, 0, 0, 3, _, _, _, 0] | [0x08, 0, 0, 0, _, _, _, 0] => Ok(Next::Ethernet),
-            _ => Err(Unused::Malformed(Layer::VxlanGpe)),
+            _ => Err(Skipped::Malformed(Layer::VxlanGpe)),
         }
     }
 
-    /// RFC 8926 section 3.4: version 0, length of options in 4-byte units, protocol type, network identifier.
-    pub(crate) fn geneve(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// RFC 8926 section 3.4: version 0, length of options in 4-byte units, protocol type, network
+    /// identifier.
+    pub(crate) fn geneve(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Geneve)?;
         let &[options, flags, p0, p1, _, _, _, reserved] = c.take(Layer::Geneve)?;
         if options >> 6 != 0 || flags & 0x3f != 0 || reserved != 0 {
-            return Err(Unused::Malformed(Layer::Geneve));
+            return Err(Skipped::Malformed(Layer::Geneve));
         }
         c.skip(usize::from(options & 0x3f) * 4, Layer::Geneve)?;
         match u16::from_be_bytes([p0, p1]) {
             ether::TRANSPARENT_ETHERNET_BRIDGING => Ok(Next::Ethernet),
             ether::IPV4 => Ok(Next::Ipv4),
             ether::IPV6 => Ok(Next::Ipv6),
-            _ => Err(Unused::Malformed(Layer::Geneve)),
+            _ => Err(Skipped::Malformed(Layer::Geneve)),
         }
     }
 
-    /// 3GPP TS 29.281 section 5: G-PDU only, with perhaps extension headers.
-    pub(crate) fn gtp_u(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// 3GPP TS 29.281 section 5: G-PDU only, with optional extension headers.
+    pub(crate) fn gtp_u(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::GtpU;
         const G_PDU: u8 = 255;
         self.enter(LAYER)?;
         let &[flags, message, l0, l1, _, _, _, _] = c.take(LAYER)?;
-        // Version 1, GTP rather than GTP'; the spare bit is 0.
-        if flags & 0xf8 != 0x30 || message != G_PDU || u32::from(u16::from_be_bytes([l0, l1])) != c.wire {
-            return Err(Unused::Malformed(LAYER));
+        // Version 1, GTP and not GTP'; the spare bit is 0.
+        if flags & 0xf8 != 0x30
+            || message != G_PDU
+            || u32::from(u16::from_be_bytes([l0, l1])) != c.wire
+        {
+            return Err(Skipped::Malformed(LAYER));
         }
         if flags & 0x07 != 0 {
             let &[_, _, _, mut extension] = c.take(LAYER)?;
@@ -151,7 +160,8 @@ impl State {
             }
             while extension != 0 {
                 let &[len] = c.take(LAYER)?;
-                let content = (usize::from(len) * 4).checked_sub(2).ok_or(Unused::Malformed(LAYER))?;
+                let content =
+                    (usize::from(len) * 4).checked_sub(2).ok_or(Skipped::Malformed(LAYER))?;
                 c.skip(content, LAYER)?;
                 [extension] = *c.take(LAYER)?;
             }
@@ -159,20 +169,20 @@ impl State {
         Ok(Next::Ip)
     }
 
-    /// RFC 2661 section 3.1, data messages: flags and version 2, perhaps a length, tunnel, session, perhaps sequence numbers,
-    /// perhaps an offset; then PPP.
-    pub(crate) fn l2tp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// RFC 2661 section 3.1, data messages: flags and version 2, optional length, tunnel ID,
+    /// session ID, optional sequence numbers, optional offset, then PPP.
+    pub(crate) fn l2tp(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::L2tp;
         self.enter(LAYER)?;
         let before = c.wire;
         let &[f0, f1] = c.take(LAYER)?;
         if f0 & 0b1011_0100 != 0 || f1 != 2 {
-            return Err(Unused::Malformed(LAYER));
+            return Err(Skipped::Malformed(LAYER));
         }
         if f0 & 0x40 != 0 {
             let &[l0, l1] = c.take(LAYER)?;
             if u32::from(u16::from_be_bytes([l0, l1])) != before {
-                return Err(Unused::Malformed(LAYER));
+                return Err(Skipped::Malformed(LAYER));
             }
         }
         c.skip(4, LAYER)?;
@@ -183,15 +193,17 @@ impl State {
             let &[o0, o1] = c.take(LAYER)?;
             c.skip(usize::from(u16::from_be_bytes([o0, o1])), LAYER)?;
         }
-        // Only PPP with its address and control, or with IP at once: two bytes alone would prove too little.
+        // Accept only PPP with its address and control field, or IP directly; two arbitrary bytes
+        // are too weak a check.
         match c.data {
             [0xff, 0x03, ..] | [0, 0x21 | 0x57, ..] | [0x21 | 0x57, ..] => Ok(Next::Ppp),
-            _ => Err(Unused::Malformed(LAYER)),
+            _ => Err(Skipped::Malformed(LAYER)),
         }
     }
 
-    /// RFC 4380 section 5.1.1: perhaps an authentication, perhaps an origin, then IPv6 that fills the datagram.
-    pub(crate) fn teredo(&mut self, c: &mut Cursor<'_>) -> Result<Next, Unused> {
+    /// RFC 4380 section 5.1.1: optional authentication, optional origin indication, then IPv6 that
+    /// fills the datagram.
+    pub(crate) fn teredo(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         const LAYER: Layer = Layer::Teredo;
         self.enter(LAYER)?;
         if let Some(&[0, 1, id, authentication]) = c.peek() {
@@ -201,8 +213,12 @@ impl State {
             c.skip(8, LAYER)?;
         }
         match c.data {
-            [0x60..=0x6f, _, _, _, l0, l1, ..] if u32::from(u16::from_be_bytes([*l0, *l1])) + 40 == c.wire => Ok(Next::Ipv6),
-            _ => Err(Unused::Malformed(LAYER)),
+            [0x60..=0x6f, _, _, _, l0, l1, ..]
+                if u32::from(u16::from_be_bytes([*l0, *l1])) + 40 == c.wire =>
+            {
+                Ok(Next::Ipv6)
+            }
+            _ => Err(Skipped::Malformed(LAYER)),
         }
     }
 }

@@ -1,30 +1,31 @@
-//! The loop over the layers of a packet. Each function in [`link`](crate::link), [`ether`](crate::ether), [`wifi`](crate::wifi),
-//! [`ip`](crate::ip), [`tunnel`](crate::tunnel) and [`transport`](crate::transport) reads one header and says what comes next.
+//! The loop over the layers of a packet. Each function in [`link`](crate::link),
+//! [`ether`](crate::ether), [`wifi`](crate::wifi), [`ip`](crate::ip), [`tunnel`](crate::tunnel) and
+//! [`transport`](crate::transport) reads one header and returns the type of the next one.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::{
-    Layer, Layers, LinkType, Nanos, Tally, Transport, Unused,
+    Layer, Layers, LinkType, Nanos, Skipped, Tally, Transport,
     cursor::Cursor,
     fragment::{Fragments, Whole},
 };
 
-/// What the bytes at the cursor are.
+/// The type of the bytes at the cursor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
     Link(LinkType),
     Ethernet,
-    /// What an EtherType of at least 1,536 names.
+    /// The protocol of an EtherType of at least 1,536.
     EtherType(u16),
     Llc,
     Ieee80211,
     Ppp,
     Mpls,
-    /// IP of the version that the first nibble says.
+    /// IP, with the version in the first nibble.
     Ip,
     Ipv4,
     Ipv6,
-    /// What an IP protocol number names.
+    /// The protocol of an IP protocol number.
     Protocol(u8),
     Vxlan,
     VxlanGpe,
@@ -35,16 +36,16 @@ pub(crate) enum Next {
     Payload(Transport),
 }
 
-/// Where a walk ends well.
-pub(crate) enum End<'a> {
+/// The result of a successful walk.
+pub(crate) enum WalkEnd<'a> {
     Payload(Cursor<'a>, Transport),
-    /// The last fragment of a datagram: the walk is to go on in there.
+    /// The last fragment of a datagram; the walk continues in the datagram.
     Whole(Box<Whole>),
 }
 
-/// What was learned on the way.
+/// What the headers so far contain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct State {
+pub(crate) struct WalkState {
     pub(crate) layers: Layers,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -53,24 +54,31 @@ pub(crate) struct State {
     pub(crate) identification: Option<u16>,
 }
 
-impl State {
+impl WalkState {
     pub(crate) fn new() -> Self {
         let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { layers: Layers::default(), source: none, destination: none, ttl: 0, dscp: 0, identification: None }
+        Self {
+            layers: Layers::default(),
+            source: none,
+            destination: none,
+            ttl: 0,
+            dscp: 0,
+            identification: None,
+        }
     }
 
-    /// Notes that a header of `layer` comes.
+    /// Records that a header of `layer` follows.
     #[inline]
-    pub(crate) fn enter(&mut self, layer: Layer) -> Result<(), Unused> {
-        if self.layers.push(layer) { Ok(()) } else { Err(Unused::TooDeep) }
+    pub(crate) fn enter(&mut self, layer: Layer) -> Result<(), Skipped> {
+        if self.layers.push(layer) { Ok(()) } else { Err(Skipped::TooDeep) }
     }
 }
 
 pub(crate) struct Walk<'f> {
-    pub(crate) state: State,
+    pub(crate) state: WalkState,
     pub(crate) fragments: &'f mut Fragments,
     pub(crate) now: Nanos,
-    /// The records that the bytes at the cursor came in.
+    /// The records that contained the bytes at the cursor.
     pub(crate) tally: Tally,
 }
 
@@ -78,24 +86,34 @@ pub(crate) struct Walk<'f> {
 #[derive(Clone, Copy)]
 pub(crate) struct Datagram<'a> {
     cursor: Cursor<'a>,
-    state: State,
+    state: WalkState,
     transport: Transport,
 }
 
 impl Walk<'_> {
-    /// Goes from `next` to the innermost payload.
-    pub(crate) fn run<'a>(&mut self, mut cursor: Cursor<'a>, mut next: Next) -> Result<End<'a>, Unused> {
-        // A UDP port is only a hint. When what is inside does not parse, it was the payload of a datagram like any other.
+    /// Walks from `next` to the innermost payload.
+    pub(crate) fn run<'a>(
+        &mut self,
+        mut cursor: Cursor<'a>,
+        mut next: Next,
+    ) -> Result<WalkEnd<'a>, Skipped> {
+        // A UDP port is only a hint. If the content does not parse, it is the payload of a normal
+        // datagram.
         let mut datagram: Option<Datagram<'a>> = None;
         loop {
             match self.step(&mut cursor, next, &mut datagram) {
-                Ok(Step::Next(Next::Payload(transport))) => return Ok(End::Payload(cursor, transport)),
-                Ok(Step::Next(found)) => next = found,
-                Ok(Step::Whole(whole)) => return Ok(End::Whole(whole)),
+                Ok(WalkStep::Next(Next::Payload(transport))) => {
+                    return Ok(WalkEnd::Payload(cursor, transport));
+                }
+                Ok(WalkStep::Next(found)) => next = found,
+                Ok(WalkStep::Whole(whole)) => return Ok(WalkEnd::Whole(whole)),
                 Err(why) => match (datagram, why) {
-                    (Some(datagram), Unused::Malformed(_) | Unused::Truncated(_) | Unused::TooDeep) => {
+                    (
+                        Some(datagram),
+                        Skipped::Malformed(_) | Skipped::Truncated(_) | Skipped::TooDeep,
+                    ) => {
                         self.state = datagram.state;
-                        return Ok(End::Payload(datagram.cursor, datagram.transport));
+                        return Ok(WalkEnd::Payload(datagram.cursor, datagram.transport));
                     }
                     _ => return Err(why),
                 },
@@ -104,7 +122,12 @@ impl Walk<'_> {
     }
 
     #[inline]
-    fn step<'a>(&mut self, c: &mut Cursor<'a>, next: Next, outer: &mut Option<Datagram<'a>>) -> Result<Step, Unused> {
+    fn step<'a>(
+        &mut self,
+        c: &mut Cursor<'a>,
+        next: Next,
+        outer: &mut Option<Datagram<'a>>,
+    ) -> Result<WalkStep, Skipped> {
         let state = &mut self.state;
         let next = match next {
             Next::Link(link) => state.link(c, link),
@@ -136,11 +159,11 @@ impl Walk<'_> {
             Next::Teredo => state.teredo(c),
             Next::Payload(_) => Ok(next),
         };
-        next.map(Step::Next)
+        next.map(WalkStep::Next)
     }
 }
 
-pub(crate) enum Step {
+pub(crate) enum WalkStep {
     Next(Next),
     Whole(Box<Whole>),
 }

@@ -1,18 +1,21 @@
-//! One packet for each link type and each encapsulation: what it says, whole and cut at every length.
+//! One packet for each link type and each encapsulation: what it says, whole and cut at every
+//! length.
 #![allow(missing_docs)]
 
 mod build;
 mod fuzz_entry;
 
 use build::*;
-use oncewire_packet::{Cipher, Dissected, Dissector, Layer, Limits, LinkType, Record, Transport, Unused};
+use oncewire_packet::{
+    Cipher, Dissected, Dissector, Layer, Limits, LinkType, Record, Skipped, Transport,
+};
 use proptest::prelude::*;
 
 fn record(link: LinkType, wire_len: usize, data: &[u8]) -> Record<'_> {
     Record { time: 0, link, wire_len: wire_len as u32, data }
 }
 
-fn dissect(link: LinkType, data: &[u8]) -> Result<Dissected<'_>, Unused> {
+fn dissect(link: LinkType, data: &[u8]) -> Result<Dissected<'_>, Skipped> {
     // What is dissected from an unfragmented packet borrows only from the packet.
     let dissector = Box::leak(Box::new(Dissector::new(Limits::default())));
     dissector.dissect(&record(link, data.len(), data))
@@ -35,7 +38,10 @@ fn whole_packets() {
         assert_eq!(&packet[d.headers as usize..][..PAYLOAD.len()], PAYLOAD, "{layers}");
         match d.transport {
             Transport::Tcp { seq, ack, flags, window, checksum, .. } => {
-                assert_eq!((seq, ack, flags, window, checksum, d.protocol), (0x100, 0x200, 0x18, 0x4000, 0xabcd, 6));
+                assert_eq!(
+                    (seq, ack, flags, window, checksum, d.protocol),
+                    (0x100, 0x200, 0x18, 0x4000, 0xabcd, 6)
+                );
                 assert_eq!(d.transport.ports(), (0x1234, 80));
             }
             Transport::Udp { length, checksum, .. } => {
@@ -46,8 +52,8 @@ fn whole_packets() {
     }
 }
 
-/// Whatever was captured of a packet, all its bytes are accounted for, and what is said of them is true of the whole packet; but
-/// that a tunnel over UDP whose inside cannot be seen is a datagram.
+/// Whatever was captured of a packet, all its bytes are accounted for, and what is said of them is
+/// true of the whole packet; but that a tunnel over UDP whose inside cannot be seen is a datagram.
 #[test]
 fn cut_packets() {
     for (link, packet, layers) in packets() {
@@ -57,23 +63,39 @@ fn cut_packets() {
             match dissector.dissect(&record(link, packet.len(), &packet[..captured])) {
                 Ok(d) => {
                     assert_eq!(sum(&d), packet.len() as u64, "{layers} cut at {captured}");
-                    assert_eq!(d.payload, &packet[..captured][(d.headers as usize).min(captured)..][..d.payload.len()]);
+                    assert_eq!(
+                        d.payload,
+                        &packet[..captured][(d.headers as usize).min(captured)..]
+                            [..d.payload.len()]
+                    );
                     if d.layers == whole.layers {
-                        assert_eq!((d.headers, d.trailer), (whole.headers, whole.trailer), "{layers} cut at {captured}");
-                        assert_eq!((d.source, d.destination, d.transport), (whole.source, whole.destination, whole.transport));
+                        assert_eq!(
+                            (d.headers, d.trailer),
+                            (whole.headers, whole.trailer),
+                            "{layers} cut at {captured}"
+                        );
+                        assert_eq!(
+                            (d.source, d.destination, d.transport),
+                            (whole.source, whole.destination, whole.transport)
+                        );
                     } else {
                         assert!(
                             whole.layers.as_slice().starts_with(d.layers.as_slice()),
                             "{layers} cut at {captured}: {}",
                             d.layers
                         );
-                        assert_eq!(d.layers.as_slice().last(), Some(&Layer::Udp), "{layers} cut at {captured}");
+                        assert_eq!(
+                            d.layers.as_slice().last(),
+                            Some(&Layer::Udp),
+                            "{layers} cut at {captured}"
+                        );
                     }
                 }
                 Err(why) => {
                     // What a pseudowire carries is guessed from its frame.
                     let guess = layers.contains("MPLS/Ethernet") || layers.contains("pseudowire");
-                    let expected = matches!(why, Unused::Truncated(_)) || (guess && why == Unused::NotIp(0x8847));
+                    let expected = matches!(why, Skipped::Truncated(_))
+                        || (guess && why == Skipped::NotIp(0x8847));
                     assert!(expected, "{layers} cut at {captured}: {why}");
                 }
             }
@@ -81,7 +103,8 @@ fn cut_packets() {
     }
 }
 
-/// The same packets when it was the wire that had no more of them: then lengths in them are wrong, and none may be believed.
+/// The same packets when it was the wire that had no more of them: then lengths in them are wrong,
+/// and none may be believed.
 #[test]
 fn short_packets() {
     for (link, packet, layers) in packets() {
@@ -100,8 +123,12 @@ fn padding_is_trailer() {
         // Of these, only link layers without a length can be padded.
         let padded = join(&[&packet, &[0xee; 9]]);
         match dissect(link, &padded) {
-            Ok(d) => assert_eq!((d.payload, d.trailer), (PAYLOAD, dissect(link, &packet).unwrap().trailer + 9), "{layers}"),
-            Err(why) => assert_eq!((why, layers), (Unused::Aggregate, "802.11/LLC/IPv4/TCP")),
+            Ok(d) => assert_eq!(
+                (d.payload, d.trailer),
+                (PAYLOAD, dissect(link, &packet).unwrap().trailer + 9),
+                "{layers}"
+            ),
+            Err(why) => assert_eq!((why, layers), (Skipped::Aggregate, "802.11/LLC/IPv4/TCP")),
         }
     }
 }
@@ -115,56 +142,80 @@ fn a_frame_check_sequence_is_no_payload() {
     let with_check = radiotap(0x10, &join(&[&frame, &[1, 2, 3, 4]]));
     let d = dissect(LinkType::IEEE802_11_RADIOTAP, &with_check).unwrap();
     assert_eq!((d.payload, d.trailer), (PAYLOAD, 4));
-    assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &radiotap(0x50, &frame)), Err(Unused::BadFrameCheck));
+    assert_eq!(
+        dissect(LinkType::IEEE802_11_RADIOTAP, &radiotap(0x50, &frame)),
+        Err(Skipped::BadFrameCheck)
+    );
 }
 
 /// <https://www.radiotap.org>: fields are aligned from the beginning of the header, behind all words of presence.
 #[test]
 fn radiotap_fields_are_aligned() {
     let frame = ieee80211(0x0008, &[], &snap(0x0800, &ipv4(6, &tcp(PAYLOAD))));
-    for (bad, expected) in [(0x40, Err(Unused::BadFrameCheck)), (0, Ok(PAYLOAD))] {
-        let time = join(&[&[0, 0, 25, 0, 3, 0, 0, 0x80, 0, 0, 0, 0], &[0xff; 4], &[0xff; 8], &[bad], &frame]);
+    for (bad, expected) in [(0x40, Err(Skipped::BadFrameCheck)), (0, Ok(PAYLOAD))] {
+        let time = join(&[
+            &[0, 0, 25, 0, 3, 0, 0, 0x80, 0, 0, 0, 0],
+            &[0xff; 4],
+            &[0xff; 8],
+            &[bad],
+            &frame,
+        ]);
         assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &time).map(|d| d.payload), expected);
         let no_time = join(&[&[0, 0, 13, 0, 2, 0, 0, 0x80, 0, 0, 0, 0], &[bad], &frame]);
         assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &no_time).map(|d| d.payload), expected);
     }
     let short = join(&[&[0, 0, 8, 0, 2, 0, 0, 0], &frame]);
-    assert_eq!(dissect(LinkType::IEEE802_11_RADIOTAP, &short).map(|d| d.payload), Err(Unused::Malformed(Layer::Radiotap)));
+    assert_eq!(
+        dissect(LinkType::IEEE802_11_RADIOTAP, &short).map(|d| d.payload),
+        Err(Skipped::Malformed(Layer::Radiotap))
+    );
 }
 
 #[test]
-fn unused() {
+fn skipped() {
     use LinkType as L;
     let t4 = &ipv4(6, &tcp(PAYLOAD))[..];
     let ip4 = |protocol| ethernet(0x0800, &ipv4(protocol, PAYLOAD));
     let cases = [
-        (L(147), vec![1, 2, 3], Unused::UnsupportedLink(L(147))),
-        (L::ETHERNET, ethernet(0x0806, PAYLOAD), Unused::NotIp(0x0806)),
-        (L::ETHERNET, ethernet(0x8863, PAYLOAD), Unused::NotIp(0x8863)),
-        (L::ETHERNET, ieee802_3(&join(&[&[0x42, 0x42, 3], PAYLOAD])), Unused::NotIp(0x4242)),
-        (L::NULL, join(&[&[7, 0, 0, 0], PAYLOAD]), Unused::NotIp(7)),
-        (L::PPP, join(&[&[0xff, 3, 0xc0, 0x21], PAYLOAD]), Unused::NotIp(0xc021)),
-        (L::IEEE802_11, ieee80211(0x0080, &[], PAYLOAD), Unused::NotIp(0x0080)),
-        (L::LINUX_SLL, join(&[&[0, 0, 3, 56], &[0; 10], &[8, 0], PAYLOAD]), Unused::NotIp(0x0800)),
-        (L::ETHERNET, ip4(1), Unused::OtherProtocol(1)),
-        (L::ETHERNET, ethernet(0x86dd, &ipv6(58, PAYLOAD)), Unused::OtherProtocol(58)),
-        (L::ETHERNET, ethernet(0x86dd, &ipv6(59, &[])), Unused::OtherProtocol(59)),
-        (L::ETHERNET, ip4(50), Unused::Encrypted(Cipher::Esp)),
-        (L::ETHERNET, ethernet(0x88e5, PAYLOAD), Unused::Encrypted(Cipher::MacSec)),
-        (L::PPP, join(&[&[0, 0x53], PAYLOAD]), Unused::Encrypted(Cipher::Ppp)),
-        (L::IEEE802_11, ieee80211(0x4008, &[], PAYLOAD), Unused::Encrypted(Cipher::Ieee80211)),
-        (L::IEEE802_11, ieee80211(0x0408, &[], &snap(0x0800, t4)), Unused::FragmentLost),
-        (L::IEEE802_11, ieee80211(0x0088, &[0x80, 0], &join(&[&[2; 12], &[0, 2, 7, 7, 0, 0], &[2; 40]])), Unused::Aggregate),
-        (L::RAW, vec![0x55; 60], Unused::Malformed(Layer::Ipv4)),
-        (L::RAW, t4[..t4.len() - 1].to_vec(), Unused::Malformed(Layer::Ipv4)),
-        (L::ETHERNET, ethernet(0x8864, &join(&[&[0x12, 0, 0, 9, 0, 0], PAYLOAD])), Unused::Malformed(Layer::Pppoe)),
-        (L::RAW, ipv4(6, &[&tcp(PAYLOAD)[..12], &[0x40], &tcp(PAYLOAD)[13..]].concat()), Unused::Malformed(Layer::Tcp)),
+        (L(147), vec![1, 2, 3], Skipped::UnsupportedLink(L(147))),
+        (L::ETHERNET, ethernet(0x0806, PAYLOAD), Skipped::NotIp(0x0806)),
+        (L::ETHERNET, ethernet(0x8863, PAYLOAD), Skipped::NotIp(0x8863)),
+        (L::ETHERNET, ieee802_3(&join(&[&[0x42, 0x42, 3], PAYLOAD])), Skipped::NotIp(0x4242)),
+        (L::NULL, join(&[&[7, 0, 0, 0], PAYLOAD]), Skipped::NotIp(7)),
+        (L::PPP, join(&[&[0xff, 3, 0xc0, 0x21], PAYLOAD]), Skipped::NotIp(0xc021)),
+        (L::IEEE802_11, ieee80211(0x0080, &[], PAYLOAD), Skipped::NotIp(0x0080)),
+        (L::LINUX_SLL, join(&[&[0, 0, 3, 56], &[0; 10], &[8, 0], PAYLOAD]), Skipped::NotIp(0x0800)),
+        (L::ETHERNET, ip4(1), Skipped::OtherProtocol(1)),
+        (L::ETHERNET, ethernet(0x86dd, &ipv6(58, PAYLOAD)), Skipped::OtherProtocol(58)),
+        (L::ETHERNET, ethernet(0x86dd, &ipv6(59, &[])), Skipped::OtherProtocol(59)),
+        (L::ETHERNET, ip4(50), Skipped::Encrypted(Cipher::Esp)),
+        (L::ETHERNET, ethernet(0x88e5, PAYLOAD), Skipped::Encrypted(Cipher::MacSec)),
+        (L::PPP, join(&[&[0, 0x53], PAYLOAD]), Skipped::Encrypted(Cipher::Ppp)),
+        (L::IEEE802_11, ieee80211(0x4008, &[], PAYLOAD), Skipped::Encrypted(Cipher::Ieee80211)),
+        (L::IEEE802_11, ieee80211(0x0408, &[], &snap(0x0800, t4)), Skipped::FragmentLost),
+        (
+            L::IEEE802_11,
+            ieee80211(0x0088, &[0x80, 0], &join(&[&[2; 12], &[0, 2, 7, 7, 0, 0], &[2; 40]])),
+            Skipped::Aggregate,
+        ),
+        (L::RAW, vec![0x55; 60], Skipped::Malformed(Layer::Ipv4)),
+        (L::RAW, t4[..t4.len() - 1].to_vec(), Skipped::Malformed(Layer::Ipv4)),
+        (
+            L::ETHERNET,
+            ethernet(0x8864, &join(&[&[0x12, 0, 0, 9, 0, 0], PAYLOAD])),
+            Skipped::Malformed(Layer::Pppoe),
+        ),
+        (
+            L::RAW,
+            ipv4(6, &[&tcp(PAYLOAD)[..12], &[0x40], &tcp(PAYLOAD)[13..]].concat()),
+            Skipped::Malformed(Layer::Tcp),
+        ),
     ];
     for (link, packet, expected) in cases {
         assert_eq!(dissect(link, &packet).map(|_| ()), Err(expected), "{link}: {packet:02x?}");
     }
     let deep = ethernet(0x8100, &[0, 1, 0x81, 0].repeat(40));
-    assert_eq!(dissect(L::ETHERNET, &deep).map(|_| ()), Err(Unused::TooDeep));
+    assert_eq!(dissect(L::ETHERNET, &deep).map(|_| ()), Err(Skipped::TooDeep));
 }
 
 /// A UDP port is a hint: what is no tunnel inside is the payload of a datagram.

@@ -6,13 +6,15 @@ mod build;
 use std::time::Duration;
 
 use build::*;
-use oncewire_packet::{Counters, Dissector, Limits, LinkType, Nanos, Record, Tally, Transport, Unused};
+use oncewire_packet::{
+    Counters, Dissector, Limits, LinkType, Nanos, Record, Skipped, Tally, Transport,
+};
 use proptest::prelude::*;
 
 const SECOND: Nanos = 1_000_000_000;
 
 /// What an answer is, without what it borrows: payload, missing, records, wire bytes.
-type Answer = Result<(Vec<u8>, u32, u32, u64), Unused>;
+type Answer = Result<(Vec<u8>, u32, u32, u64), Skipped>;
 
 struct Bench {
     dissector: Dissector,
@@ -26,15 +28,19 @@ impl Bench {
 
     fn cut(&mut self, packet: &[u8], captured: usize) -> Answer {
         let data = &packet[..captured.min(packet.len())];
-        let record = Record { time: self.time, link: LinkType::RAW, wire_len: packet.len() as u32, data };
+        let record =
+            Record { time: self.time, link: LinkType::RAW, wire_len: packet.len() as u32, data };
         let answer = self.dissector.dissect(&record).map(|d| {
-            let sum = u64::from(d.headers) + d.payload.len() as u64 + u64::from(d.missing) + u64::from(d.trailer);
+            let sum = u64::from(d.headers)
+                + d.payload.len() as u64
+                + u64::from(d.missing)
+                + u64::from(d.trailer);
             assert_eq!(sum, d.wire_len);
             (d.payload.to_vec(), d.missing, d.fragments, d.wire_len)
         });
         let c = self.dissector.counters();
-        assert_eq!(c.total.packets, c.used.packets + c.held.packets + c.unused().packets);
-        assert_eq!(c.total.bytes, c.used.bytes + c.held.bytes + c.unused().bytes);
+        assert_eq!(c.total.packets, c.used.packets + c.held.packets + c.skipped().packets);
+        assert_eq!(c.total.bytes, c.used.bytes + c.held.bytes + c.skipped().bytes);
         answer
     }
 
@@ -49,8 +55,8 @@ impl Bench {
     }
 }
 
-const HELD: Answer = Err(Unused::FragmentHeld);
-const LOST: Answer = Err(Unused::FragmentLost);
+const HELD: Answer = Err(Skipped::FragmentHeld);
+const LOST: Answer = Err(Skipped::FragmentLost);
 
 /// The datagram of the tests: 8 + 77 bytes.
 fn datagram() -> Vec<u8> {
@@ -72,12 +78,16 @@ fn in_any_order_with_padding() {
     for fragment in [v4, v6] {
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]] {
             let mut bench = Bench::new(Limits::default());
-            let packets = [(0, 16), (16, 48), (48, 99)].map(|(begin, end)| join(&[&fragment(begin, end), &[0; 3]]));
+            let packets = [(0, 16), (16, 48), (48, 99)]
+                .map(|(begin, end)| join(&[&fragment(begin, end), &[0; 3]]));
             let wire = packets.iter().map(|p| p.len() as u64).sum();
             let answers = order.map(|i| bench.packet(&packets[i]));
             assert_eq!(answers, [HELD, HELD, Ok((PAYLOAD.to_vec(), 0, 2, wire))]);
             let counters = bench.finish();
-            assert_eq!((counters.used, counters.reassembled), (Tally { packets: 3, bytes: wire }, 1));
+            assert_eq!(
+                (counters.used, counters.reassembled),
+                (Tally { packets: 3, bytes: wire }, 1)
+            );
         }
     }
 }
@@ -99,7 +109,10 @@ fn datagrams_are_kept_apart() {
 fn fragments_of_other_protocols_are_of_that_protocol() {
     let mut bench = Bench::new(Limits::default());
     assert_eq!(bench.packet(&ipv4_fragment(1, 1, 0, true, &[8; 16])), HELD);
-    assert_eq!(bench.packet(&ipv4_fragment(1, 1, 16, false, &[8; 16])), Err(Unused::OtherProtocol(1)));
+    assert_eq!(
+        bench.packet(&ipv4_fragment(1, 1, 16, false, &[8; 16])),
+        Err(Skipped::OtherProtocol(1))
+    );
     let counters = bench.finish();
     assert_eq!(counters.other_protocol, Tally { packets: 2, bytes: 72 });
 }
@@ -109,7 +122,10 @@ fn overlaps_of_ipv6_are_void_and_duplicates_are_not() {
     let mut bench = Bench::new(Limits::default());
     assert_eq!(bench.packet(&v6(0, 16)), HELD);
     assert_eq!(bench.packet(&v6(0, 16)), HELD);
-    assert_eq!(bench.packet(&v6(16, 99)).unwrap(), (PAYLOAD.to_vec(), 0, 2, 56 * 2 + 8 * 2 + 40 + 8 + 69));
+    assert_eq!(
+        bench.packet(&v6(16, 99)).unwrap(),
+        (PAYLOAD.to_vec(), 0, 2, 56 * 2 + 8 * 2 + 40 + 8 + 69)
+    );
 
     for bad in [v6(8, 24), ipv6_fragment(17, 1, 0, true, &[0; 16])] {
         assert_eq!(bench.packet(&v6(0, 16)), HELD);
@@ -124,7 +140,7 @@ fn overlaps_of_ipv6_are_void_and_duplicates_are_not() {
 #[test]
 fn contradictions_and_bad_lengths() {
     let mut bench = Bench::new(Limits::default());
-    let malformed = Err(Unused::Malformed(oncewire_packet::Layer::Fragment));
+    let malformed = Err(Skipped::Malformed(oncewire_packet::Layer::Fragment));
     assert_eq!(bench.packet(&ipv4_fragment(17, 1, 0, true, &[])), malformed);
     assert_eq!(bench.packet(&ipv4_fragment(17, 1, 0, true, &[0; 9])), malformed);
     assert_eq!(bench.packet(&ipv4_fragment(17, 1, 65528, false, &[0; 8])), malformed);
@@ -137,7 +153,8 @@ fn contradictions_and_bad_lengths() {
     assert_eq!((counters.malformed.packets, counters.fragment_lost.packets), (3, 4));
 }
 
-/// Of a datagram whose fragments were captured in part, the payload is what lies before the first gap.
+/// Of a datagram whose fragments were captured in part, the payload is what lies before the first
+/// gap.
 #[test]
 fn cut_fragments() {
     let mut bench = Bench::new(Limits::default());
@@ -147,7 +164,7 @@ fn cut_fragments() {
     // A copy that was captured whole comes too late: the first wins.
     assert_eq!(bench.cut(&v4(0, 48), 20), HELD);
     assert_eq!(bench.packet(&v4(0, 48)), HELD);
-    assert_eq!(bench.packet(&v4(48, 99)), Err(Unused::Truncated(oncewire_packet::Layer::Udp)));
+    assert_eq!(bench.packet(&v4(48, 99)), Err(Skipped::Truncated(oncewire_packet::Layer::Udp)));
     assert_eq!(bench.finish().truncated.packets, 3);
 }
 
@@ -158,9 +175,10 @@ fn fragments_of_a_tunnel_in_fragments() {
     let mut answers = Vec::new();
     let mut wire = 0;
     for (i, inner) in [v4(0, 48), v4(48, 99)].iter().enumerate() {
-        for outer in
-            [ipv4_fragment(4, 100 + i as u16, 0, true, &inner[..24]), ipv4_fragment(4, 100 + i as u16, 24, false, &inner[24..])]
-        {
+        for outer in [
+            ipv4_fragment(4, 100 + i as u16, 0, true, &inner[..24]),
+            ipv4_fragment(4, 100 + i as u16, 24, false, &inner[24..]),
+        ] {
             wire += outer.len() as u64;
             answers.push(bench.packet(&outer));
         }
@@ -177,7 +195,8 @@ fn fragments_of_a_tunnel_in_fragments() {
 
 #[test]
 fn age_is_in_packet_time() {
-    let mut bench = Bench::new(Limits { fragment_age: Duration::from_secs(5), ..Limits::default() });
+    let mut bench =
+        Bench::new(Limits { fragment_age: Duration::from_secs(5), ..Limits::default() });
     assert_eq!(bench.packet(&v4(0, 16)), HELD);
     bench.time = 5 * SECOND;
     assert_eq!(bench.packet(&v4(16, 48)), HELD);
@@ -224,7 +243,8 @@ fn oracle(pieces: &[(usize, usize, u8)], total: usize) -> Option<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// IPv4 fragments that overlap as they like are whole exactly when, and are exactly what, the oracle says.
+    /// IPv4 fragments that overlap as they like are whole exactly when, and are exactly what, the
+    /// oracle says.
     #[test]
     fn first_wins(pieces in proptest::collection::vec((0usize..12, 1usize..6, any::<u8>()), 1..30)) {
         const TOTAL: usize = 90;
@@ -260,9 +280,13 @@ fn a_tcp_segment_in_fragments() {
     let mut dissector = Dissector::new(Limits::default());
     for (begin, end) in [(0, 8), (8, 16), (16, segment.len())] {
         let packet = ipv6_fragment(6, 9, begin, end < segment.len(), &segment[begin..end]);
-        let record = Record { time: 0, link: LinkType::IPV6, wire_len: packet.len() as u32, data: &packet };
+        let record =
+            Record { time: 0, link: LinkType::IPV6, wire_len: packet.len() as u32, data: &packet };
         if let Ok(d) = dissector.dissect(&record) {
-            assert_eq!((d.payload, d.layers.to_string().as_str(), d.ttl), (PAYLOAD, "IPv6/fragment/TCP", 63));
+            assert_eq!(
+                (d.payload, d.layers.to_string().as_str(), d.ttl),
+                (PAYLOAD, "IPv6/fragment/TCP", 63)
+            );
             assert!(matches!(d.transport, Transport::Tcp { seq: 0x100, .. }));
             return;
         }

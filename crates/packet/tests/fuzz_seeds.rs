@@ -1,30 +1,20 @@
-//! The fuzz target on stable: its corpus, and some thousand changes of it that are the same every time.
+//! The fuzz target on stable: its corpus, and some thousand changes of it that are the same every
+//! time.
 //!
-//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test fuzz_seeds` writes the seeds into the corpus; what libFuzzer found
-//! beyond them is kept there too.
+//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test fuzz_seeds` writes the seeds into the
+//! corpus; what libFuzzer found beyond them is kept there too.
 #![allow(missing_docs)]
 
 mod build;
 mod fuzz_entry;
 
-use std::{
-    fs,
-    io::Write,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
-};
+use std::io::Write;
 
 use oncewire_packet::LinkType;
+use oncewire_testkit::fuzz::{self, LARGEST};
 
 /// Changes tried: about a second.
 const MUTATIONS: usize = 20_000;
-
-/// Largest seed, as fuzz/README.md says.
-const LARGEST: usize = 4096;
-
-fn folder() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/capture"].iter().collect()
-}
 
 /// Packets of each link type, fragments, and a file of each format and compression.
 fn seeds() -> Vec<(String, Vec<u8>)> {
@@ -32,7 +22,8 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     let record = |packet: &[u8]| [&(packet.len() as u16).to_be_bytes()[..], &[0], packet].concat();
     let mut kinds = Vec::new();
     for (kind, link) in LinkType::SUPPORTED.iter().enumerate() {
-        let packets = build::packets().into_iter().filter(|packet| packet.0 == *link).map(|packet| packet.1);
+        let packets =
+            build::packets().into_iter().filter(|packet| packet.0 == *link).map(|packet| packet.1);
         kinds.push((format!("seed-{}", link.0), kind as u8, packets.collect::<Vec<_>>()));
     }
     let segment = build::udp(53, build::PAYLOAD);
@@ -40,7 +31,10 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     let fragments = [(0, 16), (48, segment.len()), (16, 48)].map(|(begin, end)| {
         let bytes = &segment[begin..end];
         let more = end < segment.len();
-        [build::ipv4_fragment(17, 1, begin, more, bytes), build::ipv6_fragment(17, 1, begin, more, bytes)]
+        [
+            build::ipv4_fragment(17, 1, begin, more, bytes),
+            build::ipv6_fragment(17, 1, begin, more, bytes),
+        ]
     });
     kinds.push(("seed-fragments".to_owned(), raw, fragments.concat()));
     for (name, kind, packets) in kinds {
@@ -59,7 +53,8 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     let packet = build::ethernet(0x0800, &build::ipv4(6, &build::tcp(build::PAYLOAD)));
     let le = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let len = packet.len() as u32;
-    let pcap = [le(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1, 5, 6, len, len]), packet.clone()].concat();
+    let pcap =
+        [le(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1, 5, 6, len, len]), packet.clone()].concat();
     let block = |kind: u32, body: &[u8]| {
         let padded = [body, &vec![0; body.len().next_multiple_of(4) - body.len()]].concat();
         let total = padded.len() as u32 + 12;
@@ -77,74 +72,22 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     gzip.write_all(&pcap).unwrap();
     let mut zstd = Vec::with_capacity(zstd_safe::compress_bound(pcap.len()));
     zstd_safe::compress(&mut zstd, &pcap, 3).unwrap();
-    let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
+    let mut xz =
+        lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
     xz.write_all(&pcap).unwrap();
-    let files =
-        [("pcap", pcap), ("pcapng", pcapng), ("gzip", gzip.finish().unwrap()), ("zstd", zstd), ("xz", xz.finish().unwrap())];
+    let files = [
+        ("pcap", pcap),
+        ("pcapng", pcapng),
+        ("gzip", gzip.finish().unwrap()),
+        ("zstd", zstd),
+        ("xz", xz.finish().unwrap()),
+    ];
     seeds.extend(files.map(|(name, file)| (format!("seed-{name}"), [&[0xff][..], &file].concat())));
     seeds
 }
 
-/// Runs the entry, and shows the input if a promise was broken.
-fn check(name: &str, input: &[u8]) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| fuzz_entry::run(input))) {
-        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
-        eprintln!("{name} breaks a promise; input {hex}");
-        std::panic::resume_unwind(panic);
-    }
-}
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit.max(1) as u64) as usize
-    }
-}
-
 #[test]
 fn corpus_and_changes_of_it() {
-    let folder = folder();
-    if std::env::var_os("ONCEWIRE_BLESS").is_some() {
-        fs::create_dir_all(&folder).unwrap();
-        for (name, seed) in seeds() {
-            fs::write(folder.join(name), seed).unwrap();
-        }
-    }
-    let mut corpus: Vec<(String, Vec<u8>)> = fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap()))
-        .collect();
-    corpus.sort();
-    assert!(corpus.len() >= seeds().len());
-    for (name, input) in &corpus {
-        assert!(input.len() <= LARGEST, "{name}");
-        check(name, input);
-    }
-    let mut rng = Rng(1);
-    for i in 0..MUTATIONS {
-        let (name, input) = &corpus[rng.below(corpus.len())];
-        let mut input = input.clone();
-        for _ in 0..1 + rng.below(4) {
-            let at = rng.below(input.len());
-            match rng.below(6) {
-                0 | 1 if !input.is_empty() => input[at] ^= 1 << rng.below(8),
-                2 if !input.is_empty() => input[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
-                3 => input.truncate(at),
-                4 => input.insert(at, rng.below(256) as u8),
-                _ => {
-                    let other = &corpus[rng.below(corpus.len())].1;
-                    let from = rng.below(other.len());
-                    input.splice(at..at, other[from..].iter().copied());
-                }
-            }
-        }
-        check(&format!("{name}, change {i}"), &input);
-    }
+    fuzz::seeds("capture", seeds());
+    fuzz::replay("capture", fuzz_entry::run, MUTATIONS);
 }

@@ -8,7 +8,9 @@ use oncewire_packet::{CaptureReader, Dissector, Limits, LinkType};
 #[test]
 fn packets_cost_no_allocation() {
     for link in LinkType::SUPPORTED {
-        let mut file = [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 12], &u32::from(link.0).to_le_bytes()].concat();
+        let mut file =
+            [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 12], &u32::from(link.0).to_le_bytes()]
+                .concat();
         for (_, packet, _) in build::packets().into_iter().filter(|packet| packet.0 == *link) {
             for _ in 0..20 {
                 let len = (packet.len() as u32).to_le_bytes();

@@ -1,14 +1,20 @@
-//! Every public capture of the data set against its index, which another program made, and against tcpdump.
+//! Every public capture of the data set against its index, which another program made, and against
+//! tcpdump.
 //!
-//! The data set is found through `ONCEWIRE_DATA`, or as `shared/data` beside the workspace. Without it nothing is tested.
+//! The data set is found through `ONCEWIRE_DATA`, or as `shared/data` beside the workspace. Without
+//! it nothing is tested.
 
 use std::{collections::HashMap, env, fs, path::PathBuf, process::Command};
 
-use oncewire_packet::{CaptureError, CaptureReader, Counters, Dissector, Layer, Limits, Transport, Unused};
+use oncewire_packet::{
+    CaptureError, CaptureReader, Counters, Dissector, Layer, Limits, Skipped, Transport,
+};
 
 fn data() -> Option<PathBuf> {
-    let data = env::var_os("ONCEWIRE_DATA")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
+    let data = env::var_os("ONCEWIRE_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
     if data.join("index.tsv").exists() {
         Some(data)
     } else {
@@ -33,7 +39,7 @@ struct Sums {
     ipv6: u64,
     encapsulated: u64,
     counters: Counters,
-    unused: HashMap<Unused, u64>,
+    unused: HashMap<Skipped, u64>,
 }
 
 fn sums(file: &[u8]) -> Sums {
@@ -57,9 +63,16 @@ fn sums(file: &[u8]) -> Sums {
         sums.wire += u64::from(record.wire_len);
         match dissector.dissect(&record) {
             Ok(d) => {
-                let total = u64::from(d.headers) + d.payload.len() as u64 + u64::from(d.missing) + u64::from(d.trailer);
+                let total = u64::from(d.headers)
+                    + d.payload.len() as u64
+                    + u64::from(d.missing)
+                    + u64::from(d.trailer);
                 assert_eq!(total, d.wire_len);
-                let sum = if matches!(d.transport, Transport::Tcp { .. }) { &mut sums.tcp } else { &mut sums.udp };
+                let sum = if matches!(d.transport, Transport::Tcp { .. }) {
+                    &mut sums.tcp
+                } else {
+                    &mut sums.udp
+                };
                 *sum += d.payload.len() as u64;
                 sums.fragments += u64::from(d.layers.contains(Layer::Fragment));
                 let packets = 1 + u64::from(d.fragments);
@@ -68,7 +81,12 @@ fn sums(file: &[u8]) -> Sums {
                 sums.encapsulated += u64::from(d.layers.encapsulations().next().is_some());
             }
             Err(why) => {
-                let fragment = matches!(why, Unused::FragmentHeld | Unused::FragmentLost | Unused::Malformed(Layer::Fragment));
+                let fragment = matches!(
+                    why,
+                    Skipped::FragmentHeld
+                        | Skipped::FragmentLost
+                        | Skipped::Malformed(Layer::Fragment)
+                );
                 sums.fragments += u64::from(fragment);
                 *sums.unused.entry(why).or_default() += 1;
             }
@@ -81,18 +99,20 @@ fn sums(file: &[u8]) -> Sums {
 /// Why we differ from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB and most of 802.11. Payload moves
-    /// from UDP to what is inside, which may be none of ours (ICMP, ARP).
+    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB and
+    /// most of 802.11. Payload moves from UDP to what is inside, which may be none of ours (ICMP,
+    /// ARP).
     Inside,
-    /// The index takes each fragment by itself: the header of the transport from the first, nothing from the others. We count
-    /// datagrams made whole, and nothing of those that are not.
+    /// The index takes each fragment by itself: the header of the transport from the first, nothing
+    /// from the others. We count datagrams made whole, and nothing of those that are not.
     Fragments,
-    /// The index takes what was captured, though a length in a header says that there is less or that there should be more, or a
-    /// fragment cannot be one.
+    /// The index takes what was captured, though a length in a header says that there is less or
+    /// that there should be more, or a fragment cannot be one.
     Lengths,
     /// The capture says that fewer bytes were on the wire than were captured.
     Raised,
-    /// The index refused the only packet, whose length on the wire is half a megabyte. tcpdump reads it.
+    /// The index refused the only packet, whose length on the wire is half a megabyte. tcpdump
+    /// reads it.
     Refused,
 }
 use Why::{Fragments, Inside, Lengths, Raised, Refused};
@@ -205,8 +225,8 @@ fn index() {
         let c = &s.counters;
         assert_eq!(c.total.packets, s.packets, "{path}");
         assert_eq!(c.total.bytes, s.wire, "{path}");
-        assert_eq!(c.total.packets, c.used.packets + c.unused().packets, "{path}");
-        assert_eq!(c.total.bytes, c.used.bytes + c.unused().bytes, "{path}");
+        assert_eq!(c.total.packets, c.used.packets + c.skipped().packets, "{path}");
+        assert_eq!(c.total.bytes, c.used.bytes + c.skipped().bytes, "{path}");
         assert_eq!(s.error, None, "{path}");
         assert_eq!(s.cut, row["fmt"].ends_with("!cut"), "{path}");
 
@@ -222,24 +242,35 @@ fn index() {
         };
         let expected: Vec<i64> = indexed.iter().zip(more).map(|(n, more)| n + more).collect();
         if expected != found {
-            wrong.push(format!("{path}: index with known differences {expected:?}, found {found:?}, {:?}", s.unused));
+            wrong.push(format!(
+                "{path}: index with known differences {expected:?}, found {found:?}, {:?}",
+                s.unused
+            ));
         }
         // The reasons show in what we found.
         if why.contains(&Fragments) {
             assert!(c.reassembled + c.fragment_lost.packets > 0, "{path}");
         }
         if why.contains(&Lengths) {
-            assert!(c.malformed.packets + c.truncated.packets > 0 || s.tcp + s.udp < number("pay_bytes") as u64, "{path}");
+            assert!(
+                c.malformed.packets + c.truncated.packets > 0
+                    || s.tcp + s.udp < number("pay_bytes") as u64,
+                "{path}"
+            );
         }
-        // Where there is nothing but TCP and UDP over one IP header, addresses are comparable, and fragments.
-        if c.unused().packets == 0 && s.encapsulated == 0 && why.is_empty() {
+        // Where there is nothing but TCP and UDP over one IP header, addresses are comparable, and
+        // fragments.
+        if c.skipped().packets == 0 && s.encapsulated == 0 && why.is_empty() {
             plain += 1;
             let found = [s.ipv4, s.ipv6, s.fragments].map(|n| n as i64);
             assert_eq!(["nip4", "nip6", "frags"].map(number), found, "{path}");
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    println!("{files} captures, {} with known differences, {plain} of nothing but TCP and UDP", DIFFERENCES.len());
+    println!(
+        "{files} captures, {} with known differences, {plain} of nothing but TCP and UDP",
+        DIFFERENCES.len()
+    );
     assert!(DIFFERENCES.iter().all(|known| data.join("pcap").join(known.0).exists()));
 }
 
@@ -257,7 +288,8 @@ fn tcpdump() {
         // "1 packet", "2 packets".
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let count = text.lines().find_map(|line| line.split_once(" packet")?.0.parse::<u64>().ok());
-        // It refuses pcapng files from the interface on that differs from the first in link type or snapshot length.
+        // It refuses pcapng files from the interface on that differs from the first in link type or
+        // snapshot length.
         let differ = String::from_utf8_lossy(&output.stderr).contains("different from the");
         let found = sums(&fs::read(&path).unwrap()).packets;
         match count {

@@ -7,16 +7,17 @@ use std::sync::OnceLock;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-/// Window of a context's zstd stream: 2^20 bytes of past literals. A decoder refuses streams that declare more.
+/// Window of a context's zstd stream: 2^20 bytes of past literals. A decoder refuses streams that
+/// declare more.
 pub(crate) const WINDOW_LOG: u32 = 20;
 
 /// State of a context at the encoder.
 pub(crate) struct WriteContext {
     pub(crate) models: DescriptorModels,
-    /// Only with zstd; made when first used.
+    /// With zstd only; created when first used.
     stream: Option<CCtx<'static>>,
     level: i32,
-    /// Nothing was written yet: the next frame that uses the context says so.
+    /// Nothing was written yet: the next frame that uses the context is marked as fresh.
     pub(crate) fresh: bool,
 }
 
@@ -26,7 +27,7 @@ impl WriteContext {
         WriteContext { models: DescriptorModels::NEW, stream: None, level, fresh: true }
     }
 
-    /// Forgets all; the next frame that uses the context is marked as fresh.
+    /// Resets the context; the next frame that uses it is marked as fresh.
     pub(crate) fn reset(&mut self) {
         self.models = DescriptorModels::NEW;
         self.fresh = true;
@@ -36,9 +37,11 @@ impl WriteContext {
         }
     }
 
-    /// Memory of a context in bytes, once it is used: models, and zstd's window, input buffer and tables.
+    /// Memory of a context in bytes, once it is used: models, and zstd's window, input buffer and
+    /// tables.
     pub(crate) fn memory(entropy: Entropy) -> usize {
-        /// What zstd itself reports for a stream of each level after its first use. The same in every process, and dear to find out.
+        /// What zstd reports for a stream of each level after its first use. Constant, but
+        /// expensive to find out.
         static STREAMS: [OnceLock<usize>; 3] = [const { OnceLock::new() }; 3];
         let Entropy::Zstd { level } = entropy else { return size_of::<WriteContext>() };
         let stream = STREAMS[(level.clamp(1, 3) - 1) as usize].get_or_init(|| {
@@ -55,8 +58,12 @@ impl WriteContext {
         size_of::<WriteContext>() + self.stream.as_ref().map_or(0, CCtx::sizeof)
     }
 
-    /// Appends `literals` to the stream and all that the stream has to say to `out`.
-    pub(crate) fn compress(&mut self, literals: &[u8], out: &mut Vec<u8>) -> Result<(), ConfigError> {
+    /// Appends `literals` to the stream and the stream's flushed output to `out`.
+    pub(crate) fn compress(
+        &mut self,
+        literals: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConfigError> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
@@ -74,7 +81,9 @@ impl WriteContext {
         let mut input = InBuffer::around(literals);
         let mut output = OutBuffer::around_pos(out, start);
         loop {
-            let left = stream.compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_flush).map_err(refused)?;
+            let left = stream
+                .compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_flush)
+                .map_err(refused)?;
             if left == 0 && input.pos() == literals.len() {
                 break;
             }
@@ -98,7 +107,11 @@ fn configure(stream: &mut CCtx<'static>, level: i32) -> Result<(), usize> {
 fn warm(stream: &mut CCtx<'static>) -> usize {
     let mut sink = [0; 64];
     let mut output = OutBuffer::around(&mut sink[..]);
-    let _ = stream.compress_stream2(&mut output, &mut InBuffer::around(b"x"), ZSTD_EndDirective::ZSTD_e_flush);
+    let _ = stream.compress_stream2(
+        &mut output,
+        &mut InBuffer::around(b"x"),
+        ZSTD_EndDirective::ZSTD_e_flush,
+    );
     stream.sizeof()
 }
 
@@ -114,7 +127,8 @@ fn refused(code: usize) -> ConfigError {
 pub(crate) struct ReadContext {
     pub(crate) models: DescriptorModels,
     stream: Option<DCtx<'static>>,
-    /// Frames that continue the context can be read: it was begun by a fresh frame, and none failed since.
+    /// In sync: a fresh frame started the context, and none failed since. Frames that continue it
+    /// can be read.
     pub(crate) in_step: bool,
 }
 
@@ -123,7 +137,7 @@ impl ReadContext {
         ReadContext { models: DescriptorModels::NEW, stream: None, in_step: false }
     }
 
-    /// Begins the context anew.
+    /// Resets the context.
     pub(crate) fn reset(&mut self) {
         self.models = DescriptorModels::NEW;
         if let Some(stream) = &mut self.stream {
@@ -133,9 +147,10 @@ impl ReadContext {
         self.in_step = true;
     }
 
-    /// Memory of a context in bytes, once it is used for a stream of the largest window: no other takes more.
+    /// Memory of a context in bytes, once used for a stream with the largest window. Others take
+    /// less.
     pub(crate) fn memory() -> usize {
-        /// What zstd itself reports once it has read the header of such a stream and one block. The same in every process.
+        /// What zstd reports once it has read the header of such a stream and one block. Constant.
         static STREAM: OnceLock<usize> = OnceLock::new();
         let stream = STREAM.get_or_init(|| {
             let mut stream = DCtx::create();
@@ -155,25 +170,34 @@ impl ReadContext {
         size_of::<ReadContext>() + self.stream.as_ref().map_or(0, DCtx::sizeof)
     }
 
-    /// Decompresses `section`, which must give `expected` bytes and no more, into the front of `out`.
-    pub(crate) fn decompress(&mut self, section: &[u8], expected: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    /// Decompresses `section`, which must yield exactly `expected` bytes, into the front of `out`.
+    pub(crate) fn decompress(
+        &mut self,
+        section: &[u8],
+        expected: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
         let damaged = FrameError::Literals { method: "zstd" };
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
                 let mut stream = DCtx::try_create().ok_or_else(|| damaged.clone())?;
-                stream.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).map_err(|_| damaged.clone())?;
+                stream
+                    .set_parameter(DParameter::WindowLogMax(WINDOW_LOG))
+                    .map_err(|_| damaged.clone())?;
                 none.insert(stream)
             }
         };
-        // With room for one more, nothing can stay behind in the stream and be taken for the next frame's.
+        // With room for one more byte, nothing can stay in the stream and be taken for the next
+        // frame's.
         out.resize(expected + 1, 0);
         let mut input = InBuffer::around(section);
         let mut output = OutBuffer::around(&mut out[..]);
         loop {
             let before = (input.pos(), output.pos());
-            let hint = stream.decompress_stream(&mut output, &mut input).map_err(|_| damaged.clone())?;
-            // A stream goes on across frames; one that ends (hint 0) is not ours.
+            let hint =
+                stream.decompress_stream(&mut output, &mut input).map_err(|_| damaged.clone())?;
+            // A stream continues across frames; one that ends (hint 0) is not ours.
             if hint == 0 || output.pos() > expected {
                 return Err(damaged);
             }

@@ -1,20 +1,21 @@
 //! Coding of match descriptors: adaptive models over rANS.
 //!
-//! Descriptors of versioned data are very regular: most matches keep the distance of the one before or move it a little, and
-//! gaps repeat. The models learn this across frames, without a header in any. `docs/FORMAT.md` ("Coded descriptors") specifies
-//! what is done here.
+//! Descriptors of versioned data are very regular: most matches keep the distance of the one before
+//! or move it a little, and gaps repeat. The models learn this across frames, without a header in
+//! any. `docs/FORMAT.md` ("Coded descriptors") specifies what is done here.
 
 use super::symbols::{SectionReader, SectionWriter, Symbols};
 use crate::error::FrameError;
 use crate::matcher::Match;
 
-/// Distances that are multiples of this get their own code: archives, disk images and databases align their content to it.
+/// Distances that are multiples of this get their own code: archives, disk images and databases
+/// align their content to it.
 const ALIGNMENT: u64 = 512;
 /// Widest number that is coded, in bits: offsets stay below 2^62.
 const MAX_BITS: u32 = 62;
 
-/// A number of up to 62 bits: its bit length by symbols, each 15 meaning "15 and more"; the three bits below the leading one by a
-/// symbol under the bit length; the rest evenly.
+/// A number of up to 62 bits: its bit length by symbols, each 15 meaning "15 and more"; the three
+/// bits below the leading one by a symbol under the bit length; the rest evenly.
 #[derive(Clone, Debug)]
 struct Number {
     length: [Symbols; 3],
@@ -56,7 +57,11 @@ impl Number {
             let symbol = coder.symbol(&mut self.length[level]) as u32;
             bits += symbol;
             if bits > MAX_BITS {
-                return Err(FrameError::Field { field: "number length", value: bits.into(), allowed: "at most 62 bits" });
+                return Err(FrameError::Field {
+                    field: "number length",
+                    value: bits.into(),
+                    allowed: "at most 62 bits",
+                });
             }
             if symbol < 15 {
                 break;
@@ -70,7 +75,11 @@ impl Number {
         let modelled = below.min(3);
         let top = coder.symbol(&mut self.mantissa[bits.min(31) as usize]) as u64;
         if top >> modelled != 0 {
-            return Err(FrameError::Field { field: "number", value: top, allowed: "as many bits as its length says" });
+            return Err(FrameError::Field {
+                field: "number",
+                value: top,
+                allowed: "as many bits as its length says",
+            });
         }
         Ok((1 << modelled | top) << (below - modelled) | coder.even_bits(below - modelled))
     }
@@ -84,7 +93,8 @@ enum Kind {
     Far = 2,
 }
 
-// Symbols of the step from one distance to the next. The last two kinds come with 1 added if aligned.
+// Symbols of the step from one distance to the next. The last two kinds come with 1 added if
+// aligned.
 const SAME: usize = 0;
 const NEAR_UP: usize = 1;
 const NEAR_DOWN: usize = 3;
@@ -127,7 +137,8 @@ impl DescriptorModels {
         last_distance: 0,
     };
 
-    /// Appends the coded descriptors of the block at `offset` of `block_len` bytes. `matches` is not empty.
+    /// Appends the coded descriptors of the block at `offset` of `block_len` bytes. `matches` is
+    /// not empty.
     pub(crate) fn encode(
         &mut self,
         coder: &mut DescriptorWriter,
@@ -159,7 +170,12 @@ impl DescriptorModels {
     }
 
     #[inline(always)]
-    fn encode_distance(&mut self, coder: &mut SectionWriter, previous: Kind, distance: u64) -> Kind {
+    fn encode_distance(
+        &mut self,
+        coder: &mut SectionWriter,
+        previous: Kind,
+        distance: u64,
+    ) -> Kind {
         let step_model = &mut self.step[previous as usize];
         if distance == self.last_distance {
             coder.symbol(step_model, SAME);
@@ -182,10 +198,11 @@ impl DescriptorModels {
         kind
     }
 
-    /// Reads the descriptors of the block at `offset` of `block_len` bytes. What is returned is ascending and inside the block,
-    /// and sources are below their matches; whether they may be referred to is for the caller to check.
+    /// Reads the descriptors of the block at `offset` of `block_len` bytes. What is returned is
+    /// ascending and inside the block, and sources are below their matches; whether they may be
+    /// referred to is for the caller to check.
     ///
-    /// After an error the models are out of step.
+    /// After an error the models are out of sync.
     pub(crate) fn decode(
         &mut self,
         section: &[u8],
@@ -196,21 +213,34 @@ impl DescriptorModels {
         let mut coder = SectionReader::new(section)?;
         let count = self.count.decode(&mut coder)? + 1;
         if count > block_len as u64 {
-            return Err(FrameError::TooLarge { field: "match count", value: count, limit: block_len as u64 });
+            return Err(FrameError::TooLarge {
+                field: "match count",
+                value: count,
+                limit: block_len as u64,
+            });
         }
         let mut previous = Kind::Same;
         let mut done = 0u64;
         for i in 0..count {
             let gap = self.gap[previous as usize].decode(&mut coder)?;
-            let at = done.checked_add(gap).filter(|&at| at < block_len as u64).ok_or(FrameError::Sum { block: block_len })?;
+            let at = done
+                .checked_add(gap)
+                .filter(|&at| at < block_len as u64)
+                .ok_or(FrameError::Sum { block: block_len })?;
             let left = block_len as u64 - at;
             let (kind, distance) = self.decode_distance(&mut coder, previous)?;
             let to_end = i + 1 == count && coder.symbol(&mut self.to_end) != 0;
-            let len = if to_end { left } else { self.len[kind as usize].decode(&mut coder)?.saturating_add(1) };
+            let len = if to_end {
+                left
+            } else {
+                self.len[kind as usize].decode(&mut coder)?.saturating_add(1)
+            };
             if len > left {
                 return Err(FrameError::Sum { block: block_len });
             }
-            let source = (offset + at).checked_sub(distance).ok_or(FrameError::Reference { source_offset: 0, len })?;
+            let source = (offset + at)
+                .checked_sub(distance)
+                .ok_or(FrameError::Reference { source_offset: 0, len })?;
             matches.push(Match { at: at as u32, len: len as u32, source });
             done = at + len;
             previous = kind;
@@ -219,16 +249,30 @@ impl DescriptorModels {
     }
 
     #[inline(always)]
-    fn decode_distance(&mut self, coder: &mut SectionReader<'_>, previous: Kind) -> Result<(Kind, u64), FrameError> {
+    fn decode_distance(
+        &mut self,
+        coder: &mut SectionReader<'_>,
+        previous: Kind,
+    ) -> Result<(Kind, u64), FrameError> {
         let symbol = coder.symbol(&mut self.step[previous as usize]);
         if symbol == SAME {
-            return if self.last_distance == 0 { Err(BAD_DISTANCE) } else { Ok((Kind::Same, self.last_distance)) };
+            return if self.last_distance == 0 {
+                Err(BAD_DISTANCE)
+            } else {
+                Ok((Kind::Same, self.last_distance))
+            };
         }
         let (kind, base, numbers) = match symbol {
             NEAR_UP..NEAR_DOWN => (Kind::Near, NEAR_UP, &mut self.near),
             NEAR_DOWN..FAR => (Kind::Near, NEAR_DOWN, &mut self.near),
             FAR..=6 => (Kind::Far, FAR, &mut self.far),
-            _ => return Err(FrameError::Field { field: "distance step", value: symbol as u64, allowed: "0 to 6" }),
+            _ => {
+                return Err(FrameError::Field {
+                    field: "distance step",
+                    value: symbol as u64,
+                    allowed: "0 to 6",
+                });
+            }
         };
         let aligned = symbol - base;
         // At most 2^62; times 512 must be checked.
@@ -239,12 +283,14 @@ impl DescriptorModels {
             NEAR_DOWN => value.and_then(|step| self.last_distance.checked_sub(step)),
             _ => value,
         };
-        self.last_distance = distance.filter(|&d| d > 0 && d >> MAX_BITS == 0).ok_or(BAD_DISTANCE)?;
+        self.last_distance =
+            distance.filter(|&d| d > 0 && d >> MAX_BITS == 0).ok_or(BAD_DISTANCE)?;
         Ok((kind, self.last_distance))
     }
 }
 
-const BAD_DISTANCE: FrameError = FrameError::Field { field: "distance", value: 0, allowed: "1 to 2^62 - 1" };
+const BAD_DISTANCE: FrameError =
+    FrameError::Field { field: "distance", value: 0, allowed: "1 to 2^62 - 1" };
 
 #[cfg(test)]
 mod tests {
@@ -255,25 +301,32 @@ mod tests {
         let token = (
             0u32..300,
             1u32..2000,
-            prop_oneof![Just(0u64), 1..5u64, 512..1_000_000_000u64, (1u64..1_000_000).prop_map(|d| d * 512)],
+            prop_oneof![
+                Just(0u64),
+                1..5u64,
+                512..1_000_000_000u64,
+                (1u64..1_000_000).prop_map(|d| d * 512)
+            ],
         );
-        proptest::collection::vec((1u64 << 32..1 << 40, proptest::collection::vec(token, 1..30), any::<bool>()), 1..6).prop_map(
-            |blocks| {
-                blocks
-                    .into_iter()
-                    .map(|(offset, tokens, _)| {
-                        let (mut at, mut last, mut matches) = (0, 77, Vec::new());
-                        for (gap, len, distance) in tokens {
-                            at += gap;
-                            last = if distance == 0 { last } else { distance };
-                            matches.push(Match { at, len, source: offset + u64::from(at) - last });
-                            at += len;
-                        }
-                        (offset, matches)
-                    })
-                    .collect()
-            },
+        proptest::collection::vec(
+            (1u64 << 32..1 << 40, proptest::collection::vec(token, 1..30), any::<bool>()),
+            1..6,
         )
+        .prop_map(|blocks| {
+            blocks
+                .into_iter()
+                .map(|(offset, tokens, _)| {
+                    let (mut at, mut last, mut matches) = (0, 77, Vec::new());
+                    for (gap, len, distance) in tokens {
+                        at += gap;
+                        last = if distance == 0 { last } else { distance };
+                        matches.push(Match { at, len, source: offset + u64::from(at) - last });
+                        at += len;
+                    }
+                    (offset, matches)
+                })
+                .collect()
+        })
     }
 
     proptest! {

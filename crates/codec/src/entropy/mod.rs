@@ -1,4 +1,4 @@
-//! The entropy stage: what is done to literals and match descriptors before they go into a frame.
+//! The entropy stage: compression of literals and match descriptors.
 
 mod context;
 mod descriptors;
@@ -9,14 +9,15 @@ pub(crate) use descriptors::{DescriptorModels, DescriptorWriter};
 
 use crate::error::ConfigError;
 
-/// Which entropy stage an encoder uses. Decoders handle all, frame by frame.
+/// The entropy stage of an encoder. Decoders handle all of them, frame by frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entropy {
-    /// Literals as they are, plain descriptors. Every frame stands alone.
+    /// Raw literals, plain descriptors. Frames are independent.
     None,
-    /// Literals by LZ4, each frame on its own; plain descriptors. Every frame stands alone.
+    /// Literals compressed with LZ4, plain descriptors. Frames are independent.
     Lz4,
-    /// Literals through one zstd stream per context, flushed at each frame; descriptors by adaptive models. The best ratio.
+    /// Literals through one zstd stream per context, flushed at each frame; descriptors coded by
+    /// adaptive models. The best ratio.
     Zstd {
         /// zstd's compression level, 1 to 3.
         level: i32,
@@ -24,12 +25,15 @@ pub enum Entropy {
 }
 
 impl Entropy {
-    /// The default: zstd at level 3. It needs a tenth more time than level 1 on text never seen before, and 7 % fewer bytes.
+    /// The default: zstd at level 3. On new text it needs a tenth more time than level 1 and 7 %
+    /// fewer bytes.
     pub const DEFAULT: Entropy = Entropy::Zstd { level: 3 };
 
     pub(crate) fn check(self) -> Result<(), ConfigError> {
         match self {
-            Entropy::Zstd { level } if !(1..=3).contains(&level) => Err(ConfigError::Level { level }),
+            Entropy::Zstd { level } if !(1..=3).contains(&level) => {
+                Err(ConfigError::Level { level })
+            }
             _ => Ok(()),
         }
     }

@@ -1,9 +1,11 @@
-//! Adaptive coding of symbols of 16 values: rANS (Duda 2013), with models whose 16 sums are searched and adapted as one vector
-//! (after Giesen's LZNA models, 2015), and a stream of even bits beside it.
+//! Adaptive coding of symbols of 16 values: rANS (Duda 2013), with models whose 16 sums are
+//! searched and adapted as one vector (after Giesen's LZNA models, 2015), and a stream of even bits
+//! beside it.
 //!
-//! rANS decodes without a division, and its decoder is a short chain of dependent steps; a binary range coder, tried first,
-//! took three times as long. It encodes backwards, so a writer keeps a frame's symbols until the end. The symbols stand at the
-//! front of the section, the even bits at its end, growing towards each other.
+//! rANS decodes without a division, and its decoder is a short chain of dependent steps; a binary
+//! range coder, tried first, took three times as long. It encodes backwards, so a writer keeps a
+//! frame's symbols until the end. The symbols stand at the front of the section, the even bits at
+//! its end, growing towards each other.
 
 use crate::error::FrameError;
 use oncewire_kernels::first_above;
@@ -32,8 +34,11 @@ const TARGETS: [[i16; 16]; 16] = {
     while symbol < 16 {
         let mut i = 0;
         while i < 16 {
-            targets[symbol][i] =
-                if i <= symbol { i as i16 * LEAST } else { ((1i32 << SCALE_BITS) - (16 - i as i32) * LEAST as i32) as i16 };
+            targets[symbol][i] = if i <= symbol {
+                i as i16 * LEAST
+            } else {
+                ((1i32 << SCALE_BITS) - (16 - i as i32) * LEAST as i32) as i16
+            };
             i += 1;
         }
         symbol += 1;
@@ -89,7 +94,9 @@ pub(super) struct SectionWriter {
 impl SectionWriter {
     /// Memory of the buffers as of now, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.intervals.capacity() * size_of::<Interval>() + self.words.capacity() * size_of::<u16>() + self.bits.capacity()
+        self.intervals.capacity() * size_of::<Interval>()
+            + self.words.capacity() * size_of::<u16>()
+            + self.bits.capacity()
     }
 
     /// One symbol, 0..16.
@@ -156,8 +163,16 @@ pub(super) struct SectionReader<'a> {
 
 impl<'a> SectionReader<'a> {
     pub(super) fn new(section: &'a [u8]) -> Result<SectionReader<'a>, FrameError> {
-        let (state, rest) = section.split_first_chunk::<STATE_LEN>().ok_or(FrameError::Short { section: "descriptors" })?;
-        Ok(SectionReader { state: u32::from_le_bytes(*state), rest, pending: 0, pending_len: 0, overrun: false })
+        let (state, rest) = section
+            .split_first_chunk::<STATE_LEN>()
+            .ok_or(FrameError::Short { section: "descriptors" })?;
+        Ok(SectionReader {
+            state: u32::from_le_bytes(*state),
+            rest,
+            pending: 0,
+            pending_len: 0,
+            overrun: false,
+        })
     }
 
     #[inline(always)]
@@ -211,7 +226,8 @@ impl<'a> SectionReader<'a> {
         value
     }
 
-    /// Whether all was read, and the state and the last byte of bits ended as a writer would have begun them.
+    /// Whether all was read, and the state and the last byte of bits ended as a writer would have
+    /// begun them.
     pub(super) fn finish(self) -> Result<(), FrameError> {
         if self.overrun {
             return Err(FrameError::Short { section: "descriptors" });
@@ -220,7 +236,11 @@ impl<'a> SectionReader<'a> {
             return Err(FrameError::Excess { section: "descriptors", extra: self.rest.len() });
         }
         if self.state != LOWEST_STATE || self.pending != 0 {
-            return Err(FrameError::Field { field: "final state", value: self.state.into(), allowed: "2^16, and no bits set" });
+            return Err(FrameError::Field {
+                field: "final state",
+                value: self.state.into(),
+                allowed: "2^16, and no bits set",
+            });
         }
         Ok(())
     }
@@ -282,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_certain_symbol_costs_little() {
-        let (mut writer, mut out, mut model) = (SectionWriter::default(), Vec::new(), Symbols::EVEN);
+        let (mut writer, mut out, mut model) =
+            (SectionWriter::default(), Vec::new(), Symbols::EVEN);
         for _ in 0..1000 {
             writer.symbol(&mut model, 3);
         }

@@ -1,19 +1,19 @@
-//! The checksum of a block: 64 bits over where it lies and what it is, seeded per session.
+//! The checksum of a block: 64 bits over its place and content, seeded per session.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// What a session's checksums depend on besides the block: both ends agree on it, and frames of another session or epoch fail.
+/// Seed of a session's checksums. Both ends agree on it; frames of another session or epoch fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumSeed {
-    /// Per session, unpredictable to outsiders where that matters.
+    /// Per session; unpredictable to outsiders where that matters.
     pub session: u64,
     /// The epoch within it.
     pub epoch: u64,
 }
 
 impl ChecksumSeed {
-    /// XXH3-64 of the content, seeded by XXH3-64 of session, epoch, offset, the padding before it and the length (five
-    /// little-endian 64-bit numbers).
+    /// XXH3-64 of the content, seeded by XXH3-64 of session, epoch, offset, the padding before it
+    /// and the length (five little-endian 64-bit numbers).
     pub fn checksum(self, offset: u64, padding: u64, content: &[u8]) -> u64 {
         let mut place = [0; 40];
         let fields = [self.session, self.epoch, offset, padding, content.len() as u64];

@@ -1,8 +1,8 @@
 //! The frame: how one block travels. `docs/FORMAT.md`, section "Frame".
 
 use super::varint::{self, Stop};
-use crate::MAX_BLOCK;
 use crate::error::FrameError;
+use crate::limits::{MAX_BLOCK, MAX_CONTEXTS, MAX_OFFSET};
 use crate::matcher::Match;
 use std::ops::Range;
 
@@ -34,7 +34,8 @@ pub(crate) const NOT_A_FRAME: u8 = 0b1000_0000;
 
 /// Bytes of the checksum at the end of a frame.
 pub(crate) const CHECKSUM_LEN: usize = 8;
-/// A body may be this much larger than its block: fields, a zstd header, the checksum. An encoder stays within it.
+/// A body may be this much larger than its block: fields, a zstd header, the checksum. An encoder
+/// stays within it.
 pub(crate) const BODY_SLACK: usize = 128;
 
 /// What is written before a frame's sections.
@@ -48,7 +49,7 @@ pub(crate) struct Head {
     pub(crate) block_len: usize,
     pub(crate) offset: u64,
     /// Sources of coded descriptors.
-    pub(crate) hull: Range<u64>,
+    pub(crate) dependencies: Range<u64>,
     /// Length of the descriptor section, if there is one.
     pub(crate) descriptors_len: usize,
     /// Length of the literal section.
@@ -73,15 +74,43 @@ pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
         varint::put(fields, head.context as u64);
     }
     if head.descriptors == Descriptors::Coded {
-        varint::put(fields, head.offset - head.hull.start);
-        varint::put(fields, head.offset - head.hull.end);
+        varint::put(fields, head.offset - head.dependencies.start);
+        varint::put(fields, head.offset - head.dependencies.end);
     }
     if head.descriptors != Descriptors::None {
         varint::put(fields, head.descriptors_len as u64);
     }
     out.push(flags);
-    varint::put(out, (fields.len() + head.descriptors_len + head.literals_len + CHECKSUM_LEN) as u64);
+    varint::put(
+        out,
+        (fields.len() + head.descriptors_len + head.literals_len + CHECKSUM_LEN) as u64,
+    );
     out.extend_from_slice(fields);
+}
+
+/// Length in bytes of the frame of a block of `block_len` bytes at `offset` with these matches,
+/// written with plain descriptors, without an entropy stage and without an explicit offset. For
+/// measurements; matches ascend and are disjoint.
+pub fn plain_frame_len(matches: &[Match], offset: u64, block_len: usize) -> usize {
+    let (mut fields, mut out, mut descriptors) = (Vec::new(), Vec::new(), Vec::new());
+    if !matches.is_empty() {
+        write_plain(matches, offset, block_len, &mut descriptors);
+    }
+    let matched: usize = matches.iter().map(|found| found.len as usize).sum();
+    let head = Head {
+        literals: LiteralCoding::Raw,
+        descriptors: if matches.is_empty() { Descriptors::None } else { Descriptors::Plain },
+        explicit: None,
+        fresh: false,
+        context: 0,
+        block_len,
+        offset,
+        dependencies: offset..offset,
+        descriptors_len: descriptors.len(),
+        literals_len: block_len - matched,
+    };
+    write_head(&head, &mut fields, &mut out);
+    out.len() + head.descriptors_len + head.literals_len + CHECKSUM_LEN
 }
 
 /// Whether a buffer begins with a whole frame.
@@ -93,7 +122,8 @@ pub enum Scan<'a> {
     NeedMore(usize),
 }
 
-/// The parts of a complete frame. Every section lies inside the frame and every field has a value that the format allows.
+/// The parts of a complete frame. Every section lies inside the frame and every field has a value
+/// that the format allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameView<'a> {
     /// Total length of the frame in bytes.
@@ -102,8 +132,9 @@ pub struct FrameView<'a> {
     pub(crate) explicit: Option<(u64, u64)>,
     pub(crate) context: usize,
     pub(crate) fresh: bool,
-    /// Distances back from the frame's offset to the start and the end of what its coded descriptors may refer to.
-    hull_back: (u64, u64),
+    /// Distances back from the frame's offset to the start and the end of what its coded
+    /// descriptors may refer to.
+    dependency_back: (u64, u64),
     pub(crate) body: Body<'a>,
     pub(crate) checksum: u64,
 }
@@ -128,20 +159,40 @@ impl<'a> FrameView<'a> {
             0 => Descriptors::None,
             1 => Descriptors::Plain,
             2 => Descriptors::Coded,
-            value => return Err(FrameError::Field { field: "descriptor coding", value: value.into(), allowed: "0, 1 or 2" }),
+            value => {
+                return Err(FrameError::Field {
+                    field: "descriptor coding",
+                    value: value.into(),
+                    allowed: "0, 1 or 2",
+                });
+            }
         };
         let literals = match (flags & LITERALS_MASK) >> 2 {
             0 => LiteralCoding::Raw,
             1 => LiteralCoding::Lz4,
             2 => LiteralCoding::Zstd,
-            value => return Err(FrameError::Field { field: "literal coding", value: value.into(), allowed: "0, 1 or 2" }),
+            value => {
+                return Err(FrameError::Field {
+                    field: "literal coding",
+                    value: value.into(),
+                    allowed: "0, 1 or 2",
+                });
+            }
         };
         if flags & NOT_A_FRAME != 0 {
-            return Err(FrameError::Field { field: "flags", value: flags.into(), allowed: "bit 7 clear" });
+            return Err(FrameError::Field {
+                field: "flags",
+                value: flags.into(),
+                allowed: "bit 7 clear",
+            });
         }
         let uses_context = descriptors == Descriptors::Coded || literals == LiteralCoding::Zstd;
         if !uses_context && flags & (FRESH_CONTEXT | CONTEXT_ID) != 0 {
-            return Err(FrameError::Field { field: "flags", value: flags.into(), allowed: "bits 5 and 6 only with a context" });
+            return Err(FrameError::Field {
+                field: "flags",
+                value: flags.into(),
+                allowed: "bits 5 and 6 only with a context",
+            });
         }
         let body_len = match varint::take(&mut rest) {
             Ok(len) => len,
@@ -159,7 +210,9 @@ impl<'a> FrameView<'a> {
             return Err(FrameError::TooLarge { field: "body length", value: body_len, limit });
         }
         let body_len = body_len as usize;
-        let Some(mut body) = rest.get(..body_len) else { return Ok(Scan::NeedMore(body_len - rest.len())) };
+        let Some(mut body) = rest.get(..body_len) else {
+            return Ok(Scan::NeedMore(body_len - rest.len()));
+        };
         let frame_len = input.len() - rest.len() + body_len;
 
         let block_len = varint::field(&mut body, "block length")?;
@@ -171,7 +224,11 @@ impl<'a> FrameView<'a> {
             let offset = varint::field(&mut body, "offset")?;
             let padding = varint::field(&mut body, "padding")?;
             if offset >= MAX_OFFSET || padding > offset {
-                return Err(FrameError::Field { field: "offset", value: offset, allowed: "below 2^62, not below its padding" });
+                return Err(FrameError::Field {
+                    field: "offset",
+                    value: offset,
+                    allowed: "below 2^62, not below its padding",
+                });
             }
             Some((offset, padding))
         } else {
@@ -180,15 +237,22 @@ impl<'a> FrameView<'a> {
         let context = if flags & CONTEXT_ID != 0 {
             match varint::field(&mut body, "context")? {
                 id @ 1..=MAX_CONTEXT_ID => id as usize,
-                value => return Err(FrameError::Field { field: "context", value, allowed: "1 to 255" }),
+                value => {
+                    return Err(FrameError::Field { field: "context", value, allowed: "1 to 255" });
+                }
             }
         } else {
             0
         };
-        let hull_back = if descriptors == Descriptors::Coded {
-            let (start, end) = (varint::field(&mut body, "hull start")?, varint::field(&mut body, "hull end")?);
+        let dependency_back = if descriptors == Descriptors::Coded {
+            let (start, end) =
+                (varint::field(&mut body, "hull start")?, varint::field(&mut body, "hull end")?);
             if end > start {
-                return Err(FrameError::Field { field: "hull end", value: end, allowed: "at most the hull start" });
+                return Err(FrameError::Field {
+                    field: "hull end",
+                    value: end,
+                    allowed: "at most the hull start",
+                });
             }
             (start, end)
         } else {
@@ -201,7 +265,9 @@ impl<'a> FrameView<'a> {
         let Some((sections, checksum)) = body.split_last_chunk::<CHECKSUM_LEN>() else {
             return Err(FrameError::Short { section: "checksum" });
         };
-        let Some((descriptor_section, literal_section)) = sections.split_at_checked(descriptors_len as usize) else {
+        let Some((descriptor_section, literal_section)) =
+            sections.split_at_checked(descriptors_len as usize)
+        else {
             return Err(FrameError::Short { section: "descriptors" });
         };
         Ok(Scan::Frame(FrameView {
@@ -210,7 +276,7 @@ impl<'a> FrameView<'a> {
             explicit,
             context,
             fresh: flags & FRESH_CONTEXT != 0,
-            hull_back,
+            dependency_back,
             body: Body { descriptors, descriptor_section, literals, literal_section },
             checksum: u64::from_le_bytes(*checksum),
         }))
@@ -231,48 +297,53 @@ impl<'a> FrameView<'a> {
         self.block_len
     }
 
-    /// The block's offset in the log and the padding before it, if the frame states them; otherwise it follows the one before.
+    /// The block's offset in the log and the padding before it, if the frame states them; otherwise
+    /// it follows the one before.
     pub fn explicit_offset(&self) -> Option<(u64, u64)> {
         self.explicit
     }
 
     /// Whether the frame reads or changes an entropy context, and which.
     pub fn context(&self) -> Option<usize> {
-        let coded = self.body.descriptors == Descriptors::Coded || self.body.literals == LiteralCoding::Zstd;
+        let coded = self.body.descriptors == Descriptors::Coded
+            || self.body.literals == LiteralCoding::Zstd;
         coded.then_some(self.context)
     }
 
-    /// The log range that holds all that the frame refers to below its own offset, given that offset; empty if it refers to
-    /// nothing, `None` if its fields contradict themselves. Known before any entropy decoding.
+    /// The log range that holds all that the frame refers to below its own offset, given that
+    /// offset; empty if it refers to nothing, `None` if its fields contradict themselves. Known
+    /// before any entropy decoding.
     ///
-    /// Exact ranges follow from the descriptors; the decoder names them when something of this range is missing.
+    /// Exact ranges follow from the descriptors; the decoder names them when something of this
+    /// range is missing.
     pub fn depends_on(&self, offset: u64) -> Option<Range<u64>> {
         match self.body.descriptors {
             Descriptors::None => Some(offset..offset),
-            Descriptors::Coded => Some(offset.checked_sub(self.hull_back.0)?..offset - self.hull_back.1),
+            Descriptors::Coded => {
+                Some(offset.checked_sub(self.dependency_back.0)?..offset - self.dependency_back.1)
+            }
             Descriptors::Plain => {
                 let mut matches = Vec::new();
-                read_plain(self.body.descriptor_section, offset, self.block_len, &mut matches).ok()?;
-                Some(hull(&matches, offset))
+                read_plain(self.body.descriptor_section, offset, self.block_len, &mut matches)
+                    .ok()?;
+                Some(dependency_range(&matches, offset))
             }
         }
     }
 }
 
-/// Offsets stay below this, so that sums of offset and length cannot overflow.
-pub(crate) const MAX_OFFSET: u64 = 1 << 62;
-const MAX_CONTEXT_ID: u64 = crate::MAX_CONTEXTS as u64 - 1;
+const MAX_CONTEXT_ID: u64 = MAX_CONTEXTS as u64 - 1;
 
 /// The smallest range that holds all sources below `offset`; `offset..offset` if there are none.
-pub(crate) fn hull(matches: &[Match], offset: u64) -> Range<u64> {
-    let mut hull = offset..0;
+pub(crate) fn dependency_range(matches: &[Match], offset: u64) -> Range<u64> {
+    let mut range = offset..0;
     for found in matches {
         if found.source < offset {
-            hull.start = hull.start.min(found.source);
-            hull.end = hull.end.max((found.source + u64::from(found.len)).min(offset));
+            range.start = range.start.min(found.source);
+            range.end = range.end.max((found.source + u64::from(found.len)).min(offset));
         }
     }
-    if hull.start == offset { offset..offset } else { hull }
+    if range.start == offset { offset..offset } else { range }
 }
 
 /// Appends plain descriptors: a count, then gap, distance and length of each match.
@@ -289,8 +360,14 @@ pub(crate) fn write_plain(matches: &[Match], offset: u64, block_len: usize, out:
     }
 }
 
-/// Reads plain descriptors. What is returned is ascending and inside the block, and sources are below their matches.
-pub(crate) fn read_plain(mut section: &[u8], offset: u64, block_len: usize, matches: &mut Vec<Match>) -> Result<(), FrameError> {
+/// Reads plain descriptors. What is returned is ascending and inside the block, and sources are
+/// below their matches.
+pub(crate) fn read_plain(
+    mut section: &[u8],
+    offset: u64,
+    block_len: usize,
+    matches: &mut Vec<Match>,
+) -> Result<(), FrameError> {
     const SECTION: &str = "descriptors";
     let count = varint::field(&mut section, SECTION)?;
     if count == 0 || count > section.len() as u64 / 3 {
@@ -307,16 +384,25 @@ pub(crate) fn read_plain(mut section: &[u8], offset: u64, block_len: usize, matc
             0 => last,
             distance => distance,
         };
-        let left = (block_len as u64).checked_sub(at).filter(|&left| left > 0).ok_or(FrameError::Sum { block: block_len })?;
+        let left = (block_len as u64)
+            .checked_sub(at)
+            .filter(|&left| left > 0)
+            .ok_or(FrameError::Sum { block: block_len })?;
         let len = match varint::field(&mut section, SECTION)? {
             0 => left,
             len if len <= left => len,
             _ => return Err(FrameError::Sum { block: block_len }),
         };
         if distance == 0 {
-            return Err(FrameError::Field { field: "distance", value: 0, allowed: "0 only after another match" });
+            return Err(FrameError::Field {
+                field: "distance",
+                value: 0,
+                allowed: "0 only after another match",
+            });
         }
-        let source = (offset + at).checked_sub(distance).ok_or(FrameError::Reference { source_offset: 0, len })?;
+        let source = (offset + at)
+            .checked_sub(distance)
+            .ok_or(FrameError::Reference { source_offset: 0, len })?;
         matches.push(Match { at: at as u32, len: len as u32, source });
         done = at + len;
         last = distance;

@@ -1,5 +1,5 @@
-//! Variable-length integers: seven bits a byte, least significant first, the top bit set on all but the last (LEB128).
-//! At most 9 bytes, so values below 2^63, and the shortest form only.
+//! Variable-length integers: seven bits a byte, least significant first, the top bit set on all but
+//! the last (LEB128). At most 9 bytes, so values below 2^63, and the shortest form only.
 
 use crate::error::FrameError;
 
@@ -26,7 +26,7 @@ pub enum Stop {
     Malformed,
 }
 
-/// Takes a varint off the front of `input`, which is left as it was otherwise.
+/// Reads a varint from the front of `input`. On error `input` is unchanged.
 ///
 /// # Errors
 /// [`Stop`].
@@ -46,13 +46,15 @@ pub fn take(input: &mut &[u8]) -> Result<u64, Stop> {
     Err(if input.len() < 9 { Stop::Short } else { Stop::Malformed })
 }
 
-/// Takes a varint that is a field of a complete frame body.
+/// Reads a varint that is a field of a complete frame body.
 pub(crate) fn field(input: &mut &[u8], field: &'static str) -> Result<u64, FrameError> {
     take(input).map_err(|stop| match stop {
         Stop::Short => FrameError::Short { section: field },
-        Stop::Malformed => {
-            FrameError::Field { field, value: u64::MAX, allowed: "a varint of at most 9 bytes in its shortest form" }
-        }
+        Stop::Malformed => FrameError::Field {
+            field,
+            value: u64::MAX,
+            allowed: "a varint of at most 9 bytes in its shortest form",
+        },
     })
 }
 
@@ -79,7 +81,10 @@ mod tests {
     fn only_the_shortest_form_and_nine_bytes() {
         assert_eq!(take(&mut &[0x80, 0x00][..]), Err(Stop::Malformed));
         assert_eq!(take(&mut &[0xff; 10][..]), Err(Stop::Malformed));
-        assert_eq!(take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f][..]), Ok((1 << 63) - 1));
+        assert_eq!(
+            take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f][..]),
+            Ok((1 << 63) - 1)
+        );
         assert_eq!(take(&mut &[][..]), Err(Stop::Short));
     }
 }

@@ -1,19 +1,22 @@
-//! Max-match, our form.
+//! Max-match.
 
-use super::{Block, Density, Match, MatchStats, Matcher};
+use super::{Density, Match, MatchStats, Matcher, PlacedBlock};
+use crate::domain::Domain;
 use crate::log::Log;
 use crate::sampler::Sampler;
 use crate::table::{FingerprintTable, Markers, NO_OFFSET};
 use oncewire_kernels::{Kernels, Sampled};
 use std::ops::Range;
 
-/// Max-match (EndRE section 5.2.2): every fingerprint hit is verified and grown both ways to the longest equal region.
+/// Max-match (EndRE section 5.2.2): verifies every fingerprint hit and grows it both ways to the
+/// longest equal region.
 ///
 /// Beyond the paper:
-/// - A match that reaches the end of a block goes on in the next block without a look-up.
-/// - After a match, the same distance is tried again behind a short difference ([`Kernels::agree_again`]): versions differ in
-///   edits of equal length (dates, checksums, digits) so often that this finds a third of all matches, and shorter ones than
-///   the window.
+/// - A match that reaches the end of a block continues in the next block without a look-up.
+/// - After a match, the same distance is tried again past a short difference
+///   ([`Kernels::agree_again`]). Versions differ in edits of equal length (dates, checksums,
+///   digits) so often that this finds a third of all matches, including some shorter than the
+///   window.
 /// - A match that grows back over the whole of the short match before it replaces that match.
 /// - Inside a match only about one marker per [`INDEX_STEP`] bytes is indexed, besides the hit.
 pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
@@ -21,6 +24,8 @@ pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
     table: T,
     kernels: Kernels,
     window: usize,
+    /// Key of the fingerprints, as given and of the current domain.
+    base_key: u64,
     key: u64,
     /// Offset at which the last match's source ended, if that match reached the end of its block.
     going_on: Option<u64>,
@@ -28,17 +33,19 @@ pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
     batch: Box<Batch>,
 }
 
-/// Bytes between indexed markers inside a match. A repeat of content needs one hit to be found whole, so few entries do; none
-/// would lose the content once its first copy has left the log.
+/// Bytes between indexed markers inside a match. One hit finds a repeat as a whole, so few entries
+/// are enough; with none the content would be lost once its first copy has left the log.
 pub const INDEX_STEP: usize = 256;
 
 /// Most markers looked up at once: enough for their cache misses to overlap.
 const BATCH: usize = 64;
-/// Markers looked up in the first batch after a match, where the next match is often close and the rest would be wasted.
+/// Markers looked up in the first batch after a match, where the next match is often close and the
+/// rest would be wasted.
 const FIRST_BATCH: usize = 16;
-/// Shortest match taken at the distance of the one before, in bytes. Its descriptor takes about two.
+/// Shortest match accepted at the distance of the previous one, in bytes. Its descriptor takes
+/// about two.
 const RESUME_MIN: usize = 12;
-/// Longest match that a later one may swallow, in bytes; bounds what is compared twice.
+/// Longest match that a later one may swallow, in bytes. Bounds how much is compared twice.
 const SWALLOW_MAX: usize = 1024;
 
 /// Scratch of one batch of markers.
@@ -49,24 +56,45 @@ struct Batch {
 }
 
 impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
-    /// A matcher over an empty log. `window` is 12..=64 bytes; `key` separates what must not share fingerprints.
+    /// A matcher over an empty log. `window` is 12..=64 bytes; `key` keys the fingerprints.
     pub fn new(sampler: S, table: T, kernels: Kernels, window: usize, key: u64) -> MaxMatch<S, T> {
-        let batch = Box::new(Batch { markers: [0; BATCH], fingerprints: [0; BATCH], found: [0; BATCH] });
-        MaxMatch { sampler, table, kernels, window, key, going_on: None, stats: MatchStats::default(), batch }
+        let batch =
+            Box::new(Batch { markers: [0; BATCH], fingerprints: [0; BATCH], found: [0; BATCH] });
+        MaxMatch {
+            sampler,
+            table,
+            kernels,
+            window,
+            base_key: key,
+            key,
+            going_on: None,
+            stats: MatchStats::default(),
+            batch,
+        }
     }
 
     /// Fills the given part of the batch's markers.
     #[inline(always)]
-    fn sample(&mut self, block: &[u8], density: Density, from: usize, part: Range<usize>) -> Sampled {
+    fn sample(
+        &mut self,
+        block: &[u8],
+        density: Density,
+        from: usize,
+        part: Range<usize>,
+    ) -> Sampled {
         let markers = &mut self.batch.markers[part];
         match density {
-            Density::Period(period) => self.sampler.sample(self.kernels, block, self.window, period, from, markers),
-            Density::Sparse => self.sampler.sample_sparsely(self.kernels, block, self.window, from, markers),
+            Density::Period(period) => {
+                self.sampler.sample(self.kernels, block, self.window, period, from, markers)
+            }
+            Density::Sparse => {
+                self.sampler.sample_sparsely(self.kernels, block, self.window, from, markers)
+            }
         }
     }
 
     /// Indexes markers inside `from..to`, one per [`INDEX_STEP`] bytes.
-    fn index_inside(&mut self, block: &Block<'_>, density: Density, from: usize, to: usize) {
+    fn index_inside(&mut self, block: &PlacedBlock<'_>, density: Density, from: usize, to: usize) {
         let mut at = from;
         while at < to {
             let mut count = 0;
@@ -90,12 +118,26 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
 }
 
 impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
-    fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        self.run(log, &Block::new(log, block, offset), density, true, matches);
+    fn find(
+        &mut self,
+        log: &Log,
+        block: &[u8],
+        offset: u64,
+        density: Density,
+        matches: &mut Vec<Match>,
+    ) {
+        self.run(log, &PlacedBlock::new(log, block, offset), density, true, matches);
     }
 
-    fn look(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
-        self.run(log, &Block::new(log, block, offset), density, false, matches);
+    fn look(
+        &mut self,
+        log: &Log,
+        block: &[u8],
+        offset: u64,
+        density: Density,
+        matches: &mut Vec<Match>,
+    ) {
+        self.run(log, &PlacedBlock::new(log, block, offset), density, false, matches);
     }
 
     fn note(&mut self, content: &[u8], offset: u64, density: Density) {
@@ -117,11 +159,16 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
     /// Indexes the block as if all of it lay inside a match.
     fn pass(&mut self, log: &Log, bytes: &[u8], offset: u64, density: Density) {
         self.going_on = None;
-        self.index_inside(&Block::new(log, bytes, offset), density, 0, bytes.len());
+        self.index_inside(&PlacedBlock::new(log, bytes, offset), density, 0, bytes.len());
     }
 
     fn interrupt(&mut self) {
         self.going_on = None;
+    }
+
+    fn enter(&mut self, domain: Domain) {
+        self.going_on = None;
+        self.key = domain.key(self.base_key);
     }
 
     fn stats(&self) -> MatchStats {
@@ -146,15 +193,24 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
 }
 
 impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
-    /// Takes further matches at the distance of the last one, as long as each begins within 64 bytes of the one before.
-    /// Returns the end of the last match.
-    fn resume(&self, log: &Log, block: &Block<'_>, mut done: usize, matches: &mut Vec<Match>) -> usize {
+    /// Adds further matches at the distance of the last one, as long as each begins within 64 bytes
+    /// of the previous one. Returns the end of the last match.
+    fn resume(
+        &self,
+        log: &Log,
+        block: &PlacedBlock<'_>,
+        mut done: usize,
+        matches: &mut Vec<Match>,
+    ) -> usize {
         while let Some(last) = matches.last()
             && done < block.bytes.len()
         {
             let source = last.source + u64::from(last.len);
             let Some((_, after)) = block.around(log, source) else { break };
-            let Some(skipped) = self.kernels.agree_again(&block.bytes[done..], after, RESUME_MIN) else { break };
+            let Some(skipped) = self.kernels.agree_again(&block.bytes[done..], after, RESUME_MIN)
+            else {
+                break;
+            };
             let at = done + skipped;
             let len = self.kernels.common_prefix(&block.bytes[at..], &after[skipped..]);
             matches.push(Match { at: at as u32, len: len as u32, source: source + skipped as u64 });
@@ -163,9 +219,15 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         done
     }
 
-    /// Whether `found`, which begins right behind the last of `matches`, can grow back over the whole of it; if so it does,
-    /// and the last match is to be dropped.
-    fn swallow(&self, log: &Log, block: &Block<'_>, matches: &mut [Match], found: &mut Match) -> bool {
+    /// If `found`, which begins where the last of `matches` ends, can grow back over the whole of
+    /// it, grows it and returns true: the last match must then be dropped.
+    fn swallow(
+        &self,
+        log: &Log,
+        block: &PlacedBlock<'_>,
+        matches: &mut [Match],
+        found: &mut Match,
+    ) -> bool {
         let Some((last, earlier)) = matches.split_last() else { return false };
         if last.len as usize > SWALLOW_MAX {
             return false;
@@ -176,22 +238,41 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         if back < last.len as usize {
             return false;
         }
-        *found = Match { at: found.at - back as u32, len: found.len + back as u32, source: found.source - back as u64 };
+        *found = Match {
+            at: found.at - back as u32,
+            len: found.len + back as u32,
+            source: found.source - back as u64,
+        };
         true
     }
 
-    /// Finds matches; takes note of the block if `note`.
-    fn run(&mut self, log: &Log, block: &Block<'_>, density: Density, note: bool, matches: &mut Vec<Match>) {
+    /// Finds matches; indexes the block if `note`.
+    fn run(
+        &mut self,
+        log: &Log,
+        block: &PlacedBlock<'_>,
+        density: Density,
+        note: bool,
+        matches: &mut Vec<Match>,
+    ) {
         let first = matches.len();
         // Everything below `done` is settled: in a match, or a literal before one.
         let mut done = 0;
         // Markers below this are in the table already.
         let mut indexed = 0;
 
-        // Content that was not noted may have moved, so the source may now lie in this very block: nothing is known of that.
+        // Content that was not indexed may have moved, so the source may now lie in this very
+        // block.
         if let Some(source) = self.going_on.take()
             && source < block.offset
-            && let Some(found) = block.grow(self.kernels, log, 0, source, 0, RESUME_MIN.min(block.bytes.len().max(1)))
+            && let Some(found) = block.grow(
+                self.kernels,
+                log,
+                0,
+                source,
+                0,
+                RESUME_MIN.min(block.bytes.len().max(1)),
+            )
         {
             done = found.end();
             matches.push(found);
@@ -236,19 +317,22 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
                 if source == NO_OFFSET || marker < done {
                     continue;
                 }
-                let Some(mut found) = block.grow(self.kernels, log, marker, source, done, self.window) else {
+                let Some(mut found) =
+                    block.grow(self.kernels, log, marker, source, done, self.window)
+                else {
                     self.stats.false_hits += 1;
                     continue;
                 };
                 if found.at as usize == done && matches.len() > first {
-                    self.swallow(log, block, &mut matches[first..], &mut found).then(|| matches.pop());
+                    self.swallow(log, block, &mut matches[first..], &mut found)
+                        .then(|| matches.pop());
                 }
                 done = found.end();
                 matches.push(found);
                 done = self.resume(log, block, done, matches);
             }
             if done > at {
-                // The batch ended inside a match; go on behind it.
+                // The batch ended inside a match; continue after it.
                 if note {
                     self.index_inside(block, density, indexed, done);
                 }

@@ -1,18 +1,18 @@
-//! Matchers: which parts of a block the log already holds.
+//! Matchers find the parts of a block that the log already holds.
 
 mod max;
-mod published;
 
 pub use max::{INDEX_STEP, MaxMatch};
-pub use published::{Phase, Probe, PublishedMaxMatch};
 
+use crate::domain::Domain;
 use crate::log::Log;
 use oncewire_kernels::Kernels;
 
-/// One repeated region: `len` bytes at `at` of the block equal those from offset `source` of the log.
+/// One repeated region: `len` bytes at `at` of the block equal those from offset `source` of the
+/// log.
 ///
-/// The source may lie in the same block, before the match, and may overlap it: the bytes are then defined one after the
-/// other, so a distance of 1 repeats a byte.
+/// The source may lie in the same block, before the match, and may overlap it: bytes are copied one
+/// after the other, so a distance of 1 repeats a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// Position in the block, in bytes.
@@ -30,16 +30,16 @@ impl Match {
     }
 }
 
-/// Counters of a matcher's work. They only grow.
+/// Counters of a matcher. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatchStats {
     /// Markers whose fingerprint was computed and looked up.
     pub looked_up: u64,
     /// Markers inside matches that were indexed without a look-up.
     pub indexed_only: u64,
-    /// Bytes that were sampled for look-up: those outside matches found without it.
+    /// Bytes sampled for look-up: those outside matches that were found without one.
     pub sampled_bytes: u64,
-    /// Look-ups that yielded an offset whose bytes did not match.
+    /// Look-ups that returned an offset whose bytes did not match.
     pub false_hits: u64,
 }
 
@@ -48,30 +48,54 @@ pub struct MatchStats {
 pub enum Density {
     /// By the sampler, at this period in bytes.
     Period(usize),
-    /// By [`crate::sampler::Sampler::sample_sparsely`], one marker in about a thousand bytes: for content of high entropy, which repeats whole or not
-    /// at all.
+    /// By [`crate::sampler::Sampler::sample_sparsely`], about one marker in a thousand bytes: for
+    /// content of high entropy, which repeats as a whole or not at all.
     Sparse,
 }
 
-/// Finds the matches of a block, and takes note of the block's content for later blocks.
+/// Finds the matches of a block and indexes the block for later ones.
 pub trait Matcher: Send {
-    /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's [`Log::extent`] for a block
-    /// that will be written at `offset`, or within the block before the match.
-    fn find(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
+    /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's
+    /// [`Log::extent`] for a block that will be written at `offset`, or within the block before the
+    /// match.
+    fn find(
+        &mut self,
+        log: &Log,
+        block: &[u8],
+        offset: u64,
+        density: Density,
+        matches: &mut Vec<Match>,
+    );
 
-    /// As [`Matcher::find`], without taking note of the block, which will not enter the log as it is.
-    fn look(&mut self, log: &Log, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>);
+    /// As [`Matcher::find`], but does not index the block, which will not enter the log as it is.
+    fn look(
+        &mut self,
+        log: &Log,
+        block: &[u8],
+        offset: u64,
+        density: Density,
+        matches: &mut Vec<Match>,
+    );
 
-    /// Takes note of content that lies at `offset` of the log, without looking for matches.
+    /// Indexes content at `offset` of the log without looking for matches.
     fn note(&mut self, content: &[u8], offset: u64, density: Density);
 
-    /// Takes note of some of the block's content without looking for matches; the least that can be done. Unless overridden, of none.
+    /// Indexes a little of the block without looking for matches, at the least cost. The default
+    /// indexes nothing.
     fn pass(&mut self, _log: &Log, _block: &[u8], _offset: u64, _density: Density) {
         self.interrupt();
     }
 
-    /// The next block does not follow the last one: the log was rewound.
+    /// The log was rewound: the next block does not follow the last one.
     fn interrupt(&mut self);
+
+    /// The next blocks belong to another domain, as [`Log::enter`] was told. A matcher that keeps
+    /// domains apart ([`Search::isolates_domains`](crate::search::Search::isolates_domains)) must
+    /// forget where the last match ended, and must not let content of one domain replace another's
+    /// in its table because it is the same. The default does only the first.
+    fn enter(&mut self, _domain: Domain) {
+        self.interrupt();
+    }
 
     /// Counters since the matcher was made.
     fn stats(&self) -> MatchStats;
@@ -89,21 +113,37 @@ pub trait Matcher: Send {
     fn prefault(&mut self);
 }
 
-/// The block at hand and where it will lie.
-struct Block<'a> {
-    bytes: &'a [u8],
-    offset: u64,
-    floor: u64,
+/// A block and its place in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedBlock<'a> {
+    /// The block's bytes.
+    pub bytes: &'a [u8],
+    /// Offset in the log at which the block will lie.
+    pub offset: u64,
+    /// Lowest offset that may be referred to.
+    pub floor: u64,
 }
 
-impl<'a> Block<'a> {
-    fn new(log: &Log, bytes: &'a [u8], offset: u64) -> Block<'a> {
-        Block { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) }
+impl<'a> PlacedBlock<'a> {
+    /// A block that will lie at `offset` of `log` and may refer to all that
+    /// [`Geometry::floor`](crate::Geometry::floor) allows.
+    #[inline]
+    pub fn new(log: &Log, bytes: &'a [u8], offset: u64) -> PlacedBlock<'a> {
+        PlacedBlock { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) }
     }
 
-    /// Verifies that `source` holds at least `min` bytes from `marker` on, and grows the hit both ways, back to `from` at most.
+    /// Verifies that `source` holds at least `min` bytes from `marker` on, and grows the hit both
+    /// ways, back to `from` at most.
     #[inline]
-    fn grow(&self, kernels: Kernels, log: &Log, marker: usize, source: u64, from: usize, min: usize) -> Option<Match> {
+    pub fn grow(
+        &self,
+        kernels: Kernels,
+        log: &Log,
+        marker: usize,
+        source: u64,
+        from: usize,
+        min: usize,
+    ) -> Option<Match> {
         if source >= self.offset + marker as u64 {
             return None;
         }
@@ -112,12 +152,21 @@ impl<'a> Block<'a> {
         if forward < min {
             return None;
         }
-        let back = if marker > from { kernels.common_suffix(&self.bytes[from..marker], before) } else { 0 };
-        Some(Match { at: (marker - back) as u32, len: (back + forward) as u32, source: source - back as u64 })
+        let back = if marker > from {
+            kernels.common_suffix(&self.bytes[from..marker], before)
+        } else {
+            0
+        };
+        Some(Match {
+            at: (marker - back) as u32,
+            len: (back + forward) as u32,
+            source: source - back as u64,
+        })
     }
 
-    /// The readable bytes before and from `source` on, in the log or in this block. `None` if the source cannot be referred to. What a
-    /// log holds from the block on, written ahead, is not read.
+    /// The readable bytes before `source` and from it on, in the log or in this block. `None` if
+    /// the source cannot be referred to. Content that a log holds at and after the block's offset,
+    /// written ahead, is not read.
     #[inline(always)]
     fn around<'l>(&self, log: &'l Log, source: u64) -> Option<(&'l [u8], &'l [u8])>
     where

@@ -1,16 +1,18 @@
 //! SAMPLEHASH.
 
-use super::{GAP_PERIODS, Sampler, filling_gaps};
+use super::{AnySampler, GAP_PERIODS, Sampler, filling_gaps};
 use oncewire_kernels::{Kernels, Sampled};
 
-/// SAMPLEHASH: SAMPLEBYTE's loop (EndRE Figure 3) with a 16-bit hash of four bytes in place of a table of one. A position whose hash is
-/// below 2/p as a fraction is a marker; then `p/2` bytes are skipped.
+/// SAMPLEHASH: SAMPLEBYTE's loop (EndRE Figure 3) with a 16-bit hash of four bytes instead of a
+/// table lookup of one byte. A position whose hash, as a fraction, is below 2/p is a marker; then
+/// the search skips `p/2` bytes.
 ///
-/// The rate hardly depends on the content, where that of SAMPLEBYTE follows the letters of its table; and four bytes agree by
-/// chance more rarely than one, so that two searches out of step agree again sooner. A gap of [`GAP_PERIODS`]
-/// periods gets a marker at the strongest position of its first [`super::MAX_GAP`] bytes.
+/// The rate hardly depends on the content, while SAMPLEBYTE's follows the letters of its table.
+/// Four bytes agree by chance more rarely than one, so two misaligned searches realign sooner. A
+/// gap of [`GAP_PERIODS`] periods gets a marker at the strongest position of its first
+/// [`super::MAX_GAP`] bytes.
 ///
-/// The choice depends on the four bytes at a position and on where the search was after the marker before.
+/// The choice depends on the four bytes at a position and on the position of the previous marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHash;
 
@@ -19,7 +21,15 @@ const SPARSE_LIMIT: u16 = 65_536u32.div_euclid(1024) as u16 - 1;
 
 impl Sampler for SampleHash {
     #[inline]
-    fn sample(&self, kernels: Kernels, block: &[u8], window: usize, period: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    fn sample(
+        &self,
+        kernels: Kernels,
+        block: &[u8],
+        window: usize,
+        period: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
         let limit = (65536 / (period - period / 2) - 1) as u16;
         let spacing = (period / 2, GAP_PERIODS * period);
         filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
@@ -27,12 +37,24 @@ impl Sampler for SampleHash {
         })
     }
 
-    fn sample_sparsely(&self, kernels: Kernels, block: &[u8], window: usize, from: usize, markers: &mut [u32]) -> Sampled {
+    fn sample_sparsely(
+        &self,
+        kernels: Kernels,
+        block: &[u8],
+        window: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> Sampled {
         kernels.sample_hash(SPARSE_LIMIT, block, window, 0, usize::MAX, from, markers)
     }
 
+    fn erase(self) -> AnySampler {
+        AnySampler::SampleHash(self)
+    }
+
     fn expected_rate(&self, period: usize) -> f64 {
-        // The skip, and as many bytes again until a hash is low enough; text has fewer different ones than noise.
+        // The skip, and about as many bytes until a hash is low enough; text has fewer distinct
+        // hashes than noise.
         0.82 * period as f64
     }
 }

@@ -1,7 +1,8 @@
 //! EndRE's compact table.
 
-use super::{FingerprintTable, MAX_ENTRIES, Markers, NO_OFFSET};
+use super::{FingerprintTable, Markers, NO_OFFSET};
 use crate::error::ConfigError;
+use crate::limits::MAX_ENTRIES;
 use crate::log::Geometry;
 use oncewire_kernels::Pages;
 
@@ -39,14 +40,15 @@ impl Slot for u64 {
     }
 }
 
-/// EndRE's compact table: one slot per index, holding the ring position in its low bits and as many fingerprint bits as remain
-/// above it.
+/// EndRE's compact table: one slot per index, with the ring position in its low bits and
+/// fingerprint bits in the rest.
 ///
-/// A log of `C` bytes needs `ceil(log2(C))` position bits; a power of two is not required, since the position is kept as it is
-/// and only its width is rounded up. With 4-byte slots a log of 16 MiB leaves 8 remainder bits as in EndRE's Table 1, 256 MiB
-/// leaves 4, 1 GiB leaves 2, and 4 GiB would leave none; from 1 GiB on slots are 8 bytes. The index is the high bits of
-/// `fingerprint x entries`, so the number of entries is free too. A slot of 0 is empty; hence ring position 0 with remainder 0
-/// cannot be stored, which loses at most one marker per lap.
+/// A log of `C` bytes needs `ceil(log2(C))` position bits; `C` need not be a power of two. With
+/// 4-byte slots a log of 16 MiB leaves 8 fingerprint bits, as in EndRE's Table 1, 256 MiB leaves 4,
+/// 1 GiB leaves 2, and 4 GiB would leave none; above 1 GiB slots have 8 bytes. The index is the
+/// high half of `fingerprint x entries`, so any number of entries works. A slot of 0 is empty;
+/// hence ring position 0 with fingerprint bits 0 cannot be stored, which loses at most one marker
+/// per generation.
 #[derive(Debug)]
 pub struct CompactTable<T: Slot> {
     slots: Pages<T>,
@@ -61,7 +63,7 @@ const PREFETCH_AHEAD: usize = 16;
 pub const COMPACT_LIMIT: u64 = 1 << 30;
 
 /// Bytes of a slot in the table of a log of `capacity` bytes.
-pub(crate) fn slot_bytes(capacity: u64) -> u64 {
+pub fn slot_bytes(capacity: u64) -> u64 {
     if capacity <= COMPACT_LIMIT { size_of::<u32>() as u64 } else { size_of::<u64>() as u64 }
 }
 
@@ -69,7 +71,8 @@ impl<T: Slot> CompactTable<T> {
     /// An empty table for a log of this geometry.
     ///
     /// # Errors
-    /// [`ConfigError::TableEntries`] if `entries` is 0 or too many, [`ConfigError::Memory`] if there is no room for them.
+    /// [`ConfigError::TableEntries`] if `entries` is 0 or too many, [`ConfigError::Memory`] if
+    /// there is no room for them.
     ///
     /// # Panics
     /// If a slot cannot hold the positions of the log.
@@ -78,10 +81,17 @@ impl<T: Slot> CompactTable<T> {
             return Err(ConfigError::TableEntries { entries, max: MAX_ENTRIES });
         }
         let position_bits = u64::BITS - (geometry.capacity() - 1).leading_zeros();
-        assert!(position_bits <= T::BITS, "a slot of {} bits cannot hold a position of {position_bits}", T::BITS);
+        assert!(
+            position_bits <= T::BITS,
+            "a slot of {} bits cannot hold a position of {position_bits}",
+            T::BITS
+        );
         let bytes = (entries as usize).saturating_mul(size_of::<T>());
-        let slots =
-            Pages::zeroed(entries as usize).map_err(|source| ConfigError::Memory { bytes, what: "fingerprint table", source })?;
+        let slots = Pages::zeroed(entries as usize).map_err(|source| ConfigError::Memory {
+            bytes,
+            what: "fingerprint table",
+            source,
+        })?;
         Ok(CompactTable { slots, position_bits, capacity: geometry.capacity() })
     }
 
@@ -92,8 +102,8 @@ impl<T: Slot> CompactTable<T> {
 
     #[inline(always)]
     fn index(&self, fingerprint: u64) -> usize {
-        // The high half of the product is below `entries`: uniform for any number of entries, and independent of the low
-        // fingerprint bits, which are the remainder.
+        // The high half of the product is below `entries`: uniform for any number of entries, and
+        // independent of the low fingerprint bits, which are the remainder.
         ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
     }
 
@@ -102,18 +112,27 @@ impl<T: Slot> CompactTable<T> {
         T::from_u64(fingerprint.checked_shl(self.position_bits).unwrap_or(0) | position)
     }
 
-    /// The offset that the slot `old` stands for, as seen by a marker at ring position `position` whose own slot would be `here`.
+    /// The offset in slot `old`, as seen by a marker at ring position `position` whose own slot
+    /// would be `here`.
     #[inline(always)]
-    fn offset_in(&self, old: u64, here: u64, position: u64, position_mask: u64, lap: u64) -> u64 {
+    fn offset_in(
+        &self,
+        old: u64,
+        here: u64,
+        position: u64,
+        position_mask: u64,
+        generation: u64,
+    ) -> u64 {
         let same_remainder = (old ^ here) & !position_mask == 0;
         let old_position = old & position_mask;
         if old == 0 || !same_remainder {
             NO_OFFSET
         } else if old_position < position {
-            lap + old_position
+            generation + old_position
         } else {
-            // At or beyond this marker in the ring: it was written a lap ago. Before the first lap there is nothing.
-            (lap + old_position).checked_sub(self.capacity).unwrap_or(NO_OFFSET)
+            // At or beyond this marker in the ring: it was written a generation ago. Before the
+            // first generation there is nothing.
+            (generation + old_position).checked_sub(self.capacity).unwrap_or(NO_OFFSET)
         }
     }
 
@@ -131,21 +150,23 @@ impl<T: Slot> FingerprintTable for CompactTable<T> {
         assert!(fingerprints.len() == markers.positions.len() && fingerprints.len() == found.len());
         self.prefetch(fingerprints);
         let start = markers.block % self.capacity;
-        let lap = markers.block - start;
+        let generation = markers.block - start;
         let position_mask = (1u64 << self.position_bits) - 1;
-        for ((&fingerprint, &marker), found) in fingerprints.iter().zip(markers.positions).zip(found) {
+        for ((&fingerprint, &marker), found) in
+            fingerprints.iter().zip(markers.positions).zip(found)
+        {
             let position = start + u64::from(marker);
             let new = self.slot(fingerprint, position);
             let index = self.index(fingerprint);
             let old = std::mem::replace(&mut self.slots[index], new).to_u64();
-            *found = self.offset_in(old, new.to_u64(), position, position_mask, lap);
+            *found = self.offset_in(old, new.to_u64(), position, position_mask, generation);
         }
     }
 
     fn look_up(&self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]) {
         assert!(fingerprints.len() == markers.positions.len() && fingerprints.len() == found.len());
         let start = markers.block % self.capacity;
-        let lap = markers.block - start;
+        let generation = markers.block - start;
         let position_mask = (1u64 << self.position_bits) - 1;
         for (at, found) in found.iter_mut().enumerate() {
             if let Some(&soon) = fingerprints.get(at + PREFETCH_AHEAD) {
@@ -154,7 +175,7 @@ impl<T: Slot> FingerprintTable for CompactTable<T> {
             let position = start + u64::from(markers.positions[at]);
             let here = self.slot(fingerprints[at], position).to_u64();
             let old = self.slots[self.index(fingerprints[at])].to_u64();
-            *found = self.offset_in(old, here, position, position_mask, lap);
+            *found = self.offset_in(old, here, position, position_mask, generation);
         }
     }
 
@@ -202,25 +223,29 @@ mod tests {
     #[test]
     fn finds_the_newest_and_sees_its_own_batch() {
         let mut table = CompactTable::<u32>::new(geometry(1000), 64).unwrap();
-        assert_eq!(exchange(&mut table, 100, &[(A, 5), (B, 9), (A, 20)]), [NO_OFFSET, NO_OFFSET, 105]);
+        assert_eq!(
+            exchange(&mut table, 100, &[(A, 5), (B, 9), (A, 20)]),
+            [NO_OFFSET, NO_OFFSET, 105]
+        );
         assert_eq!(exchange(&mut table, 200, &[(A, 0), (B, 1)]), [120, 109]);
     }
 
     #[test]
-    fn positions_a_lap_behind_become_offsets_of_that_lap() {
+    fn positions_a_generation_behind_become_offsets_of_that_generation() {
         for capacity in [1000u64, 1 << 10, 777] {
             let mut table = CompactTable::<u32>::new(geometry(capacity), 64).unwrap();
             exchange(&mut table, 600, &[(A, 1)]);
-            // In the next lap: ring position 601 is ahead of the writer.
+            // In the next generation: ring position 601 is ahead of the writer.
             assert_eq!(exchange(&mut table, capacity, &[(A, 300)]), [601]);
-            // And two laps on, the newer one.
+            // And two generations on, the newer one.
             assert_eq!(exchange(&mut table, 2 * capacity, &[(A, 299)]), [capacity + 300]);
         }
     }
 
     #[test]
     fn remainder_bits_shrink_as_the_log_grows() {
-        let bits = |capacity| CompactTable::<u32>::new(geometry(capacity), 8).unwrap().remainder_bits();
+        let bits =
+            |capacity| CompactTable::<u32>::new(geometry(capacity), 8).unwrap().remainder_bits();
         assert_eq!(bits(16 << 20), 8); // EndRE, Table 1
         assert_eq!(bits(256 << 20), 4);
         assert_eq!(bits((256 << 20) + 1), 3);

@@ -1,8 +1,9 @@
-//! Made-up content: noise, text, runs, and repeats of what came before.
+//! Synthetic content: random bytes, text, runs, and repeats of earlier content.
 
 use proptest::prelude::*;
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64. Tests chose their samples from this sequence (texts that compress, frames of each
+/// kind), so do not change it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -29,7 +30,7 @@ impl Rng {
     }
 }
 
-/// Bytes that no codec can reduce.
+/// Incompressible bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut out = Vec::with_capacity(len + 8);
@@ -40,12 +41,12 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Words of a made-up language in lines: the few short ones often, the many long ones seldom.
+/// Lines of words from an invented language: a few short words are frequent, many long words rare.
 pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut out = Vec::with_capacity(len + 32);
     while out.len() < len {
-        // The product of two even numbers leans towards 0, as words do.
+        // The product of two uniform numbers favors 0, as word frequencies do.
         let word = rng.below(60) * rng.below(60);
         let mut letters = Rng::new(word as u64);
         for _ in 0..2 + letters.below(4) + word / 700 {
@@ -71,31 +72,31 @@ pub(crate) enum Piece {
         seed: u64,
         len: Len,
     },
-    /// The same few bytes over and over.
+    /// The same few bytes repeated.
     Run {
         period: usize,
         len: Len,
     },
-    /// What came before, from so far into it on.
+    /// Earlier content, starting at the given position.
     Repeat {
         from: Fraction,
         len: Len,
     },
-    /// The same with a byte changed now and then.
+    /// Earlier content with a byte changed now and then.
     Edited {
         from: Fraction,
         len: Len,
         gap: usize,
         seed: u64,
     },
-    /// The oldest that a log of this size still holds, give or take.
+    /// Roughly the oldest content that a log of this size still holds.
     Oldest {
         slack: i32,
         len: Len,
     },
 }
 
-/// A length: of a number of bytes, or of thousandths of the largest block.
+/// A length in bytes, or in thousandths of the largest block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Len {
     Bytes(usize),
@@ -111,7 +112,7 @@ impl Len {
     }
 }
 
-/// A place, in 2^16ths of all that came before.
+/// A position, in 2^16ths of all earlier content.
 pub(crate) type Fraction = u16;
 
 fn len() -> impl Strategy<Value = Len> {
@@ -136,14 +137,14 @@ pub(crate) fn piece() -> impl Strategy<Value = Piece> {
     ]
 }
 
-/// All content so far, and the block at its end.
+/// All content so far, with the current block at its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl History {
-    /// Appends a block made of `pieces`, of at most `max_block` bytes, and returns it.
+    /// Appends a block of `pieces`, at most `max_block` bytes long, and returns it.
     pub(crate) fn block(&mut self, pieces: &[Piece], max_block: usize, cache: u64) -> Vec<u8> {
         let start = self.bytes.len();
         for piece in pieces {
@@ -155,8 +156,12 @@ impl History {
 
     fn append(&mut self, piece: &Piece, max_block: usize, cache: u64) {
         match *piece {
-            Piece::Noise { seed, len } => self.bytes.extend_from_slice(&noise(seed, len.of(max_block))),
-            Piece::Text { seed, len } => self.bytes.extend_from_slice(&text(seed, len.of(max_block))),
+            Piece::Noise { seed, len } => {
+                self.bytes.extend_from_slice(&noise(seed, len.of(max_block)))
+            }
+            Piece::Text { seed, len } => {
+                self.bytes.extend_from_slice(&text(seed, len.of(max_block)))
+            }
             Piece::Run { period, len } => {
                 let len = len.of(max_block);
                 let unit = text(period as u64, period);
@@ -178,7 +183,10 @@ impl History {
             }
             Piece::Oldest { slack, len } => {
                 let from = self.bytes.len() as i64 - cache as i64 + i64::from(slack);
-                self.copy(usize::try_from(from).unwrap_or(0).min(self.bytes.len()), len.of(max_block));
+                self.copy(
+                    usize::try_from(from).unwrap_or(0).min(self.bytes.len()),
+                    len.of(max_block),
+                );
             }
         }
     }

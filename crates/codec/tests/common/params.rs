@@ -1,11 +1,12 @@
-//! Parameters of an encoder and a decoder, unfriendly ones above all.
+//! Parameters of an encoder and a decoder, mostly unusual ones.
 
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::table::BucketShape;
 use oncewire_codec::{
-    ByteSet, CachePolicy, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy, Kernels, MatcherKind,
-    SamplerKind, TableKind,
+    ByteSet, CachePolicy, ChecksumSeed, Decoder, DecoderBuilder, Encoder, EncoderBuilder, Entropy,
+    Kernels,
 };
+use oncewire_family::BucketShape;
+use oncewire_family::chunk::ChunkForm;
+use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -65,8 +66,7 @@ impl Params {
             .entropy(self.entropy)
             .explicit_offsets(self.explicit)
             .fingerprint_key(self.key)
-            .matcher(self.matcher)
-            .table(self.table)
+            .search(FamilySearch::new(self.matcher).table(self.table))
             .policy(self.policy);
         let builder = match self.max_matches {
             Some(matches) => builder.max_matches(matches),
@@ -100,7 +100,7 @@ impl Params {
         self.decoder_builder().build().unwrap()
     }
 
-    /// Most that a decoder of these parameters may ever hold.
+    /// Upper bound on the memory of a decoder with these parameters.
     pub(crate) fn decoder_bound(&self) -> usize {
         self.decoder_builder().memory().total()
     }
@@ -143,7 +143,7 @@ fn table() -> impl Strategy<Value = TableKind> {
     ]
 }
 
-/// The policies that keep new content only.
+/// The policies that keep only new content.
 pub(crate) fn new_content() -> impl Strategy<Value = CachePolicy> {
     prop_oneof![
         any::<bool>().prop_map(|straddle| CachePolicy::NewRuns { straddle }),
@@ -155,11 +155,13 @@ pub(crate) fn period() -> impl Strategy<Value = usize> {
     prop_oneof![Just(32usize), 4usize..40, 4usize..=1024]
 }
 
-/// Caches of one block and little more, of a few blocks, and of many; spans of nothing up to the largest.
-pub(crate) fn sizes(max_block: impl Strategy<Value = usize>) -> impl Strategy<Value = (u64, u64, usize)> {
+/// Caches of about one block, of a few blocks, and of many; spans from zero to the largest.
+pub(crate) fn sizes(
+    max_block: impl Strategy<Value = usize>,
+) -> impl Strategy<Value = (u64, u64, usize)> {
     let blocks = prop_oneof![2 => Just(1usize), 2 => 1usize..4, 3 => 3usize..30];
     (max_block, blocks, 0usize..=1000, 0u64..=4).prop_map(|(max_block, blocks, more, spans)| {
-        // A multiple of no block, and seldom of anything.
+        // Not a multiple of the block size, and rarely of anything else.
         let cache = (max_block * blocks + max_block * more / 1000) as u64;
         let span = (cache / 4).min(cache - max_block as u64) * spans / 4;
         (cache, span, max_block)
@@ -179,30 +181,33 @@ pub(crate) fn params(max_block: impl Strategy<Value = usize>) -> impl Strategy<V
     let ends = (sizes(max_block), 1usize..5, any::<bool>(), any::<u64>(), 0u64..3);
     let choices = (prop_oneof![Just(32usize), 12usize..=64], period(), sampler(), entropy());
     let table = prop_oneof![3 => Just(None), 1 => (1u64..2000).prop_map(Some)];
-    let family = (matcher(), self::table(), prop_oneof![3 => Just(None), 1 => (0usize..8).prop_map(Some)]);
-    (ends, choices, table, any::<u64>(), family).prop_map(|(ends, choices, table_entries, key, family)| {
-        let ((cache, span, max_block), contexts, explicit, session, epoch) = ends;
-        let (window, period, sampler, entropy) = choices;
-        let (matcher, table, max_matches) = family;
-        let seed = ChecksumSeed { session, epoch };
-        let policy = CachePolicy::All;
-        Params {
-            cache,
-            span,
-            max_block,
-            window,
-            period,
-            sampler,
-            entropy,
-            contexts,
-            explicit,
-            table_entries,
-            seed,
-            key,
-            matcher,
-            table,
-            max_matches,
-            policy,
-        }
-    })
+    let family =
+        (matcher(), self::table(), prop_oneof![3 => Just(None), 1 => (0usize..8).prop_map(Some)]);
+    (ends, choices, table, any::<u64>(), family).prop_map(
+        |(ends, choices, table_entries, key, family)| {
+            let ((cache, span, max_block), contexts, explicit, session, epoch) = ends;
+            let (window, period, sampler, entropy) = choices;
+            let (matcher, table, max_matches) = family;
+            let seed = ChecksumSeed { session, epoch };
+            let policy = CachePolicy::All;
+            Params {
+                cache,
+                span,
+                max_block,
+                window,
+                period,
+                sampler,
+                entropy,
+                contexts,
+                explicit,
+                table_entries,
+                seed,
+                key,
+                matcher,
+                table,
+                max_matches,
+                policy,
+            }
+        },
+    )
 }

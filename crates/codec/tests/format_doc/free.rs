@@ -1,4 +1,5 @@
-//! Parts of an encoder by `docs/FORMAT.md` that uses its freedom (section 11): where there is a choice, it is a throw of dice.
+//! Parts of an encoder for `docs/FORMAT.md` that uses its freedom (section 11): it makes every
+//! choice at random.
 
 use crate::common::content::Rng;
 use crate::second::{Match, Model, Models, Number};
@@ -64,7 +65,8 @@ impl Section {
         }
         let mut out = (x as u32).to_le_bytes().to_vec();
         words.iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-        let byte = |bits: &[bool]| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit));
+        let byte =
+            |bits: &[bool]| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit));
         let bytes: Vec<u8> = self.bits.chunks(8).map(byte).collect();
         out.extend(bytes.iter().rev());
         out
@@ -83,13 +85,18 @@ pub(crate) fn plain_descriptors(matches: &[Match], n: u64, rng: &mut Rng) -> Vec
     out
 }
 
-pub(crate) fn coded_descriptors(models: &mut Models, matches: &[Match], n: u64, rng: &mut Rng) -> Vec<u8> {
+pub(crate) fn coded_descriptors(
+    models: &mut Models,
+    matches: &[Match],
+    n: u64,
+    rng: &mut Rng,
+) -> Vec<u8> {
     let mut section = Section::new();
     section.number(&mut models.count, matches.len() as u64 - 1);
     let (mut done, mut before) = (0, 0);
     for (i, m) in matches.iter().enumerate() {
         section.number(&mut models.gap[before], m.at - done);
-        // All ways to code the distance: symbol, kind, and the value less 1.
+        // All encodings of the distance: symbol, kind, and the value minus 1.
         let (to, from) = (m.distance, models.last_distance);
         let mut ways = vec![(5, 2, to)];
         match to.cmp(&from) {
@@ -97,7 +104,11 @@ pub(crate) fn coded_descriptors(models: &mut Models, matches: &[Match], n: u64, 
             std::cmp::Ordering::Greater => ways.push((1, 1, to - from)),
             std::cmp::Ordering::Less => ways.push((3, 1, from - to)),
         }
-        let aligned: Vec<_> = ways.iter().filter(|w| w.2 > 0 && w.2 % 512 == 0).map(|w| (w.0 + 1, w.1, w.2 / 512)).collect();
+        let aligned: Vec<_> = ways
+            .iter()
+            .filter(|w| w.2 > 0 && w.2 % 512 == 0)
+            .map(|w| (w.0 + 1, w.1, w.2 / 512))
+            .collect();
         ways.extend(aligned);
         let (symbol, kind, value) = ways[rng.below(ways.len())];
         section.symbol(&mut models.step[before], symbol);
@@ -127,7 +138,11 @@ pub(crate) fn new_stream(level: usize, window_log: u32) -> CCtx<'static> {
     stream
 }
 
-pub(crate) fn zstd_section(stream: &mut CCtx<'static>, content: &[u8], end: ZSTD_EndDirective) -> Vec<u8> {
+pub(crate) fn zstd_section(
+    stream: &mut CCtx<'static>,
+    content: &[u8],
+    end: ZSTD_EndDirective,
+) -> Vec<u8> {
     let mut out = vec![0; content.len() + 1000];
     let (mut input, mut output) = (InBuffer::around(content), OutBuffer::around(&mut out[..]));
     while stream.compress_stream2(&mut output, &mut input, end).unwrap() != 0 {}

@@ -1,9 +1,12 @@
-//! Bytes as frames: one for the configuration, the rest as what arrives after some good frames.
+//! Bytes as frames: the first byte selects the configuration, the rest arrives after some good
+//! frames.
 
-use super::{Input, noise, overlap, text};
-use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, Entropy, FrameError, FrameView, Scan};
+use super::input::{Input, noise, overlap, text};
+use oncewire_codec::{
+    Decoded, Decoder, DecoderBuilder, Encoder, Entropy, FrameError, FrameView, Scan,
+};
 
-/// Configurations of a decoder, and which frames it has decoded before.
+/// Configurations of a decoder, and the frames that it has decoded before.
 pub(crate) struct Setup {
     pub(crate) cache: u64,
     pub(crate) span: u64,
@@ -14,25 +17,64 @@ pub(crate) struct Setup {
 }
 
 pub(crate) const SETUPS: [Setup; 6] = [
-    Setup { cache: 300, span: 0, max_block: 100, contexts: 1, entropy: Entropy::None, explicit: false },
-    Setup { cache: 5003, span: 0, max_block: 2000, contexts: 2, entropy: Entropy::Zstd { level: 1 }, explicit: false },
-    Setup { cache: 4001, span: 1000, max_block: 500, contexts: 3, entropy: Entropy::Zstd { level: 3 }, explicit: true },
-    Setup { cache: 1 << 17, span: 1 << 15, max_block: 1 << 16, contexts: 1, entropy: Entropy::Lz4, explicit: true },
-    Setup { cache: 70_000, span: 0, max_block: 1 << 16, contexts: 256, entropy: Entropy::Zstd { level: 2 }, explicit: false },
+    Setup {
+        cache: 300,
+        span: 0,
+        max_block: 100,
+        contexts: 1,
+        entropy: Entropy::None,
+        explicit: false,
+    },
+    Setup {
+        cache: 5003,
+        span: 0,
+        max_block: 2000,
+        contexts: 2,
+        entropy: Entropy::Zstd { level: 1 },
+        explicit: false,
+    },
+    Setup {
+        cache: 4001,
+        span: 1000,
+        max_block: 500,
+        contexts: 3,
+        entropy: Entropy::Zstd { level: 3 },
+        explicit: true,
+    },
+    Setup {
+        cache: 1 << 17,
+        span: 1 << 15,
+        max_block: 1 << 16,
+        contexts: 1,
+        entropy: Entropy::Lz4,
+        explicit: true,
+    },
+    Setup {
+        cache: 70_000,
+        span: 0,
+        max_block: 1 << 16,
+        contexts: 256,
+        entropy: Entropy::Zstd { level: 2 },
+        explicit: false,
+    },
     Setup { cache: 1, span: 0, max_block: 1, contexts: 1, entropy: Entropy::None, explicit: true },
 ];
 
 impl Setup {
-    /// Which setup the first byte of an input chooses.
+    /// The setup that the first byte of an input selects.
     pub(crate) fn chosen_by(byte: u8) -> &'static Setup {
         &SETUPS[usize::from(byte) % SETUPS.len()]
     }
 
     fn decoder_builder(&self) -> DecoderBuilder {
-        Decoder::builder().cache(self.cache).span(self.span).max_block(self.max_block).contexts(self.contexts)
+        Decoder::builder()
+            .cache(self.cache)
+            .span(self.span)
+            .max_block(self.max_block)
+            .contexts(self.contexts)
     }
 
-    /// Both ends after a few blocks, more than a lap where the log is small.
+    /// Both ends after a few blocks, which fill more than a generation of a small log.
     pub(crate) fn primed(&self) -> (Encoder, Decoder) {
         let ends = (
             Encoder::builder()
@@ -50,16 +92,25 @@ impl Setup {
         let (Ok(mut encoder), Ok(mut decoder)) = ends else { panic!("the setups are valid") };
         let longest = self.max_block.min(900);
         for i in 0..8u64 {
-            let block = if i == 3 { noise(i, longest) } else { text(i % 5, longest - i as usize * longest / 20) };
+            let block = if i == 3 {
+                noise(i, longest)
+            } else {
+                text(i % 5, longest - i as usize * longest / 20)
+            };
             let mut frame = Vec::new();
-            encoder.encode_frame(&block, i as usize % self.contexts.min(2)).unwrap().append_to(&mut frame);
-            assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == block));
+            encoder
+                .encode_frame(&block, i as usize % self.contexts.min(2))
+                .unwrap()
+                .append_to(&mut frame);
+            assert!(
+                matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == block)
+            );
         }
         (encoder, decoder)
     }
 }
 
-/// Feeds the input to a decoder, going on behind what it refuses.
+/// Feeds the input to a decoder; continues after bytes that it refuses.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let setup = Setup::chosen_by(input.u8());
@@ -72,9 +123,9 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// Decodes at the front of `rest`; returns how many bytes to go on behind.
+/// Decodes at the start of `rest`; returns how many bytes to skip.
 fn step(setup: &Setup, decoder: &mut Decoder, rest: &[u8]) -> usize {
-    let (low, held) = (decoder.low(), decoder.held().to_vec());
+    let (low, held) = (decoder.acknowledged(), decoder.held().to_vec());
     let frame = match FrameView::scan(rest, setup.max_block) {
         Ok(Scan::Frame(view)) => {
             assert!(view.len() <= rest.len() && view.block_len() <= setup.max_block);
@@ -97,7 +148,7 @@ fn step(setup: &Setup, decoder: &mut Decoder, rest: &[u8]) -> usize {
             let block = offset..offset + content.len() as u64;
             assert!(held.iter().all(|held| !overlap(held, &block)), "{block:?} was held");
             assert!(offset >= low);
-            assert!(decoder.low() >= low);
+            assert!(decoder.acknowledged() >= low);
             return consumed;
         }
         Ok(Decoded::NeedMore(_)) => {
@@ -109,20 +160,30 @@ fn step(setup: &Setup, decoder: &mut Decoder, rest: &[u8]) -> usize {
             assert!(!missing.is_empty() && setup.cache > 1);
             assert!(missing.windows(2).all(|pair| pair[0].end < pair[1].start));
             for range in &missing {
-                assert!(!range.is_empty() && range.end <= low + setup.span + setup.max_block as u64);
+                assert!(
+                    !range.is_empty() && range.end <= low + setup.span + setup.max_block as u64
+                );
                 assert!(held.iter().all(|held| !overlap(held, range)), "{range:?} is held");
             }
-            // Told once more, all is as it was.
-            assert!(matches!(decoder.decode(rest), Ok(Decoded::Missing(again)) if again == missing));
+            // Acknowledging the same again changes nothing.
+            assert!(
+                matches!(decoder.decode(rest), Ok(Decoded::Missing(again)) if again == missing)
+            );
         }
-        Err(FrameError::Offset { low: named, high, .. }) => assert_eq!((named, high), (low, low + setup.span)),
+        Err(FrameError::Offset { low: named, high, .. }) => {
+            assert_eq!((named, high), (low, low + setup.span))
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    assert_eq!((decoder.low(), decoder.held()), (low, &held[..]), "only a block may change the log");
+    assert_eq!(
+        (decoder.acknowledged(), decoder.held()),
+        (low, &held[..]),
+        "only a block may change the log"
+    );
     len
 }
 
-/// Inputs to begin with: what an encoder writes next, whole and harmed, and heads made by hand.
+/// Initial inputs: what an encoder writes next, intact and corrupt, and handmade heads.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (choice, setup) in SETUPS.iter().enumerate() {
@@ -130,7 +191,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let old = text(1, 300);
         let blocks: [Vec<u8>; 5] = [
             old.clone(),
-            [&noise(9, 30), &old[50..200], &noise(10, 20), &old[10..90], &text(77, 60), &old[100..]].concat(),
+            [
+                &noise(9, 30),
+                &old[50..200],
+                &noise(10, 20),
+                &old[10..90],
+                &text(77, 60),
+                &old[100..],
+            ]
+            .concat(),
             noise(11, 64),
             b" is ".repeat(40),
             Vec::new(),
@@ -147,7 +216,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
         seeds.push(all);
     }
-    // Heads of every kind with a little behind them.
+    // Heads of every kind, followed by a few bytes.
     for flags in [0x00u8, 0x11, 0x12, 0x1a, 0x26, 0x48, 0x6a, 0x72, 0x7f, 0x80] {
         seeds.push([&[2, flags, 40, 25, 1, 2][..], &noise(flags.into(), 40)].concat());
     }

@@ -1,10 +1,11 @@
-//! Bytes as a sequence of operations on an encoder and a decoder: blocks made of earlier ones, new periods, contexts begun anew,
-//! frames that are harmed or lost on the way.
+//! Bytes as a sequence of operations on an encoder and a decoder: blocks made of earlier ones, new
+//! periods, restarted contexts, frames corrupted or lost in transit.
 
-use super::{Input, noise, text};
-use oncewire_codec::{ByteSet, Decoded, Decoder, Encoder, Entropy, Kernels, Level, SamplerKind};
+use super::input::{Input, piece};
+use oncewire_codec::{ByteSet, Decoded, Decoder, Encoder, Entropy, Kernels, Level};
+use oncewire_family::SamplerKind;
 
-/// Blocks per input, so that a run stays short.
+/// Most blocks per input, so that a run stays short.
 const MOST_BLOCKS: usize = 64;
 
 struct Ends {
@@ -45,7 +46,13 @@ impl Ends {
         Ends {
             portable: builder.clone().kernels(portable).build().unwrap(),
             best: builder.build().unwrap(),
-            decoder: Decoder::builder().cache(cache).span(span).max_block(max_block).contexts(contexts).build().unwrap(),
+            decoder: Decoder::builder()
+                .cache(cache)
+                .span(span)
+                .max_block(max_block)
+                .contexts(contexts)
+                .build()
+                .unwrap(),
             contexts,
             max_block,
         }
@@ -56,11 +63,16 @@ impl Ends {
         self.best.encode_frame(block, context).unwrap().append_to(&mut frame);
         self.portable.encode_frame(block, context).unwrap().append_to(&mut same);
         assert!(frame == same, "the levels write different frames");
-        assert!(frame.len() <= block.len() + block.len() / 1000 + 32, "{} bytes became {}", block.len(), frame.len());
+        assert!(
+            frame.len() <= block.len() + block.len() / 1000 + 32,
+            "{} bytes became {}",
+            block.len(),
+            frame.len()
+        );
         frame
     }
 
-    /// The content behind `frame`, if the decoder takes it.
+    /// The content of `frame`, if the decoder accepts it.
     fn decode(&mut self, frame: &[u8]) -> Option<&[u8]> {
         match self.decoder.decode(frame) {
             Ok(Decoded::Block { content, .. }) => Some(content),
@@ -74,34 +86,8 @@ impl Ends {
     }
 }
 
-/// Appends a part of a block to `history`.
-pub(crate) fn piece(input: &mut Input<'_>, history: &mut Vec<u8>) {
-    let kind = input.u8();
-    match kind % 6 {
-        0 => {
-            let len = input.u8().into();
-            history.extend_from_slice(input.bytes(len));
-        }
-        1 => history.extend_from_slice(&text(input.u8().into(), input.u16() % 5000)),
-        2 => history.extend_from_slice(&noise(input.u8().into(), input.u16() % 3000)),
-        3 => {
-            let (period, len) = (1 + usize::from(input.u8() % 16), input.u16());
-            let unit = text(period as u64, period);
-            history.extend(unit.iter().cycle().take(len));
-        }
-        _ => {
-            let (back, len, edit) = (input.u16() * usize::from(1 + kind / 64), input.u16(), input.u16());
-            let start = history.len();
-            let from = start.saturating_sub(back);
-            history.extend_from_within(from..(from + len).min(start));
-            if kind % 6 == 5 {
-                history[start..].iter_mut().skip(edit % 64).step_by(1 + edit).for_each(|byte| *byte ^= 0x15);
-            }
-        }
-    }
-}
-
-/// Plays the operations; every block must come back as it was, whatever was done to frames before.
+/// Plays the operations. Every block must be decoded correctly, whatever happened to earlier
+/// frames.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let mut ends = Ends::new(&mut input);
@@ -135,22 +121,22 @@ pub(crate) fn run(input: &[u8]) {
         let frame = ends.encode(&block, context);
         let mut delivered = false;
         if operation & 15 == 2 {
-            // Harmed on the way: nothing but the right bytes may come of it.
+            // Corrupt in transit: only the right bytes may be decoded.
             let mut harmed = frame.clone();
             for _ in 0..1 + input.u8() % 3 {
                 let at = input.u16() % harmed.len();
                 harmed[at] ^= input.u8();
             }
-            let before = ends.decoder.low();
+            let before = ends.decoder.acknowledged();
             if let Some(content) = ends.decode(&harmed) {
                 assert!(content == block, "wrong content");
                 delivered = true;
             } else {
-                assert_eq!(ends.decoder.low(), before);
+                assert_eq!(ends.decoder.acknowledged(), before);
             }
         }
         if operation & 15 == 3 {
-            // Lost, and replaced.
+            // Lost, then replaced by a repair.
             ends.reset(context);
             repair(&mut ends, &block, end);
         } else if !delivered && ends.decode(&frame).is_none_or(|content| content != block) {
@@ -158,10 +144,10 @@ pub(crate) fn run(input: &[u8]) {
             repair(&mut ends, &block, end);
         }
         if operation & 15 == 2 {
-            // What was harmed may have named any context, and changed it.
+            // The corrupt frame may have named and changed any context.
             (0..ends.contexts).for_each(|context| ends.reset(context));
         }
-        end = ends.decoder.low();
+        end = ends.decoder.acknowledged();
     }
 }
 
@@ -169,7 +155,7 @@ fn repair(ends: &mut Ends, block: &[u8], end: u64) {
     if block.is_empty() {
         return;
     }
-    // Where the block went: behind the last, or at the start of the next lap.
+    // The block's position: after the last one, or at the start of the next generation.
     let (geometry, mut frame) = (ends.decoder_geometry(), Vec::new());
     ends.best.repair(geometry.place(end, block.len()), block.len(), &mut frame).unwrap();
     assert!(ends.decode(&frame).is_some_and(|content| content == block), "a repair fails");
@@ -182,7 +168,7 @@ impl Ends {
     }
 }
 
-/// Inputs to begin with: each kind of operation and piece, under each setup.
+/// Initial inputs: each kind of operation and piece, with each setup.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let blocks: [&[u8]; 7] = [
         &[4, 0, 1, 3, 0x84, 3],
@@ -212,7 +198,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push(seed);
     }
     for (i, block) in blocks.into_iter().enumerate() {
-        seeds.push([&[4u8, 0, 60, 1, 1, 1, 2 + i as u8 % 3, 2, 20, 7, 0][..], blocks[0], block, block].concat());
+        seeds.push(
+            [&[4u8, 0, 60, 1, 1, 1, 2 + i as u8 % 3, 2, 20, 7, 0][..], blocks[0], block, block]
+                .concat(),
+        );
     }
     seeds
 }

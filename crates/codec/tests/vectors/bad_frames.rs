@@ -1,11 +1,14 @@
-//! Frames that every decoder must refuse, each with what it would come to otherwise.
+//! Frames that every decoder must refuse.
 
 use crate::common::params::Params;
-use crate::hand::{CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, ZSTD, digits, noise, text, varints, zstd};
+use crate::hand::{
+    CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, ZSTD, digits, noise, text, varints, zstd,
+};
 use crate::{Maker, Vector};
 use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
 
-/// Collects the vectors. Each begins with the same 600 bytes in two blocks of 300, in a log of 1,000.
+/// Collects the vectors. Each starts with the same 600 bytes in two blocks of 300, in a log of
+/// 1,000.
 struct Book {
     all: Vec<Vector>,
     params: Params,
@@ -24,11 +27,22 @@ impl Book {
         let (first, second) = (Book::first(), Book::second());
         let frames = vec![Hand::raw(0, &first).write(), Hand::raw(300, &second).write()];
         let blocks = [(0, first), (300, second)].into();
-        Vector { frames, blocks, error: Some(error), ..Vector::new(name, story, self.params.clone()) }
+        Vector {
+            frames,
+            blocks,
+            error: Some(error),
+            ..Vector::new(name, story, self.params.clone())
+        }
     }
 
-    /// A bad frame behind the two good ones.
-    fn bad(&mut self, name: &'static str, error: &'static str, story: &'static str, frame: Vec<u8>) {
+    /// A bad frame after the two good ones.
+    fn bad(
+        &mut self,
+        name: &'static str,
+        error: &'static str,
+        story: &'static str,
+        frame: Vec<u8>,
+    ) {
         let mut vector = self.start(name, error, story);
         vector.frames.push(frame);
         self.all.push(vector);
@@ -37,7 +51,13 @@ impl Book {
 
 /// All of them.
 pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
-    let params = Params { cache: 1000, span: 0, max_block: 300, entropy: Entropy::None, ..Params::default() };
+    let params = Params {
+        cache: 1000,
+        span: 0,
+        max_block: 300,
+        entropy: Entropy::None,
+        ..Params::default()
+    };
     let mut book = Book { all: Vec::new(), params };
     heads(&mut book);
     descriptors(&mut book);
@@ -55,9 +75,19 @@ fn heads(book: &mut Book) {
     let good = Hand::raw(600, &block);
     let flags = |flags| Hand { flags, ..good.clone() }.write();
     book.bad("descriptor-coding-3", "error Field", "Descriptor coding 3 does not exist.", flags(3));
-    book.bad("literal-coding-3", "error Field", "Literal coding 3 does not exist.", flags(LZ4 | ZSTD));
+    book.bad(
+        "literal-coding-3",
+        "error Field",
+        "Literal coding 3 does not exist.",
+        flags(LZ4 | ZSTD),
+    );
     book.bad("flag-bit-7", "error Field", "Bit 7 marks what is not a frame.", flags(0x80));
-    book.bad("fresh-without-context", "error Field", "A frame that uses no context can begin none.", flags(FRESH));
+    book.bad(
+        "fresh-without-context",
+        "error Field",
+        "A frame that uses no context can begin none.",
+        flags(FRESH),
+    );
     book.bad(
         "context-without-use",
         "error Field",
@@ -72,7 +102,12 @@ fn heads(book: &mut Book) {
         "The body length, 29, in two bytes where one is enough.",
         [&[0, 0x9d, 0x00], body].concat(),
     );
-    book.bad("length-of-ten-bytes", "error Field", "A body length of ten bytes.", [&[0][..], &[0xff; 9], &[0x01], body].concat());
+    book.bad(
+        "length-of-ten-bytes",
+        "error Field",
+        "A body length of ten bytes.",
+        [&[0][..], &[0xff; 9], &[0x01], body].concat(),
+    );
     book.bad(
         "body-too-long",
         "error TooLarge",
@@ -85,8 +120,18 @@ fn heads(book: &mut Book) {
         "A block of 301 bytes where 300 are agreed.",
         Hand::raw(600, &text(83, 301)).write(),
     );
-    book.bad("no-room-for-a-checksum", "error Short", "A body of seven bytes.", [&[0, 7, 0][..], &[1; 6]].concat());
-    book.bad("block-length-cut", "error Short", "The body ends inside its first field.", vec![0, 2, 0x80, 0x80]);
+    book.bad(
+        "no-room-for-a-checksum",
+        "error Short",
+        "A body of seven bytes.",
+        [&[0, 7, 0][..], &[1; 6]].concat(),
+    );
+    book.bad(
+        "block-length-cut",
+        "error Short",
+        "The body ends inside its first field.",
+        vec![0, 2, 0x80, 0x80],
+    );
     book.bad(
         "block-length-too-long-a-form",
         "error Field",
@@ -100,7 +145,12 @@ fn heads(book: &mut Book) {
         good.write()[..good.write().len() - 1].to_vec(),
     );
     book.bad("nothing", "need", "Nothing has come: no error, but a wait.", Vec::new());
-    book.bad("cut-in-the-length", "need", "The body length goes on where the input ends.", vec![0, 0x80]);
+    book.bad(
+        "cut-in-the-length",
+        "need",
+        "The body length goes on where the input ends.",
+        vec![0, 0x80],
+    );
 }
 
 impl Hand {
@@ -122,21 +172,56 @@ fn descriptors(book: &mut Book) {
         "Plain descriptors that announce more matches than their section can hold.",
         frame(&[2, 0, 300, 100]),
     );
-    book.bad("distance-0-first", "error Field", "The distance of the match before, and there is none.", frame(&[1, 0, 0, 100]));
-    book.bad("gap-beyond-the-block", "error Sum", "A match that begins where the block ends.", frame(&[1, 120, 300, 1]));
-    book.bad("match-beyond-the-block", "error Sum", "A match one byte longer than the block.", frame(&[1, 0, 300, 121]));
-    book.bad("literals-left-over", "error Sum", "A match of 99 bytes leaves 21 for the 20 literals.", frame(&[1, 0, 300, 99]));
-    book.bad("descriptors-left-over", "error Excess", "One number too many behind the descriptors.", frame(&[1, 0, 300, 100, 5]));
-    let cut = Hand { descriptors: [&varints(&[1, 0, 300])[..], &[0x80]].concat(), ..Hand::plain(600, &block, &[], literals) };
+    book.bad(
+        "distance-0-first",
+        "error Field",
+        "The distance of the match before, and there is none.",
+        frame(&[1, 0, 0, 100]),
+    );
+    book.bad(
+        "gap-beyond-the-block",
+        "error Sum",
+        "A match that begins where the block ends.",
+        frame(&[1, 120, 300, 1]),
+    );
+    book.bad(
+        "match-beyond-the-block",
+        "error Sum",
+        "A match one byte longer than the block.",
+        frame(&[1, 0, 300, 121]),
+    );
+    book.bad(
+        "literals-left-over",
+        "error Sum",
+        "A match of 99 bytes leaves 21 for the 20 literals.",
+        frame(&[1, 0, 300, 99]),
+    );
+    book.bad(
+        "descriptors-left-over",
+        "error Excess",
+        "One number too many behind the descriptors.",
+        frame(&[1, 0, 300, 100, 5]),
+    );
+    let cut = Hand {
+        descriptors: [&varints(&[1, 0, 300])[..], &[0x80]].concat(),
+        ..Hand::plain(600, &block, &[], literals)
+    };
     book.bad(
         "descriptor-cut",
         "error Short",
         "The last number of the descriptors goes on where their section ends.",
         cut.write(),
     );
-    let long =
-        Hand { descriptors: [&varints(&[1, 0, 300])[..], &[0xe4, 0x00]].concat(), ..Hand::plain(600, &block, &[], literals) };
-    book.bad("descriptor-too-long-a-form", "error Field", "A length of 100 in two bytes where one is enough.", long.write());
+    let long = Hand {
+        descriptors: [&varints(&[1, 0, 300])[..], &[0xe4, 0x00]].concat(),
+        ..Hand::plain(600, &block, &[], literals)
+    };
+    book.bad(
+        "descriptor-too-long-a-form",
+        "error Field",
+        "A length of 100 in two bytes where one is enough.",
+        long.write(),
+    );
     let mut too_long = frame(&[1, 0, 300, 100]);
     too_long[3] = 200;
     book.bad(
@@ -146,8 +231,13 @@ fn descriptors(book: &mut Book) {
         too_long,
     );
 
-    // What may be referred to: 600 + 120 - 1000 is below 0, so everything from 0 to 600.
-    book.bad("before-the-beginning", "error Reference", "A distance that reaches below offset 0.", frame(&[1, 0, 601, 100]));
+    // Referenceable content: 600 + 120 - 1000 is below 0, so everything from 0 to 600.
+    book.bad(
+        "before-the-beginning",
+        "error Reference",
+        "A distance that reaches below offset 0.",
+        frame(&[1, 0, 601, 100]),
+    );
     book.bad(
         "from-the-past-into-itself",
         "error Reference",
@@ -158,18 +248,29 @@ fn descriptors(book: &mut Book) {
     let frame = Hand::plain(600, &ahead, &[1, 10, 0x3fff_ffff_ffff_ffff, 100], &[b'x'; 30]);
     book.bad("distance-too-large", "error Reference", "A distance of 2^62 - 1.", frame.write());
 
-    // The lap ends with padding at 850..1000; the block at hand goes to 1250 and may refer to 510 and above.
+    // The generation ends with padding at 850..1000. The current block extends to 1250 and may
+    // reference 510 and above.
     let (filler, third, block) = (text(85, 250), text(86, 250), noise(86, 260));
-    let after_padding = Hand { checksum: ChecksumSeed::default().checksum(1000, 150, &third), ..Hand::raw(1000, &third) };
+    let after_padding = Hand {
+        checksum: ChecksumSeed::default().checksum(1000, 150, &third),
+        ..Hand::raw(1000, &third)
+    };
     for (name, story, distance, len) in [
-        ("below-the-floor", "A match that begins one byte below what a block of its length may refer to.", 741, 250),
+        (
+            "below-the-floor",
+            "A match that begins one byte below what a block of its length may refer to.",
+            741,
+            250,
+        ),
         ("into-padding", "A match whose last byte is padding.", 450, 51),
         ("inside-padding", "A match in the padding at the end of a lap.", 350, 50),
     ] {
         let mut vector = book.start(name, "error Reference", story);
         vector.blocks.extend([(600, filler.clone()), (1000, third.clone())]);
         vector.frames.extend([Hand::raw(600, &filler).write(), after_padding.write()]);
-        vector.frames.push(Hand::plain(1250, &block, &[1, 0, distance, len], &block[len as usize..]).write());
+        vector.frames.push(
+            Hand::plain(1250, &block, &[1, 0, distance, len], &block[len as usize..]).write(),
+        );
         book.all.push(vector);
     }
     let story = "A match over the end of a lap that is full: its bytes do not lie together.";
@@ -185,20 +286,47 @@ fn descriptors(book: &mut Book) {
 
 fn offsets(book: &mut Book) {
     let block = text(87, 200);
-    let at = |offset, padding, block: &[u8]| Hand::raw(offset, block).at(offset, padding, block).write();
+    let at =
+        |offset, padding, block: &[u8]| Hand::raw(offset, block).at(offset, padding, block).write();
     book.bad("a-gap", "error Offset", "A byte is left out, and the span is 0.", at(601, 0, &block));
     book.bad("again", "error Offset", "An offset that is held already.", at(400, 0, &block));
     book.bad("offset-too-large", "error Field", "An offset of 2^62.", at(1 << 62, 0, &block));
-    book.bad("padding-before-the-beginning", "error Field", "More padding than offset.", at(600, 601, &block));
+    book.bad(
+        "padding-before-the-beginning",
+        "error Field",
+        "More padding than offset.",
+        at(600, 601, &block),
+    );
     let other = Hand { explicit: (600, 0), flags: OFFSET, ..Hand::raw(601, &block) };
-    book.bad("offset-changed", "error Checksum", "A frame of another offset that claims this one.", other.write());
+    book.bad(
+        "offset-changed",
+        "error Checksum",
+        "A frame of another offset that claims this one.",
+        other.write(),
+    );
 
     // From here on, 250 bytes ahead are accepted.
     book.params.span = 250;
-    book.bad("beyond-the-span", "error Offset", "A block that ends one byte above 600 and the span of 250.", at(651, 0, &block));
-    book.bad("padding-inside-a-lap", "error Offset", "Padding before a block that starts no lap.", at(650, 50, &block));
+    book.bad(
+        "beyond-the-span",
+        "error Offset",
+        "A block that ends one byte above 600 and the span of 250.",
+        at(651, 0, &block),
+    );
+    book.bad(
+        "padding-inside-a-lap",
+        "error Offset",
+        "Padding before a block that starts no lap.",
+        at(650, 50, &block),
+    );
     for (name, error, story, filler, frame) in [
-        ("across-the-end-of-the-ring", "error Offset", "A block at 900..1100 in a ring of 1,000.", 300, at(900, 0, &block)),
+        (
+            "across-the-end-of-the-ring",
+            "error Offset",
+            "A block at 900..1100 in a ring of 1,000.",
+            300,
+            at(900, 0, &block),
+        ),
         (
             "padding-over-content",
             "error Offset",
@@ -211,7 +339,11 @@ fn offsets(book: &mut Book) {
             "error Checksum",
             "A block behind 100 bytes of padding that claims 99: the byte in between would be a hole that nothing ever fills.",
             300,
-            Hand { explicit: (1000, 99), ..Hand::raw(1000, &block[..150]).at(1000, 100, &block[..150]) }.write(),
+            Hand {
+                explicit: (1000, 99),
+                ..Hand::raw(1000, &block[..150]).at(1000, 100, &block[..150])
+            }
+            .write(),
         ),
         (
             "over-a-hole",
@@ -232,17 +364,49 @@ fn offsets(book: &mut Book) {
 
 fn literals(book: &mut Book) {
     let block = text(92, 120);
-    let with = |flags, literals: &[u8]| Hand { flags, literals: literals.to_vec(), ..Hand::raw(600, &block) }.write();
+    let with = |flags, literals: &[u8]| {
+        Hand { flags, literals: literals.to_vec(), ..Hand::raw(600, &block) }.write()
+    };
     let lz4 = |content: &[u8]| lz4_flex::block::compress(content);
-    book.bad("raw-too-short", "error Sum", "A byte fewer than the block has.", with(0, &block[1..]));
+    book.bad(
+        "raw-too-short",
+        "error Sum",
+        "A byte fewer than the block has.",
+        with(0, &block[1..]),
+    );
     book.bad("lz4-noise", "error Literals", "Noise as an LZ4 block.", with(LZ4, &[0xf0; 40]));
     let zero = [b"\xff\x00abcdefghijklmno\x00\x00\x4e".as_slice(), b"\x80stuvwxyz"].concat();
-    book.bad("lz4-offset-0", "error Literals", "An LZ4 match at a distance of 0.", with(LZ4, &zero));
-    book.bad("lz4-too-short", "error Literals", "An LZ4 block of a byte fewer.", with(LZ4, &lz4(&block[1..])));
-    book.bad("lz4-too-long", "error Literals", "An LZ4 block of a byte more.", with(LZ4, &lz4(&text(92, 121))));
+    book.bad(
+        "lz4-offset-0",
+        "error Literals",
+        "An LZ4 match at a distance of 0.",
+        with(LZ4, &zero),
+    );
+    book.bad(
+        "lz4-too-short",
+        "error Literals",
+        "An LZ4 block of a byte fewer.",
+        with(LZ4, &lz4(&block[1..])),
+    );
+    book.bad(
+        "lz4-too-long",
+        "error Literals",
+        "An LZ4 block of a byte more.",
+        with(LZ4, &lz4(&text(92, 121))),
+    );
     let flags = ZSTD | FRESH;
-    book.bad("zstd-noise", "error Literals", "Noise as the start of a zstd stream.", with(flags, &noise(92, 40)));
-    book.bad("zstd-too-short", "error Literals", "A zstd stream of a byte fewer.", with(flags, &zstd(&block[1..], 20, false)));
+    book.bad(
+        "zstd-noise",
+        "error Literals",
+        "Noise as the start of a zstd stream.",
+        with(flags, &noise(92, 40)),
+    );
+    book.bad(
+        "zstd-too-short",
+        "error Literals",
+        "A zstd stream of a byte fewer.",
+        with(flags, &zstd(&block[1..], 20, false)),
+    );
     book.bad(
         "zstd-ends",
         "error Literals",
@@ -268,13 +432,32 @@ fn literals(book: &mut Book) {
         "A frame that continues a context which no frame began.",
         with(ZSTD, &section),
     );
-    let id = |context| Hand { flags: flags | CONTEXT, context, literals: section.clone(), ..Hand::raw(600, &block) }.write();
+    let id = |context| {
+        Hand {
+            flags: flags | CONTEXT,
+            context,
+            literals: section.clone(),
+            ..Hand::raw(600, &block)
+        }
+        .write()
+    };
     book.bad("context-0-stated", "error Field", "Context 0 has no number in a frame.", id(0));
     book.bad("context-256", "error Field", "Context 256: one byte's worth is the limit.", id(256));
-    book.bad("context-not-agreed", "error TooLarge", "Context 1 where one context is agreed.", id(1));
+    book.bad(
+        "context-not-agreed",
+        "error TooLarge",
+        "Context 1 where one context is agreed.",
+        id(1),
+    );
 
-    let mut vector = book.start("context-after-a-failure", "error ContextLost", "A context whose frame failed does not go on.");
-    vector.frames.push(Hand { checksum: 1, flags, literals: section.clone(), ..Hand::raw(600, &block) }.write());
+    let mut vector = book.start(
+        "context-after-a-failure",
+        "error ContextLost",
+        "A context whose frame failed does not go on.",
+    );
+    vector.frames.push(
+        Hand { checksum: 1, flags, literals: section.clone(), ..Hand::raw(600, &block) }.write(),
+    );
     vector.frames.push(Hand { flags: ZSTD, literals: section, ..Hand::raw(600, &block) }.write());
     book.all.push(vector);
 }
@@ -283,7 +466,12 @@ fn contents(book: &mut Book) {
     let block = text(93, 100);
     let good = Hand::raw(600, &block);
     let checksum = |checksum| Hand { checksum, ..good.clone() }.write();
-    book.bad("checksum-bit", "error Checksum", "One bit of the checksum is wrong.", checksum(good.checksum ^ 1 << 63));
+    book.bad(
+        "checksum-bit",
+        "error Checksum",
+        "One bit of the checksum is wrong.",
+        checksum(good.checksum ^ 1 << 63),
+    );
     let mut changed = good.clone();
     changed.literals[50] ^= 0x20;
     book.bad("content-bit", "error Checksum", "One bit of the content is wrong.", changed.write());
@@ -305,13 +493,14 @@ fn contents(book: &mut Book) {
     });
 }
 
-/// Ends that differ in what enters the log.
+/// Ends with different cache policies.
 fn policies(book: &mut Book) {
     let second = Book::second();
     let block = [&second[..100], &text(94, 20)].concat();
     let matched = Hand::plain(600, &block, &[1, 0, 300, 100], &block[100..]).write();
     let behind = |offset| Hand::raw(offset, b"behind it").write();
-    let (runs, blocks) = (CachePolicy::NewRuns { straddle: false }, CachePolicy::NewBlocks { below_percent: 50 });
+    let (runs, blocks) =
+        (CachePolicy::NewRuns { straddle: false }, CachePolicy::NewBlocks { below_percent: 50 });
     for (name, story, policy, frame, next) in [
         (
             "new-runs-taken-for-all",
@@ -348,16 +537,26 @@ fn policies(book: &mut Book) {
     );
     vector.params.policy = runs;
     vector.blocks.insert(600, block.clone());
-    vector.frames.extend([matched.clone(), Hand::plain(620, &block[..30], &[1, 0, 10, 0], b"").write()]);
+    vector
+        .frames
+        .extend([matched.clone(), Hand::plain(620, &block[..30], &[1, 0, 10, 0], b"").write()]);
     book.all.push(vector);
 }
 
-/// Coded descriptors are written by the encoder and then changed.
+/// Coded descriptors, written by the encoder and then changed.
 fn coded(kernels: Kernels) -> Vec<Vector> {
-    let params =
-        Params { cache: 8009, max_block: 2000, entropy: Entropy::Zstd { level: 1 }, window: 16, period: 4, ..Params::default() };
+    let params = Params {
+        cache: 8009,
+        max_block: 2000,
+        entropy: Entropy::Zstd { level: 1 },
+        window: 16,
+        period: 4,
+        ..Params::default()
+    };
     let base = digits(95, 1800);
-    let mixed = [&base[900..1200], b"-", &base[100..400], b"+", &base[500..800], b"=", &base[1200..1600]].concat();
+    let mixed =
+        [&base[900..1200], b"-", &base[100..400], b"+", &base[500..800], b"=", &base[1200..1600]]
+            .concat();
     let make = |name, error, story, change: &dyn Fn(&mut Vec<u8>)| {
         let mut maker = Maker::new(kernels, name, story, params.clone());
         maker.block(ZSTD | FRESH, 0, &base).block(CODED, 0, &mixed);
@@ -368,7 +567,8 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
         change(&mut vector.frames[1]);
         vector
     };
-    // Flags, body length (one byte), block length, hull start and end (two bytes each), descriptor length (one).
+    // Flags, body length (one byte), block length, hull start and end (two bytes each), descriptor
+    // length (one).
     const HULL: usize = 4;
     const DESCRIPTORS: usize = 8;
     vec![
@@ -379,9 +579,16 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
             let len = usize::from(frame[DESCRIPTORS]);
             frame[DESCRIPTORS + 1..][..len].copy_from_slice(&noise(95, len));
         }),
-        make("coded-cut", "error", "Coded descriptors without their last byte, which counts as a literal.", &|frame| {
-            frame[DESCRIPTORS] -= 1;
+        make(
+            "coded-cut",
+            "error",
+            "Coded descriptors without their last byte, which counts as a literal.",
+            &|frame| {
+                frame[DESCRIPTORS] -= 1;
+            },
+        ),
+        make("coded-bit", "error", "One bit of coded descriptors is wrong.", &|frame| {
+            frame[DESCRIPTORS + 5] ^= 4
         }),
-        make("coded-bit", "error", "One bit of coded descriptors is wrong.", &|frame| frame[DESCRIPTORS + 5] ^= 4),
     ]
 }

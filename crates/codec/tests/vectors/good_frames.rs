@@ -1,10 +1,15 @@
 //! Frames that every decoder must decode.
+//!
+//! One file, because it is a list.
 
 use crate::common::params::Params;
-use crate::hand::{CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, PLAIN, ZSTD, digits, noise, run, text, varints, zstd};
+use crate::hand::{
+    CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, PLAIN, ZSTD, digits, noise, run, text, varints, zstd,
+};
 use crate::{Maker, Vector};
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels, MatcherKind, SamplerKind};
+use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
+use oncewire_family::chunk::ChunkForm;
+use oncewire_family::{MatcherKind, SamplerKind};
 
 const ZSTD_1: Entropy = Entropy::Zstd { level: 1 };
 
@@ -56,7 +61,11 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         "Blocks of exactly 65,536 bytes, all zeros, in a log of two blocks less one byte: a match that overlaps itself.",
         params(131_071, 65_536, none),
         &|m| {
-            m.block(PLAIN, 0, &run(b"\0", 65_536)).block(PLAIN, 0, &run(b"\0", 65_536)).block(PLAIN, 0, &run(b"\0", 65_535));
+            m.block(PLAIN, 0, &run(b"\0", 65_536)).block(PLAIN, 0, &run(b"\0", 65_536)).block(
+                PLAIN,
+                0,
+                &run(b"\0", 65_535),
+            );
         },
     );
     make(
@@ -86,7 +95,11 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                 &base[900..1300],
                 b"behind",
             ];
-            m.block(PLAIN, 0, &mixed.concat()).block(PLAIN, 0, &base[1..]).block(PLAIN, 0, &[b"!", &base[..2400]].concat());
+            m.block(PLAIN, 0, &mixed.concat()).block(PLAIN, 0, &base[1..]).block(
+                PLAIN,
+                0,
+                &[b"!", &base[..2400]].concat(),
+            );
         },
     );
     make(
@@ -116,8 +129,16 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         params(7001, 2000, Entropy::Lz4),
         &|m| {
             let base = text(7, 1500);
-            m.block(LZ4, 0, &base).block(LZ4 | PLAIN, 0, &[&text(8, 400), &base[300..1300]].concat());
-            m.block(0, 0, &noise(7, 450)).block(PLAIN, 0, &noise(7, 450)).block(LZ4, 0, &text(9, 2000));
+            m.block(LZ4, 0, &base).block(
+                LZ4 | PLAIN,
+                0,
+                &[&text(8, 400), &base[300..1300]].concat(),
+            );
+            m.block(0, 0, &noise(7, 450)).block(PLAIN, 0, &noise(7, 450)).block(
+                LZ4,
+                0,
+                &text(9, 2000),
+            );
         },
     );
     make(
@@ -126,12 +147,14 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         params(20_011, 2000, ZSTD_1),
         &|m| {
             let base = text(11, 1800);
-            m.block(ZSTD | FRESH, 0, &base).block(ZSTD, 0, &text(12, 1700)).block(0, 0, &noise(11, 700));
-            m.block(ZSTD | PLAIN, 0, &[&text(13, 300), &base[200..1500]].concat()).block(PLAIN, 0, &base[210..1500]).block(
-                ZSTD,
+            m.block(ZSTD | FRESH, 0, &base).block(ZSTD, 0, &text(12, 1700)).block(
                 0,
-                &text(14, 90),
+                0,
+                &noise(11, 700),
             );
+            m.block(ZSTD | PLAIN, 0, &[&text(13, 300), &base[200..1500]].concat())
+                .block(PLAIN, 0, &base[210..1500])
+                .block(ZSTD, 0, &text(14, 90));
         },
     );
     for (name, level) in [("zstd-level-2", 2), ("zstd-level-3", 3)] {
@@ -148,30 +171,50 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         &|m| {
             let base = digits(17, 6000);
             m.block(ZSTD | FRESH, 0, &base);
-            // A byte changed here and there: the same distance. Bytes put in and left out: near distances.
+            // A byte changed here and there keeps the distance. Inserted and removed bytes give
+            // nearby distances.
             let mut edited = base.clone();
             edited.iter_mut().skip(300).step_by(457).for_each(|byte| *byte ^= 1);
             m.block(CODED, 0, &edited);
-            let shifted: Vec<u8> =
-                base.chunks(350).enumerate().flat_map(|(i, part)| [&noise(i as u64, i % 4), &part[i % 3..]].concat()).collect();
+            let shifted: Vec<u8> = base
+                .chunks(350)
+                .enumerate()
+                .flat_map(|(i, part)| [&noise(i as u64, i % 4), &part[i % 3..]].concat())
+                .collect();
             m.block(CODED | ZSTD, 0, &shifted[..5900]);
-            // In pieces of 512, in one order after the other: all distances are multiples of it.
-            let pieces = |of: &[u8], order: [usize; 8]| order.map(|i| of[i * 512..(i + 1) * 512].to_vec()).concat();
+            // In pieces of 512 bytes, in two orders: all distances are multiples of it.
+            let pieces = |of: &[u8], order: [usize; 8]| {
+                order.map(|i| of[i * 512..(i + 1) * 512].to_vec()).concat()
+            };
             let gap = 512 - m.end() as usize % 512;
             m.block(0, 0, &digits(18, gap));
             let first = pieces(&base, [7, 2, 9, 3, 4, 1, 10, 6]);
             let second = pieces(&first, [3, 0, 5, 1, 7, 2, 6, 4]);
-            m.block(CODED, 0, &first).block(CODED, 0, &second).block(CODED, 0, &pieces(&second, [6, 4, 2, 0, 7, 5, 3, 1]));
+            m.block(CODED, 0, &first).block(CODED, 0, &second).block(
+                CODED,
+                0,
+                &pieces(&second, [6, 4, 2, 0, 7, 5, 3, 1]),
+            );
         },
     );
     make(
         "contexts",
         "Four contexts in turn, each with its own stream and models; the third is begun anew on the way. All frames state their offsets.",
-        Params { contexts: 4, explicit: true, window: 16, period: 8, ..params(30_011, 1500, ZSTD_1) },
+        Params {
+            contexts: 4,
+            explicit: true,
+            window: 16,
+            period: 8,
+            ..params(30_011, 1500, ZSTD_1)
+        },
         &|m| {
             let parts: Vec<Vec<u8>> = (0..4).map(|i| digits(20 + i, 1200)).collect();
             for (context, part) in parts.iter().enumerate() {
-                m.block(OFFSET | ZSTD | FRESH | if context > 0 { CONTEXT } else { 0 }, context, part);
+                m.block(
+                    OFFSET | ZSTD | FRESH | if context > 0 { CONTEXT } else { 0 },
+                    context,
+                    part,
+                );
             }
             for context in 0..4usize {
                 if context == 2 {
@@ -179,18 +222,29 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                 }
                 let mixed: Vec<u8> = (0..4)
                     .flat_map(|i| {
-                        [&parts[(context + i) % 4][i * 100..i * 100 + 250], &digits(30 + (4 * context + i) as u64, 40)].concat()
+                        [
+                            &parts[(context + i) % 4][i * 100..i * 100 + 250],
+                            &digits(30 + (4 * context + i) as u64, 40),
+                        ]
+                        .concat()
                     })
                     .collect();
                 let id = if context > 0 { CONTEXT } else { 0 };
-                m.block(OFFSET | CODED | ZSTD | id | if context == 2 { FRESH } else { 0 }, context, &mixed);
+                m.block(
+                    OFFSET | CODED | ZSTD | id | if context == 2 { FRESH } else { 0 },
+                    context,
+                    &mixed,
+                );
             }
         },
     );
     make(
         "keyed-checksums",
         "Checksums of session 0x0123456789abcdef and epoch 77.",
-        Params { seed: ChecksumSeed { session: 0x0123_4567_89ab_cdef, epoch: 77 }, ..params(3001, 1000, none) },
+        Params {
+            seed: ChecksumSeed { session: 0x0123_4567_89ab_cdef, epoch: 77 },
+            ..params(3001, 1000, none)
+        },
         &|m| {
             m.block(0, 0, &text(33, 900)).block(PLAIN, 0, &text(33, 1000)).block(0, 0, b"");
         },
@@ -236,11 +290,26 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     make(
         "out-of-order",
         "Blocks 0 to 4 on three lanes arrive as 2, 1, 2, 0, 2, 4, 3, 4: some must wait for exactly the ranges that they miss.",
-        Params { span: 5000, contexts: 3, explicit: true, window: 16, period: 8, ..params(20_021, 1500, ZSTD_1) },
+        Params {
+            span: 5000,
+            contexts: 3,
+            explicit: true,
+            window: 16,
+            period: 8,
+            ..params(20_021, 1500, ZSTD_1)
+        },
         &|m| {
             let (a, b, d) = (digits(51, 1000), digits(52, 1000), digits(53, 600));
             m.block(OFFSET | ZSTD | FRESH, 0, &a).block(OFFSET | ZSTD | FRESH | CONTEXT, 1, &b);
-            let c = [&digits(54, 60), &a[100..400], &b[50..350], &a[500..900], &digits(55, 60), &b[500..800]].concat();
+            let c = [
+                &digits(54, 60),
+                &a[100..400],
+                &b[50..350],
+                &a[500..900],
+                &digits(55, 60),
+                &b[500..800],
+            ]
+            .concat();
             m.block(OFFSET | CODED | ZSTD | FRESH | CONTEXT, 2, &c);
             m.block(OFFSET | ZSTD, 0, &d);
             m.block(OFFSET | PLAIN, 1, &[&b"x"[..], &d[..500], b"y"].concat());
@@ -257,13 +326,14 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                 m.block(OFFSET | ZSTD | if i == 0 { FRESH } else { 0 }, 0, &digits(57 + i, 270));
             }
             m.block(OFFSET | PLAIN, 0, &digits(58, 270));
-            // The second and the fourth, which starts a lap, never arrive.
+            // The second and the fourth, which starts a generation, never arrive.
             for (index, offset) in [(1, 270), (3, 1009)] {
                 let mut repair = Vec::new();
                 m.encoder.repair(offset, 270, &mut repair).unwrap();
                 m.vector.frames[index] = repair;
             }
-            // What continues the context comes as a repair too, since a stream that misses a frame cannot go on.
+            // Frames that continue the context also arrive as repairs, since a stream that misses a
+            // frame cannot continue.
             let mut repair = Vec::new();
             m.encoder.repair(540, 270, &mut repair).unwrap();
             m.vector.frames[2] = repair;
@@ -272,7 +342,8 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     all
 }
 
-/// Other matchers, whose frames are like all others, and cache policies, which a decoder must know.
+/// Other matchers, whose frames look like all others, and cache policies, which a decoder must
+/// know.
 fn family(kernels: Kernels) -> Vec<Vector> {
     let mut all = Vec::new();
     let mut make = |name, story, params: Params, fill: &dyn Fn(&mut Maker)| {
@@ -282,56 +353,97 @@ fn family(kernels: Kernels) -> Vec<Vector> {
     };
     let none = Entropy::None;
     let old = digits(101, 1800);
-    let edited = [&old[700..1300], b"-", &old[90..400], b"+-", &old[400..650], &digits(102, 50), &old[1500..]].concat();
+    let edited = [
+        &old[700..1300],
+        b"-",
+        &old[90..400],
+        b"+-",
+        &old[400..650],
+        &digits(102, 50),
+        &old[1500..],
+    ]
+    .concat();
 
-    for (name, max_fingerprints) in [("published-matcher", None), ("published-matcher-two-fingerprints", Some(2))] {
+    for (name, max_fingerprints) in
+        [("published-matcher", None), ("published-matcher-two-fingerprints", Some(2))]
+    {
         let story = "Max-match as published, with all fingerprints of a block or with so many.";
         let matcher = MatcherKind::Published { max_fingerprints };
-        make(name, story, Params { matcher, window: 16, period: 8, ..params(4001, 2000, none) }, &|m| {
-            m.block(0, 0, &old).block(PLAIN, 0, &edited).block(PLAIN, 0, &edited[1..]);
-        });
+        make(
+            name,
+            story,
+            Params { matcher, window: 16, period: 8, ..params(4001, 2000, none) },
+            &|m| {
+                m.block(0, 0, &old).block(PLAIN, 0, &edited).block(PLAIN, 0, &edited[1..]);
+            },
+        );
     }
-    for (name, form) in
-        [("chunks-from-markers", ChunkForm::StartsAtMarker), ("chunks-up-to-windows-ends", ChunkForm::EndsWithWindow)]
-    {
-        let story =
-            "Chunk-match: the first repeat comes before its source is acknowledged, the second after it; then a run in a block.";
+    for (name, form) in [
+        ("chunks-from-markers", ChunkForm::StartsAtMarker),
+        ("chunks-up-to-windows-ends", ChunkForm::EndsWithWindow),
+    ] {
+        let story = "Chunk-match: the first repeat comes before its source is acknowledged, the second after it; then a run in a block.";
         let matcher = MatcherKind::ChunkMatch { form };
-        make(name, story, Params { matcher, window: 16, period: 64, ..params(9001, 2000, none) }, &|m| {
-            m.block(0, 0, &old).block(0, 0, &old);
-            m.encoder.acknowledge(m.end());
-            m.block(PLAIN, 0, &edited).block(PLAIN, 0, &run(b"0123456", 1500));
-        });
+        make(
+            name,
+            story,
+            Params { matcher, window: 16, period: 64, ..params(9001, 2000, none) },
+            &|m| {
+                m.block(0, 0, &old).block(0, 0, &old);
+                m.encoder.acknowledge(m.end());
+                m.block(PLAIN, 0, &edited).block(PLAIN, 0, &run(b"0123456", 1500));
+            },
+        );
     }
     // New parts between old ones.
     let new = text(103, 400);
-    let mixed: Vec<u8> = new.chunks(40).zip(old.chunks(125)).flat_map(|(new, old)| [new, old].concat()).collect();
+    let mixed: Vec<u8> =
+        new.chunks(40).zip(old.chunks(125)).flat_map(|(new, old)| [new, old].concat()).collect();
     for (name, straddle) in [("new-runs", false), ("new-runs-and-joins", true)] {
         let story = "Only literals enter the log, so the new parts of the second block, shorter than a window, lie side by side. The third \
                      block repeats them, the fourth is known whole and keeps nothing, and the last begins a lap.";
         let policy = CachePolicy::NewRuns { straddle };
-        make(name, story, Params { policy, window: 48, period: 8, ..params(4507, 1800, none) }, &|m| {
-            // Found if windows over joins are indexed.
-            let repeat = if straddle { PLAIN } else { 0 };
-            m.block(0, 0, &old).block(PLAIN, 0, &mixed).block(repeat, 0, &new).block(PLAIN, 0, &old).block(0, 0, b"");
-            m.block(0, 0, &digits(104, 1400)).block(PLAIN, 0, &[&digits(107, 500), &old[1100..1700]].concat());
-        });
+        make(
+            name,
+            story,
+            Params { policy, window: 48, period: 8, ..params(4507, 1800, none) },
+            &|m| {
+                // Found if windows across joins are indexed.
+                let repeat = if straddle { PLAIN } else { 0 };
+                m.block(0, 0, &old)
+                    .block(PLAIN, 0, &mixed)
+                    .block(repeat, 0, &new)
+                    .block(PLAIN, 0, &old)
+                    .block(0, 0, b"");
+                m.block(0, 0, &digits(104, 1400)).block(
+                    PLAIN,
+                    0,
+                    &[&digits(107, 500), &old[1100..1700]].concat(),
+                );
+            },
+        );
     }
-    for (name, below_percent) in [("new-blocks-half", 50), ("new-blocks-any", 1), ("new-blocks-all", 100)] {
-        let story =
-            "Only blocks enter the log of which matches cover less than a share: one of two fifths, one of all, one of none.";
+    for (name, below_percent) in
+        [("new-blocks-half", 50), ("new-blocks-any", 1), ("new-blocks-all", 100)]
+    {
+        let story = "Only blocks enter the log of which matches cover less than a share: one of two fifths, one of all, one of none.";
         let policy = CachePolicy::NewBlocks { below_percent };
         let entropy = Entropy::Zstd { level: 1 };
-        make(name, story, Params { policy, window: 16, period: 8, contexts: 2, ..params(3701, 1000, entropy) }, &|m| {
-            m.block(ZSTD | FRESH, 0, &old[..1000]);
-            m.block(PLAIN | ZSTD, 0, &[&old[100..500], &digits(105, 600)].concat());
-            m.block(PLAIN, 1, &old[1..1000]).block(ZSTD | FRESH | CONTEXT, 1, &text(106, 900));
-        });
+        make(
+            name,
+            story,
+            Params { policy, window: 16, period: 8, contexts: 2, ..params(3701, 1000, entropy) },
+            &|m| {
+                m.block(ZSTD | FRESH, 0, &old[..1000]);
+                m.block(PLAIN | ZSTD, 0, &[&old[100..500], &digits(105, 600)].concat());
+                m.block(PLAIN, 1, &old[1..1000]).block(ZSTD | FRESH | CONTEXT, 1, &text(106, 900));
+            },
+        );
     }
     all
 }
 
-/// What our encoder does not write, and others may.
+/// Valid frames that our encoder does not write.
 fn by_hand() -> Vec<Vector> {
     let mut all = Vec::new();
     let mut add = |name, story, params: Params, frames: Vec<(u64, &[u8], Vec<u8>)>| {
@@ -344,7 +456,8 @@ fn by_hand() -> Vec<Vector> {
     };
     let small = || params(1000, 300, Entropy::None);
 
-    // At 0: "abcdefgh". At 8: a; then "bcd" from 1; then "dd" from one back; then "h" from 7; and "z".
+    // At 0: "abcdefgh". At 8: a; then "bcd" from 1; then "dd" from one back; then "h" from 7; and
+    // "z".
     let block = b"abcddddhz";
     add(
         "hand-short-matches",
@@ -352,7 +465,11 @@ fn by_hand() -> Vec<Vector> {
         small(),
         vec![
             (0, b"abcdefgh", Hand::raw(0, b"abcdefgh").write()),
-            (8, block, Hand::plain(8, block, &[4, 0, 8, 1, 0, 0, 3, 0, 1, 3, 0, 8, 1], b"z").write()),
+            (
+                8,
+                block,
+                Hand::plain(8, block, &[4, 0, 8, 1, 0, 0, 3, 0, 1, 3, 0, 8, 1], b"z").write(),
+            ),
         ],
     );
     add(
@@ -361,7 +478,11 @@ fn by_hand() -> Vec<Vector> {
         small(),
         vec![
             (0, b"once on the wire", Hand::raw(0, b"once on the wire").write()),
-            (16, b"once on the wire", Hand::plain(16, b"once on the wire", &[1, 0, 16, 0], b"").write()),
+            (
+                16,
+                b"once on the wire",
+                Hand::plain(16, b"once on the wire", &[1, 0, 16, 0], b"").write(),
+            ),
             (32, b"on the wire", {
                 let frame = Hand::plain(32, b"on the wire", &[1, 0, 27, 11], &[0]);
                 Hand { flags: PLAIN | LZ4, ..frame }.write()
@@ -371,13 +492,18 @@ fn by_hand() -> Vec<Vector> {
     let (a, b) = (text(71, 200), text(72, 220));
     let fresh = |offset, block: &[u8], context| {
         let literals = zstd(block, 20, false);
-        Hand { flags: ZSTD | FRESH | CONTEXT, context, literals, ..Hand::raw(offset, block) }.write()
+        Hand { flags: ZSTD | FRESH | CONTEXT, context, literals, ..Hand::raw(offset, block) }
+            .write()
     };
     add(
         "hand-fresh-every-time",
         "Context 255, begun anew by every frame; streams with the largest window that is allowed.",
         Params { contexts: 256, ..small() },
-        vec![(0, &a, fresh(0, &a, 255)), (200, &b, fresh(200, &b, 255)), (420, &a, fresh(420, &a, 1))],
+        vec![
+            (0, &a, fresh(0, &a, 255)),
+            (200, &b, fresh(200, &b, 255)),
+            (420, &a, fresh(420, &a, 1)),
+        ],
     );
     let stream = zstd(&a, 20, false);
     add(
@@ -385,7 +511,11 @@ fn by_hand() -> Vec<Vector> {
         "The first two frames of a context have no literals: their zstd sections are empty, and the third's has the header.",
         small(),
         vec![
-            (0, b"", Hand { flags: ZSTD | FRESH, literals: Vec::new(), ..Hand::raw(0, b"") }.write()),
+            (
+                0,
+                b"",
+                Hand { flags: ZSTD | FRESH, literals: Vec::new(), ..Hand::raw(0, b"") }.write(),
+            ),
             (0, b"", Hand { flags: ZSTD, literals: Vec::new(), ..Hand::raw(0, b"") }.write()),
             (0, &a, Hand { flags: ZSTD, literals: stream, ..Hand::raw(0, &a) }.write()),
         ],
@@ -420,7 +550,7 @@ fn by_hand() -> Vec<Vector> {
             (1250, &tail, Hand::plain(1250, &tail, &[1, 0, 660, 0], b"").write()),
         ],
     );
-    // The log: 20 bytes. Its matches of one byte are dearer than the bytes, and carried all the same.
+    // The log has 20 bytes. Its one-byte matches cost more than the bytes, and are sent anyway.
     let known = b"abcdefghijklmnopqrst";
     add(
         "hand-new-runs-dear-matches",
@@ -469,28 +599,38 @@ fn by_hand() -> Vec<Vector> {
     all
 }
 
-/// A hull that holds nothing.
+/// An empty dependency range.
 fn no_hull(kernels: Kernels) -> Vector {
     let params = Params { window: 16, period: 4, ..params(8009, 2000, ZSTD_1) };
-    let story = "Coded descriptors of which all sources lie in the block itself: the hull is 0 and 0.";
+    let story =
+        "Coded descriptors of which all sources lie in the block itself: the hull is 0 and 0.";
     let mut maker = Maker::new(kernels, "hull-of-nothing", story, params);
     let once = digits(80, 500);
     maker.block(ZSTD | FRESH, 0, &digits(81, 1000));
-    maker.block(CODED | ZSTD, 0, &[&once[..], b"-", &once[100..400], b"+", &once[50..300], b"=", &once[200..]].concat());
+    maker.block(
+        CODED | ZSTD,
+        0,
+        &[&once[..], b"-", &once[100..400], b"+", &once[50..300], b"=", &once[200..]].concat(),
+    );
     let vector = maker.vector;
     // Flags, two bytes of body length, two of block length, the hull's start and end.
     assert_eq!(vector.frames[1][5..7], [0, 0]);
     vector
 }
 
-/// A hull that is larger than it need be.
+/// A dependency range that is larger than necessary.
 fn wide_hull(kernels: Kernels) -> Vector {
     let params = Params { window: 16, period: 4, ..params(8009, 2000, ZSTD_1) };
-    let story = "The hull of coded descriptors is 128 bytes wider at its start than the matches are.";
+    let story =
+        "The hull of coded descriptors is 128 bytes wider at its start than the matches are.";
     let mut maker = Maker::new(kernels, "hand-wide-hull", story, params);
     let base = digits(78, 1800);
     maker.block(ZSTD | FRESH, 0, &base);
-    maker.block(CODED, 0, &[&base[600..1200], b"-", &base[300..500], b"+", &base[900..1700], b"="].concat());
+    maker.block(
+        CODED,
+        0,
+        &[&base[600..1200], b"-", &base[300..500], b"+", &base[900..1700], b"="].concat(),
+    );
     let mut vector = maker.vector;
     vector.pinned = false;
     // Flags, body length, two bytes of block length, two of the hull's start: 1,500 back.

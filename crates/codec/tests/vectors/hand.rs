@@ -1,18 +1,20 @@
-//! Frames written by hand, right or wrong, and the content of the vectors. Nothing here may change: the vectors are made of it.
+//! Handmade frames, valid or not, and the content of the vectors. Do not change anything here: the
+//! vectors depend on it.
 
 use oncewire_codec::ChecksumSeed;
 
-/// Bytes without a pattern.
+/// Pseudorandom bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Something like a log file.
+/// Text like that of a log file.
 pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     const WORDS: [&str; 32] = [
         "the ",
@@ -48,12 +50,19 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
         "1 ",
         "wire\n",
     ];
-    noise(seed ^ 0x7e87, len).iter().flat_map(|pick| WORDS[usize::from(pick >> 3)].bytes()).take(len).collect()
+    noise(seed ^ 0x7e87, len)
+        .iter()
+        .flat_map(|pick| WORDS[usize::from(pick >> 3)].bytes())
+        .take(len)
+        .collect()
 }
 
-/// Digits without a repeat of any length that matters.
+/// Digits without repeats of a relevant length.
 pub(crate) fn digits(seed: u64, len: usize) -> Vec<u8> {
-    noise(seed ^ 0xd161, len).iter().map(|pick| b"0123456789abcdef"[usize::from(pick >> 4)]).collect()
+    noise(seed ^ 0xd161, len)
+        .iter()
+        .map(|pick| b"0123456789abcdef"[usize::from(pick >> 4)])
+        .collect()
 }
 
 /// A run of `unit`.
@@ -61,7 +70,7 @@ pub(crate) fn run(unit: &[u8], len: usize) -> Vec<u8> {
     unit.iter().copied().cycle().take(len).collect()
 }
 
-/// Variable-length integers of a frame.
+/// Varints of a frame.
 pub(crate) fn varints(values: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     for &value in values {
@@ -84,7 +93,7 @@ pub(crate) const OFFSET: u8 = 16;
 pub(crate) const FRESH: u8 = 32;
 pub(crate) const CONTEXT: u8 = 64;
 
-/// A frame field by field. What the flags do not announce is left out.
+/// A frame, field by field. Fields that the flags do not announce are omitted.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     pub(crate) flags: u8,
@@ -98,15 +107,26 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    /// A raw frame of `block` at `offset`, without saying so.
+    /// A raw frame of `block` at `offset`, which it does not state.
     pub(crate) fn raw(offset: u64, block: &[u8]) -> Hand {
         let checksum = ChecksumSeed::default().checksum(offset, 0, block);
-        Hand { block_len: block.len() as u64, literals: block.to_vec(), checksum, ..Hand::default() }
+        Hand {
+            block_len: block.len() as u64,
+            literals: block.to_vec(),
+            checksum,
+            ..Hand::default()
+        }
     }
 
-    /// A frame of `block` at `offset` with plain descriptors: count, then gap, distance and length of each.
+    /// A frame of `block` at `offset` with plain descriptors: count, then gap, distance and length
+    /// of each.
     pub(crate) fn plain(offset: u64, block: &[u8], numbers: &[u64], literals: &[u8]) -> Hand {
-        Hand { flags: PLAIN, descriptors: varints(numbers), literals: literals.to_vec(), ..Hand::raw(offset, block) }
+        Hand {
+            flags: PLAIN,
+            descriptors: varints(numbers),
+            literals: literals.to_vec(),
+            ..Hand::raw(offset, block)
+        }
     }
 
     /// The same frame, stating its offset and the padding before it.
@@ -144,8 +164,12 @@ pub(crate) fn zstd(content: &[u8], window_log: u32, end: bool) -> Vec<u8> {
     stream.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
     let mut out = vec![0; 1000 + 2 * content.len()];
     let mut output = OutBuffer::around(&mut out[..]);
-    let directive = if end { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_flush };
-    assert_eq!(stream.compress_stream2(&mut output, &mut InBuffer::around(content), directive), Ok(0));
+    let directive =
+        if end { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_flush };
+    assert_eq!(
+        stream.compress_stream2(&mut output, &mut InBuffer::around(content), directive),
+        Ok(0)
+    );
     let len = output.pos();
     out.truncate(len);
     out

@@ -1,8 +1,10 @@
-//! Golden vectors: files under `testdata/vectors/` that pin the format, good and bad.
+//! Golden vectors: good and bad files in `testdata/vectors/` that pin the format.
 //!
-//! Decoding follows the manifests alone, as any other decoder would. What our encoder wrote it must write again, byte for byte, at
-//! every kernel level, or at the one that `ONCEWIRE_KERNELS` names. `ONCEWIRE_BLESS=1 cargo test --test vectors` writes all anew:
-//! for an intended change of the format or of the encoder's choices only, and a new lz4 or zstd library may call for it too.
+//! Decoding uses only the manifests, as any other decoder would. Vectors that our encoder wrote
+//! must be reproduced byte for byte at every kernel level, or at the one that `ONCEWIRE_KERNELS`
+//! names. `ONCEWIRE_BLESS=1 cargo test --test vectors` rewrites all of them. Use it only after an
+//! intended change of the format or of the encoder's choices; a new lz4 or zstd library may require
+//! it as well.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]
@@ -18,17 +20,20 @@ mod payload;
 
 use common::params::Params;
 use manifest::{Record, variant};
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::{CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, MatcherKind, Scan};
+use oncewire_codec::{
+    CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, FrameView, Kernels, Scan,
+};
+use oncewire_family::MatcherKind;
+use oncewire_family::chunk::ChunkForm;
 use std::collections::BTreeMap;
 
 const FRAMES: &str = "frames.txt";
-/// The same for people.
+/// The index, for people.
 const INDEX: &str = "INDEX.md";
-/// Larger content is known by its digest only.
+/// Content larger than this is recorded as a digest only.
 const MOST_CONTENT: usize = 6000;
 
-/// A vector of frames as it is made.
+/// A vector of frames under construction.
 pub(crate) struct Vector {
     pub(crate) name: &'static str,
     pub(crate) story: &'static str,
@@ -36,17 +41,26 @@ pub(crate) struct Vector {
     pub(crate) base: Option<Vec<u8>>,
     /// In the order of arrival.
     pub(crate) frames: Vec<Vec<u8>>,
-    /// Blocks by offset, of which the content must be made.
+    /// Blocks by offset; they form the content.
     pub(crate) blocks: BTreeMap<u64, Vec<u8>>,
-    /// Written by our encoder.
+    /// Whether our encoder wrote it.
     pub(crate) pinned: bool,
-    /// How the last step of a bad one ends.
+    /// How the last step of a bad vector ends.
     pub(crate) error: Option<&'static str>,
 }
 
 impl Vector {
     pub(crate) fn new(name: &'static str, story: &'static str, params: Params) -> Vector {
-        Vector { name, story, params, base: None, frames: Vec::new(), blocks: BTreeMap::new(), pinned: false, error: None }
+        Vector {
+            name,
+            story,
+            params,
+            base: None,
+            frames: Vec::new(),
+            blocks: BTreeMap::new(),
+            pinned: false,
+            error: None,
+        }
     }
 
     fn file(&self) -> String {
@@ -72,10 +86,15 @@ impl Vector {
         let beside = |extension: &str| file.replace(".frames", extension);
         let mut record = Record {
             story: self.story.into(),
-            numbers: numbers.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| (name.into(), value)).collect(),
+            numbers: numbers
+                .into_iter()
+                .filter(|(_, value)| *value != 0)
+                .map(|(name, value)| (name.into(), value))
+                .collect(),
             policy: manifest::policy_text(self.params.policy),
             base: self.base.as_ref().map(|_| beside(".base")),
-            content: (self.error.is_none() && content.len() <= MOST_CONTENT).then(|| beside(".content")),
+            content: (self.error.is_none() && content.len() <= MOST_CONTENT)
+                .then(|| beside(".content")),
             encoder: self.pinned.then(|| self.describe_encoder()),
             file,
             ..Record::default()
@@ -92,20 +111,38 @@ impl Vector {
     }
 
     fn describe_encoder(&self) -> String {
-        let Params { window, period, sampler, entropy, explicit, table_entries, key, matcher, policy, .. } = &self.params;
+        let Params {
+            window,
+            period,
+            sampler,
+            entropy,
+            explicit,
+            table_entries,
+            key,
+            matcher,
+            policy,
+            ..
+        } = &self.params;
         let matcher = match matcher {
             MatcherKind::MaxMatch => String::new(),
             MatcherKind::Published { max_fingerprints: None } => ", matcher published".into(),
-            MatcherKind::Published { max_fingerprints: Some(most) } => format!(", matcher published with {most} fingerprints"),
-            MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker } => ", matcher chunks from markers".into(),
-            MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow } => ", matcher chunks up to windows' ends".into(),
+            MatcherKind::Published { max_fingerprints: Some(most) } => {
+                format!(", matcher published with {most} fingerprints")
+            }
+            MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker } => {
+                ", matcher chunks from markers".into()
+            }
+            MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow } => {
+                ", matcher chunks up to windows' ends".into()
+            }
         };
         let matcher = match policy {
             CachePolicy::NewRuns { straddle: true } => matcher + ", windows over joins",
             _ => matcher,
         };
         let offsets = if *explicit { ", offsets" } else { "" };
-        let table = table_entries.map_or(String::new(), |entries| format!(", {entries} table entries"));
+        let table =
+            table_entries.map_or(String::new(), |entries| format!(", {entries} table entries"));
         format!(
             "window {window}, period {period}, sampler {}{matcher}, entropy {entropy}{offsets}{table}, key {key}",
             sampler.name()
@@ -121,19 +158,33 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn new(kernels: Kernels, name: &'static str, story: &'static str, params: Params) -> Maker {
+    pub(crate) fn new(
+        kernels: Kernels,
+        name: &'static str,
+        story: &'static str,
+        params: Params,
+    ) -> Maker {
         let encoder = params.encoder_at(kernels);
-        Maker { encoder, vector: Vector { pinned: true, ..Vector::new(name, story, params) }, end: 0 }
+        Maker {
+            encoder,
+            vector: Vector { pinned: true, ..Vector::new(name, story, params) },
+            end: 0,
+        }
     }
 
-    /// Encodes a block, and checks that its frame has these flags, so that the vector is about what its story says.
+    /// Encodes a block, and checks that its frame has these flags, so that the vector matches its
+    /// description.
     pub(crate) fn block(&mut self, flags: u8, context: usize, block: &[u8]) -> &mut Maker {
         let mut frame = Vec::new();
         self.encoder.encode_frame(block, context).unwrap().append_to(&mut frame);
         let index = self.vector.frames.len();
-        assert_eq!(frame[0], flags, "{}: flags of frame {index}, {:#04x} wanted", self.vector.name, flags);
+        assert_eq!(
+            frame[0], flags,
+            "{}: flags of frame {index}, {:#04x} wanted",
+            self.vector.name, flags
+        );
         let offset = common::place(self.vector.params.cache, self.end, block.len());
-        // What is kept of it may be less.
+        // The kept part may be smaller.
         self.end = self.encoder.end();
         self.vector.blocks.entry(offset).or_default().extend_from_slice(block);
         self.vector.frames.push(frame);
@@ -143,13 +194,14 @@ impl Maker {
     pub(crate) fn prime(&mut self, base: &[u8]) -> &mut Maker {
         self.encoder.prime(base).unwrap();
         for block in base.chunks(self.vector.params.max_block) {
-            self.end = common::place(self.vector.params.cache, self.end, block.len()) + block.len() as u64;
+            self.end =
+                common::place(self.vector.params.cache, self.end, block.len()) + block.len() as u64;
         }
         self.vector.base = Some(base.to_vec());
         self
     }
 
-    /// Where the next block will go, if it fits the lap.
+    /// Offset of the next block, if it fits in the generation.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -160,10 +212,16 @@ fn vectors(kernels: Kernels) -> Vec<Vector> {
     good_frames::all(kernels).into_iter().chain(bad_frames::all(kernels)).collect()
 }
 
-/// Feeds the frames to a decoder of the record's parameters; frames that miss something are tried again after each that does not.
-/// Returns what happened, and the content in the order of its offsets.
-fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usize, String)>, Vec<u8>) {
-    let number = |name: &str| record.numbers.iter().find(|(found, _)| found == name).map_or(0, |&(_, value)| value);
+/// Feeds the frames to a decoder with the record's parameters. Frames with missing ranges are
+/// retried after each one that decodes. Returns what happened, and the content in order of offsets.
+fn decode(
+    record: &Record,
+    base: Option<&[u8]>,
+    frames: &[Vec<u8>],
+) -> (Vec<(usize, String)>, Vec<u8>) {
+    let number = |name: &str| {
+        record.numbers.iter().find(|(found, _)| found == name).map_or(0, |&(_, value)| value)
+    };
     let mut decoder: Decoder = Decoder::builder()
         .cache(number("cache"))
         .span(number("span"))
@@ -178,7 +236,7 @@ fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usi
     }
     let (mut steps, mut blocks) = (Vec::new(), Vec::new());
     for frame in frames {
-        let state = (decoder.low(), decoder.held().to_vec());
+        let state = (decoder.acknowledged(), decoder.held().to_vec());
         let outcome = match decoder.decode(frame) {
             Ok(Decoded::Block { offset, content, consumed }) => {
                 assert_eq!(consumed, frame.len());
@@ -187,17 +245,22 @@ fn decode(record: &Record, base: Option<&[u8]>, frames: &[Vec<u8>]) -> (Vec<(usi
                 outcome
             }
             Ok(Decoded::NeedMore(more)) => format!("need {more}"),
-            Ok(Decoded::Missing(ranges)) => {
-                ranges.iter().fold("missing".into(), |line, range| format!("{line} {}-{}", range.start, range.end))
-            }
+            Ok(Decoded::Missing(ranges)) => ranges.iter().fold("missing".into(), |line, range| {
+                format!("{line} {}-{}", range.start, range.end)
+            }),
             Err(error) => format!("error {}", variant(&error)),
         };
         if !outcome.starts_with("block") {
-            assert_eq!((decoder.low(), decoder.held()), (state.0, &state.1[..]), "{}: only blocks change the log", record.file);
+            assert_eq!(
+                (decoder.acknowledged(), decoder.held()),
+                (state.0, &state.1[..]),
+                "{}: only blocks change the log",
+                record.file
+            );
         }
         steps.push((frame.len(), outcome));
     }
-    // Stable, since empty blocks share their offset with others.
+    // A stable sort, since empty blocks share their offset with others.
     blocks.sort_by_key(|(offset, _)| *offset);
     (steps, blocks.into_iter().flat_map(|(_, block)| block).collect())
 }
@@ -211,17 +274,20 @@ fn blessing() -> bool {
     std::env::var_os("ONCEWIRE_BLESS").is_some()
 }
 
-/// The kernel levels to test: all that this machine has, or only the one that `ONCEWIRE_KERNELS` names, if the machine has it.
+/// The kernel levels to test: all that this machine supports, or only the one that
+/// `ONCEWIRE_KERNELS` names, if supported.
 pub(crate) fn levels() -> Vec<Kernels> {
     let only = std::env::var_os("ONCEWIRE_KERNELS");
-    Kernels::available().filter(|kernels| only.as_ref().is_none_or(|name| name == kernels.level().name())).collect()
+    Kernels::available()
+        .filter(|kernels| only.as_ref().is_none_or(|name| name == kernels.level().name()))
+        .collect()
 }
 
 fn portable() -> Kernels {
     Kernels::at(oncewire_codec::Level::Portable).unwrap()
 }
 
-/// Writes everything anew, first of all, so that the tests then judge it.
+/// Rewrites everything first if asked to, so that the tests then check it.
 fn bless() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -309,7 +375,10 @@ fn the_encoder_writes_the_same_frames_at_every_level() {
 #[test]
 fn the_index_lists_what_the_manifests_have() {
     bless();
-    assert!(manifest::read(INDEX) == manifest::index(&all_records()).into_bytes(), "ONCEWIRE_BLESS=1 writes it anew");
+    assert!(
+        manifest::read(INDEX) == manifest::index(&all_records()).into_bytes(),
+        "ONCEWIRE_BLESS=1 rewrites it"
+    );
 }
 
 #[test]

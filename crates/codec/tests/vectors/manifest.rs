@@ -1,4 +1,5 @@
-//! The manifest: one record per vector, a line per fact, as `testdata/vectors/README.md` describes.
+//! The manifest: one record per vector, one line per fact, as described in
+//! `testdata/vectors/README.md`.
 
 use oncewire_codec::CachePolicy;
 use std::fmt::Write;
@@ -9,27 +10,27 @@ pub(crate) fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../testdata/vectors"].iter().collect()
 }
 
-/// What a decoder must know, what it is fed, and what must come of it.
+/// What a decoder must know, its input, and the expected result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The file, from the folder of the vectors.
+    /// The file, relative to the directory of the vectors.
     pub(crate) file: String,
     pub(crate) story: String,
     /// Numbers by name: cache, span, block, contexts, session, epoch.
     pub(crate) numbers: Vec<(String, u64)>,
-    /// The cache policy, if it is not `all`, as [`policy_text`] writes it.
+    /// The cache policy as [`policy_text`] writes it, unless it is `all`.
     pub(crate) policy: Option<String>,
-    /// A file that both ends are given beforehand.
+    /// A file with which both ends are primed.
     pub(crate) base: Option<String>,
-    /// A file with the content in the order of its offsets, without padding.
+    /// A file with the content in order of offsets, without padding.
     pub(crate) content: Option<String>,
     /// XXH3-64 of the content and its length.
     pub(crate) digest: (u64, u64),
     /// BLAKE3 of the content.
     pub(crate) blake3: String,
-    /// Written by the encoder with these parameters, which must write the same again.
+    /// Encoder parameters, if the encoder wrote the vector; it must reproduce it.
     pub(crate) encoder: Option<String>,
-    /// What happens step by step: bytes looked at, and the outcome.
+    /// The steps: bytes examined, and the outcome.
     pub(crate) steps: Vec<(usize, String)>,
 }
 
@@ -45,7 +46,7 @@ impl Record {
         self.blake3 = blake3::hash(content).to_hex().to_string();
     }
 
-    /// Whether `content` is what should come of it.
+    /// Whether `content` is the expected content.
     pub(crate) fn is_content(&self, content: &[u8]) -> bool {
         let mut same = self.clone();
         same.set_content(content);
@@ -61,14 +62,18 @@ impl Record {
         for (name, value) in &self.numbers {
             writeln!(out, "{name} {value}").unwrap();
         }
-        for (name, file) in
-            [("policy", &self.policy), ("base", &self.base), ("content", &self.content), ("encoder", &self.encoder)]
-        {
+        for (name, file) in [
+            ("policy", &self.policy),
+            ("base", &self.base),
+            ("content", &self.content),
+            ("encoder", &self.encoder),
+        ] {
             if let Some(file) = file {
                 writeln!(out, "{name} {file}").unwrap();
             }
         }
-        writeln!(out, "digest {:016x} {}\nblake3 {}", self.digest.0, self.digest.1, self.blake3).unwrap();
+        writeln!(out, "digest {:016x} {}\nblake3 {}", self.digest.0, self.digest.1, self.blake3)
+            .unwrap();
         for (len, outcome) in &self.steps {
             writeln!(out, "step {len} {outcome}").unwrap();
         }
@@ -78,7 +83,8 @@ impl Record {
     fn parse(text: &str) -> Record {
         let mut record = Record::default();
         for line in text.lines() {
-            let (key, value) = line.split_once(' ').unwrap_or_else(|| panic!("a line of the manifest: {line:?}"));
+            let (key, value) =
+                line.split_once(' ').unwrap_or_else(|| panic!("a line of the manifest: {line:?}"));
             let text = value.to_owned();
             match key {
                 "vector" => record.file = text,
@@ -103,7 +109,7 @@ impl Record {
     }
 }
 
-/// A cache policy as a decoder must know it; none for `all`.
+/// The cache policy as a decoder must know it; `None` for `all`.
 pub(crate) fn policy_text(policy: CachePolicy) -> Option<String> {
     match policy {
         CachePolicy::All => None,
@@ -117,20 +123,25 @@ pub(crate) fn policy_of(text: Option<&str>) -> CachePolicy {
         None => CachePolicy::All,
         Some("new runs") => CachePolicy::NewRuns { straddle: false },
         Some(text) => {
-            let percent = text.strip_prefix("new blocks ").unwrap_or_else(|| panic!("the cache policy {text:?}"));
+            let percent = text
+                .strip_prefix("new blocks ")
+                .unwrap_or_else(|| panic!("the cache policy {text:?}"));
             CachePolicy::NewBlocks { below_percent: percent.parse().unwrap() }
         }
     }
 }
 
-/// Records of lines, a key and its value each, that an empty line ends.
+/// Records of `key value` lines, each record ended by an empty line.
 pub(crate) fn lines(name: &str) -> Vec<Vec<(String, String)>> {
     let text = String::from_utf8(read(name)).unwrap();
     let pair = |line: &str| {
         let (key, value) = line.split_once(' ').unwrap_or((line, ""));
         (key.to_owned(), value.to_owned())
     };
-    text.split("\n\n").filter(|record| !record.is_empty()).map(|record| record.lines().map(pair).collect()).collect()
+    text.split("\n\n")
+        .filter(|record| !record.is_empty())
+        .map(|record| record.lines().map(pair).collect())
+        .collect()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -138,7 +149,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 pub(crate) fn read(file: &str) -> Vec<u8> {
@@ -164,12 +178,12 @@ pub(crate) fn store(name: &str, records: &[Record]) {
     write(name, text.as_bytes());
 }
 
-/// The name of an enum's variant, from how it is shown.
+/// The name of an enum's variant, from its debug output.
 pub(crate) fn variant(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
-/// The list for people: every file, what must come of it, and how to know the content.
+/// The index for people: every file, the expected result, and the identification of the content.
 pub(crate) fn index(records: &[Record]) -> String {
     let mut out = String::from(
         "# All frames and packs\n\nWritten by the tests from `frames.txt` and `packs.txt`, which have all parameters; `README.md` explains both. The content is \
@@ -182,9 +196,17 @@ pub(crate) fn index(records: &[Record]) -> String {
         writeln!(out, "\n## {title}\n\n| file | {outcome} | bytes | BLAKE3 of the content | about |\n|---|---|---|---|---|")
             .unwrap();
         for record in records.iter().filter(|record| record.file.starts_with(folder)) {
-            let blocks = record.steps.iter().filter(|(_, outcome)| outcome.starts_with("block")).count();
-            let result = if folder == "good/" { blocks.to_string() } else { format!("`{}`", record.steps.last().unwrap().1) };
-            let base = record.base.as_ref().map_or(String::new(), |base| format!(" With the base `{base}`."));
+            let blocks =
+                record.steps.iter().filter(|(_, outcome)| outcome.starts_with("block")).count();
+            let result = if folder == "good/" {
+                blocks.to_string()
+            } else {
+                format!("`{}`", record.steps.last().unwrap().1)
+            };
+            let base = record
+                .base
+                .as_ref()
+                .map_or(String::new(), |base| format!(" With the base `{base}`."));
             writeln!(
                 out,
                 "| `{}` | {result} | {} | `{}` | {}{base} |",

@@ -1,26 +1,37 @@
-//! Messages of payload-match, good and bad, and what two ends say to each other.
+//! Messages of payload-match, good and bad, and the exchange of two ends.
 
 use crate::hand::{noise, text};
 use crate::manifest::{self, hex, unhex, variant};
 use oncewire_codec::ChecksumSeed;
-use oncewire_codec::payload::{
-    Compressor, Decompressor, IpPayload, KeyedBlake3, Message, Name, PayloadPolicy, Received, RejectReason, Token,
+use oncewire_family::payload::{
+    Compressor, Decompressor, IpPayload, KeyedBlake3, Message, Name, PayloadPolicy, Received,
+    RejectReason, Token,
 };
 use std::fmt::Write;
 
 const MANIFEST: &str = "payload.txt";
 
-/// What there is to know of a message, in one line.
+/// A message on one line.
 fn outcome(bytes: &[u8]) -> String {
-    let token =
-        |token: Token<'_>| format!("name {} checksum {:016x} header {}", hex(&token.name.0), token.checksum, hex(token.header));
+    let token = |token: Token<'_>| {
+        format!(
+            "name {} checksum {:016x} header {}",
+            hex(&token.name.0),
+            token.checksum,
+            hex(token.header)
+        )
+    };
     match Message::parse(bytes) {
         Ok(Message::Plain(packet)) => format!("plain {}", hex(packet)),
         Ok(Message::Whole(packet)) => format!("whole {}", hex(packet)),
         Ok(Message::Token(named)) => format!("token {}", token(named)),
         Ok(Message::Reset { epoch }) => format!("reset {epoch}"),
-        Ok(Message::Reject { reason: RejectReason::Unknown, token: named }) => format!("reject unknown {}", token(named)),
-        Ok(Message::Reject { reason: RejectReason::Collided, token: named }) => format!("reject collided {}", token(named)),
+        Ok(Message::Reject { reason: RejectReason::Unknown, token: named }) => {
+            format!("reject unknown {}", token(named))
+        }
+        Ok(Message::Reject { reason: RejectReason::Collided, token: named }) => {
+            format!("reject collided {}", token(named))
+        }
         Ok(Message::ResetDone { epoch }) => format!("reset-done {epoch}"),
         Ok(Message::ResetRequest { incarnation }) => format!("reset-request {incarnation}"),
         Err(error) => format!("error {}", variant(&error)),
@@ -34,7 +45,11 @@ fn written(message: Message<'_>) -> Vec<u8> {
 }
 
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
-    let token = Token { name: Name(std::array::from_fn(|i| 0xa0 + i as u8)), checksum: 0x0123_4567_89ab_cdef, header: b"head" };
+    let token = Token {
+        name: Name(std::array::from_fn(|i| 0xa0 + i as u8)),
+        checksum: 0x0123_4567_89ab_cdef,
+        header: b"head",
+    };
     let good = |message| written(message);
     let raw = |parts: &[&[u8]]| parts.concat();
     let number = 0x0102_0304_0506_0708u64;
@@ -43,10 +58,19 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("A packet of no byte.", good(Message::Plain(b""))),
         ("A packet in answer to a rejection.", good(Message::Whole(b"a packet"))),
         ("A token.", good(Message::Token(token))),
-        ("A token of a packet that is all payload.", good(Message::Token(Token { header: b"", ..token }))),
+        (
+            "A token of a packet that is all payload.",
+            good(Message::Token(Token { header: b"", ..token })),
+        ),
         ("A reset.", good(Message::Reset { epoch: number })),
-        ("A rejection: nothing of that name.", good(Message::Reject { reason: RejectReason::Unknown, token })),
-        ("A rejection: something else of that name.", good(Message::Reject { reason: RejectReason::Collided, token })),
+        (
+            "A rejection: nothing of that name.",
+            good(Message::Reject { reason: RejectReason::Unknown, token }),
+        ),
+        (
+            "A rejection: something else of that name.",
+            good(Message::Reject { reason: RejectReason::Collided, token }),
+        ),
         ("A reset is done, of the largest epoch.", good(Message::ResetDone { epoch: u64::MAX })),
         ("A reset is wanted.", good(Message::ResetRequest { incarnation: 0 })),
         ("Nothing has come.", Vec::new()),
@@ -64,15 +88,17 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// IPv4 and UDP, of this identification.
+/// An IPv4 and UDP packet with this identification.
 fn packet(identification: u16, payload: &[u8]) -> Vec<u8> {
     let len = (28 + payload.len()) as u16;
     let [id, total, udp] = [identification, len, len - 20].map(u16::to_be_bytes);
-    let ip = [&[0x45, 0][..], &total, &id, &[0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]].concat();
+    let ip = [&[0x45, 0][..], &total, &id, &[0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]]
+        .concat();
     [&ip[..], &[0x30, 0x39, 0, 53], &udp, &[0, 0], payload].concat()
 }
 
-/// What crosses a link: `packet` goes in, `forward` and `back` are messages, `lost` ones too, `delivered` comes out.
+/// What crosses a link: `packet` is sent, `forward` and `back` are messages (including `lost`
+/// ones), `delivered` is received.
 fn exchange() -> Vec<(&'static str, Vec<u8>)> {
     let policy = PayloadPolicy {
         capacity: 1000,
@@ -110,7 +136,9 @@ fn exchange() -> Vec<(&'static str, Vec<u8>)> {
                 Received::Packet(packet) => said.push(("delivered", packet.to_vec())),
                 Received::Reply(reply) => {
                     let back = written(reply);
-                    forward.extend(compressor.receive(Message::parse(&back).unwrap()).unwrap().map(written));
+                    forward.extend(
+                        compressor.receive(Message::parse(&back).unwrap()).unwrap().map(written),
+                    );
                     said.push(("back", back));
                 }
             }
@@ -122,7 +150,8 @@ fn exchange() -> Vec<(&'static str, Vec<u8>)> {
 pub(crate) fn bless() {
     let mut text = String::new();
     for (story, bytes) in messages() {
-        writeln!(text, "message {}\nstory {story}\noutcome {}\n", hex(&bytes), outcome(&bytes)).unwrap();
+        writeln!(text, "message {}\nstory {story}\noutcome {}\n", hex(&bytes), outcome(&bytes))
+            .unwrap();
     }
     writeln!(
         text,
@@ -153,11 +182,14 @@ fn payload_messages_are_as_the_manifest_says() {
         }
     }
     assert!(errors >= 10 && messages.len() - errors >= 10);
-    // What two ends say, and so names and checksums.
-    let said: Vec<(&str, Vec<u8>)> = last[1..].iter().map(|(what, bytes)| (what.as_str(), unhex(bytes))).collect();
+    // The exchange depends on the names and checksums.
+    let said: Vec<(&str, Vec<u8>)> =
+        last[1..].iter().map(|(what, bytes)| (what.as_str(), unhex(bytes))).collect();
     assert!(said == exchange(), "the ends say something else");
     let count = |what: &str| said.iter().filter(|(found, _)| *found == what).count();
-    let forward = |codepoint| said.iter().filter(|(what, bytes)| *what == "forward" && bytes[0] == codepoint).count();
+    let forward = |codepoint| {
+        said.iter().filter(|(what, bytes)| *what == "forward" && bytes[0] == codepoint).count()
+    };
     assert_eq!((count("packet"), count("delivered"), count("back")), (7, 6, 2));
     assert_eq!((forward(0), forward(1), forward(2), forward(3)), (3, 1, 3, 1));
 }

@@ -1,4 +1,4 @@
-//! A window on a stream, in which a record lies without a gap.
+//! A buffer over a stream that makes each record contiguous.
 
 use std::io::{self, Read};
 
@@ -7,8 +7,9 @@ use super::{
     decompress::{FileError, Source},
 };
 
-/// Bytes that the window has at first. It grows only for a larger record, so to at most [`MAX_BLOCK`](super::MAX_BLOCK) rounded
-/// up to a power of two. 256 KiB stays in a second-level cache.
+/// Initial buffer size in bytes. It grows only for a larger record, so to at most
+/// [`MAX_BLOCK`](super::MAX_BLOCK) rounded up to a power of two. 256 KiB fits in a second-level
+/// cache.
 const WINDOW: usize = 256 << 10;
 
 pub(super) struct Buffer<R: Read> {
@@ -34,12 +35,13 @@ impl<R: Read> Buffer<R> {
         self.position
     }
 
-    /// What has been read and not [consumed](Self::consume).
+    /// Bytes read but not yet [consumed](Self::consume).
     pub(super) fn available(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Tries to have `n` bytes [available](Self::available), and gives them; fewer at the end of the stream.
+    /// Reads until `n` bytes are [available](Self::available), and returns them. Returns fewer at
+    /// the end of the stream.
     #[inline]
     pub(super) fn peek(&mut self, n: usize) -> Result<&[u8], CaptureError> {
         if self.end - self.start < n {
@@ -48,7 +50,7 @@ impl<R: Read> Buffer<R> {
         Ok(&self.bytes[self.start..self.end.min(self.start + n)])
     }
 
-    /// Goes past `n` bytes that are available.
+    /// Consumes `n` available bytes.
     #[inline]
     pub(super) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.end - self.start);
@@ -56,13 +58,13 @@ impl<R: Read> Buffer<R> {
         self.position += n as u64;
     }
 
-    /// The `n` bytes in front of the next one, which were consumed just now.
+    /// The last `n` bytes consumed.
     #[inline]
     pub(super) fn consumed(&self, n: usize) -> &[u8] {
         &self.bytes[self.start - n..self.start]
     }
 
-    /// Goes past `n` bytes, available or not. False when the stream ends before.
+    /// Skips `n` bytes, available or not. Returns `false` if the stream ends first.
     pub(super) fn skip(&mut self, mut n: u64) -> Result<bool, CaptureError> {
         while n > 0 {
             let step = n.min(WINDOW as u64) as usize;
@@ -95,14 +97,17 @@ impl<R: Read> Buffer<R> {
         Ok(())
     }
 
-    /// Whose fault an error is: the file's, or that of the compressed data.
+    /// Distinguishes an error of the file from one in the compressed data.
     fn error(&self, e: io::Error) -> CaptureError {
         match FileError::unwrap(e) {
             Ok(file) => CaptureError::Io(file),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 CaptureError::Cut { at: self.position, what: "compressed stream" }
             }
-            Err(e) => CaptureError::Compressed { at: self.position + self.available().len() as u64, what: e.to_string() },
+            Err(e) => CaptureError::Compressed {
+                at: self.position + self.available().len() as u64,
+                what: e.to_string(),
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! gzip, zstd and xz around a capture, recognised by their first bytes.
+//! gzip, zstd and xz around a capture, recognized by their first bytes.
 
 use std::{
     error::Error,
@@ -16,22 +16,23 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::Compression;
 
-/// Largest zstd window, as a power of two: 128 MiB, the most that `zstd` itself takes without `--long`.
+/// Largest zstd window, as a power of two: 128 MiB, the most that `zstd` accepts without `--long`.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// Most memory for xz in KiB: twice the dictionary of `xz -9`, and some for the decoder.
+/// Memory limit for xz in KiB: twice the dictionary of `xz -9`, plus some for the decoder.
 const XZ_MEMORY_KIB: u32 = (128 << 10) + 1024;
 
-/// Bytes read at once from the file into a decompressor.
+/// Bytes per read from the file into a decompressor.
 const COMPRESSED_BUFFER: usize = 128 << 10;
 
-/// Bytes that decide what a stream is.
+/// Bytes needed to recognize a compression.
 const MAGIC: usize = 6;
 
-/// The uncompressed bytes of a file.
+/// The decompressed bytes of a file.
 pub(super) struct Source<R: Read> {
     decoder: Decoder<R>,
-    /// Bytes taken from the file. Shared with [`Raw`], since not every decoder can be asked for what it reads from.
+    /// Bytes read from the file. Shared with [`Raw`], since not every decoder gives access to its
+    /// reader.
     position: Arc<AtomicU64>,
 }
 
@@ -43,7 +44,7 @@ enum Decoder<R: Read> {
 }
 
 impl<R: Read> Source<R> {
-    /// Reads the first bytes and decides.
+    /// Reads the first bytes and selects the decompressor.
     pub(super) fn open(reader: R) -> io::Result<Self> {
         let raw = Raw::new(reader)?;
         let position = Arc::clone(&raw.position);
@@ -71,7 +72,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Bytes taken from the file.
+    /// Bytes read from the file.
     pub(super) fn compressed_position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
@@ -88,7 +89,8 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// The file: gives its first bytes again, counts, and marks its own errors so that they are told from those of a decompressor.
+/// The file. Returns its first bytes again, counts bytes, and marks its errors so that they can be
+/// told from those of a decompressor.
 struct Raw<R> {
     reader: R,
     head: [u8; MAGIC],
@@ -99,7 +101,8 @@ struct Raw<R> {
 
 impl<R: Read> Raw<R> {
     fn new(reader: R) -> io::Result<Self> {
-        let mut raw = Self { reader, head: [0; MAGIC], head_len: 0, head_given: 0, position: Arc::default() };
+        let mut raw =
+            Self { reader, head: [0; MAGIC], head_len: 0, head_given: 0, position: Arc::default() };
         while raw.head_len < MAGIC {
             match raw.reader.read(&mut raw.head[raw.head_len..]) {
                 Ok(0) => break,
@@ -130,7 +133,7 @@ impl<R: Read> Read for Raw<R> {
     }
 }
 
-/// An error of the file, not of what is in it.
+/// An error reading the file, as opposed to one in its content.
 #[derive(Debug)]
 pub(super) struct FileError(io::Error);
 
@@ -139,7 +142,7 @@ impl FileError {
         io::Error::new(e.kind(), Self(e))
     }
 
-    /// The file's error, or, as `Err`, one that a decompressor made.
+    /// Returns the file's error, or as `Err` one from a decompressor.
     pub(super) fn unwrap(e: io::Error) -> Result<io::Error, io::Error> {
         e.downcast::<Self>().map(|file| file.0)
     }
@@ -153,11 +156,11 @@ impl fmt::Display for FileError {
 
 impl Error for FileError {}
 
-/// zstd frames one after the other (RFC 8878 section 3.1).
+/// Concatenated zstd frames (RFC 8878 section 3.1).
 struct ZstdReader<R> {
     inner: BufReader<Raw<R>>,
     context: DCtx<'static>,
-    /// Whether a frame has begun that has not ended.
+    /// Whether the current frame is incomplete.
     inside: bool,
 }
 
@@ -179,7 +182,8 @@ impl<R: Read> Read for ZstdReader<R> {
             }
             let mut input = InBuffer::around(compressed);
             let mut output = OutBuffer::around(&mut *buf);
-            let hint = self.context.decompress_stream(&mut output, &mut input).map_err(zstd_error)?;
+            let hint =
+                self.context.decompress_stream(&mut output, &mut input).map_err(zstd_error)?;
             let (consumed, produced) = (input.pos(), output.pos());
             self.inner.consume(consumed);
             self.inside = hint != 0;

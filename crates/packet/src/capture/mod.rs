@@ -13,63 +13,67 @@ use std::{
 use self::{buffer::Buffer, decompress::Source};
 use crate::{LinkType, Nanos, Record};
 
-/// Most captured bytes of one packet: 16 MiB. libpcap takes 262,144 for most link types; generic offloads make packets of 512
-/// KiB.
+/// Most captured bytes of one packet: 16 MiB. libpcap's limit is 262,144 for most link types, but
+/// generic segmentation offload can produce packets of 512 KiB.
 const MAX_CAPTURED: usize = 16 << 20;
 
-/// Largest pcapng block that is looked at; larger ones that are no packets are skipped.
+/// Largest pcapng block that is read. Larger blocks are skipped unless they hold packets.
 const MAX_BLOCK: usize = MAX_CAPTURED + (64 << 10);
 
-/// What a capture file is written in.
+/// The format of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The libpcap format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>.
     Pcap,
-    /// The pcap next generation format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>.
+    /// The pcap next generation format:
+    /// <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>.
     PcapNg,
 }
 
-/// What a capture file is compressed with.
+/// The compression of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     None,
-    /// RFC 1952; members may follow each other.
+    /// RFC 1952, with any number of members.
     Gzip,
-    /// RFC 8878; frames may follow each other.
+    /// RFC 8878, with any number of frames.
     Zstd,
     /// <https://tukaani.org/xz/xz-file-format.txt>; streams may follow each other.
     Xz,
 }
 
-/// Why a capture cannot be read, or not further.
+/// Why a capture, or the rest of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// The reader failed.
     #[error("reading the capture failed")]
     Io(#[from] io::Error),
-    /// The first bytes are those of no capture format that we know.
+    /// The file does not start like a supported capture format.
     #[error("not a pcap or pcapng capture: it {looks} (first bytes: {first:02x?}){}", advice.map_or(String::new(), |a| format!("; {a}")))]
     NotACapture {
         /// The first bytes, at most 16, after decompression.
         first: Vec<u8>,
-        /// What they look like, as the end of "it ...".
+        /// What they look like; completes the sentence "it ...".
         looks: &'static str,
-        /// What to do about it.
+        /// What the user can do about it.
         advice: Option<&'static str>,
     },
-    /// The file ends in the middle of a record, as when a disk was full or the capture still runs. All records before were good.
-    #[error("the capture is cut: it ends at byte {at} in the middle of a {what}; all packets before were read")]
+    /// The file ends in the middle of a record, for example because a disk was full or the capture
+    /// is still running. All records before that were read.
+    #[error(
+        "the capture is truncated: it ends at byte {at} in the middle of a {what}; all packets before that were read"
+    )]
     Cut {
         /// Offset, after decompression, at which the unfinished record begins.
         at: u64,
-        /// What is unfinished.
+        /// The kind of structure that is incomplete.
         what: &'static str,
     },
-    /// A record contradicts the format; what follows it cannot be found.
+    /// A record violates the format, so the next one cannot be located.
     #[error(
-        "the capture is damaged at byte {at}: {what}; the packets before are good (`pcapfix`, or `editcap -r`, may save more)"
+        "the capture is corrupt at byte {at}: {what}; the packets before that were read (`pcapfix` or `editcap -r` may recover more)"
     )]
     Malformed {
         /// Offset, after decompression, at which the bad record begins.
@@ -77,33 +81,34 @@ pub enum CaptureError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The compressed data are damaged, or need more memory than we grant.
+    /// The compressed data are corrupt, or need more memory than the limit.
     #[error(
-        "decompressing the capture failed after {at} bytes of content: {what} (if it asks for more memory than 128 MiB, decompress it first)"
+        "decompressing the capture failed after {at} bytes of content: {what} (if it needs more than 128 MiB of memory, decompress it first)"
     )]
     Compressed {
-        /// Bytes of content before.
+        /// Bytes decompressed before the error.
         at: u64,
-        /// What the decompressor says.
+        /// The decompressor's message.
         what: String,
     },
 }
 
-/// Reads the records of a capture, in bounded memory: 256 KiB, or what the largest record needs, at most 32 MiB, and what a
-/// decompressor needs, at most 130 MiB.
+/// Reads the records of a capture in bounded memory: 256 KiB or the size of the largest record (at
+/// most 32 MiB), plus at most 130 MiB for a decompressor.
 pub struct CaptureReader<R: Read> {
     buffer: Buffer<R>,
-    format: State,
-    /// After the end or an error.
+    format: FormatReader,
+    /// Set at the end and after an error.
     done: bool,
 }
 
-enum State {
+enum FormatReader {
     Pcap(pcap::Header),
     PcapNg(pcapng::Section),
 }
 
-/// A record without its bytes, which are the last `len` that were consumed but `behind`.
+/// A record without its bytes. Those are the last `len` bytes consumed, except for the final
+/// `behind`.
 struct Found {
     time: Nanos,
     link: LinkType,
@@ -113,25 +118,26 @@ struct Found {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Finds out from the first bytes of `reader` what it is. No buffering of `reader` is needed.
+    /// Recognizes the format from the first bytes of `reader`, which need not be buffered.
     ///
     /// # Errors
-    /// [`CaptureError::NotACapture`], and whatever can go wrong while reading the header.
+    /// [`CaptureError::NotACapture`], and any error while reading the header.
     pub fn new(reader: R) -> Result<Self, CaptureError> {
-        let source = Source::open(reader).map_err(|e| decompress::FileError::unwrap(e).unwrap_or_else(|e| e))?;
+        let source = Source::open(reader)
+            .map_err(|e| decompress::FileError::unwrap(e).unwrap_or_else(|e| e))?;
         let mut buffer = Buffer::new(source);
         let head = buffer.peek(16)?;
         let format = if let Some(order) = pcap::Order::of(head) {
-            State::Pcap(pcap::Header::read(&mut buffer, order)?)
+            FormatReader::Pcap(pcap::Header::read(&mut buffer, order)?)
         } else if head.starts_with(&pcapng::SECTION_HEADER) {
-            State::PcapNg(pcapng::Section::read_first(&mut buffer)?)
+            FormatReader::PcapNg(pcapng::Section::read_first(&mut buffer)?)
         } else {
             return Err(not_a_capture(head));
         };
         Ok(Self { buffer, format, done: false })
     }
 
-    /// The next record; `None` at the end, and ever after an error.
+    /// The next record. `None` at the end, and on every call after an error.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the record borrows from the reader")]
     pub fn next(&mut self) -> Option<Result<Record<'_>, CaptureError>> {
@@ -139,8 +145,8 @@ impl<R: Read> CaptureReader<R> {
             return None;
         }
         let found = match &mut self.format {
-            State::Pcap(header) => header.next(&mut self.buffer),
-            State::PcapNg(section) => section.next(&mut self.buffer),
+            FormatReader::Pcap(header) => header.next(&mut self.buffer),
+            FormatReader::PcapNg(section) => section.next(&mut self.buffer),
         };
         match found {
             Ok(Some(Found { time, link, wire_len, len, behind })) => {
@@ -161,8 +167,8 @@ impl<R: Read> CaptureReader<R> {
     /// The format of the file.
     pub fn format(&self) -> Format {
         match self.format {
-            State::Pcap(_) => Format::Pcap,
-            State::PcapNg(_) => Format::PcapNg,
+            FormatReader::Pcap(_) => Format::Pcap,
+            FormatReader::PcapNg(_) => Format::PcapNg,
         }
     }
 
@@ -171,13 +177,13 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.source().compression()
     }
 
-    /// Bytes taken from the reader so far, for a progress bar: of the compressed file, if it is compressed. It runs ahead of
-    /// [`next`](Self::next) by what is buffered.
+    /// Bytes taken from the reader so far, for a progress bar. If the file is compressed, these are
+    /// compressed bytes. The value is ahead of [`next`](Self::next) by what is buffered.
     pub fn compressed_position(&self) -> u64 {
         self.buffer.source().compressed_position()
     }
 
-    /// Bytes of the uncompressed capture in front of the next record.
+    /// Offset of the next record in the uncompressed capture, in bytes.
     pub fn position(&self) -> u64 {
         self.buffer.position()
     }
@@ -193,7 +199,7 @@ impl<R: Read> fmt::Debug for CaptureReader<R> {
     }
 }
 
-/// Says what a file is that is no capture of ours.
+/// Describes a file that is not a supported capture.
 fn not_a_capture(head: &[u8]) -> CaptureError {
     let convert = Some("`editcap -F pcapng IN OUT` may convert it");
     let (looks, advice) = match head {
@@ -205,8 +211,12 @@ fn not_a_capture(head: &[u8]) -> CaptureError {
         [b'X', b'C', b'P', 0, ..] => ("looks like a NetXRay capture", convert),
         [b'T', b'R', b'S', b'N', ..] => ("looks like a Sniffer capture", convert),
         [b'P', b'K', 3, 4, ..] => ("is a zip archive", Some("unpack it")),
-        [b'B', b'Z', b'h', ..] => ("is compressed with bzip2", Some("`bzip2 -dc FILE` decompresses it")),
-        [0x04, 0x22, 0x4d, 0x18, ..] => ("is compressed with lz4", Some("`lz4 -dc FILE` decompresses it")),
+        [b'B', b'Z', b'h', ..] => {
+            ("is compressed with bzip2", Some("`bzip2 -dc FILE` decompresses it"))
+        }
+        [0x04, 0x22, 0x4d, 0x18, ..] => {
+            ("is compressed with lz4", Some("`lz4 -dc FILE` decompresses it"))
+        }
         [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] | [0xfd, b'7', b'z', b'X', b'Z', ..] => {
             ("is compressed twice", Some("decompress it once"))
         }
@@ -214,7 +224,7 @@ fn not_a_capture(head: &[u8]) -> CaptureError {
         _ if head.iter().all(|b| (b' '..=b'~').contains(b) || b"\r\n\t".contains(b)) => {
             ("is text", Some("captures are written by `tcpdump -w FILE`"))
         }
-        _ => ("begins with no magic number of these formats", None),
+        _ => ("has no known magic number", None),
     };
     CaptureError::NotACapture { first: head.to_vec(), looks, advice }
 }

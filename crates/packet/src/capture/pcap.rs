@@ -1,4 +1,5 @@
-//! The libpcap format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/> and libpcap's `sf-pcap.c`.
+//! The libpcap format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/> and libpcap's
+//! `sf-pcap.c`.
 
 use std::io::Read;
 
@@ -7,17 +8,17 @@ use crate::{LinkType, Nanos};
 
 const FILE_HEADER: usize = 24;
 
-/// What the magic number says.
+/// The variant of the format, from the magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     big_endian: bool,
     nanoseconds: bool,
-    /// Bytes of a record header: 16, or 24 of Kuznetzov's patch to libpcap.
+    /// Bytes of a record header: 16, or 24 with Kuznetzov's patch to libpcap.
     record_header: usize,
 }
 
 impl Order {
-    /// By the first four bytes of a file.
+    /// Recognizes the first four bytes of a file.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         let magic = head.first_chunk()?;
         let of = |number: u32| match number {
@@ -27,7 +28,8 @@ impl Order {
             _ => None,
         };
         let big = of(u32::from_be_bytes(*magic)).map(|found| (true, found));
-        let (big_endian, (nanoseconds, record_header)) = big.or_else(|| Some((false, of(u32::from_le_bytes(*magic))?)))?;
+        let (big_endian, (nanoseconds, record_header)) =
+            big.or_else(|| Some((false, of(u32::from_le_bytes(*magic))?)))?;
         Some(Self { big_endian, nanoseconds, record_header })
     }
 
@@ -41,14 +43,15 @@ impl Order {
     }
 }
 
-/// What a file header says about its records.
+/// The properties of records, from the file header.
 pub(super) struct Header {
     order: Order,
     link: LinkType,
     lengths: Lengths,
 }
 
-/// Old versions of the format have the two lengths of a record the other way round (libpcap, `sf-pcap.c`, `lengths_swapped`).
+/// How a record stores its two lengths. Old versions of the format swap them (libpcap, `sf-pcap.c`,
+/// `lengths_swapped`).
 enum Lengths {
     CapturedFirst,
     WireFirst,
@@ -56,9 +59,36 @@ enum Lengths {
 }
 
 impl Header {
-    pub(super) fn read<R: Read>(buffer: &mut Buffer<R>, order: Order) -> Result<Self, CaptureError> {
-        let &[_, _, _, _, major0, major1, minor0, minor1, _, _, _, _, _, _, _, _, _, _, _, _, l0, l1, l2, l3] =
-            buffer.peek(FILE_HEADER)?
+    pub(super) fn read<R: Read>(
+        buffer: &mut Buffer<R>,
+        order: Order,
+    ) -> Result<Self, CaptureError> {
+        let &[
+            _,
+            _,
+            _,
+            _,
+            major0,
+            major1,
+            minor0,
+            minor1,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            l0,
+            l1,
+            l2,
+            l3,
+        ] = buffer.peek(FILE_HEADER)?
         else {
             return Err(CaptureError::Cut { at: 0, what: "file header" });
         };
@@ -66,16 +96,25 @@ impl Header {
             (2, 0..=2) | (543, _) => Lengths::WireFirst,
             (2, 3) => Lengths::SmallerIsCaptured,
             (2, _) => Lengths::CapturedFirst,
-            _ => return Err(CaptureError::Malformed { at: 4, what: "pcap of a major version other than 2" }),
+            _ => {
+                return Err(CaptureError::Malformed {
+                    at: 4,
+                    what: "pcap of a major version other than 2",
+                });
+            }
         };
-        // The upper half says how long frame check sequences are; they lie behind what IP lengths delimit.
+        // The upper half has the length of frame check sequences. Those follow the data that IP
+        // lengths delimit.
         let link = LinkType((order.u32([l0, l1, l2, l3]) & 0xffff) as u16);
         buffer.consume(FILE_HEADER);
         Ok(Self { order, link, lengths })
     }
 
     #[inline]
-    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, CaptureError> {
+    pub(super) fn next<R: Read>(
+        &mut self,
+        buffer: &mut Buffer<R>,
+    ) -> Result<Option<Found>, CaptureError> {
         let at = buffer.position();
         let order = self.order;
         let head = buffer.peek(order.record_header)?;
@@ -85,7 +124,9 @@ impl Header {
         if head.len() < order.record_header {
             return Err(CaptureError::Cut { at, what: "record header" });
         }
-        let Some(&[s0, s1, s2, s3, f0, f1, f2, f3, a0, a1, a2, a3, b0, b1, b2, b3]) = head.first_chunk() else {
+        let Some(&[s0, s1, s2, s3, f0, f1, f2, f3, a0, a1, a2, a3, b0, b1, b2, b3]) =
+            head.first_chunk()
+        else {
             return Err(CaptureError::Cut { at, what: "record header" });
         };
         let seconds = Nanos::from(order.u32([s0, s1, s2, s3]));

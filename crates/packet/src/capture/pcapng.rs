@@ -1,4 +1,5 @@
-//! The pcap next generation format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>, whose sections are cited below.
+//! The pcap next generation format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>,
+//! whose sections are cited below.
 
 use std::io::Read;
 
@@ -19,27 +20,28 @@ const END_OF_OPTIONS: u16 = 0;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
-/// Block type, two total lengths (section 3.1).
+/// Bytes of block type and both total lengths (section 3.1).
 const FRAME: usize = 12;
 
-/// Most interfaces of a section. Each costs us 24 bytes, and a hostile file 20.
+/// Most interfaces in a section. Each takes 24 bytes of memory, and only 20 bytes in a hostile
+/// file.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// A section: a byte order and a numbering of interfaces.
+/// A section: its byte order and its list of interfaces.
 pub(super) struct Section {
     big_endian: bool,
     interfaces: Vec<Interface>,
-    /// Time of the last packet that had one.
+    /// Time of the last packet that had a time.
     last: Nanos,
 }
 
 struct Interface {
     link: LinkType,
-    /// Captured bytes of a packet at most; 0 is no limit.
+    /// Most captured bytes of a packet; 0 means no limit.
     snaplen: u32,
-    /// Units of time in a second.
+    /// Ticks per second.
     units: u64,
-    /// Seconds to add.
+    /// Seconds added to each time.
     offset: i64,
 }
 
@@ -51,7 +53,7 @@ impl Section {
         Ok(section)
     }
 
-    /// Reads a Section Header Block, and forgets the section before.
+    /// Reads a Section Header Block and discards the state of the previous section.
     fn read<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<(), CaptureError> {
         let at = buffer.position();
         let Some(&[_, _, _, _, _, _, _, _, m0, m1, m2, m3]) = buffer.peek(12)?.first_chunk() else {
@@ -60,7 +62,12 @@ impl Section {
         self.big_endian = match [m0, m1, m2, m3] {
             magic if u32::from_be_bytes(magic) == BYTE_ORDER_MAGIC => true,
             magic if u32::from_le_bytes(magic) == BYTE_ORDER_MAGIC => false,
-            _ => return Err(CaptureError::Malformed { at, what: "a section header without its byte-order magic" }),
+            _ => {
+                return Err(CaptureError::Malformed {
+                    at,
+                    what: "a section header without its byte-order magic",
+                });
+            }
         };
         self.interfaces.clear();
         let total = self.block(buffer, at)?.1;
@@ -69,14 +76,20 @@ impl Section {
             return Err(CaptureError::Malformed { at, what: "a section header that is too short" });
         };
         if self.u16([v0, v1]) != 1 {
-            return Err(CaptureError::Malformed { at, what: "pcapng of a major version other than 1" });
+            return Err(CaptureError::Malformed {
+                at,
+                what: "pcapng of a major version other than 1",
+            });
         }
         buffer.consume(total);
         Ok(())
     }
 
     #[inline]
-    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, CaptureError> {
+    pub(super) fn next<R: Read>(
+        &mut self,
+        buffer: &mut Buffer<R>,
+    ) -> Result<Option<Found>, CaptureError> {
         loop {
             let at = buffer.position();
             let head = buffer.peek(8)?;
@@ -91,10 +104,14 @@ impl Section {
             match kind {
                 INTERFACE_DESCRIPTION => {
                     if self.interfaces.len() == MAX_INTERFACES {
-                        return Err(CaptureError::Malformed { at, what: "more than 65,536 interfaces" });
+                        return Err(CaptureError::Malformed {
+                            at,
+                            what: "more than 65,536 interfaces",
+                        });
                     }
                     let interface = self.interface(self.body(buffer, at, total)?);
-                    self.interfaces.push(interface.map_err(|what| CaptureError::Malformed { at, what })?);
+                    self.interfaces
+                        .push(interface.map_err(|what| CaptureError::Malformed { at, what })?);
                     buffer.consume(total);
                 }
                 ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
@@ -117,7 +134,10 @@ impl Section {
                         return Err(CaptureError::Cut { at, what: "block" });
                     };
                     if self.u32(again) as usize != total {
-                        return Err(CaptureError::Malformed { at, what: "a block whose two lengths differ" });
+                        return Err(CaptureError::Malformed {
+                            at,
+                            what: "a block whose two lengths differ",
+                        });
                     }
                     buffer.consume(4);
                 }
@@ -125,22 +145,34 @@ impl Section {
         }
     }
 
-    /// (type, total length) of the block that comes next (section 3.1).
+    /// Type and total length of the next block (section 3.1).
     #[inline]
-    fn block<R: Read>(&self, buffer: &mut Buffer<R>, at: u64) -> Result<(u32, usize), CaptureError> {
+    fn block<R: Read>(
+        &self,
+        buffer: &mut Buffer<R>,
+        at: u64,
+    ) -> Result<(u32, usize), CaptureError> {
         let Some(&[k0, k1, k2, k3, t0, t1, t2, t3]) = buffer.peek(8)?.first_chunk() else {
             return Err(CaptureError::Cut { at, what: "block header" });
         };
         let total = self.u32([t0, t1, t2, t3]) as usize;
         if total < FRAME || !total.is_multiple_of(4) {
-            return Err(CaptureError::Malformed { at, what: "a block length below 12 or not a multiple of 4" });
+            return Err(CaptureError::Malformed {
+                at,
+                what: "a block length below 12 or not a multiple of 4",
+            });
         }
         Ok((self.u32([k0, k1, k2, k3]), total))
     }
 
-    /// What is between the two total lengths of the block that comes next.
+    /// The body of the next block, between its two total lengths.
     #[inline]
-    fn body<'b, R: Read>(&self, buffer: &'b mut Buffer<R>, at: u64, total: usize) -> Result<&'b [u8], CaptureError> {
+    fn body<'b, R: Read>(
+        &self,
+        buffer: &'b mut Buffer<R>,
+        at: u64,
+        total: usize,
+    ) -> Result<&'b [u8], CaptureError> {
         if total > MAX_BLOCK {
             return Err(CaptureError::Malformed { at, what: "a block of more than 16 MiB" });
         }
@@ -154,14 +186,16 @@ impl Section {
         }
     }
 
-    /// Section 4.2.
+    /// Parses an Interface Description Block (section 4.2).
     fn interface(&self, body: &[u8]) -> Result<Interface, &'static str> {
         let Some((&[l0, l1, _, _, s0, s1, s2, s3], mut options)) = body.split_first_chunk() else {
-            return Err("an interface description that is too short");
+            return Err("an interface description block that is too short");
         };
         let link = LinkType(self.u16([l0, l1]));
-        let mut interface = Interface { link, snaplen: self.u32([s0, s1, s2, s3]), units: 1_000_000, offset: 0 };
-        // Options (section 3.5): code, length, value padded to 4 bytes. A list that ends early ends there, as in libpcap.
+        let mut interface =
+            Interface { link, snaplen: self.u32([s0, s1, s2, s3]), units: 1_000_000, offset: 0 };
+        // Options (section 3.5): code, length, value padded to 4 bytes. As in libpcap, a truncated
+        // list ends at the truncation.
         while let Some((&[c0, c1, n0, n1], rest)) = options.split_first_chunk() {
             let len = usize::from(self.u16([n0, n1]));
             let Some(value) = rest.get(..len) else { break };
@@ -169,12 +203,21 @@ impl Section {
                 (END_OF_OPTIONS, _) => break,
                 (IF_TSRESOL, &[resolution]) => {
                     let exponent = u32::from(resolution & 0x7f);
-                    let units = if resolution & 0x80 == 0 { 10u64.checked_pow(exponent) } else { 1u64.checked_shl(exponent) };
-                    interface.units = units.ok_or("a resolution of time stamps beyond 64 bits")?;
+                    let units = if resolution & 0x80 == 0 {
+                        10u64.checked_pow(exponent)
+                    } else {
+                        1u64.checked_shl(exponent)
+                    };
+                    interface.units =
+                        units.ok_or("a timestamp resolution that does not fit in 64 bits")?;
                 }
                 (IF_TSOFFSET, value) => {
                     let value = *value.first_chunk().ok_or("a time offset that is too short")?;
-                    interface.offset = if self.big_endian { i64::from_be_bytes(value) } else { i64::from_le_bytes(value) };
+                    interface.offset = if self.big_endian {
+                        i64::from_be_bytes(value)
+                    } else {
+                        i64::from_le_bytes(value)
+                    };
                 }
                 _ => {}
             }
@@ -183,20 +226,24 @@ impl Section {
         Ok(interface)
     }
 
-    /// Enhanced Packet Block (section 4.3), or the obsolete Packet Block (appendix A), which has a shorter interface number and
-    /// drops.
+    /// Enhanced Packet Block (section 4.3), or the obsolete Packet Block (appendix A), which has a
+    /// 16-bit interface number followed by a drop count.
     #[inline]
     fn enhanced(&self, body: &[u8], obsolete: bool) -> Result<Found, &'static str> {
-        let Some((&[i0, i1, i2, i3, h0, h1, h2, h3, l0, l1, l2, l3, c0, c1, c2, c3, w0, w1, w2, w3], data)) =
-            body.split_first_chunk()
+        let Some((
+            &[i0, i1, i2, i3, h0, h1, h2, h3, l0, l1, l2, l3, c0, c1, c2, c3, w0, w1, w2, w3],
+            data,
+        )) = body.split_first_chunk()
         else {
             return Err("a packet block that is too short");
         };
-        let number = if obsolete { u32::from(self.u16([i0, i1])) } else { self.u32([i0, i1, i2, i3]) };
+        let number =
+            if obsolete { u32::from(self.u16([i0, i1])) } else { self.u32([i0, i1, i2, i3]) };
         let Some(interface) = self.interfaces.get(number as usize) else {
-            return Err("a packet of an interface that was not described");
+            return Err("a packet of an interface without a description");
         };
-        let ticks = u64::from(self.u32([h0, h1, h2, h3])) << 32 | u64::from(self.u32([l0, l1, l2, l3]));
+        let ticks =
+            u64::from(self.u32([h0, h1, h2, h3])) << 32 | u64::from(self.u32([l0, l1, l2, l3]));
         let len = self.u32([c0, c1, c2, c3]) as usize;
         if len > data.len() {
             return Err("a packet that is longer than its block");
@@ -205,13 +252,13 @@ impl Section {
         Ok(Found { time: interface.time(ticks), link: interface.link, wire_len, len, behind: 0 })
     }
 
-    /// Simple Packet Block (section 4.4): of the first interface, without a time.
+    /// Simple Packet Block (section 4.4): a packet of the first interface, without a time.
     fn simple(&self, body: &[u8]) -> Result<Found, &'static str> {
         let Some((&wire_len, data)) = body.split_first_chunk() else {
             return Err("a packet block that is too short");
         };
         let Some(interface) = self.interfaces.first() else {
-            return Err("a packet of an interface that was not described");
+            return Err("a packet of an interface without a description");
         };
         let wire_len = self.u32(wire_len);
         let limit = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
@@ -233,7 +280,7 @@ impl Section {
 }
 
 impl Interface {
-    /// Times beyond what [`Nanos`] can say become its first or last.
+    /// Converts ticks to a time. Times outside the range of [`Nanos`] are clamped.
     #[inline]
     fn time(&self, ticks: u64) -> Nanos {
         if self.offset == 0 && ticks < (1 << 53) {
@@ -244,7 +291,8 @@ impl Interface {
             }
         }
         const SECOND: i128 = 1_000_000_000;
-        let nanos = i128::from(ticks) * SECOND / i128::from(self.units) + i128::from(self.offset) * SECOND;
+        let nanos =
+            i128::from(ticks) * SECOND / i128::from(self.units) + i128::from(self.offset) * SECOND;
         nanos.clamp(i128::from(Nanos::MIN), i128::from(Nanos::MAX)) as Nanos
     }
 }

@@ -4,7 +4,8 @@
 use oncewire_packet::LinkType;
 
 /// The payload of all packets here.
-pub(crate) const PAYLOAD: &[u8] = b"the payload, which is long enough to be cut in fragments of 16 and more bytes";
+pub(crate) const PAYLOAD: &[u8] =
+    b"the payload, which is long enough to be cut in fragments of 16 and more bytes";
 
 pub(crate) fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
@@ -23,10 +24,24 @@ pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     join(&[&[0xc0, 0x00], &port.to_be_bytes(), &be16(payload.len() + 8), &[0xfe, 0xdc], payload])
 }
 
-pub(crate) fn ipv4_fragment(protocol: u8, id: u16, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ipv4_fragment(
+    protocol: u8,
+    id: u16,
+    offset: usize,
+    more: bool,
+    payload: &[u8],
+) -> Vec<u8> {
     let field = be16((offset / 8) | if more { 0x2000 } else { 0 });
     let length = be16(payload.len() + 20);
-    let fixed = [&[0x45u8, 0xb8][..], &length, &id.to_be_bytes(), &field, &[63, protocol, 0, 0], &[10, 0, 0, 1], &[10, 0, 0, 2]];
+    let fixed = [
+        &[0x45u8, 0xb8][..],
+        &length,
+        &id.to_be_bytes(),
+        &field,
+        &[63, protocol, 0, 0],
+        &[10, 0, 0, 1],
+        &[10, 0, 0, 2],
+    ];
     join(&[&fixed.concat(), payload])
 }
 
@@ -40,7 +55,13 @@ pub(crate) fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     join(&[&[0x6b, 0x80, 0, 0], &be16(payload.len()), &[next, 63], &addresses, payload])
 }
 
-pub(crate) fn ipv6_fragment(next: u8, id: u32, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ipv6_fragment(
+    next: u8,
+    id: u32,
+    offset: usize,
+    more: bool,
+    payload: &[u8],
+) -> Vec<u8> {
     ipv6(44, &join(&[&[next, 0], &be16(offset | usize::from(more)), &id.to_be_bytes(), payload]))
 }
 
@@ -73,8 +94,11 @@ pub(crate) fn pppoe(ppp: &[u8]) -> Vec<u8> {
 
 /// `flags` of version 0; the optional fields that they ask for are zero.
 pub(crate) fn gre(flags: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
-    let words = usize::from(flags & 0xc000 != 0) + usize::from(flags & 0x2000 != 0) + usize::from(flags & 0x1000 != 0);
-    let routing: &[u8] = if flags & 0x4000 != 0 { &[0, 2, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0] } else { &[] };
+    let words = usize::from(flags & 0xc000 != 0)
+        + usize::from(flags & 0x2000 != 0)
+        + usize::from(flags & 0x1000 != 0);
+    let routing: &[u8] =
+        if flags & 0x4000 != 0 { &[0, 2, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0] } else { &[] };
     join(&[&flags.to_be_bytes(), &kind.to_be_bytes(), &vec![0; words * 4], routing, payload])
 }
 
@@ -130,7 +154,8 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
     let hop = |next: u8| [next, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let ah = |next: u8| [&[next, 4, 0, 0][..], &[0; 20]].concat();
     let n = usize::next_multiple_of(8 + t4.len(), 4) - (8 + t4.len());
-    let msdu = join(&[&[2; 12], &((8 + t4.len()) as u16).to_be_bytes(), &snap(0x0800, t4), &vec![0; n]]);
+    let msdu =
+        join(&[&[2; 12], &((8 + t4.len()) as u16).to_be_bytes(), &snap(0x0800, t4), &vec![0; n]]);
     vec![
         // Link types.
         (L::ETHERNET, e4.to_vec(), "Ethernet/IPv4/TCP"),
@@ -164,34 +189,82 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         (L::C_HDLC, join(&[&[0x8f, 0, 0x86, 0xdd], t6]), "Cisco HDLC/IPv6/TCP"),
         (L::ATM_RFC1483, snap(0x0800, t4), "LLC/IPv4/TCP"),
         (L::IEEE802_11, ieee80211(0x0008, &[], &snap(0x0800, t4)), "802.11/LLC/IPv4/TCP"),
-        (L::IEEE802_11, ieee80211(0x0388, &[2, 2, 2, 2, 2, 2, 0, 0], &snap(0x0800, t4)), "802.11/LLC/IPv4/TCP"),
-        (L::IEEE802_11, ieee80211(0x8088, &[0, 0, 1, 2, 3, 4], &snap(0x0800, t4)), "802.11/LLC/IPv4/TCP"),
+        (
+            L::IEEE802_11,
+            ieee80211(0x0388, &[2, 2, 2, 2, 2, 2, 0, 0], &snap(0x0800, t4)),
+            "802.11/LLC/IPv4/TCP",
+        ),
+        (
+            L::IEEE802_11,
+            ieee80211(0x8088, &[0, 0, 1, 2, 3, 4], &snap(0x0800, t4)),
+            "802.11/LLC/IPv4/TCP",
+        ),
         (L::IEEE802_11, ieee80211(0x0088, &[0x80, 0], &msdu), "802.11/LLC/IPv4/TCP"),
-        (L::IEEE802_11_RADIOTAP, radiotap(0, &ieee80211(0x0108, &[], &snap(0x0800, t4))), "radiotap/802.11/LLC/IPv4/TCP"),
-        (L::IEEE802_11_RADIOTAP, radiotap(0x20, &ieee80211(0x0088, &[0; 4], &snap(0x0800, t4))), "radiotap/802.11/LLC/IPv4/TCP"),
-        (L::IEEE802_11_PRISM, join(&[&[0; 144], &ieee80211(0x0008, &[], &snap(0x0800, t4))]), "Prism/802.11/LLC/IPv4/TCP"),
+        (
+            L::IEEE802_11_RADIOTAP,
+            radiotap(0, &ieee80211(0x0108, &[], &snap(0x0800, t4))),
+            "radiotap/802.11/LLC/IPv4/TCP",
+        ),
+        (
+            L::IEEE802_11_RADIOTAP,
+            radiotap(0x20, &ieee80211(0x0088, &[0; 4], &snap(0x0800, t4))),
+            "radiotap/802.11/LLC/IPv4/TCP",
+        ),
+        (
+            L::IEEE802_11_PRISM,
+            join(&[&[0; 144], &ieee80211(0x0008, &[], &snap(0x0800, t4))]),
+            "Prism/802.11/LLC/IPv4/TCP",
+        ),
         (
             L::IEEE802_11_AVS,
-            join(&[&[0x80, 0x21, 0x10, 1, 0, 0, 0, 64], &[0; 56], &ieee80211(0x0008, &[], &snap(0x0800, t4))]),
+            join(&[
+                &[0x80, 0x21, 0x10, 1, 0, 0, 0, 64],
+                &[0; 56],
+                &ieee80211(0x0008, &[], &snap(0x0800, t4)),
+            ]),
             "AVS/802.11/LLC/IPv4/TCP",
         ),
         (L::PPI, join(&[&[0, 0, 12, 0, 1, 0, 0, 0, 9, 9, 9, 9], e4]), "PPI/Ethernet/IPv4/TCP"),
         // Tags, labels and sessions.
         (L::ETHERNET, ethernet(0x8100, &tag(0x0800, t4)), "Ethernet/VLAN/IPv4/TCP"),
-        (L::ETHERNET, ethernet(0x88a8, &tag(0x8100, &tag(0x0800, t4))), "Ethernet/QinQ/VLAN/IPv4/TCP"),
-        (L::ETHERNET, ethernet(0x9100, &tag(0x8100, &tag(0x86dd, t6))), "Ethernet/QinQ/VLAN/IPv6/TCP"),
-        (L::ETHERNET, ethernet(0x88e7, &join(&[&[0, 0, 0, 1], e4])), "Ethernet/PBB/Ethernet/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            ethernet(0x88a8, &tag(0x8100, &tag(0x0800, t4))),
+            "Ethernet/QinQ/VLAN/IPv4/TCP",
+        ),
+        (
+            L::ETHERNET,
+            ethernet(0x9100, &tag(0x8100, &tag(0x86dd, t6))),
+            "Ethernet/QinQ/VLAN/IPv6/TCP",
+        ),
+        (
+            L::ETHERNET,
+            ethernet(0x88e7, &join(&[&[0, 0, 0, 1], e4])),
+            "Ethernet/PBB/Ethernet/IPv4/TCP",
+        ),
         (L::ETHERNET, ethernet(0x8847, &mpls(3, t4)), "Ethernet/MPLS/IPv4/TCP"),
         (L::ETHERNET, ethernet(0x8847, &mpls(1, t6)), "Ethernet/MPLS/IPv6/TCP"),
-        (L::ETHERNET, ethernet(0x8847, &mpls(2, &join(&[&[0; 4], e4]))), "Ethernet/MPLS/pseudowire/Ethernet/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            ethernet(0x8847, &mpls(2, &join(&[&[0; 4], e4]))),
+            "Ethernet/MPLS/pseudowire/Ethernet/IPv4/TCP",
+        ),
         (L::ETHERNET, ethernet(0x8847, &mpls(2, e4)), "Ethernet/MPLS/Ethernet/IPv4/TCP"),
-        (L::ETHERNET, ethernet(0x8864, &pppoe(&join(&[&[0, 0x57], t6]))), "Ethernet/PPPoE/PPP/IPv6/TCP"),
+        (
+            L::ETHERNET,
+            ethernet(0x8864, &pppoe(&join(&[&[0, 0x57], t6]))),
+            "Ethernet/PPPoE/PPP/IPv6/TCP",
+        ),
         // Over IP.
         (L::ETHERNET, ip4(4, t4), "Ethernet/IPv4/IPIP/IPv4/TCP"),
         (L::ETHERNET, ip4(41, t6), "Ethernet/IPv4/6in4/IPv6/TCP"),
         (L::ETHERNET, ip6(41, t6), "Ethernet/IPv6/6in4/IPv6/TCP"),
         (L::ETHERNET, ip6(4, t4), "Ethernet/IPv6/IPIP/IPv4/TCP"),
-        (L::ETHERNET, ip6(0, &join(&[&hop(43), &hop(60), &hop(135), &hop(6), &tcp(PAYLOAD)])), "Ethernet/IPv6/TCP"),
+        (
+            L::ETHERNET,
+            ip6(0, &join(&[&hop(43), &hop(60), &hop(135), &hop(6), &tcp(PAYLOAD)])),
+            "Ethernet/IPv6/TCP",
+        ),
         (L::ETHERNET, ipv6_atomic(), "Ethernet/IPv6/TCP"),
         (L::ETHERNET, ip4(51, &join(&[&ah(6), &tcp(PAYLOAD)])), "Ethernet/IPv4/AH/TCP"),
         (L::ETHERNET, ip6(51, &join(&[&ah(17), &udp(53, PAYLOAD)])), "Ethernet/IPv6/AH/UDP"),
@@ -201,10 +274,22 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         (L::ETHERNET, ip6(47, &gre(0xb000, 0x86dd, t6)), "Ethernet/IPv6/GRE/IPv6/TCP"),
         (L::ETHERNET, ip4(47, &gre(0x4000, 0x0800, t4)), "Ethernet/IPv4/GRE/IPv4/TCP"),
         (L::ETHERNET, ip4(47, &gre(0x2000, 0x6558, e4)), "Ethernet/IPv4/GRE/Ethernet/IPv4/TCP"),
-        (L::ETHERNET, ip4(47, &pptp(&join(&[&[0xff, 3, 0, 0x21], t4]))), "Ethernet/IPv4/GRE/PPTP/PPP/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            ip4(47, &pptp(&join(&[&[0xff, 3, 0, 0x21], t4]))),
+            "Ethernet/IPv4/GRE/PPTP/PPP/IPv4/TCP",
+        ),
         (L::ETHERNET, ip4(47, &gre(0, 0x88be, e4)), "Ethernet/IPv4/GRE/ERSPAN/Ethernet/IPv4/TCP"),
-        (L::ETHERNET, ip4(47, &gre(0x1000, 0x88be, &join(&[&[0x10; 8], e4]))), "Ethernet/IPv4/GRE/ERSPAN/Ethernet/IPv4/TCP"),
-        (L::ETHERNET, ip4(47, &gre(0x1000, 0x22eb, &join(&[&[0; 12], e4]))), "Ethernet/IPv4/GRE/ERSPAN/Ethernet/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            ip4(47, &gre(0x1000, 0x88be, &join(&[&[0x10; 8], e4]))),
+            "Ethernet/IPv4/GRE/ERSPAN/Ethernet/IPv4/TCP",
+        ),
+        (
+            L::ETHERNET,
+            ip4(47, &gre(0x1000, 0x22eb, &join(&[&[0; 12], e4]))),
+            "Ethernet/IPv4/GRE/ERSPAN/Ethernet/IPv4/TCP",
+        ),
         (
             L::ETHERNET,
             ip4(47, &gre(0x1000, 0x22eb, &join(&[&[0; 10], &[8, 1], &[0; 8], t4]))),
@@ -213,11 +298,23 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         // Over UDP.
         (L::ETHERNET, over_udp(4789, &vxlan(e4)), "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP"),
         (L::ETHERNET, over_udp(8472, &vxlan(e4)), "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP"),
-        (L::ETHERNET, over_udp(4790, &join(&[&[0x0c, 0, 0, 2, 0, 0, 1, 0], t6])), "Ethernet/IPv4/UDP/VXLAN-GPE/IPv6/TCP"),
-        (L::ETHERNET, over_udp(6081, &geneve(0x6558, e4)), "Ethernet/IPv4/UDP/GENEVE/Ethernet/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            over_udp(4790, &join(&[&[0x0c, 0, 0, 2, 0, 0, 1, 0], t6])),
+            "Ethernet/IPv4/UDP/VXLAN-GPE/IPv6/TCP",
+        ),
+        (
+            L::ETHERNET,
+            over_udp(6081, &geneve(0x6558, e4)),
+            "Ethernet/IPv4/UDP/GENEVE/Ethernet/IPv4/TCP",
+        ),
         (L::ETHERNET, over_udp(6081, &geneve(0x86dd, t6)), "Ethernet/IPv4/UDP/GENEVE/IPv6/TCP"),
         (L::ETHERNET, over_udp(2152, &gtp_u(t4)), "Ethernet/IPv4/UDP/GTP-U/IPv4/TCP"),
-        (L::ETHERNET, over_udp(1701, &l2tp(&join(&[&[0xff, 3, 0, 0x21], t4]))), "Ethernet/IPv4/UDP/L2TP/PPP/IPv4/TCP"),
+        (
+            L::ETHERNET,
+            over_udp(1701, &l2tp(&join(&[&[0xff, 3, 0, 0x21], t4]))),
+            "Ethernet/IPv4/UDP/L2TP/PPP/IPv4/TCP",
+        ),
         (L::ETHERNET, over_udp(3544, t6), "Ethernet/IPv4/UDP/Teredo/IPv6/TCP"),
         (
             L::ETHERNET,
@@ -227,7 +324,10 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         // A tunnel in a tunnel.
         (
             L::ETHERNET,
-            over_udp(4789, &vxlan(&ethernet(0x8100, &tag(0x0800, &ipv4(17, &udp(2152, &gtp_u(t6))))))),
+            over_udp(
+                4789,
+                &vxlan(&ethernet(0x8100, &tag(0x0800, &ipv4(17, &udp(2152, &gtp_u(t6)))))),
+            ),
             "Ethernet/IPv4/UDP/VXLAN/Ethernet/VLAN/IPv4/UDP/GTP-U/IPv6/TCP",
         ),
     ]

@@ -2,9 +2,11 @@
 
 use oncewire_packet::{CaptureReader, Dissector, Limits, LinkType, Nanos, Record};
 
-/// First byte: which link type the rest is a sequence of records of, or, beyond the link types, that the rest is a file.
+/// First byte: which link type the rest is a sequence of records of, or, beyond the link types,
+/// that the rest is a file.
 ///
-/// A record is a length (two bytes, big-endian), how many more bytes were on the wire (one byte, times 4), and its bytes.
+/// A record is a length (two bytes, big-endian), how many more bytes were on the wire (one byte,
+/// times 4), and its bytes.
 ///
 /// # Panics
 /// When a byte or a packet is not accounted for.
@@ -19,7 +21,12 @@ pub(crate) fn run(input: &[u8]) {
         while let Some((&[l0, l1, more], tail)) = rest.split_first_chunk() {
             let len = usize::from(u16::from_be_bytes([l0, l1])).min(tail.len());
             let (data, tail) = tail.split_at(len);
-            account.record(&Record { time, link, wire_len: (len + usize::from(more) * 4) as u32, data });
+            account.record(&Record {
+                time,
+                link,
+                wire_len: (len + usize::from(more) * 4) as u32,
+                data,
+            });
             time += Nanos::from(more) << 28;
             rest = tail;
         }
@@ -46,8 +53,10 @@ impl Account {
         self.packets += 1;
         self.wire += u64::from(record.wire_len);
         if let Ok(packet) = self.dissector.dissect(record) {
-            let sum =
-                u64::from(packet.headers) + packet.payload.len() as u64 + u64::from(packet.missing) + u64::from(packet.trailer);
+            let sum = u64::from(packet.headers)
+                + packet.payload.len() as u64
+                + u64::from(packet.missing)
+                + u64::from(packet.trailer);
             assert_eq!(sum, packet.wire_len);
             assert!(packet.fragments > 0 || packet.wire_len == u64::from(record.wire_len));
             self.used += packet.wire_len;
@@ -56,14 +65,17 @@ impl Account {
         assert_eq!(counters.total.packets, self.packets);
         assert_eq!(counters.total.bytes, self.wire);
         assert_eq!(counters.used.bytes, self.used);
-        assert_eq!(counters.used.packets + counters.held.packets + counters.unused().packets, self.packets);
-        assert_eq!(counters.used.bytes + counters.held.bytes + counters.unused().bytes, self.wire);
+        assert_eq!(
+            counters.used.packets + counters.held.packets + counters.skipped().packets,
+            self.packets
+        );
+        assert_eq!(counters.used.bytes + counters.held.bytes + counters.skipped().bytes, self.wire);
     }
 
     fn finish(mut self) {
         let counters = self.dissector.finish();
         assert_eq!(counters.held.packets, 0);
-        assert_eq!(counters.used.bytes + counters.unused().bytes, self.wire);
-        assert_eq!(counters.used.packets + counters.unused().packets, self.packets);
+        assert_eq!(counters.used.bytes + counters.skipped().bytes, self.wire);
+        assert_eq!(counters.used.packets + counters.skipped().packets, self.packets);
     }
 }

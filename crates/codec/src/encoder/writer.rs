@@ -1,0 +1,255 @@
+//! The second half of an encoder turns tokens into frames.
+
+use super::Tokens;
+use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
+use crate::error::EncodeError;
+use crate::format::{self, Descriptors, Head, LiteralCoding};
+use crate::matcher::Match;
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+
+/// A frame in parts, to be sent in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    head: &'a [u8],
+    literals: &'a [u8],
+    checksum: [u8; 8],
+}
+
+impl Frame<'_> {
+    /// The frame's bytes in order, for a vectored write.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [self.head, self.literals, &self.checksum]
+    }
+
+    /// Total length in bytes.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.literals.len() + self.checksum.len()
+    }
+
+    /// Always false: a frame has at least a checksum.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Appends the frame's bytes to `out`.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        for part in self.parts() {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+/// The second half of an encoder: the entropy stage. Turns [`Tokens`] into frames.
+pub struct FrameWriter {
+    entropy: Entropy,
+    contexts: Vec<WriteContext>,
+    // Buffers kept between frames, so that a steady state allocates nothing.
+    head: Vec<u8>,
+    fields: Vec<u8>,
+    descriptors: Vec<u8>,
+    literals: Vec<u8>,
+    coded: Vec<u8>,
+    coder: DescriptorWriter,
+    lz4_table: CompressTable,
+}
+
+/// Bytes of LZ4's hash table: 4,096 entries.
+const LZ4_TABLE: usize = 4096 * size_of::<u32>();
+
+/// Upper bound in bytes of the working buffers for blocks of `max_block` bytes. Buffers grow by
+/// doubling, so each may be twice as large as its content: literals, compressed literals, the kept
+/// part of a block, and for each match, which has at least 12 bytes, 16 bytes of [`Match`], at most
+/// 48 of descriptors, and the coder's 20 symbols of 6 bytes and 24 bytes of bits.
+pub(crate) fn most_buffers(max_block: usize) -> usize {
+    let matches = max_block / 12 + 1;
+    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 48 + 20 * 6 + 24))
+        + LZ4_TABLE
+        + SMALL_BUFFERS
+}
+
+/// The matcher's batches, heads of frames, and the overhead of a compressed block.
+const SMALL_BUFFERS: usize = 16 << 10;
+
+/// Coded descriptors may take this many bytes per match before the models are discarded: less than
+/// the shortest match.
+const CODED_MAX: usize = 11;
+/// Fewer literals than this go raw: a zstd block header and its Huffman description would not pay.
+const FEW_LITERALS: usize = 24;
+
+impl FrameWriter {
+    pub(crate) fn new(entropy: Entropy, contexts: usize) -> FrameWriter {
+        FrameWriter {
+            entropy,
+            contexts: (0..contexts).map(|_| WriteContext::new(entropy)).collect(),
+            head: Vec::new(),
+            fields: Vec::new(),
+            descriptors: Vec::new(),
+            literals: Vec::new(),
+            coded: Vec::new(),
+            coder: DescriptorWriter::default(),
+            lz4_table: CompressTable::large(),
+        }
+    }
+
+    pub(super) fn check_context(&self, context: usize) -> Result<(), EncodeError> {
+        let contexts = self.contexts.len();
+        if context < contexts {
+            Ok(())
+        } else {
+            Err(EncodeError::NoSuchContext { context, contexts })
+        }
+    }
+
+    pub(super) fn reset_contexts(&mut self) {
+        self.contexts.iter_mut().for_each(WriteContext::reset);
+    }
+
+    /// Memory of the contexts used so far, in bytes.
+    pub(super) fn context_memory(&self) -> usize {
+        self.contexts.iter().map(WriteContext::allocated).sum()
+    }
+
+    /// Memory of all working buffers, in bytes.
+    pub(super) fn buffer_memory(&self) -> usize {
+        let FrameWriter { head, fields, descriptors, literals, coded, coder, .. } = self;
+        let buffers: usize =
+            [head, fields, descriptors, literals, coded].into_iter().map(Vec::capacity).sum();
+        buffers + coder.memory() + LZ4_TABLE
+    }
+
+    /// See [`Encoder::reset_context`](super::Encoder::reset_context).
+    ///
+    /// # Errors
+    /// [`EncodeError::NoSuchContext`].
+    pub fn reset_context(&mut self, context: usize) -> Result<(), EncodeError> {
+        self.check_context(context)?;
+        self.contexts[context].reset();
+        Ok(())
+    }
+
+    /// Writes the frame of the `block` that `tokens` describe.
+    ///
+    /// # Errors
+    /// [`EncodeError::NoSuchContext`].
+    ///
+    /// # Panics
+    /// If `tokens` describe a block of another length.
+    pub fn write<'a>(
+        &'a mut self,
+        tokens: &Tokens,
+        block: &'a [u8],
+        context: usize,
+    ) -> Result<Frame<'a>, EncodeError> {
+        self.check_context(context)?;
+        assert_eq!(tokens.block_len, block.len(), "tokens of another block");
+        let entropy = tokens.stage.limit(self.entropy);
+        let mut descriptors = self.write_descriptors(tokens, entropy, context);
+        // With matches, literals are gathered; without, the block itself is the literals.
+        let gathered = descriptors != Descriptors::None;
+        if gathered {
+            self.literals.clear();
+            let mut done = 0;
+            for found in &tokens.matches {
+                self.literals.extend_from_slice(&block[done..found.at as usize]);
+                done = found.end();
+            }
+            self.literals.extend_from_slice(&block[done..]);
+        }
+        let literals = if gathered { &self.literals[..] } else { block };
+        self.coded.clear();
+        let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
+            LiteralCoding::Raw
+        } else {
+            match entropy {
+                Entropy::None => LiteralCoding::Raw,
+                Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
+                Entropy::Zstd { .. } => {
+                    match self.contexts[context].compress(literals, &mut self.coded) {
+                        Ok(()) => LiteralCoding::Zstd,
+                        // Without memory for a context the frame does not use it, not even for
+                        // descriptors; the next one resets it.
+                        Err(_) => {
+                            self.contexts[context].reset();
+                            if descriptors == Descriptors::Coded {
+                                descriptors = Descriptors::Plain;
+                                self.descriptors.clear();
+                                format::write_plain(
+                                    &tokens.matches,
+                                    tokens.offset,
+                                    block.len(),
+                                    &mut self.descriptors,
+                                );
+                            }
+                            LiteralCoding::Raw
+                        }
+                    }
+                }
+            }
+        };
+        let literals = if coding == LiteralCoding::Raw { literals } else { &self.coded };
+
+        let uses_context = descriptors == Descriptors::Coded || coding == LiteralCoding::Zstd;
+        let head = Head {
+            literals: coding,
+            descriptors,
+            explicit: tokens.explicit,
+            fresh: uses_context && std::mem::take(&mut self.contexts[context].fresh),
+            context: if uses_context { context } else { 0 },
+            block_len: block.len(),
+            offset: tokens.offset,
+            dependencies: format::dependency_range(&tokens.matches, tokens.offset),
+            descriptors_len: self.descriptors.len(),
+            literals_len: literals.len(),
+        };
+        self.head.clear();
+        format::write_head(&head, &mut self.fields, &mut self.head);
+        self.head.extend_from_slice(&self.descriptors);
+        Ok(Frame { head: &self.head, literals, checksum: tokens.checksum.to_le_bytes() })
+    }
+
+    /// Fills `self.descriptors`, choosing the shortest coding.
+    fn write_descriptors(
+        &mut self,
+        tokens: &Tokens,
+        entropy: Entropy,
+        context: usize,
+    ) -> Descriptors {
+        self.descriptors.clear();
+        if tokens.matches.is_empty() {
+            return Descriptors::None;
+        }
+        let (offset, len) = (tokens.offset, tokens.block_len);
+        // One or two matches are not worth the coder's state and the dependency range.
+        if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+            let Self { contexts, coder, descriptors, .. } = self;
+            contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
+            // They take two or three bytes a match, unless hostile content trained the models
+            // otherwise; then reset them.
+            if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
+                return Descriptors::Coded;
+            }
+            self.contexts[context].reset();
+            self.descriptors.clear();
+        }
+        format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
+        // Matches have at least 12 bytes and plain descriptors at most 12, so this is rare; but
+        // never grow.
+        let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
+        if self.descriptors.len() >= matched && !tokens.binding {
+            self.descriptors.clear();
+            return Descriptors::None;
+        }
+        Descriptors::Plain
+    }
+}
+
+fn lz4(literals: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) -> LiteralCoding {
+    out.resize(get_maximum_output_size(literals.len()), 0);
+    match compress_into_with_table(literals, out, table) {
+        Ok(len) if len < literals.len() => {
+            out.truncate(len);
+            LiteralCoding::Lz4
+        }
+        _ => LiteralCoding::Raw,
+    }
+}

@@ -1,0 +1,245 @@
+//! Descriptors, plain and coded: sections 5 and 6.
+
+use super::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    pub(crate) source: u64,
+    pub(crate) distance: u64,
+}
+
+/// Section 5.
+pub(super) fn plain_descriptors(mut section: &[u8], o: u64, n: u64) -> Result<Vec<Match>, No> {
+    let section = &mut section;
+    let count = field(section)?;
+    if count == 0 || count > section.len() as u64 / 3 {
+        return Err(Invalid("match count"));
+    }
+    let (mut done, mut last, mut matches) = (0, 0, Vec::new());
+    for _ in 0..count {
+        let at = done + field(section)?;
+        let mut distance = field(section)?;
+        if distance == 0 {
+            distance = last;
+        }
+        let mut len = field(section)?;
+        if at >= n || distance == 0 || distance > o + at {
+            return Err(Invalid("position or distance"));
+        }
+        if len == 0 {
+            len = n - at;
+        }
+        if len > n - at {
+            return Err(Invalid("length"));
+        }
+        matches.push(Match { at, len, source: o + at - distance, distance });
+        (done, last) = (at + len, distance);
+    }
+    if section.is_empty() { Ok(matches) } else { Err(Invalid("bytes left over")) }
+}
+
+/// Section 6, a model.
+#[derive(Clone)]
+pub(crate) struct Model(pub(crate) [i32; 16]);
+
+impl Model {
+    pub(crate) fn new() -> Model {
+        Model(std::array::from_fn(|i| 2048 * i as i32))
+    }
+
+    pub(crate) fn frequency(&self, s: usize) -> u32 {
+        (if s < 15 { self.0[s + 1] } else { 32768 } - self.0[s]) as u32
+    }
+
+    pub(crate) fn adapt(&mut self, s: usize) {
+        for i in 0..16 {
+            let target = if i <= s { 32 * i as i32 } else { 32768 - 32 * (16 - i as i32) };
+            self.0[i] += (target - self.0[i]) >> 5;
+        }
+    }
+}
+
+/// Section 6, the number models.
+#[derive(Clone)]
+pub(crate) struct Number {
+    name: String,
+    pub(crate) length: [Model; 3],
+    pub(crate) mantissa: [Model; 32],
+}
+
+impl Number {
+    fn new(name: impl Into<String>) -> Number {
+        Number {
+            name: name.into(),
+            length: std::array::from_fn(|_| Model::new()),
+            mantissa: std::array::from_fn(|_| Model::new()),
+        }
+    }
+}
+
+/// Section 6, the models of a context.
+#[derive(Clone)]
+pub(crate) struct Models {
+    pub(crate) count: Number,
+    pub(crate) gap: [Number; 3],
+    pub(crate) step: [Model; 3],
+    pub(crate) near: [Number; 2],
+    pub(crate) far: [Number; 2],
+    pub(crate) to_end: Model,
+    pub(crate) len: [Number; 3],
+    pub(crate) last_distance: u64,
+}
+
+impl Models {
+    pub(crate) fn new() -> Models {
+        Models {
+            count: Number::new("count"),
+            gap: std::array::from_fn(|i| Number::new(format!("gap[{i}]"))),
+            step: std::array::from_fn(|_| Model::new()),
+            near: std::array::from_fn(|i| Number::new(format!("near[{i}]"))),
+            far: std::array::from_fn(|i| Number::new(format!("far[{i}]"))),
+            to_end: Model::new(),
+            len: std::array::from_fn(|i| Number::new(format!("len[{i}]"))),
+            last_distance: 0,
+        }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        section: &[u8],
+        o: u64,
+        n: u64,
+        trace: &mut Option<Vec<String>>,
+    ) -> Result<Vec<Match>, No> {
+        let mut r = Section::begin(section, trace)?;
+        let count = r.number(&mut self.count)?.saturating_add(1);
+        if count > n {
+            return Err(Invalid("match count"));
+        }
+        let (mut done, mut before, mut matches) = (0, 0, Vec::new());
+        for i in 0..count {
+            let at = done + r.number(&mut self.gap[before])?;
+            if at >= n {
+                return Err(Invalid("position"));
+            }
+            let last = i128::from(self.last_distance);
+            let (kind, distance) =
+                match r.symbol(&mut self.step[before], || format!("step[{before}]"))? {
+                    0 => (0, last),
+                    1 => (1, last + i128::from(r.number(&mut self.near[0])?) + 1),
+                    2 => (1, last + 512 * (i128::from(r.number(&mut self.near[1])?) + 1)),
+                    3 => (1, last - i128::from(r.number(&mut self.near[0])?) - 1),
+                    4 => (1, last - 512 * (i128::from(r.number(&mut self.near[1])?) + 1)),
+                    5 => (2, i128::from(r.number(&mut self.far[0])?) + 1),
+                    6 => (2, 512 * (i128::from(r.number(&mut self.far[1])?) + 1)),
+                    _ => return Err(Invalid("distance step")),
+                };
+            if !(1..1 << 62).contains(&distance) || distance > i128::from(o + at) {
+                return Err(Invalid("distance"));
+            }
+            let distance = distance as u64;
+            self.last_distance = distance;
+            let to_end = i == count - 1 && r.symbol(&mut self.to_end, || "to_end".into())? != 0;
+            let len = if to_end { n - at } else { r.number(&mut self.len[kind])? + 1 };
+            if len > n - at {
+                return Err(Invalid("length"));
+            }
+            matches.push(Match { at, len, source: o + at - distance, distance });
+            (done, before) = (at + len, kind);
+        }
+        r.finish()?;
+        Ok(matches)
+    }
+}
+
+/// Section 6, the section.
+pub(super) struct Section<'a> {
+    x: u64,
+    rest: &'a [u8],
+    pending: u64,
+    pending_bits: u32,
+    trace: &'a mut Option<Vec<String>>,
+}
+
+impl<'a> Section<'a> {
+    fn begin(section: &'a [u8], trace: &'a mut Option<Vec<String>>) -> Result<Section<'a>, No> {
+        let (state, rest) = section.split_first_chunk().ok_or(Invalid("no state"))?;
+        Ok(Section {
+            x: u32::from_le_bytes(*state).into(),
+            rest,
+            pending: 0,
+            pending_bits: 0,
+            trace,
+        })
+    }
+
+    fn symbol(&mut self, model: &mut Model, name: impl FnOnce() -> String) -> Result<usize, No> {
+        let place = self.x % 32768;
+        let s = (0..16).rev().find(|&i| model.0[i] as u64 <= place).unwrap();
+        self.x = u64::from(model.frequency(s)) * (self.x >> 15) + place - model.0[s] as u64;
+        model.adapt(s);
+        if self.x < 65536 {
+            let (word, rest) = self.rest.split_first_chunk().ok_or(Invalid("words missing"))?;
+            self.x = self.x * 65536 + u64::from(u16::from_le_bytes(*word));
+            self.rest = rest;
+        }
+        if let Some(trace) = self.trace {
+            trace.push(format!("{} {s}", name()));
+        }
+        Ok(s)
+    }
+
+    fn bits(&mut self, count: u32) -> Result<u64, No> {
+        let mut value = 0;
+        // One at a time: the same order, and no number of more than 64 bits.
+        for i in 0..count {
+            if self.pending_bits == 0 {
+                let (&byte, rest) = self.rest.split_last().ok_or(Invalid("even bits missing"))?;
+                (self.pending, self.pending_bits, self.rest) = (byte.into(), 8, rest);
+            }
+            value += (self.pending & 1) << i;
+            self.pending >>= 1;
+            self.pending_bits -= 1;
+        }
+        if let Some(trace) = self.trace
+            && count > 0
+        {
+            trace.push(format!("bits({count}) {value}"));
+        }
+        Ok(value)
+    }
+
+    fn number(&mut self, m: &mut Number) -> Result<u64, No> {
+        let Number { name, length: lengths, mantissa } = m;
+        let (mut length, mut level) = (0, 0);
+        loop {
+            let s = self.symbol(&mut lengths[level], || format!("{name}.length[{level}]"))?;
+            length += s;
+            if length > 62 {
+                return Err(Invalid("number length"));
+            }
+            level = (level + 1).min(2);
+            if s < 15 {
+                break;
+            }
+        }
+        if length < 2 {
+            return Ok(length as u64);
+        }
+        let below = length as u32 - 1;
+        let top_bits = below.min(3);
+        let which = length.min(31);
+        let top = self.symbol(&mut mantissa[which], || format!("{name}.mantissa[{which}]"))? as u64;
+        if top >= 1 << top_bits {
+            return Err(Invalid("mantissa"));
+        }
+        Ok((((1 << top_bits) + top) << (below - top_bits)) + self.bits(below - top_bits)?)
+    }
+
+    fn finish(self) -> Result<(), No> {
+        let right = self.rest.is_empty() && self.x == 65536 && self.pending == 0;
+        if right { Ok(()) } else { Err(Invalid("final state")) }
+    }
+}

@@ -1,0 +1,173 @@
+//! The second decoder reads what encoders write.
+
+use super::*;
+
+/// Parameters with any cache policy, and matching settings.
+pub(crate) fn with_any_policy() -> impl Strategy<Value = Params> {
+    let policy = prop_oneof![2 => Just(CachePolicy::All), 3 => new_content()];
+    (params(max_block()), policy).prop_map(|(params, policy)| match (policy, params.matcher) {
+        (CachePolicy::All, _) => params,
+        // Chunk-match does not support selective policies.
+        (_, MatcherKind::ChunkMatch { .. }) => {
+            Params { policy, span: 0, matcher: MatcherKind::MaxMatch, ..params }
+        }
+        _ => Params { policy, span: 0, ..params },
+    })
+}
+
+proptest! {
+    #![proptest_config(config_divided(2))]
+
+    #[test]
+    fn the_second_decoder_reads_frames(
+        params in with_any_policy(),
+        base in prop_oneof![Just(0usize), 1usize..20_000],
+        turns in proptest::collection::vec((proptest::collection::vec(piece(), 0..5), 0usize..4, 0usize..12), 1..25),
+    ) {
+        let (mut encoder, mut first) = (params.encoder(), params.decoder());
+        let mut second = second::Decoder::new(second_parameters(&params));
+        let mut history = History { bytes: text(3, base) };
+        encoder.prime(&history.bytes).unwrap();
+        first.prime(&history.bytes);
+        second.prime(&history.bytes);
+        for (pieces, context, reset) in turns {
+            let context = context % params.contexts;
+            if reset == 0 {
+                encoder.reset_context(context).unwrap();
+            }
+            let block = history.block(&pieces, params.max_block, params.cache);
+            let mut frame = Vec::new();
+            encoder.encode_frame(&block, context).unwrap().append_to(&mut frame);
+            for cut in [0, 1, frame.len() / 2, frame.len() - 1] {
+                prop_assert_eq!(both(&mut first, &mut second, &frame[..cut]), Err(No::NeedMore));
+            }
+            let decoded = both(&mut first, &mut second, &frame).map_err(|no| TestCaseError::fail(format!("{no:?}")))?;
+            prop_assert!(decoded.content == block);
+        }
+    }
+
+    #[test]
+    fn the_second_decoder_reads_packs(
+        params in params(max_block()),
+        base in prop_oneof![Just(None), (0usize..30_000).prop_map(Some)],
+        pieces in proptest::collection::vec(piece(), 0..30),
+    ) {
+        let base = base.map(|len| text(3, len));
+        let cache = params.cache;
+        let mut history = History { bytes: base.clone().unwrap_or_default() };
+        let content = history.block(&pieces, 200_000, cache);
+        let header = Header {
+            cache,
+            max_block: params.max_block,
+            seed: params.seed.session,
+            base: base.as_ref().map(|base| Base { len: base.len() as u64, digest: [5; 32] }),
+        };
+        // As `pack::pack`, which does not support a base.
+        let mut encoder = header.configure(params.encoder_builder().explicit_offsets(false).span(0)).build_halves().unwrap();
+        let mut packed = header.to_bytes();
+        let mut summary = pack::Summary::default();
+        if let Some(base) = &base {
+            encoder.0.prime(&base[header.base_skip() as usize..]).unwrap();
+        }
+        let mut tokens = Tokens::default();
+        for block in content.chunks(header.max_block) {
+            encoder.0.find(block, &mut tokens).unwrap();
+            encoder.1.write(&tokens, block, 0).unwrap().append_to(&mut packed);
+            summary.add_tokens(&tokens);
+        }
+        packed.extend_from_slice(&summary.trailer());
+        prop_assert!(second::unpack(&packed, base.as_deref()) == Ok(content.clone()));
+        prop_assert!(read_pack(&packed, base.as_deref()) == Some(content));
+    }
+
+    /// Frames of several lanes, each with a context and in order, the lanes interleaved
+    /// arbitrarily. Some frames are corrupt, early or repeated.
+    #[test]
+    fn both_decoders_agree_out_of_order(
+        params in params(1usize..800),
+        contexts in 1usize..=4,
+        turns in proptest::collection::vec((proptest::collection::vec(piece(), 0..4), 0usize..4, any::<u16>()), 1..80),
+    ) {
+        let max_block = params.max_block;
+        let cache = 12 * max_block as u64 + params.cache % 997;
+        let params = Params { cache, span: cache / 4, contexts, explicit: true, ..params };
+        let (mut finder, mut writer) = params.encoder_builder().build_halves().unwrap();
+        let (mut first, mut second) = decoders(&params);
+        let mut history = History::default();
+        let mut lanes: Vec<VecDeque<(u64, usize, Vec<u8>)>> = vec![VecDeque::new(); contexts];
+        let mut harmed = vec![false; contexts];
+        let (mut tokens, mut end) = (Tokens::default(), 0);
+        for (pieces, lane, chance) in turns {
+            let block = history.block(&pieces, max_block, cache);
+            let offset = place(cache, end, block.len());
+            if end == first.acknowledged() || offset + block.len() as u64 <= first.acknowledged() + params.span {
+                finder.find(&block, &mut tokens).unwrap();
+                let mut frame = Vec::new();
+                writer.write(&tokens, &block, lane % contexts).unwrap().append_to(&mut frame);
+                lanes[lane % contexts].push_back((offset, block.len(), frame));
+                end = offset + block.len() as u64;
+            }
+            let lane = usize::from(chance) % contexts;
+            let Some((_, len, frame)) = lanes[lane].front().cloned() else { continue };
+            if chance % 11 == 0 {
+                // Any lane: the corruption may have changed the context number.
+                harmed.fill(true);
+                let mut damaged = frame.clone();
+                damaged[usize::from(chance / 11) % frame.len()] ^= 1 << (chance % 7);
+                // Implied padding is checked less strictly than stated padding.
+                if damaged[0] & 0x10 != 0 && both(&mut first, &mut second, &damaged) == Err(second::TOO_LONG) {
+                    // One decoder may have accepted it.
+                    return Ok(());
+                }
+            }
+            match both(&mut first, &mut second, &frame) {
+                Err(No::Missing(_)) => {}
+                Ok(_) => {
+                    lanes[lane].pop_front();
+                    if chance % 5 == 0 {
+                        let _ = both(&mut first, &mut second, &frame);
+                    }
+                }
+                // The corrupt frame cost the context its state, or was as good as this one, or an
+                // empty block was overtaken.
+                Err(_) => {
+                    prop_assert!(std::mem::take(&mut harmed[lane]) || len == 0, "a good frame is refused");
+                    for (offset, len, mut frame) in std::mem::take(&mut lanes[lane]) {
+                        frame.clear();
+                        if len > 0 && second.byte(offset).is_none() {
+                            finder.repair(offset, len, &mut frame).unwrap();
+                            lanes[lane].push_back((offset, len, frame));
+                        }
+                    }
+                    writer.reset_context(lane).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// The content of a pack by the first decoder, or `None` if it refuses the pack.
+pub(crate) fn read_pack(packed: &[u8], base: Option<&[u8]>) -> Option<Vec<u8>> {
+    let (mut reader, mut rest, mut content) = (PackReader::new(1 << 30), packed, Vec::new());
+    loop {
+        let consumed = match reader.step(rest).ok()? {
+            PackStep::NeedMore(_) => return None,
+            PackStep::Header { consumed } => {
+                let header = *reader.header().unwrap();
+                if header.base.map(|base| base.len) != base.map(|base| base.len() as u64) {
+                    return None;
+                }
+                if let Some(base) = base {
+                    reader.prime(&base[header.base_skip() as usize..]);
+                }
+                consumed
+            }
+            PackStep::Block { content: block, consumed } => {
+                content.extend_from_slice(block);
+                consumed
+            }
+            PackStep::End { consumed } => return (consumed == rest.len()).then_some(content),
+        };
+        rest = &rest[consumed..];
+    }
+}
