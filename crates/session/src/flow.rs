@@ -1,31 +1,33 @@
-//! One flow: what waits to be sent, what waits to be read, and its credit.
+//! One flow: its send queue, its receive queue, and its credit.
 
 use crate::budget::Budget;
 use crate::config::EARLY_CREDIT;
 use crate::queue::ByteQueue;
+use oncewire_codec::{Domain, Stream};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Names a flow within its session. Those opened by the end that connects are even.
+/// Identifies a flow within its session. The client opens even ones, the server odd ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
 /// Why a flow was reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ResetCode {
     /// The application's connection was reset.
     Reset,
     /// The destination refused the connection.
     Refused,
-    /// No way to the destination.
+    /// There is no route to the destination.
     Unreachable,
     /// The destination did not answer in time.
     TimedOut,
-    /// The destination's name is not known.
+    /// The destination's name does not resolve.
     NoSuchName,
     /// The destination is not on the allow-list.
     NotAllowed,
-    /// Too many flows, or none accepted any more.
+    /// Too many flows are open, or the peer accepts no more.
     Busy,
     /// Anything else.
     Failed,
@@ -44,31 +46,36 @@ impl ResetCode {
     ];
 
     pub(crate) fn code(self) -> u64 {
-        ResetCode::ALL.iter().position(|&code| code == self).unwrap_or(ResetCode::ALL.len() - 1) as u64
+        ResetCode::ALL.iter().position(|&code| code == self).unwrap_or(ResetCode::ALL.len() - 1)
+            as u64
     }
 
-    /// Codes of later versions mean that it failed.
+    /// Codes of later versions count as [`ResetCode::Failed`].
     pub(crate) fn from_code(code: u64) -> ResetCode {
-        usize::try_from(code).ok().and_then(|code| ResetCode::ALL.get(code).copied()).unwrap_or(ResetCode::Failed)
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| ResetCode::ALL.get(code).copied())
+            .unwrap_or(ResetCode::Failed)
     }
 }
 
-/// Messages about a flow that are to be sent; coalesced until its lane has room.
+/// Messages of a flow that are to be sent, apart from OPEN and DATA; coalesced until its lane has
+/// room.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct Pending {
     pub(crate) opened: bool,
     pub(crate) credit: bool,
     pub(crate) fin: bool,
     pub(crate) reset: Option<ResetCode>,
-    /// The flow is in its lane's queue for such messages.
+    /// The flow is in its lane's queue of flows that have any.
     pub(crate) queued: bool,
 }
 
-/// How far a flow's sending half has come.
+/// State of a flow's sending half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
     Open,
-    /// The application has finished; what is queued goes first.
+    /// The application has finished; FIN follows what is queued.
     Finishing,
     Finished,
 }
@@ -76,25 +83,36 @@ pub(crate) enum Sending {
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) lane: usize,
-    /// Where it goes, until OPEN has been sent.
-    pub(crate) open: Option<Vec<u8>>,
+    /// What is sent: its domain, and the chunks in it.
+    pub(crate) stream: Stream,
+    /// Something was received since the last block was sent: a message begins with the next.
+    pub(crate) is_turn: bool,
+    /// What the flow asks for, until OPEN is queued.
+    pub(crate) open: Option<OpenRequest>,
     /// This end opened it, and the peer has not accepted it yet.
     pub(crate) unanswered: bool,
-    pub(crate) due: Due,
+    pub(crate) pending: Pending,
     pub(crate) sending: Sending,
     pub(crate) send: SendQueue,
-    /// Bytes encoded so far, and how many may be.
+    /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
-    pub(crate) allowed: u64,
-    /// More was sent than the log holds.
+    pub(crate) credit: u64,
+    /// More bytes were sent than the log holds.
     pub(crate) is_large: bool,
     pub(crate) turn: Turn,
-    /// The application had to stop, and is to be told when it may go on.
+    /// The application could not write everything: notify it when there is room.
     pub(crate) wants_to_write: bool,
     pub(crate) receive: ReceiveQueue,
 }
 
-/// A flow's place in the round of its lane: see [`crate::schedule`].
+/// Fields of an OPEN.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRequest {
+    pub(crate) target: Box<[u8]>,
+    pub(crate) domain: Box<[u8]>,
+}
+
+/// A flow's turn in the round of its lane: see [`crate::schedule`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) waiting: bool,
@@ -102,16 +120,24 @@ pub(crate) struct Turn {
 }
 
 impl Flow {
-    pub(crate) fn new(lane: usize, open: Option<Vec<u8>>, allowed: u64, now: Instant) -> Flow {
+    pub(crate) fn new(
+        lane: usize,
+        domain: Domain,
+        open: Option<OpenRequest>,
+        credit: u64,
+        now: Instant,
+    ) -> Flow {
         Flow {
             lane,
+            stream: Stream::new(domain),
+            is_turn: false,
             unanswered: open.is_some(),
             open,
-            due: Due::default(),
+            pending: Pending::default(),
             sending: Sending::Open,
             send: SendQueue::default(),
             sent: 0,
-            allowed,
+            credit,
             is_large: false,
             turn: Turn::default(),
             wants_to_write: false,
@@ -119,25 +145,26 @@ impl Flow {
         }
     }
 
-    /// Bytes that could be encoded now, as far as the flow is concerned.
+    /// Bytes that could be encoded now: queued, within the credit, and not reset.
     pub(crate) fn sendable(&self) -> usize {
-        let credit = usize::try_from(self.allowed - self.sent).unwrap_or(usize::MAX);
-        if self.due.reset.is_some() { 0 } else { self.send.len().min(credit) }
+        let credit = usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX);
+        if self.pending.reset.is_some() { 0 } else { self.send.len().min(credit) }
     }
 
-    /// Nothing will happen on it any more.
+    /// Whether both halves are closed and everything was read and sent.
     pub(crate) fn is_over(&self) -> bool {
         let read = self.receive.end_read && self.receive.held() == 0;
-        self.sending == Sending::Finished && read && !self.due.queued
+        self.sending == Sending::Finished && read && !self.pending.queued
     }
 }
 
-/// Bytes of the application that wait for the lane, contiguous so that a block is a slice of them.
+/// Bytes of the application that wait to be sent, contiguous so that a block is a slice of them.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     bytes: ByteQueue,
-    /// Of the bytes, how many are from the budget; those beyond were a little extra.
-    borrowed: u64,
+    /// How many of them were acquired from the budget. The others are the little that a flow may
+    /// queue beyond it.
+    acquired: u64,
 }
 
 impl SendQueue {
@@ -149,49 +176,51 @@ impl SendQueue {
         &self.bytes.bytes()[..len]
     }
 
-    /// Adds bytes of which the first `from_budget` are from the budget.
-    pub(crate) fn push(&mut self, bytes: &[u8], from_budget: u64) {
-        self.borrowed += from_budget;
+    /// Adds bytes of which `acquired` were acquired from the budget.
+    pub(crate) fn push(&mut self, bytes: &[u8], acquired: u64) {
+        self.acquired += acquired;
         self.bytes.push(bytes);
     }
 
-    /// Removes bytes at the front; returns how much of the budget is free again.
+    /// Removes `len` bytes at the front; returns how many to release to the budget.
     pub(crate) fn pop(&mut self, len: usize) -> u64 {
         self.bytes.pop(len);
-        let free = if self.bytes.is_empty() { self.borrowed } else { self.borrowed.min(len as u64) };
-        self.borrowed -= free;
-        free
+        let release =
+            if self.bytes.is_empty() { self.acquired } else { self.acquired.min(len as u64) };
+        self.acquired -= release;
+        release
     }
 
-    /// Removes all and gives the buffer back; returns how much of the budget is free again.
+    /// Removes all bytes and frees the buffer; returns how many to release to the budget.
     pub(crate) fn clear(&mut self) -> u64 {
-        std::mem::take(self).borrowed
+        std::mem::take(self).acquired
     }
 }
 
-/// Decoded bytes that wait for the application, and the credit that lets more come.
+/// Decoded bytes that wait for the application, and the credit granted to the peer.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     pub(crate) chunks: VecDeque<Vec<u8>>,
-    /// Bytes decoded so far, bytes that the application has taken for good, bytes that the peer may send in all.
+    /// Bytes decoded so far, bytes that the application has consumed, and bytes that the peer may
+    /// send in total.
     pub(crate) received: u64,
     pub(crate) consumed: u64,
     pub(crate) granted: u64,
-    /// How many bytes may be on their way or waiting at once.
+    /// How many bytes may be in flight or waiting at once.
     pub(crate) window: u64,
     last_grant: Instant,
-    /// The peer will send no more.
+    /// FIN came: the peer will send no more.
     pub(crate) finished: bool,
-    /// The application knows that.
+    /// The application has read the end.
     pub(crate) end_read: bool,
-    /// The application knows that there is something to read.
-    pub(crate) told: bool,
+    /// The application was notified that there is something to read.
+    pub(crate) notified: bool,
 }
 
-/// Most bytes of one flow that may be on their way or waiting, in bytes: 200 ms at 2.5 Gbit/s.
+/// Most bytes of one flow that may be in flight or waiting: 200 ms at 2.5 Gbit/s.
 const LARGEST_WINDOW: u64 = 64 << 20;
 
-/// Chunks that small blocks share are at most so long, in bytes.
+/// Largest chunk that small blocks share, in bytes.
 const SHARED_CHUNK: usize = 4 << 10;
 
 impl ReceiveQueue {
@@ -205,32 +234,39 @@ impl ReceiveQueue {
             last_grant: now,
             finished: false,
             end_read: false,
-            told: false,
+            notified: false,
         }
     }
 
-    /// Decoded bytes. Small blocks share a chunk: credit counts their bytes, not what a chunk of one byte takes.
+    /// Adds decoded bytes. Small blocks share a chunk, because credit counts bytes and not the
+    /// memory that a tiny chunk takes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         match self.chunks.back_mut() {
-            Some(chunk) if chunk.len() + bytes.len() <= SHARED_CHUNK => chunk.extend_from_slice(bytes),
+            Some(chunk) if chunk.len() + bytes.len() <= SHARED_CHUNK => {
+                chunk.extend_from_slice(bytes)
+            }
             _ => self.chunks.push_back(bytes.to_vec()),
         }
     }
 
-    /// Bytes decoded that the application has not taken for good.
+    /// Bytes decoded that the application has not consumed.
     pub(crate) fn held(&self) -> u64 {
         self.received - self.consumed
     }
 
-    /// Takes up to `want` more bytes of window out of `pool`; a quarter of it at most, so that something is left for others.
+    /// Widens the window by up to `want` bytes acquired from `pool`: at most a quarter of what is
+    /// available there, so that some remains for other flows.
     pub(crate) fn widen(&mut self, want: u64, pool: &Budget) -> bool {
-        let more = pool.take(|left| want.min(left / 4).min(LARGEST_WINDOW.saturating_sub(self.window)));
+        let more = pool.acquire(|available| {
+            want.min(available / 4).min(LARGEST_WINDOW.saturating_sub(self.window))
+        });
         self.window += more;
         more > 0
     }
 
-    /// The application has taken `len` bytes. Returns whether the peer is to be told of new credit, and widens the window if the last grant
-    /// was used up within two round trips: then the window, not the application, was what held the flow up.
+    /// The application has consumed `len` bytes. Returns whether to send the peer new credit.
+    /// Widens the window if the last grant was used up within two round trips: then the window
+    /// limits the flow, not the application.
     pub(crate) fn consume(&mut self, len: u64, now: Instant, rtt: Duration, pool: &Budget) -> bool {
         self.consumed = (self.consumed + len).min(self.received);
         if self.finished || self.granted - self.consumed > self.window / 2 {
@@ -242,7 +278,7 @@ impl ReceiveQueue {
         self.grant(now)
     }
 
-    /// Grants all that the window allows; whether that is more than before.
+    /// Grants as much credit as the window allows. Returns whether that is more than before.
     pub(crate) fn grant(&mut self, now: Instant) -> bool {
         let more = self.consumed + self.window > self.granted;
         self.granted = self.granted.max(self.consumed + self.window);
@@ -256,8 +292,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credit_widens_while_it_is_what_limits_and_stays_within_the_pool() {
-        #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+    fn the_window_grows_while_it_limits_the_flow_and_stays_within_the_pool() {
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let start = Instant::now();
         let rtt = Duration::from_millis(100);
         let pool = Budget::new(1 << 20);
@@ -267,7 +303,7 @@ mod tests {
             now += rtt;
             queue.received = queue.granted;
             queue.consume(queue.held(), now, rtt, &pool);
-            assert_eq!(queue.window - EARLY_CREDIT + pool.left(), 1 << 20);
+            assert_eq!(queue.window - EARLY_CREDIT + pool.available(), 1 << 20);
         }
         assert!(queue.window > 512 << 10, "{}", queue.window);
         // A slow application does not need a wider window.

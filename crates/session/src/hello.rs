@@ -1,30 +1,32 @@
-//! HELLO: the first message of either end on every transport. `docs/PROTOCOL.md`, section "Hello".
+//! HELLO, the handshake: the first message of either end on every transport. Section 3 of
+//! `docs/PROTOCOL.md`.
 
 use crate::config::Config;
 use crate::message::{Epoch, MAX_BODY, MAX_TEXT, Message, MessageError, truncate};
-use oncewire_codec::varint;
+use oncewire_codec::{Sharing, varint};
 
-/// The oldest and the newest version of the protocol that this code speaks.
-pub const VERSIONS: std::ops::RangeInclusive<u64> = 1..=1;
+/// Oldest and newest version of the protocol that this implementation speaks.
+pub const VERSIONS: std::ops::RangeInclusive<u64> = 2..=2;
 
-/// Names a session; chosen at random by the end that connects.
+/// The name of a session, chosen at random by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
-/// What the end that answers thinks of a hello.
+/// What a HELLO asks or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Answer {
-    /// Sent by the end that connects: it has no session yet.
+    /// Sent by the client: start a session.
     New,
-    /// Sent by the end that connects: the session exists.
+    /// Sent by the client: resume a lane of a session that exists.
     Resume,
-    /// The session goes on with this lane.
+    /// Sent by the server: this transport carries the lane now.
     Welcome,
-    /// The answering end does not know the session; the other may begin a new one.
+    /// Sent by the server: it does not know the session. The client may start a new one.
     Unknown,
-    /// Not now: draining, or too many sessions.
+    /// Sent by the server: it accepts no session now, because it is draining or has too many.
     Busy,
-    /// No version in common.
+    /// Sent by the server: there is no common version.
     Version,
 }
 
@@ -41,53 +43,64 @@ impl Answer {
     }
 
     fn from_code(code: u64) -> Option<Answer> {
-        [Answer::New, Answer::Resume, Answer::Welcome, Answer::Unknown, Answer::Busy, Answer::Version]
-            .into_iter()
-            .nth(code as usize)
+        [
+            Answer::New,
+            Answer::Resume,
+            Answer::Welcome,
+            Answer::Unknown,
+            Answer::Busy,
+            Answer::Version,
+        ]
+        .into_iter()
+        .nth(code as usize)
     }
 }
 
-/// The first message of either end.
+/// The HELLO message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Oldest version that the sender speaks.
+    /// Oldest protocol version that the sender speaks.
     pub oldest: u64,
-    /// Newest version that the sender speaks.
+    /// Newest protocol version that the sender speaks.
     pub newest: u64,
-    /// Which session.
+    /// The session's name.
     pub session: SessionId,
-    /// New, resumed, welcome or refused.
+    /// What the sender asks or answers.
     pub answer: Answer,
-    /// Which lane of the session this transport carries.
+    /// The lane that this transport carries.
     pub lane: u64,
-    /// How many lanes the sender would have.
+    /// How many lanes the sender wants.
     pub lanes: u64,
-    /// Largest content log, in bytes, that the sender keeps for what it sends.
+    /// Largest content log of the sender's encoder, in bytes.
     pub send_log: u64,
-    /// Largest content log, in bytes, that the sender keeps for what it receives.
+    /// Largest content log of the sender's decoder, in bytes.
     pub receive_log: u64,
-    /// Bytes that may be sent on a new flow before the sender of this hello grants more.
+    /// Bytes that may be sent on a new flow before the sender of this HELLO grants more.
     pub early_credit: u64,
-    /// Flows that may be open at once, counting both ends'.
+    /// Flows that may be open at once, opened by either end.
     pub max_flows: u64,
-    /// Counted messages of this lane that the sender has processed.
+    /// Entropy contexts of each lane that the sender's decoder has.
+    pub contexts: u64,
+    /// What the sender's encoder finds across isolation domains, for people.
+    pub sharing: Sharing,
+    /// Counted messages of this lane that the sender has processed, over all transports.
     pub received: u64,
-    /// What the sender's decoder holds.
+    /// State of the sender's decoder.
     pub log: LogState,
     /// Program and version, for people.
     pub agent: String,
-    /// In a refusal, the reason, for people. Empty if none is given.
+    /// The reason of a refusal, for people. Empty if none is given.
     pub reason: String,
 }
 
-/// What a decoder holds: its log's identity, how far it is contiguous, and a hash over all of it.
+/// State of a decoder: which log it holds, up to where, and a hash of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
-    /// Which log.
+    /// Identifies the log.
     pub epoch: Epoch,
-    /// Everything below this offset has been decoded.
-    pub low: u64,
-    /// Chained hash of all blocks below.
+    /// The acknowledged offset: everything below has been decoded.
+    pub acknowledged: u64,
+    /// Hash chain over all blocks below that offset.
     pub chain: u64,
 }
 
@@ -106,10 +119,13 @@ mod field {
     pub(super) const LOG: u64 = 10;
     pub(super) const AGENT: u64 = 11;
     pub(super) const REASON: u64 = 12;
+    pub(super) const CONTEXTS: u64 = 13;
+    pub(super) const SHARING: u64 = 14;
 }
 
-/// Why a hello cannot be understood.
+/// Why bytes are not a valid HELLO.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HelloError {
     /// The peer does not speak this protocol.
     #[error("the peer does not speak this protocol: its first message is no hello")]
@@ -117,27 +133,45 @@ pub enum HelloError {
     /// The message itself is malformed.
     #[error("malformed hello: {0}")]
     Message(#[from] MessageError),
-    /// A field is missing, malformed or has a value that is not allowed.
+    /// A field is missing, repeated, malformed, or has a value that is not allowed.
     #[error("malformed hello: field {field}")]
     Field {
-        /// Its number in `docs/PROTOCOL.md`.
+        /// Its id in `docs/PROTOCOL.md`; 0 if an id or a version could not be read.
         field: u64,
     },
-    /// No version in common.
+    /// There is no common version.
     #[error("the peer speaks versions {oldest} to {newest} of the protocol, this end {} to {}", VERSIONS.start(), VERSIONS.end())]
     Version {
-        /// Oldest version of the peer.
+        /// Oldest version that the peer speaks.
         oldest: u64,
-        /// Newest version of the peer.
+        /// Newest version that the peer speaks.
         newest: u64,
     },
 }
 
+fn sharing_code(sharing: Sharing) -> u64 {
+    match sharing {
+        Sharing::All => 0,
+        Sharing::Chunks => 1,
+        Sharing::None => 2,
+    }
+}
+
+/// Unknown codes count as sharing everything: nobody should rely on them.
+fn sharing_from_code(code: u64) -> Sharing {
+    match code {
+        1 => Sharing::Chunks,
+        2 => Sharing::None,
+        _ => Sharing::All,
+    }
+}
+
 impl Hello {
-    /// Reads a hello from the front of `input`: it and its length in bytes, or `None` while it is not complete.
+    /// Reads a hello from the front of `input`: it and its length in bytes, or `None` while it is
+    /// not complete.
     ///
     /// # Errors
-    /// [`HelloError`] as soon as the bytes cannot be a hello.
+    /// [`HelloError`] as soon as the bytes cannot be a HELLO.
     pub fn read(input: &[u8]) -> Result<Option<(Hello, usize)>, HelloError> {
         if input.first().is_some_and(|&kind| kind != crate::message::kind::HELLO) {
             return Err(HelloError::NotHello);
@@ -157,15 +191,16 @@ impl Hello {
         if oldest > newest || newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
-        let mut fields: [Option<&[u8]>; 13] = [None; 13];
+        let mut fields: [Option<&[u8]>; 15] = [None; 15];
         while !rest.is_empty() {
-            let mut number = |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
+            let mut number =
+                |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
             let id = number(0)?;
             let len = number(id)?;
             let value = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
             let (value, after) = value.ok_or(HelloError::Field { field: id })?;
             rest = after;
-            // Fields of later versions are passed over; a known one stands once.
+            // Fields of later versions are skipped; field 0 and the known ones may occur once.
             if let Some(slot) = usize::try_from(id).ok().and_then(|id| fields.get_mut(id))
                 && slot.replace(value).is_some()
             {
@@ -187,8 +222,9 @@ impl Hello {
         if reason.len() > MAX_TEXT {
             return Err(bad(field::REASON));
         }
-        // Both go to terminals and logs.
-        let text = |bytes| String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).collect();
+        // Both texts go to terminals and logs.
+        let text =
+            |bytes| String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).collect();
         Ok(Hello {
             oldest,
             newest,
@@ -200,6 +236,8 @@ impl Hello {
             receive_log: value(field::RECEIVE_LOG)?,
             early_credit: value(field::EARLY_CREDIT)?,
             max_flows: value(field::MAX_FLOWS)?,
+            contexts: value(field::CONTEXTS)?,
+            sharing: sharing_from_code(value(field::SHARING)?),
             received: value(field::RECEIVED)?,
             log: LogState::parse(get(field::LOG)?).ok_or(bad(field::LOG))?,
             agent: text(agent),
@@ -227,6 +265,8 @@ impl Hello {
             (field::EARLY_CREDIT, self.early_credit),
             (field::MAX_FLOWS, self.max_flows),
             (field::RECEIVED, self.received),
+            (field::CONTEXTS, self.contexts),
+            (field::SHARING, sharing_code(self.sharing)),
         ] {
             let mut number = Vec::with_capacity(9);
             varint::put(&mut number, value);
@@ -242,7 +282,7 @@ impl Hello {
         Message::Hello(&body).write(out);
     }
 
-    /// The answer to a hello of which nothing but its versions is understood.
+    /// The answer to a HELLO with no common version, of which only the versions were read.
     pub fn no_version(config: &Config) -> Hello {
         Hello {
             oldest: *VERSIONS.start(),
@@ -255,6 +295,8 @@ impl Hello {
             receive_log: 0,
             early_credit: 0,
             max_flows: 0,
+            contexts: 0,
+            sharing: Sharing::All,
             received: 0,
             log: LogState::default(),
             agent: config.agent.clone(),
@@ -262,7 +304,7 @@ impl Hello {
         }
     }
 
-    /// A refusal of `self`, with a reason for people (256 bytes at most are sent).
+    /// The answer that refuses `self`, with a reason for people; its first 256 bytes are sent.
     pub fn refuse(&self, answer: Answer, reason: &str, config: &Config) -> Hello {
         Hello {
             answer,
@@ -278,12 +320,17 @@ impl Hello {
 }
 
 /// Longest agent text, in bytes.
-const MAX_AGENT: usize = 64;
+pub(crate) const MAX_AGENT: usize = 64;
 
 impl LogState {
     fn bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        for (to, value) in bytes.chunks_exact_mut(8).zip([self.epoch.log, self.epoch.number, self.low, self.chain]) {
+        for (to, value) in bytes.chunks_exact_mut(8).zip([
+            self.epoch.log,
+            self.epoch.number,
+            self.acknowledged,
+            self.chain,
+        ]) {
             to.copy_from_slice(&value.to_le_bytes());
         }
         bytes
@@ -293,7 +340,11 @@ impl LogState {
         let bytes: &[u8; 32] = bytes.try_into().ok()?;
         let mut values = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
         let mut next = || values.next();
-        Some(LogState { epoch: Epoch { log: next()?, number: next()? }, low: next()?, chain: next()? })
+        Some(LogState {
+            epoch: Epoch { log: next()?, number: next()? },
+            acknowledged: next()?,
+            chain: next()?,
+        })
     }
 }
 
@@ -313,19 +364,21 @@ mod tests {
             receive_log: 1 << 28,
             early_credit: 16 << 10,
             max_flows: 4096,
+            contexts: 4,
+            sharing: Sharing::None,
             received: 12345,
-            log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, low: 99, chain: 5 },
+            log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, acknowledged: 99, chain: 5 },
             agent: "oncewire 0.1.0".into(),
             reason: "no reason".into(),
         }
     }
 
     #[test]
-    fn reads_as_written_and_waits_while_short() {
+    fn a_hello_reads_as_written_and_waits_while_incomplete() {
         let mut wire = Vec::new();
         hello().write(&mut wire);
         for len in 0..wire.len() {
-            assert_eq!(Hello::read(&wire[..len]), Ok(None), "cut to {len}");
+            assert_eq!(Hello::read(&wire[..len]), Ok(None), "truncated to {len}");
         }
         let whole = wire.len();
         wire.push(1);
@@ -333,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn later_fields_are_passed_over_and_missing_ones_named() {
+    fn later_fields_are_skipped_and_missing_or_repeated_ones_named() {
         let mut wire = Vec::new();
         hello().write(&mut wire);
         let mut rest = &wire[..];
@@ -345,6 +398,12 @@ mod tests {
         let mut twice = body.to_vec();
         twice.extend_from_slice(&[3, 1, 0]);
         assert_eq!(Hello::parse(&twice), Err(HelloError::Field { field: 3 }));
+        // Field 0 is unused: skipped once, refused when repeated.
+        let mut unused = body.to_vec();
+        unused.extend_from_slice(&[0, 1, 7]);
+        assert_eq!(Hello::parse(&unused), Ok(hello()));
+        unused.extend_from_slice(&[0, 0]);
+        assert_eq!(Hello::parse(&unused), Err(HelloError::Field { field: 0 }));
         assert_eq!(Hello::parse(&body[..body.len() - 16]), Err(HelloError::Field { field: 11 }));
         assert_eq!(Hello::parse(b"GET / HTTP/1.1"), Err(HelloError::NotHello));
     }
@@ -352,7 +411,7 @@ mod tests {
     #[test]
     fn versions_without_overlap_are_refused() {
         let mut wire = Vec::new();
-        Hello { oldest: 2, newest: 9, ..hello() }.write(&mut wire);
-        assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 2, newest: 9 }));
+        Hello { oldest: 3, newest: 9, ..hello() }.write(&mut wire);
+        assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 3, newest: 9 }));
     }
 }

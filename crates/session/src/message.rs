@@ -1,27 +1,31 @@
-//! Messages of a lane. `docs/PROTOCOL.md`, section "Messages", is their specification.
+//! Messages of a lane: section 4 of `docs/PROTOCOL.md`.
 
+use crate::domains::MAX_DOMAIN;
 use crate::flow::FlowId;
 use oncewire_codec::varint::{self, Stop};
 
 /// Longest target of a flow, in bytes.
 pub const MAX_TARGET: usize = 1024;
-/// Longest body of a HELLO or REPORT, in bytes.
+/// Longest body of a HELLO, REPORT or PAD, in bytes.
 pub(crate) const MAX_BODY: usize = 4096;
-/// Longest text of a CLOSE or of a refusal, in bytes.
+/// Longest text of a CLOSE, or reason of a refusal, in bytes.
 pub(crate) const MAX_TEXT: usize = 256;
 
-/// As much of a text as may be sent.
+/// The longest prefix of a text that may be sent.
 pub(crate) fn truncate(text: &str) -> &str {
-    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    let end =
+        (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     &text[..end]
 }
 
-/// Which content a direction's log holds. Both ends' logs are equal exactly as long as this is.
+/// Identifies the content of a direction's log. The logs of both ends are equal as long as their
+/// epochs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epoch {
-    /// Chosen at random by the encoder when it began the log empty; 0 says that there is no log.
+    /// The log's id, chosen at random by the encoder when it began the log; 0 means that there is
+    /// no log.
     pub log: u64,
-    /// How often the log was rewound since.
+    /// How often the log has been rewound since.
     pub number: u64,
 }
 
@@ -40,7 +44,7 @@ pub(crate) mod kind {
     pub(crate) const EPOCH: u8 = 0x07;
     pub(crate) const LIMIT: u8 = 0x08;
     pub(crate) const GO_AWAY: u8 = 0x09;
-    /// From here on messages belong to the transport that carries them and are not counted.
+    /// Messages from here on belong to the transport that carries them and are not counted.
     pub(crate) const HELLO: u8 = 0x40;
     pub(crate) const ACK: u8 = 0x41;
     pub(crate) const PING: u8 = 0x42;
@@ -48,22 +52,24 @@ pub(crate) mod kind {
     pub(crate) const CLOSE: u8 = 0x44;
     pub(crate) const ASK_REPORT: u8 = 0x45;
     pub(crate) const REPORT: u8 = 0x46;
+    pub(crate) const PAD: u8 = 0x47;
 }
 
-/// One message as read.
+/// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
-    /// A frame follows.
+    /// The message up to its frame.
     Data(FlowId),
-    Open(FlowId, &'a [u8]),
+    /// A target and the name of an isolation domain.
+    Open(FlowId, &'a [u8], &'a [u8]),
     Opened(FlowId),
     Fin(FlowId),
     Reset(FlowId, u64),
-    /// The flow's bytes may come to this many in all.
+    /// The flow may carry this many bytes in total.
     Credit(FlowId, u64),
-    /// The log begins anew: empty, or with what it holds below an offset.
+    /// An epoch begins, empty or with what the log holds below an offset; and the log's capacity.
     Epoch(Epoch, Option<u64>, u64),
-    /// The largest log that the decoder keeps from now on, in bytes.
+    /// The largest log that the sender's decoder accepts from now on, in bytes.
     Limit(u64),
     GoAway,
     Hello(&'a [u8]),
@@ -73,12 +79,15 @@ pub(crate) enum Message<'a> {
     Close(u64, &'a [u8]),
     AskReport,
     Report(&'a [u8]),
+    /// Hides sizes and means nothing.
+    Pad(&'a [u8]),
 }
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
-    /// No message begins with this byte.
+    /// No message of this version begins with this byte.
     #[error("no message of this version begins with {0:#04x}")]
     Kind(u8),
     /// A number is not in its shortest form, or too large for its field.
@@ -89,14 +98,14 @@ pub enum MessageError {
     Length {
         /// First byte of the message.
         kind: u8,
-        /// Length that it claims, in bytes.
+        /// The length it claims, in bytes.
         len: u64,
         /// Largest allowed.
         max: usize,
     },
 }
 
-/// Why reading stopped: the message is not complete, or is none.
+/// Why reading stopped: the message is incomplete or invalid.
 enum Halt {
     Short,
     Bad(MessageError),
@@ -137,7 +146,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Takes a message off the front of `input`; `None`, and `input` as it was, if it is not complete.
+    /// Takes a message off the front of `input`. Returns `None` and leaves `input` as it was if the
+    /// message is incomplete.
     pub(crate) fn take(input: &mut &'a [u8]) -> Result<Option<Message<'a>>, MessageError> {
         let Some((&kind, rest)) = input.split_first() else { return Ok(None) };
         let mut fields = Fields { kind, rest };
@@ -154,7 +164,9 @@ impl<'a> Message<'a> {
     fn read(fields: &mut Fields<'a>) -> Result<Message<'a>, Halt> {
         Ok(match fields.kind {
             kind::DATA => Message::Data(fields.flow()?),
-            kind::OPEN => Message::Open(fields.flow()?, fields.bytes(MAX_TARGET)?),
+            kind::OPEN => {
+                Message::Open(fields.flow()?, fields.bytes(MAX_TARGET)?, fields.bytes(MAX_DOMAIN)?)
+            }
             kind::OPENED => Message::Opened(fields.flow()?),
             kind::FIN => Message::Fin(fields.flow()?),
             kind::RESET => Message::Reset(fields.flow()?, fields.number()?),
@@ -173,11 +185,12 @@ impl<'a> Message<'a> {
             kind::CLOSE => Message::Close(fields.number()?, fields.bytes(MAX_TEXT)?),
             kind::ASK_REPORT => Message::AskReport,
             kind::REPORT => Message::Report(fields.bytes(MAX_BODY)?),
+            kind::PAD => Message::Pad(fields.bytes(MAX_BODY)?),
             kind => return Err(Halt::Bad(MessageError::Kind(kind))),
         })
     }
 
-    /// Appends the message to `out`; for [`Message::Data`], what comes before the frame.
+    /// Appends the message to `out`; of [`Message::Data`], the part before the frame.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let number = |out: &mut Vec<u8>, value: u64| varint::put(out, value);
         let bytes = |out: &mut Vec<u8>, bytes: &[u8]| {
@@ -187,9 +200,10 @@ impl<'a> Message<'a> {
         out.push(self.kind());
         match *self {
             Message::Data(flow) | Message::Opened(flow) | Message::Fin(flow) => number(out, flow.0),
-            Message::Open(flow, target) => {
+            Message::Open(flow, target, domain) => {
                 number(out, flow.0);
                 bytes(out, target);
+                bytes(out, domain);
             }
             Message::Reset(flow, value) | Message::Credit(flow, value) => {
                 number(out, flow.0);
@@ -201,9 +215,12 @@ impl<'a> Message<'a> {
                 number(out, keep.map_or(0, |offset| offset + 1));
                 number(out, capacity);
             }
-            Message::Limit(value) | Message::Ack(value) | Message::Ping(value) | Message::Pong(value) => number(out, value),
+            Message::Limit(value)
+            | Message::Ack(value)
+            | Message::Ping(value)
+            | Message::Pong(value) => number(out, value),
             Message::GoAway | Message::AskReport => {}
-            Message::Hello(body) | Message::Report(body) => bytes(out, body),
+            Message::Hello(body) | Message::Report(body) | Message::Pad(body) => bytes(out, body),
             Message::Close(code, text) => {
                 number(out, code);
                 bytes(out, text);
@@ -229,6 +246,7 @@ impl<'a> Message<'a> {
             Message::Close(..) => kind::CLOSE,
             Message::AskReport => kind::ASK_REPORT,
             Message::Report(_) => kind::REPORT,
+            Message::Pad(_) => kind::PAD,
         }
     }
 }
@@ -238,12 +256,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_reads_as_it_was_written_and_waits_while_short() {
+    fn every_message_reads_as_written_and_waits_while_incomplete() {
         let flow = FlowId(300);
         let epoch = Epoch { log: u64::MAX - 5, number: 7 };
         for message in [
             Message::Data(flow),
-            Message::Open(flow, b"tcp:origin:80"),
+            Message::Open(flow, b"tcp:origin:80", b""),
+            Message::Open(flow, b"tcp:origin:80", b"address 10.0.0.7"),
             Message::Opened(flow),
             Message::Fin(flow),
             Message::Reset(flow, 3),
@@ -259,12 +278,13 @@ mod tests {
             Message::Close(4, b"why"),
             Message::AskReport,
             Message::Report(&[1, 2, 3]),
+            Message::Pad(&[0; 200]),
         ] {
             let mut wire = Vec::new();
             message.write(&mut wire);
             for len in 0..wire.len() {
                 let mut short = &wire[..len];
-                assert_eq!(Message::take(&mut short), Ok(None), "{message:?} cut to {len}");
+                assert_eq!(Message::take(&mut short), Ok(None), "{message:?} truncated to {len}");
                 assert_eq!(short.len(), len);
             }
             wire.push(0xee);
@@ -275,11 +295,17 @@ mod tests {
     }
 
     #[test]
-    fn bad_messages_are_refused_before_they_are_complete() {
+    fn invalid_messages_are_refused_before_they_are_complete() {
         assert_eq!(Message::take(&mut &[0x3f][..]), Err(MessageError::Kind(0x3f)));
-        assert_eq!(Message::take(&mut &[kind::ACK, 0x80, 0x00][..]), Err(MessageError::Number(kind::ACK)));
+        assert_eq!(
+            Message::take(&mut &[kind::ACK, 0x80, 0x00][..]),
+            Err(MessageError::Number(kind::ACK))
+        );
         let mut long = vec![kind::OPEN, 1];
         varint::put(&mut long, 1 << 40);
-        assert!(matches!(Message::take(&mut &long[..]), Err(MessageError::Length { max: MAX_TARGET, .. })));
+        assert!(matches!(
+            Message::take(&mut &long[..]),
+            Err(MessageError::Length { max: MAX_TARGET, .. })
+        ));
     }
 }

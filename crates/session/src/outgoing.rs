@@ -1,14 +1,20 @@
-//! The sending half of a direction: the encoder, its epoch, and what of it the peer is known to have.
+//! The sending half of a direction: the encoder, its epoch, and the blocks that the peer is not
+//! known to have.
 
 use crate::config::encoder_of;
+use crate::domains::{ContextPool, Domains};
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::matcher::MatchStats;
-use oncewire_codec::{ChecksumSeed, Encoder, EncoderBuilder, EncoderMemory, EncoderStats, Geometry};
+use oncewire_codec::{
+    ChecksumSeed, Domain, EncodeError, Encoder, EncoderBuilder, EncoderMemory, EncoderStats,
+    Geometry, Sharing, Stream,
+};
 use std::collections::{HashMap, VecDeque};
 
-/// What the next block's chain value is, given the one before: the hash over everything up to it. XXH3-64 of both numbers.
+/// The chain after one more block: XXH3-64 of the chain before it and its frame's checksum
+/// (`docs/PROTOCOL.md`, "Chain").
 pub(crate) fn chain(before: u64, checksum: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&before.to_le_bytes());
@@ -17,89 +23,130 @@ pub(crate) fn chain(before: u64, checksum: u64) -> u64 {
 }
 
 impl Epoch {
-    /// Frames of another epoch fail their checksums.
+    /// The seed of its frames' checksums: frames of another epoch fail.
     pub(crate) fn seed(self) -> ChecksumSeed {
         ChecksumSeed { session: self.log, epoch: self.number }
     }
 }
 
-/// Names an encoded block: which log, and its number there.
+/// Identifies an encoded block: its log, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockId {
     log: u64,
     number: u64,
 }
 
-/// A block that is not known to be decoded, or behind one that is not.
+/// A block that is unacknowledged, or follows one that is.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentBlock {
     offset: u64,
     len: u32,
-    acked: bool,
+    acknowledged: bool,
     chain: u64,
+    domain: Domain,
 }
 
-/// An encoder and its unacknowledged blocks.
-struct Content {
+/// The log that is sent: its encoder and its unacknowledged blocks.
+struct SentLog {
     epoch: Epoch,
-    /// Where the epoch began, if not with an empty log.
+    /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
     keep: Option<u64>,
     encoder: Encoder,
-    blocks: VecDeque<Sent>,
+    /// Most memory of the encoder's notes on domains, in bytes.
+    most_domains: usize,
+    blocks: VecDeque<SentBlock>,
     /// Number of the first of `blocks`.
     first: u64,
-    /// The peer has everything below this offset, and the chain up to it.
-    low: u64,
-    low_chain: u64,
+    /// The acknowledged offset: the peer has decoded everything below. And the chain there.
+    acknowledged: u64,
+    acknowledged_chain: u64,
+    /// The chain at the end of the log.
     chain: u64,
 }
 
-impl Content {
-    fn block(&self, id: BlockId) -> Option<Sent> {
+impl SentLog {
+    fn block(&self, id: BlockId) -> Option<SentBlock> {
         (id.log == self.epoch.log).then_some(())?;
         self.blocks.get(usize::try_from(id.number.checked_sub(self.first)?).ok()?).copied()
     }
 }
 
-/// What could not be done for want of memory or offsets. The session cannot go on.
+/// The encoder ran out of memory or offsets. The session cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot encode: {0}")]
 pub struct EncoderFailed(String);
 
+/// A block of an earlier log, and its domain.
+struct Rescued {
+    domain: Domain,
+    bytes: Box<[u8]>,
+}
+
 pub(crate) struct Outgoing {
     template: EncoderBuilder,
+    /// Entropy contexts of each lane.
+    contexts: usize,
+    domains: Domains,
+    pool: ContextPool,
     geometry: Geometry,
-    content: Option<Content>,
-    /// Blocks of earlier logs that are to be sent again. A lane holds at most a span of them, whichever logs they are from: no block is
-    /// encoded for it before they are.
-    rescued: HashMap<BlockId, Box<[u8]>>,
-    /// Of encoders that are gone.
+    log: Option<SentLog>,
+    /// Blocks of earlier logs that are to be encoded again. A lane has at most a span of them,
+    /// whichever logs they are from, because it encodes no new block before them.
+    rescued: HashMap<BlockId, Rescued>,
+    /// Statistics of earlier encoders.
     past: EncoderStats,
-    /// What to spend on a block, if not all that the template says.
+    /// The effort to encode with, if not the template's.
     effort: Option<Effort>,
 }
 
 impl Outgoing {
-    /// `log` has been checked: not smaller than [`crate::config::SMALLEST_LOG`].
-    pub(crate) fn new(template: EncoderBuilder, log: u64) -> Outgoing {
+    /// `log` is the log's size in bytes, at least [`crate::config::SMALLEST_LOG`].
+    /// Each lane has `contexts` entropy contexts.
+    pub(crate) fn new(template: EncoderBuilder, log: u64, contexts: usize) -> Outgoing {
         let past = EncoderStats::default();
-        Outgoing { template, geometry: geometry(log), content: None, rescued: HashMap::new(), past, effort: None }
+        Outgoing {
+            template,
+            contexts,
+            domains: Domains::new(),
+            pool: ContextPool::new(contexts),
+            geometry: geometry(log),
+            log: None,
+            rescued: HashMap::new(),
+            past,
+            effort: None,
+        }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
         self.geometry.capacity()
     }
 
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.content.as_ref().map_or(Epoch::NONE, |content| content.epoch)
+    /// The domain of a flow, by its name in OPEN. All are one if everything is shared.
+    pub(crate) fn domain(&mut self, name: &[u8]) -> Domain {
+        match self.template.shares() {
+            Sharing::All => Domain::COMMON,
+            Sharing::Chunks | Sharing::None => self.domains.named(name),
+        }
     }
 
-    /// Begins an empty log of the given size. `key` keeps fingerprints secret from those who would collide them. What is not acknowledged
-    /// of the log before is kept, to be encoded anew.
+    /// Uses no more than this number of entropy contexts for each lane from now on.
+    pub(crate) fn limit_contexts(&mut self, per_lane: usize) {
+        self.pool.limit(per_lane);
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.log.as_ref().map_or(Epoch::NONE, |log| log.epoch)
+    }
+
+    /// Begins an empty log of `size` bytes named `log`. `key` keys the fingerprints, so that nobody
+    /// can prepare content that collides. Copies the unacknowledged blocks of the log before, to be
+    /// encoded again.
     pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64) -> Result<(), EncoderFailed> {
         let epoch = Epoch { log, number: 0 };
         self.geometry = geometry(size);
-        let mut encoder = encoder_of(&self.template, size)
+        let builder = encoder_of(&self.template, size, self.contexts);
+        let most_domains = builder.memory().domains;
+        let mut encoder = builder
             .fingerprint_key(key)
             .checksum_seed(epoch.seed())
             .build()
@@ -107,115 +154,161 @@ impl Outgoing {
         if let Some(effort) = self.effort {
             encoder.set_effort(effort);
         }
-        let new = Content { epoch, keep: None, encoder, blocks: VecDeque::new(), first: 0, low: 0, low_chain: 0, chain: 0 };
-        if let Some(old) = self.content.replace(new) {
+        let new = SentLog {
+            epoch,
+            keep: None,
+            encoder,
+            most_domains,
+            blocks: VecDeque::new(),
+            first: 0,
+            acknowledged: 0,
+            acknowledged_chain: 0,
+            chain: 0,
+        };
+        if let Some(old) = self.log.replace(new) {
             add(&mut self.past, old.encoder.stats());
-            for (number, block) in (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acked) {
-                if let Some(bytes) = old.encoder.content(block.offset..block.offset + u64::from(block.len)) {
-                    self.rescued.insert(BlockId { log: old.epoch.log, number }, bytes.into());
+            for (number, block) in
+                (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acknowledged)
+            {
+                if let Some(bytes) =
+                    old.encoder.content(block.offset..block.offset + u64::from(block.len))
+                {
+                    let rescued = Rescued { domain: block.domain, bytes: bytes.into() };
+                    self.rescued.insert(BlockId { log: old.epoch.log, number }, rescued);
                 }
             }
         }
         Ok(())
     }
 
-    /// Gives all memory back; the next block begins a new log.
-    pub(crate) fn forget(&mut self) {
+    /// Drops the log and frees its memory; the next block begins a new one.
+    pub(crate) fn discard(&mut self) {
         self.rescued.clear();
-        if let Some(old) = self.content.take() {
+        if let Some(old) = self.log.take() {
             add(&mut self.past, old.encoder.stats());
         }
     }
 
-    /// Goes on where a peer's decoder stands, in a new epoch, with all that both have. `false` if that is not possible.
+    /// Continues at the peer's acknowledged offset, in a new epoch. Returns `false` if the log does
+    /// not match the peer's.
     pub(crate) fn resume_at(&mut self, peer: LogState) -> bool {
-        // What an earlier session did not get across is over with its flows.
+        // Blocks that an earlier session did not deliver belong to flows that are gone.
         self.rescued.clear();
-        let Some(content) = &mut self.content else { return false };
-        if peer.epoch != content.epoch {
+        let Some(log) = &mut self.log else { return false };
+        if peer.epoch != log.epoch {
             return false;
         }
-        let known = if peer.low == content.low {
-            Some(content.low_chain)
+        let known = if peer.acknowledged == log.acknowledged {
+            Some(log.acknowledged_chain)
         } else {
-            content.blocks.iter().find(|block| block.offset + u64::from(block.len) == peer.low).map(|block| block.chain)
+            log.blocks
+                .iter()
+                .find(|block| block.offset + u64::from(block.len) == peer.acknowledged)
+                .map(|block| block.chain)
         };
         if known != Some(peer.chain) {
             return false;
         }
-        let epoch = Epoch { number: content.epoch.number + 1, ..content.epoch };
-        if content.encoder.rewind(peer.low, epoch.seed()).is_err() {
+        let epoch = Epoch { number: log.epoch.number + 1, ..log.epoch };
+        if log.encoder.rewind(peer.acknowledged, epoch.seed()).is_err() {
             return false;
         }
-        content.first += content.blocks.len() as u64;
-        content.blocks.clear();
-        (content.epoch, content.keep) = (epoch, Some(peer.low));
-        (content.low, content.low_chain, content.chain) = (peer.low, peer.chain, peer.chain);
+        log.first += log.blocks.len() as u64;
+        log.blocks.clear();
+        (log.epoch, log.keep) = (epoch, Some(peer.acknowledged));
+        (log.acknowledged, log.acknowledged_chain, log.chain) =
+            (peer.acknowledged, peer.chain, peer.chain);
         true
     }
 
-    /// How the epoch at hand began.
+    /// EPOCH of the current epoch.
     pub(crate) fn epoch_message(&self) -> Message<'static> {
-        Message::Epoch(self.epoch(), self.content.as_ref().and_then(|content| content.keep), self.capacity())
+        Message::Epoch(self.epoch(), self.log.as_ref().and_then(|log| log.keep), self.capacity())
     }
 
-    /// End of what the peer is known to have.
-    pub(crate) fn low(&self) -> u64 {
-        self.content.as_ref().map_or(0, |content| content.low)
+    /// The acknowledged offset: the peer has decoded everything below.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.acknowledged)
     }
 
+    /// The offset at the end of the log.
     pub(crate) fn end(&self) -> u64 {
-        self.content.as_ref().map_or(0, |content| content.encoder.end())
+        self.log.as_ref().map_or(0, |log| log.encoder.end())
     }
 
-    /// Bytes of a block that may be encoded now (DESIGN section 5: no further than a span above what the peer has contiguously).
+    /// How much of a block of `len` bytes may be encoded now: it must not end more than a span
+    /// above the acknowledged offset.
     pub(crate) fn room(&self, len: usize) -> usize {
-        let Some(content) = &self.content else { return len };
-        if content.blocks.is_empty() {
+        let Some(log) = &self.log else { return len };
+        if log.blocks.is_empty() {
             return len;
         }
-        let limit = content.low + self.geometry.span();
-        let fits = |len: usize| self.geometry.place(content.encoder.end(), len) + len as u64 <= limit;
+        let limit = log.acknowledged + self.geometry.span();
+        let fits = |len: usize| self.geometry.place(log.encoder.end(), len) + len as u64 <= limit;
         if fits(len) {
             return len;
         }
-        // At the end of a lap a shorter block fits where a longer one would begin the next.
-        usize::try_from(limit.saturating_sub(content.encoder.end())).ok().filter(|&less| less < len && fits(less)).unwrap_or(0)
+        // At the end of a generation a shorter block may fit where a longer one would begin the
+        // next.
+        usize::try_from(limit.saturating_sub(log.encoder.end()))
+            .ok()
+            .filter(|&less| less < len && fits(less))
+            .unwrap_or(0)
     }
 
     pub(crate) fn has_unacknowledged(&self) -> bool {
-        self.content.as_ref().is_some_and(|content| !content.blocks.is_empty())
+        self.log.as_ref().is_some_and(|log| !log.blocks.is_empty())
     }
 
-    /// What to spend on each block from the next on.
+    /// Sets the effort from the next block on.
     pub(crate) fn set_effort(&mut self, effort: Effort) {
         self.effort = Some(effort);
-        if let Some(content) = &mut self.content {
-            content.encoder.set_effort(effort);
+        if let Some(log) = &mut self.log {
+            log.encoder.set_effort(effort);
         }
     }
 
-    /// Encodes a block with a lane's entropy context and appends its frame to `out`.
+    /// How much of `content`, which is what a flow sends next, to encode as one block: see
+    /// [`Encoder::whole_chunks`].
+    pub(crate) fn whole_chunks(&self, stream: &mut Stream, content: &[u8]) -> usize {
+        self.log.as_ref().map_or(content.len(), |log| log.encoder.whole_chunks(stream, content))
+    }
+
+    /// Encodes a block of a flow, with its domain's entropy context on the lane, and appends its
+    /// frame to `out`.
     pub(crate) fn encode(
         &mut self,
         block: &[u8],
+        stream: &mut Stream,
         lane: usize,
         explicit: bool,
         out: &mut Vec<u8>,
     ) -> Result<BlockId, EncoderFailed> {
-        let content = self.content.as_mut().ok_or_else(|| EncoderFailed("no log".into()))?;
-        content.encoder.set_explicit_offsets(explicit);
-        let frame = content.encoder.encode_frame(block, lane).map_err(|error| EncoderFailed(error.to_string()))?;
+        let log = self.log.as_mut().ok_or_else(|| EncoderFailed("no log".into()))?;
+        let failed = |error: EncodeError| EncoderFailed(error.to_string());
+        log.encoder.set_explicit_offsets(explicit);
+        let domain = stream.domain();
+        let (context, reset) = self.pool.of(lane, domain);
+        if reset {
+            log.encoder.reset_context(context).map_err(failed)?;
+        }
+        let frame = log.encoder.encode_stream(stream, block, context).map_err(failed)?;
         frame.append_to(out);
-        content.chain = chain(content.chain, content.encoder.last_checksum());
+        log.chain = chain(log.chain, log.encoder.last_checksum());
         let len = block.len() as u32;
-        let offset = content.encoder.end() - u64::from(len);
-        content.blocks.push_back(Sent { offset, len, acked: false, chain: content.chain });
-        Ok(BlockId { log: content.epoch.log, number: content.first + content.blocks.len() as u64 - 1 })
+        let offset = log.encoder.end() - u64::from(len);
+        log.blocks.push_back(SentBlock {
+            offset,
+            len,
+            acknowledged: false,
+            chain: log.chain,
+            domain,
+        });
+        Ok(BlockId { log: log.epoch.log, number: log.first + log.blocks.len() as u64 - 1 })
     }
 
-    /// Appends a frame that carries a block once more: literally where it was, or encoded anew if it was encoded in an earlier epoch. Returns
-    /// its name from now on and its length in bytes.
+    /// Appends a frame that carries a block again: literally at its offset, or encoded anew if it
+    /// is of an earlier log. Returns the block's id from now on and its length in bytes.
     pub(crate) fn encode_again(
         &mut self,
         id: BlockId,
@@ -225,93 +318,110 @@ impl Outgoing {
     ) -> Result<(BlockId, u64), EncoderFailed> {
         let lost = || EncoderFailed("a block that was not acknowledged has left the log".into());
         if id.log == self.epoch().log {
-            let content = self.content.as_mut().ok_or_else(lost)?;
-            let Sent { offset, len, .. } = content.block(id).ok_or_else(lost)?;
-            content.encoder.repair(offset, len as usize, out).map_err(|error| EncoderFailed(error.to_string()))?;
+            let log = self.log.as_mut().ok_or_else(lost)?;
+            let SentBlock { offset, len, .. } = log.block(id).ok_or_else(lost)?;
+            log.encoder
+                .repair(offset, len as usize, out)
+                .map_err(|error| EncoderFailed(error.to_string()))?;
             return Ok((id, len.into()));
         }
-        let bytes = self.rescued.remove(&id).ok_or_else(lost)?;
-        let new = self.encode(&bytes, lane, explicit, out)?;
+        let Rescued { domain, bytes } = self.rescued.remove(&id).ok_or_else(lost)?;
+        // Where it is in its flow no longer matters.
+        let new = self.encode(&bytes, &mut Stream::new(domain), lane, explicit, out)?;
         Ok((new, bytes.len() as u64))
     }
 
-    /// Whether a block can be sent again now, as far as the span is concerned.
+    /// Whether the span allows a block to be sent again now.
     pub(crate) fn may_send_again(&self, id: BlockId) -> bool {
         if id.log == self.epoch().log {
             return true;
         }
-        let len = self.rescued.get(&id).map_or(0, |bytes| bytes.len());
+        let len = self.rescued.get(&id).map_or(0, |rescued| rescued.bytes.len());
         self.room(len) == len
     }
 
     /// The peer has decoded a block.
     pub(crate) fn acknowledge(&mut self, id: BlockId) {
-        let Some(content) = self.content.as_mut().filter(|content| content.epoch.log == id.log) else {
+        let Some(log) = self.log.as_mut().filter(|log| log.epoch.log == id.log) else {
             self.rescued.remove(&id);
             return;
         };
-        let Some(index) = id.number.checked_sub(content.first).and_then(|index| usize::try_from(index).ok()) else { return };
-        if let Some(block) = content.blocks.get_mut(index) {
-            block.acked = true;
+        let Some(index) =
+            id.number.checked_sub(log.first).and_then(|index| usize::try_from(index).ok())
+        else {
+            return;
+        };
+        if let Some(block) = log.blocks.get_mut(index) {
+            block.acknowledged = true;
         }
-        while let Some(block) = content.blocks.front().filter(|block| block.acked) {
-            content.low = block.offset + u64::from(block.len);
-            content.low_chain = block.chain;
-            content.blocks.pop_front();
-            content.first += 1;
+        while let Some(block) = log.blocks.front().filter(|block| block.acknowledged) {
+            log.acknowledged = block.offset + u64::from(block.len);
+            log.acknowledged_chain = block.chain;
+            log.blocks.pop_front();
+            log.first += 1;
         }
     }
 
-    /// A lane's transport is new: its entropy context begins anew.
-    pub(crate) fn reset_context(&mut self, lane: usize) {
-        if let Some(content) = &mut self.content {
-            // Cannot fail: there is a context for every lane.
-            let _ = content.encoder.reset_context(lane);
+    /// Resets a lane's entropy contexts, because its transport is new.
+    pub(crate) fn reset_contexts(&mut self, lane: usize) {
+        if let Some(log) = &mut self.log {
+            for context in self.pool.of_lane(lane) {
+                // Cannot fail: the encoder has as many as the pool.
+                let _ = log.encoder.reset_context(context);
+            }
         }
     }
 
     pub(crate) fn unacknowledged(&self) -> u64 {
-        self.content.as_ref().map_or(0, |content| content.encoder.end() - content.low)
+        self.log.as_ref().map_or(0, |log| log.encoder.end() - log.acknowledged)
     }
 
-    /// Memory in use in bytes: the log as far as it was written, and a page of the table for each fingerprint in it, so the whole table soon.
+    /// Memory in use, in bytes: the written part of the log, and a page of the table for each
+    /// fingerprint, so the whole table soon.
     pub(crate) fn memory(&self) -> u64 {
-        let of = |content: &Content| {
-            let end = content.encoder.end();
-            let EncoderMemory { log, table, contexts, buffers } = content.encoder.memory();
-            let MatchStats { looked_up, indexed_only, .. } = content.encoder.stats().matcher;
+        let of = |log: &SentLog| {
+            let end = log.encoder.end();
+            let EncoderMemory { log: capacity, table, domains, contexts, buffers } =
+                log.encoder.memory();
+            let MatchStats { looked_up, indexed_only, .. } = log.encoder.stats().matcher;
             let table = (table as u64).min((looked_up + indexed_only).saturating_mul(PAGE));
-            end.min(log as u64) + table + (contexts + buffers + content.blocks.len() * size_of::<Sent>()) as u64
+            end.min(capacity as u64)
+                + table
+                + (domains + contexts + buffers + log.blocks.len() * size_of::<SentBlock>()) as u64
         };
-        self.content.as_ref().map_or(0, of) + self.rescued.values().map(|bytes| bytes.len() as u64).sum::<u64>()
+        self.log.as_ref().map_or(0, of)
+            + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
     }
 
-    /// Whether something was sent since the log began.
+    /// Whether anything was sent since the log began.
     pub(crate) fn is_used(&self) -> bool {
-        self.content.as_ref().is_some_and(|content| content.encoder.end() > 0)
+        self.log.as_ref().is_some_and(|log| log.encoder.end() > 0)
     }
 
-    /// Memory that a log of `size` bytes in place of this one, its table and the contexts in use may come to take in bytes; 0 while nothing was
-    /// sent since the log began.
+    /// Most memory, in bytes, that a log of `size` bytes in place of this one, its table and the
+    /// contexts in use would take; 0 if nothing was sent since the log began.
     pub(crate) fn promised_memory(&self, size: u64) -> u64 {
-        let Some(content) = self.content.as_ref().filter(|_| self.is_used()) else { return 0 };
-        let EncoderMemory { mut log, mut table, contexts, .. } = content.encoder.memory();
+        let Some(sent) = self.log.as_ref().filter(|_| self.is_used()) else { return 0 };
+        let EncoderMemory { mut log, mut table, contexts, .. } = sent.encoder.memory();
+        let mut domains = sent.most_domains;
         if size != self.capacity() {
-            EncoderMemory { log, table, .. } = encoder_of(&self.template, size).memory();
+            EncoderMemory { log, table, domains, .. } =
+                encoder_of(&self.template, size, self.contexts).memory();
         }
-        (log + table + contexts) as u64
+        (log + table + domains + contexts) as u64
     }
 
     pub(crate) fn stats(&self) -> EncoderStats {
         let mut stats = self.past;
-        if let Some(content) = &self.content {
-            add(&mut stats, content.encoder.stats());
+        if let Some(log) = &self.log {
+            add(&mut stats, log.encoder.stats());
         }
         stats
     }
 }
 
-/// Bytes that touching one takes of a large buffer, where the system has huge pages.
+/// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
+/// pages.
 const PAGE: u64 = 2 << 20;
 
 fn geometry(log: u64) -> Geometry {

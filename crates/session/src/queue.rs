@@ -1,6 +1,6 @@
-//! Bytes in a row: what is pushed at the end is read, as one slice, from the front.
+//! A queue of bytes that is read from the front as one slice.
 
-/// A queue of bytes. Every byte is moved once at most on its way through.
+/// A queue of bytes. Each byte is moved at most once before it is popped.
 #[derive(Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ impl ByteQueue {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        // Moves what is left to the front only when that is no more than what is gone.
+        // Moves the remaining bytes to the front only when they are no more than those popped.
         if self.start > 0 && self.len() <= self.start {
             self.bytes.copy_within(self.start.., 0);
             self.bytes.truncate(self.len());
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_back_what_it_was_given() {
+    fn bytes_come_out_as_they_went_in() {
         let mut queue = ByteQueue::default();
         let (mut pushed, mut popped) = (0u32, 0u32);
         for step in 0..2000u32 {
@@ -62,7 +62,12 @@ mod tests {
             queue.push(&bytes);
             pushed += bytes.len() as u32;
             let take = (step as usize * 7 % 41).min(queue.len());
-            assert!(queue.bytes()[..take].iter().enumerate().all(|(i, &byte)| byte == (popped + i as u32) as u8));
+            assert!(
+                queue.bytes()[..take]
+                    .iter()
+                    .enumerate()
+                    .all(|(i, &byte)| byte == (popped + i as u32) as u8)
+            );
             queue.pop(take);
             popped += take as u32;
             assert_eq!(queue.len() as u32, pushed - popped);

@@ -1,23 +1,23 @@
-//! What a session counts.
+//! The counters of a session.
 
 use oncewire_codec::varint;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of one end of a session. They only grow, but for those that say "now".
+        /// Counters of one end of a session. They only grow, except those that say "now".
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counters {
-            /// Names and values, in the order in which they travel.
+            /// Names and values, in the order of REPORT.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
             fn from_values(mut values: impl Iterator<Item = u64>) -> Counters {
-                // An older peer sends fewer.
+                // An older peer sends fewer counters.
                 Counters { $($name: values.next().unwrap_or(0),)* }
             }
         }
@@ -25,23 +25,24 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Bytes of applications taken for sending.
+    /// Bytes of applications that were encoded.
     sent_bytes,
-    /// Bytes given to applications.
+    /// Bytes that applications consumed.
     received_bytes,
-    /// Bytes written to transports: messages, before encryption.
+    /// Bytes written to transports, before encryption.
     wire_sent_bytes,
     /// Bytes read from transports, after decryption.
     wire_received_bytes,
     /// Blocks encoded.
     blocks,
-    /// Bytes that were sent as references to the log.
+    /// Bytes sent as references to the log.
     matched_bytes,
-    /// Blocks that looked incompressible: compressed or encrypted by the application.
+    /// Blocks that looked incompressible, such as compressed or encrypted content.
     incompressible_blocks,
-    /// Bytes of blocks that were sent again, literally or in a new epoch, after a lost transport or a failure.
+    /// Bytes of blocks sent again, literally or in a new epoch, after a lost transport or a
+    /// failure.
     repeated_bytes,
-    /// Blocks of received bytes.
+    /// Blocks decoded.
     received_blocks,
     /// Flows opened by this end's applications.
     flows_opened,
@@ -49,46 +50,48 @@ counters! {
     flows_accepted,
     /// Flows reset, by either end.
     flows_reset,
-    /// Flows refused because there were too many.
+    /// Flows refused because too many were open or memory was short.
     flows_refused,
     /// Flows open now.
     flows,
-    /// Transports that came up.
+    /// Transports that completed the handshake.
     transports,
-    /// Times that a transport was lost with the session going on.
+    /// Times that a lane resumed on a new transport.
     resumes,
-    /// Epochs begun with an empty log for what this end sends.
+    /// Empty logs that this end began to send with.
     epochs,
-    /// Sessions that went on with the log of an earlier one.
+    /// 1 if this end's encoder continued the log of an earlier session.
     warm_starts,
     /// Frames that failed to decode.
     failures,
-    /// Times that the span held encoding up.
+    /// Times that encoding waited for the span.
     span_stalls,
-    /// Times that missing credit held a flow up.
+    /// Times that a flow waited for credit.
     credit_stalls,
-    /// Times that a lane waited for content of another.
+    /// Times that a lane waited for content of another lane.
     lane_waits,
     /// End of this end's sending log now, in bytes since the epoch began.
     log_end,
-    /// Of it, not acknowledged now.
+    /// Bytes of it that are not acknowledged now.
     log_unacknowledged,
     /// Size of this end's sending log now, in bytes.
     log_capacity,
-    /// End of the contiguous part of the receiving log now.
+    /// Acknowledged offset of the receiving log now.
     received_low,
-    /// Bytes that wait for applications now.
+    /// Bytes that wait for applications to read them now.
     delivery_waiting_bytes,
-    /// Bytes of applications that wait for lanes now.
+    /// Bytes of applications that wait to be sent now.
     send_waiting_bytes,
-    /// Memory in use now: logs, tables, queues.
+    /// Memory in use now: logs, tables, queues, in bytes.
     memory_bytes,
     /// Smoothed round-trip time now, in microseconds.
     rtt_us,
-    /// Flows by which this end sent more than its log holds.
+    /// Flows on which this end sent more than its log holds.
     large_flows,
-    /// Bytes of applications that it sent by them.
+    /// Bytes of applications that it sent on them.
     large_flow_bytes,
+    /// Bytes of padding written to transports; they count as bytes written, too.
+    padding_bytes,
 }
 
 impl Counters {
@@ -100,7 +103,7 @@ impl Counters {
         out
     }
 
-    /// `None` if it is not a list of numbers. Counters of later versions are passed over.
+    /// `None` if the body is not a list of varints. Skips counters of later versions.
     pub(crate) fn read(mut body: &[u8]) -> Option<Counters> {
         let mut values = Vec::new();
         while !body.is_empty() {
@@ -115,15 +118,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_travel_and_tolerate_other_lengths() {
-        // The last one included.
-        let counters = Counters { sent_bytes: 1 << 40, large_flow_bytes: 7, flows: 3, ..Counters::default() };
+    fn reports_read_as_written_and_may_have_other_lengths() {
+        let counters =
+            Counters { sent_bytes: 1 << 40, padding_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
         longer.extend_from_slice(&[1, 2, 3]);
         assert_eq!(Counters::read(&longer), Some(counters));
-        assert_eq!(Counters::read(&wire[..wire.len() - 1]), Some(Counters { large_flow_bytes: 0, ..counters }));
+        assert_eq!(
+            Counters::read(&wire[..wire.len() - 1]),
+            Some(Counters { padding_bytes: 0, ..counters })
+        );
         assert_eq!(Counters::read(&[0x80]), None);
     }
 }

@@ -1,13 +1,15 @@
-//! Whose turn it is on a lane: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), new flows first as in RFC 8290 section 4.1.
+//! Which flow of a lane sends next: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995),
+//! with new flows first as in RFC 8290 section 4.1.
 
 use crate::flow::{FlowId, Turn};
 use std::collections::VecDeque;
 
-/// Bytes that a flow may send in a round.
+/// Bytes that a flow may send per round.
 pub(crate) const QUANTUM: i64 = 16 << 10;
 
-/// The flows of a lane that have something to send. A flow that begins to send goes before all that have used up a round already;
-/// what it sends little and seldom is therefore never behind what others send much of.
+/// The flows of a lane that have something to send. A flow that starts to send goes before all that
+/// have used up a round, so a flow that sends a little now and then never waits behind bulk
+/// transfers.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     new: VecDeque<FlowId>,
@@ -15,7 +17,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// The flow has something to send from now on.
+    /// Adds a flow that has something to send, if it is not there yet.
     pub(crate) fn enter(&mut self, flow: FlowId, turn: &mut Turn) {
         if !turn.waiting {
             *turn = Turn { waiting: true, deficit: QUANTUM };
@@ -33,12 +35,12 @@ impl Round {
         self.new.len() + self.old.len() <= 1
     }
 
-    /// Places that are taken.
+    /// Entries, including those of flows that are gone.
     pub(crate) fn len(&self) -> usize {
         self.new.len() + self.old.len()
     }
 
-    /// Gives up the places of some flows.
+    /// Removes the flows for which `stays` is false.
     pub(crate) fn retain(&mut self, stays: impl Fn(FlowId) -> bool) {
         self.new.retain(|&flow| stays(flow));
         self.old.retain(|&flow| stays(flow));
@@ -55,19 +57,20 @@ impl Round {
         }
     }
 
-    /// The front flow has sent `len` bytes. Once it has used up its share it goes behind all others.
+    /// The front flow sent `len` bytes. Once it has used up its quantum it goes behind all others.
     pub(crate) fn sent(&mut self, len: usize, turn: &mut Turn) {
         turn.deficit -= len as i64;
         if turn.deficit > 0 {
             return;
         }
         if let (Some(flow), _) = self.pop() {
-            // A block may be several shares long: it then waits that many rounds.
+            // A block may be several quanta long: the flow then waits that many rounds.
             self.old.push_back(flow);
         }
     }
 
-    /// The front flow's deficit is used up from earlier rounds: it gets its share and goes behind.
+    /// If the front flow has overdrawn its quantum in earlier rounds, gives it another one. Returns
+    /// whether it still has to wait and went behind all others.
     pub(crate) fn pass(&mut self, turn: &mut Turn) -> bool {
         if turn.deficit > 0 {
             return false;
@@ -82,8 +85,8 @@ impl Round {
         true
     }
 
-    /// The front flow has nothing to send. A new one takes a place behind the others first, lest a flow that stops and goes on passes for
-    /// new again and again.
+    /// The front flow has nothing to send. A new flow goes behind the others once before it leaves,
+    /// or a flow that stops and continues would count as new again and again.
     pub(crate) fn leave(&mut self, turn: Option<&mut Turn>) {
         let (Some(flow), was_new) = self.pop() else { return };
         if let Some(turn) = turn {
@@ -101,8 +104,13 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Drives a round: each flow has some bytes queued; blocks are at most `block` bytes. Returns (flow, bytes) in order of sending.
-    fn drive(queued: &mut BTreeMap<u64, usize>, block: usize, arrivals: &[(usize, u64, usize)]) -> Vec<(u64, usize)> {
+    /// Drives a round: each flow has some bytes queued; blocks are at most `block` bytes. Returns
+    /// (flow, bytes) in order of sending.
+    fn drive(
+        queued: &mut BTreeMap<u64, usize>,
+        block: usize,
+        arrivals: &[(usize, u64, usize)],
+    ) -> Vec<(u64, usize)> {
         let mut round = Round::default();
         let mut turns: BTreeMap<u64, Turn> = BTreeMap::new();
         for &flow in queued.keys() {
@@ -143,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_small_flow_goes_before_all_that_are_busy() {
+    fn a_new_small_flow_goes_before_busy_ones() {
         let mut queued: BTreeMap<u64, usize> = (0..50).map(|flow| (flow, 1 << 20)).collect();
         let sent = drive(&mut queued, 16 << 10, &[(200, 99, 1000)]);
         let at = sent.iter().position(|&(flow, _)| flow == 99).unwrap();
@@ -151,8 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_sent_and_the_round_empties() {
-        let mut queued: BTreeMap<u64, usize> = (0..20).map(|flow| (flow, (flow as usize * 7919) % 300_000)).collect();
+    fn every_byte_is_sent_and_the_round_ends_empty() {
+        let mut queued: BTreeMap<u64, usize> =
+            (0..20).map(|flow| (flow, (flow as usize * 7919) % 300_000)).collect();
         let whole: usize = queued.values().sum();
         let sent = drive(&mut queued, 40_000, &[]);
         assert_eq!(sent.iter().map(|&(_, len)| len).sum::<usize>(), whole);

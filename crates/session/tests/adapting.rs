@@ -1,13 +1,16 @@
-//! A session with a budget of CPU time: what encoding is said to cost decides what the next blocks cost.
+//! A session with a CPU budget: the reported cost of encoding decides the effort for the next
+//! blocks.
 #![allow(missing_docs)]
 
 use oncewire_codec::adapt::{CpuShare, DEPTH, Decision, HOLD, Reason};
-use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
+use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session, Settings};
 use std::time::{Duration, Instant};
 
-fn config(random: u64) -> Config {
+fn config(random: u64) -> Settings {
     let cpu_budget = Some(CpuShare::from_thousandths(100).unwrap());
     Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3, 4], cpu_budget, ..Config::default() }
+        .build()
+        .unwrap()
 }
 
 /// Two ends with one flow, and a clock.
@@ -21,7 +24,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
         let mut from = Session::connect(config(1), None, now);
         from.attach(0, now);
@@ -31,11 +34,11 @@ impl Pair {
         let to = Session::accept_new(config(2), None, &hello, now).unwrap();
         let mut pair = Pair { from, to, flow: FlowId(0), now, decisions: Vec::new() };
         pair.exchange(Duration::ZERO);
-        pair.flow = pair.from.open(b"tcp:origin.example:80", now).unwrap();
+        pair.flow = pair.from.open(b"tcp:origin.example:80", b"", now).unwrap();
         pair
     }
 
-    /// Both ends say all that they have to say; a block takes the first so long.
+    /// Both ends send everything they have; each block costs the first end `cost` CPU time.
     fn exchange(&mut self, cost: Duration) -> usize {
         let mut sent = 0;
         loop {
@@ -70,7 +73,7 @@ impl Pair {
                 self.to.consumed(self.flow, chunk.len(), self.now);
                 got.extend_from_slice(&chunk);
             }
-            // Acknowledgements wait for company.
+            // Acknowledgements are delayed.
             self.now += Duration::from_millis(25);
             self.to.on_timeout(self.now);
             self.to.accept(self.flow, self.now);
@@ -80,7 +83,7 @@ impl Pair {
     }
 }
 
-/// Words of a vocabulary: compressible, and hardly ever the same twice.
+/// Compressible text that hardly ever repeats.
 fn words(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -96,25 +99,31 @@ fn words(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_effort_follows_what_encoding_costs() {
+fn the_effort_follows_the_cost_of_encoding() {
     let mut pair = Pair::new();
     let before = pair.send(&words(1, 500_000), Duration::ZERO);
     assert!(before < 300_000 && pair.decisions.is_empty(), "{before} {:?}", pair.decisions);
 
-    // Blocks that cost ten times the whole bucket: all are passed as they are, but for the first.
-    let dear = pair.send(&words(2, 2_000_000), DEPTH);
+    // Each block costs the whole token bucket: all but the first are sent uncompressed.
+    let expensive = pair.send(&words(2, 2_000_000), DEPTH);
     let last = *pair.decisions.last().unwrap();
     assert!(!last.to.search() && last.reason == Reason::Overdrawn, "{last}");
-    assert!(dear > 1_900_000, "{dear}");
+    assert!(expensive > 1_900_000, "{expensive}");
     let controller = pair.from.controller().unwrap();
     assert_eq!(controller.changes(), pair.decisions.len() as u64);
-    assert_eq!(controller.usage().iter().map(|usage| usage.bytes).sum::<u64>(), pair.from.counters().sent_bytes);
+    assert_eq!(
+        controller.usage().iter().map(|usage| usage.bytes).sum::<u64>(),
+        pair.from.counters().sent_bytes
+    );
 
-    // After a pause all is as before, and what was passed is found.
+    // After a pause the effort is restored, and repeats of what was sent uncompressed are found.
     pair.now += 20 * HOLD;
     let again = pair.send(&words(2, 2_000_000), Duration::ZERO);
     assert!(again < 100_000, "{again}");
     let last = *pair.decisions.last().unwrap();
-    assert!(last.reason == Reason::Room && last.to == pair.from.controller().unwrap().effort(), "{last}");
+    assert!(
+        last.reason == Reason::Room && last.to == pair.from.controller().unwrap().effort(),
+        "{last}"
+    );
     assert_eq!(last.to.to_string(), "p = 32");
 }

@@ -1,4 +1,5 @@
-//! The size of content logs within a session: limits that fall and rise, and what owners of many sessions learn of it.
+//! The size of content logs within a session: limits that fall and rise, and the events that tell
+//! the owner of many sessions.
 #![allow(missing_docs)]
 
 use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
@@ -12,15 +13,17 @@ struct Pair {
     server: Session,
     flow: FlowId,
     now: Instant,
-    /// Times that the server's owner was told to look at its memory.
+    /// How many [`Event::Memory`] the server raised.
     memory_events: usize,
 }
 
 impl Pair {
     fn new(client_log: u64, server_log: u64) -> Pair {
-        #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
-        let config = |log, random| Config { log, random: [random, 2, 3, 4], ..Config::default() };
+        let config = |log, random| {
+            Config { log, random: [random, 2, 3, 4], ..Config::default() }.build().unwrap()
+        };
         let mut client = Session::connect(config(client_log, 1), None, now);
         client.attach(0, now);
         let mut hello = Vec::new();
@@ -29,7 +32,7 @@ impl Pair {
         let server = Session::accept_new(config(server_log, 2), None, &hello, now).unwrap();
         let mut pair = Pair { client, server, flow: FlowId(0), now, memory_events: 0 };
         pair.exchange();
-        pair.flow = pair.client.open(b"tcp:origin.example:80", now).unwrap();
+        pair.flow = pair.client.open(b"tcp:origin.example:80", b"", now).unwrap();
         pair
     }
 
@@ -55,14 +58,18 @@ impl Pair {
         let content = noise(bytes as usize, seed);
         let (mut written, mut got) = (0, Vec::new());
         while got.len() < content.len() {
-            let (from, to) = if back { (&mut self.server, &mut self.client) } else { (&mut self.client, &mut self.server) };
+            let (from, to) = if back {
+                (&mut self.server, &mut self.client)
+            } else {
+                (&mut self.client, &mut self.server)
+            };
             written += from.write(self.flow, &content[written..]);
             while let Read::Data(chunk) = to.read(self.flow) {
                 to.consumed(self.flow, chunk.len(), self.now);
                 got.extend_from_slice(&chunk);
             }
             self.exchange();
-            // Acknowledgements wait for company.
+            // Acknowledgements are delayed.
             self.now += Duration::from_millis(25);
             self.client.on_timeout(self.now);
             self.server.on_timeout(self.now);
@@ -92,34 +99,41 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_small_log_grows_once_it_is_full_and_may() {
+fn a_full_log_grows_when_the_limit_rises() {
     let mut pair = Pair::new(64 * MIB, SMALLEST_LOG);
     pair.carry(3 * MIB, 1, false);
     pair.carry(3 * MIB, 2, true);
-    assert_eq!(pair.logs(), (MIB, MIB), "the server keeps no more");
-    assert_eq!(pair.server.wanted_log(), 64 * MIB, "and could make use of as much as the client keeps");
+    assert_eq!(pair.logs(), (MIB, MIB), "the server's limit");
+    assert_eq!(
+        pair.server.wanted_log(),
+        64 * MIB,
+        "a log as large as the client's limit would help"
+    );
     let small = pair.server.promised_memory();
 
-    pair.server.set_log_limit(8 * MIB, pair.now);
-    assert!(pair.server.promised_memory() >= small + 2 * 7 * MIB, "what the logs may grow to counts at once");
+    pair.server.set_log_limit(8 * MIB, pair.now).unwrap();
+    assert!(pair.server.promised_memory() >= small + 2 * 7 * MIB, "the larger size counts at once");
     pair.exchange();
     pair.carry(MIB, 3, false);
     pair.carry(MIB, 4, true);
     assert_eq!(pair.logs(), (8 * MIB, 8 * MIB));
 
-    // What was carried since is found in the larger log, though it is more than the smaller one held.
+    // The larger log holds more than the smaller one did, so this repeat is found.
     pair.carry(5 * MIB, 5, false);
     let before = pair.server.counters().wire_received_bytes;
     pair.carry(5 * MIB, 5, false);
-    assert!(pair.server.counters().wire_received_bytes - before < MIB / 10, "the repeat crosses as references");
+    assert!(
+        pair.server.counters().wire_received_bytes - before < MIB / 10,
+        "the repeat crosses as references"
+    );
 }
 
 #[test]
-fn a_log_that_is_not_full_or_could_hardly_grow_keeps_what_it_has() {
+fn a_log_that_is_not_full_or_could_hardly_grow_keeps_its_content() {
     let mut pair = Pair::new(64 * MIB, 4 * MIB);
     pair.carry(2 * MIB, 1, false);
     assert_eq!(pair.server.wanted_log(), 0, "nothing was evicted yet");
-    pair.server.set_log_limit(16 * MIB, pair.now);
+    pair.server.set_log_limit(16 * MIB, pair.now).unwrap();
     pair.exchange();
     pair.carry(MIB, 2, false);
     assert_eq!(pair.logs().0, 4 * MIB);
@@ -127,22 +141,26 @@ fn a_log_that_is_not_full_or_could_hardly_grow_keeps_what_it_has() {
 
     let mut pair = Pair::new(64 * MIB, 4 * MIB);
     pair.carry(6 * MIB, 1, false);
-    pair.server.set_log_limit(7 * MIB, pair.now);
+    pair.server.set_log_limit(7 * MIB, pair.now).unwrap();
     pair.exchange();
     pair.carry(MIB, 2, false);
-    assert_eq!(pair.logs().0, 4 * MIB, "less than twice as much is not worth an empty log");
-    // A peer that keeps no more itself is not asked to.
+    assert_eq!(pair.logs().0, 4 * MIB, "less than twice the size is not worth an empty log");
+    // The client's own limit is 4 MiB, so its log does not grow beyond.
     let mut pair = Pair::new(4 * MIB, 2 * MIB);
     pair.carry(6 * MIB, 1, false);
-    pair.server.set_log_limit(64 * MIB, pair.now);
-    assert!(pair.server.promised_memory() < 8 * MIB + (8 << 20), "{}", pair.server.promised_memory());
+    pair.server.set_log_limit(64 * MIB, pair.now).unwrap();
+    assert!(
+        pair.server.promised_memory() < 8 * MIB + (8 << 20),
+        "{}",
+        pair.server.promised_memory()
+    );
     pair.exchange();
     pair.carry(2 * MIB, 2, false);
     assert_eq!(pair.logs().0, 4 * MIB);
 }
 
 #[test]
-fn limits_fall_and_rise_and_the_owner_hears_of_it() {
+fn limits_fall_and_rise_and_raise_events() {
     let mut pair = Pair::new(32 * MIB, 32 * MIB);
     assert_eq!(pair.memory_events, 0, "nothing was carried");
     pair.carry(3 * MIB, 1, false);
@@ -151,11 +169,11 @@ fn limits_fall_and_rise_and_the_owner_hears_of_it() {
     let events = pair.memory_events;
     assert!((1..=8).contains(&events), "{events} events for two logs that began");
     pair.carry(3 * MIB, 3, true);
-    assert_eq!(pair.memory_events, events, "no news");
+    assert_eq!(pair.memory_events, events, "nothing has changed");
     for log in [2 * MIB, 16 * MIB, SMALLEST_LOG, 4 * MIB] {
-        pair.server.set_log_limit(log, pair.now);
+        pair.server.set_log_limit(log, pair.now).unwrap();
         pair.exchange();
-        // Fills both logs, whatever their size now.
+        // Fills both logs, whatever their size is now.
         pair.carry(20 * MIB, log, false);
         pair.carry(20 * MIB, log + 1, true);
         assert_eq!(pair.logs(), (log, log));
@@ -164,15 +182,16 @@ fn limits_fall_and_rise_and_the_owner_hears_of_it() {
     assert!(pair.memory_events > events);
 }
 
-/// The client goes on without having heard of the limit: it is alive, and sends what `carries`.
-fn ignores_the_limit(carries: u64) -> Pair {
+/// The client ignores a smaller limit, stays alive, and sends `bytes` bytes per second. Returns
+/// when the server has dropped its log.
+fn ignore_the_limit(bytes: u64) -> Pair {
     let mut pair = Pair::new(32 * MIB, 32 * MIB);
     pair.carry(3 * MIB, 1, false);
     assert!(pair.server.promised_memory() > 32 * MIB);
-    pair.server.set_log_limit(SMALLEST_LOG, pair.now);
+    pair.server.set_log_limit(SMALLEST_LOG, pair.now).unwrap();
     for second in 0..300 {
-        // What the server says of its log is lost; acknowledgements are not, or the client would come to a stop.
-        let content = noise(carries as usize, 100 + second);
+        // Nothing that the server sends arrives.
+        let content = noise(bytes as usize, 100 + second);
         let mut written = 0;
         while written < content.len() {
             written += pair.client.write(pair.flow, &content[written..]);
@@ -201,11 +220,11 @@ fn ignores_the_limit(carries: u64) -> Pair {
 
 #[test]
 fn a_peer_that_ignores_the_limit_loses_its_log() {
-    // It sends nothing; and it sends, as far as its window goes.
-    for carries in [0, 100_000] {
-        let mut pair = ignores_the_limit(carries);
+    // Whether it sends nothing, or as much as its window allows.
+    for bytes in [0, 100_000] {
+        let mut pair = ignore_the_limit(bytes);
         let events: Vec<_> = std::iter::from_fn(|| pair.server.poll_event()).collect();
-        assert!(events.contains(&Event::Drop(0)), "its transport is given up: {events:?}");
+        assert!(events.contains(&Event::Drop(0)), "the transport is given up: {events:?}");
         assert!(pair.server.ended().is_none());
     }
 }

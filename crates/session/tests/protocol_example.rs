@@ -1,7 +1,8 @@
-//! The worked example of `docs/PROTOCOL.md` is what two sessions say to each other.
+//! Compares the worked examples of `docs/PROTOCOL.md` with what two sessions send each other.
 #![allow(missing_docs)]
 
-use oncewire_codec::{EncoderBuilder, Entropy, SamplerKind};
+use oncewire_codec::sampler::SampleByte;
+use oncewire_codec::{EncoderBuilder, Entropy};
 use oncewire_session::{Budget, Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -15,20 +16,21 @@ fn config([high, low]: [u64; 2]) -> Config {
         early: Budget::new(SMALLEST_LOG),
         delivery: Budget::new(SMALLEST_LOG),
         max_flows: 16,
-        // Stored literals and plain descriptors: bytes that no version of a compressor changes. And a sampler that finds the repeat.
-        encoder: EncoderBuilder::default().entropy(Entropy::None).sampler(SamplerKind::sample_byte()),
+        // Raw literals and plain descriptors, so that the bytes do not depend on the version of a
+        // compressor, and a sampler that finds the repeat.
+        encoder: EncoderBuilder::default().entropy(Entropy::None).sampler(SampleByte::default()),
         random: [high, low, 5, 6],
         agent: "example".into(),
         ..Config::default()
     }
 }
 
-/// All that an end has to send now on its first lane.
-fn say(session: &mut Session, now: Instant) -> Vec<u8> {
-    say_on(session, 0, now)
+/// Everything that an end has to send on lane 0 now.
+fn send(session: &mut Session, now: Instant) -> Vec<u8> {
+    send_on(session, 0, now)
 }
 
-fn say_on(session: &mut Session, lane: usize, now: Instant) -> Vec<u8> {
+fn send_on(session: &mut Session, lane: usize, now: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
     session.transmit(lane, 1 << 20, now, &mut bytes);
     bytes
@@ -48,156 +50,164 @@ fn read(session: &mut Session, flow: FlowId, now: Instant) -> Vec<u8> {
     bytes
 }
 
-/// What was said: who, and the bytes.
+/// The transcript: senders and their bytes.
 fn exchange() -> Vec<(char, Vec<u8>)> {
-    #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+    #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
     let now = Instant::now();
     let later = now + Duration::from_millis(20);
-    let mut said = Vec::new();
-    let mut connecting = Session::connect(config([1, 2]), None, now);
-    connecting.attach(0, now);
-    said.push(('>', say(&mut connecting, now)));
+    let mut transcript = Vec::new();
+    let mut client = Session::connect(config([1, 2]).build().unwrap(), None, now);
+    client.attach(0, now);
+    transcript.push(('>', send(&mut client, now)));
 
-    let (hello, _) = Hello::read(&said[0].1).unwrap().unwrap();
-    let mut answering = Session::accept_new(config([3, 4]), None, &hello, now).unwrap();
-    said.push(('<', say(&mut answering, now)));
-    connecting.receive(0, &said[1].1, now);
-    assert_eq!(events(&mut connecting), [Event::Established]);
-    assert_eq!(events(&mut answering), [Event::Established]);
+    let (hello, _) = Hello::read(&transcript[0].1).unwrap().unwrap();
+    let mut server =
+        Session::accept_new(config([3, 4]).build().unwrap(), None, &hello, now).unwrap();
+    transcript.push(('<', send(&mut server, now)));
+    client.receive(0, &transcript[1].1, now);
+    assert_eq!(events(&mut client), [Event::Established]);
+    assert_eq!(events(&mut server), [Event::Established]);
 
-    let flow = connecting.open(b"tcp:origin.example:80", now).unwrap();
-    assert_eq!(connecting.write(flow, REQUEST), REQUEST.len());
-    said.push(('>', say(&mut connecting, now)));
-    answering.receive(0, &said[2].1, now);
-    let opened = Event::Opened(flow, b"tcp:origin.example:80".to_vec());
-    assert_eq!(events(&mut answering), [opened, Event::Readable(flow)]);
-    assert_eq!(read(&mut answering, flow, now), REQUEST);
+    let flow = client.open(b"tcp:origin.example:80", b"", now).unwrap();
+    assert_eq!(client.write(flow, REQUEST), REQUEST.len());
+    transcript.push(('>', send(&mut client, now)));
+    server.receive(0, &transcript[2].1, now);
+    let opened =
+        Event::Opened { flow, target: b"tcp:origin.example:80".to_vec(), domain: Vec::new() };
+    assert_eq!(events(&mut server), [opened, Event::Readable(flow)]);
+    assert_eq!(read(&mut server, flow, now), REQUEST);
 
-    answering.accept(flow, now);
-    assert_eq!(answering.write(flow, b"once\n"), 5);
-    answering.finish(flow);
-    said.push(('<', say(&mut answering, now)));
-    connecting.receive(0, &said[3].1, now);
-    assert_eq!(events(&mut connecting), [Event::Accepted(flow), Event::Readable(flow)]);
-    assert_eq!(read(&mut connecting, flow, now), b"once\n");
+    server.accept(flow, now);
+    assert_eq!(server.write(flow, b"once\n"), 5);
+    server.finish(flow);
+    transcript.push(('<', send(&mut server, now)));
+    client.receive(0, &transcript[3].1, now);
+    assert_eq!(events(&mut client), [Event::Accepted(flow), Event::Readable(flow)]);
+    assert_eq!(read(&mut client, flow, now), b"once\n");
 
-    // The same again, and no more.
-    assert_eq!(connecting.write(flow, REQUEST), REQUEST.len());
-    connecting.finish(flow);
-    said.push(('>', say(&mut connecting, now)));
-    answering.receive(0, &said[4].1, now);
-    assert_eq!(read(&mut answering, flow, now), REQUEST);
-    answering.on_timeout(later);
-    said.push(('<', say(&mut answering, later)));
-    connecting.receive(0, &said[5].1, later);
-    assert!(connecting.is_idle() && answering.is_idle());
+    // The same content again, and nothing else.
+    assert_eq!(client.write(flow, REQUEST), REQUEST.len());
+    client.finish(flow);
+    transcript.push(('>', send(&mut client, now)));
+    server.receive(0, &transcript[4].1, now);
+    assert_eq!(read(&mut server, flow, now), REQUEST);
+    server.on_timeout(later);
+    transcript.push(('<', send(&mut server, later)));
+    client.receive(0, &transcript[5].1, later);
+    assert!(client.is_idle() && server.is_idle());
 
-    connecting.close();
-    said.push(('>', say(&mut connecting, later)));
-    answering.receive(0, &said[6].1, later);
-    assert!(answering.ended().is_some());
-    said
+    client.close();
+    transcript.push(('>', send(&mut client, later)));
+    server.receive(0, &transcript[6].1, later);
+    assert!(server.ended().is_some());
+    transcript
 }
 
-/// What is said over two lanes, one of which loses its transport: who on which lane, and the bytes.
-fn lanes() -> Said {
-    #[expect(clippy::disallowed_methods, reason = "a test needs some time to begin with")]
+/// The transcript of two ends with two lanes, one of which loses its transport: the sender, its
+/// lane, and the bytes.
+fn lanes() -> Transcript {
+    #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
     let now = Instant::now();
-    let two = |random| Config { lanes: 2, ..config(random) };
-    let mut said = Said::new();
+    let two = |random| Config { lanes: 2, ..config(random) }.build().unwrap();
+    let mut transcript = Transcript::new();
     let mut note = |who: &str, bytes: Vec<u8>| {
-        said.push((who.to_string(), bytes.clone()));
+        transcript.push((who.to_string(), bytes.clone()));
         bytes
     };
-    let mut connecting = Session::connect(two([1, 2]), None, now);
-    connecting.attach(0, now);
-    let bytes = note(">0", say_on(&mut connecting, 0, now));
+    let mut client = Session::connect(two([1, 2]), None, now);
+    client.attach(0, now);
+    let bytes = note(">0", send_on(&mut client, 0, now));
     let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
-    let mut answering = Session::accept_new(two([3, 4]), None, &hello, now).unwrap();
-    let bytes = note("<0", say_on(&mut answering, 0, now));
-    connecting.receive(0, &bytes, now);
-    assert_eq!((connecting.lanes(), answering.lanes()), (2, 2));
+    let mut server = Session::accept_new(two([3, 4]), None, &hello, now).unwrap();
+    let bytes = note("<0", send_on(&mut server, 0, now));
+    client.receive(0, &bytes, now);
+    assert_eq!((client.lanes(), server.lanes()), (2, 2));
     // The second lane.
-    connecting.attach(1, now);
-    let bytes = note(">1", say_on(&mut connecting, 1, now));
+    client.attach(1, now);
+    let bytes = note(">1", send_on(&mut client, 1, now));
     let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
-    assert_eq!(answering.accept_lane(&hello, now), Ok(1));
-    let bytes = note("<1", say_on(&mut answering, 1, now));
-    connecting.receive(1, &bytes, now);
+    assert_eq!(server.accept_lane(&hello, now), Ok(1));
+    let bytes = note("<1", send_on(&mut server, 1, now));
+    client.receive(1, &bytes, now);
 
-    // The same request on both. The second refers to the first, and overtakes it.
-    let flows = [0, 1].map(|_| connecting.open(b"tcp:origin.example:80", now).unwrap());
-    flows.iter().for_each(|&flow| assert_eq!(connecting.write(flow, REQUEST), REQUEST.len()));
-    let first = note(">0", say_on(&mut connecting, 0, now));
-    let second = note(">1", say_on(&mut connecting, 1, now));
-    answering.receive(1, &second, now);
-    assert_eq!((read(&mut answering, flows[1], now), answering.counters().lane_waits), (Vec::new(), 1));
-    answering.receive(0, &first, now);
-    flows.iter().for_each(|&flow| assert_eq!(read(&mut answering, flow, now), REQUEST));
-    let bytes = note("<0", say_on(&mut answering, 0, now));
-    connecting.receive(0, &bytes, now);
+    // The same request on both lanes. The second refers to the first and overtakes it.
+    let flows = [0, 1].map(|_| client.open(b"tcp:origin.example:80", b"", now).unwrap());
+    flows.iter().for_each(|&flow| assert_eq!(client.write(flow, REQUEST), REQUEST.len()));
+    let first = note(">0", send_on(&mut client, 0, now));
+    let second = note(">1", send_on(&mut client, 1, now));
+    server.receive(1, &second, now);
+    assert_eq!((read(&mut server, flows[1], now), server.counters().lane_waits), (Vec::new(), 1));
+    server.receive(0, &first, now);
+    flows.iter().for_each(|&flow| assert_eq!(read(&mut server, flow, now), REQUEST));
+    let bytes = note("<0", send_on(&mut server, 0, now));
+    client.receive(0, &bytes, now);
 
-    // The transport of lane 1 is cut: what either end says on it is lost.
-    answering.accept(flows[1], now);
-    note("<1", say_on(&mut answering, 1, now));
-    assert_eq!(connecting.write(flows[1], REQUEST), REQUEST.len());
-    note(">1", say_on(&mut connecting, 1, now));
-    connecting.detach(1, now);
-    answering.detach(1, now);
-    connecting.attach(1, now);
-    let bytes = note(">1", say_on(&mut connecting, 1, now));
+    // The transport of lane 1 is cut; bytes that either end sends on it are lost.
+    server.accept(flows[1], now);
+    note("<1", send_on(&mut server, 1, now));
+    assert_eq!(client.write(flows[1], REQUEST), REQUEST.len());
+    note(">1", send_on(&mut client, 1, now));
+    client.detach(1, now);
+    server.detach(1, now);
+    client.attach(1, now);
+    let bytes = note(">1", send_on(&mut client, 1, now));
     let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
-    assert_eq!(answering.accept_lane(&hello, now), Ok(1));
-    let bytes = note("<1", say_on(&mut answering, 1, now));
-    connecting.receive(1, &bytes, now);
-    let bytes = note(">1", say_on(&mut connecting, 1, now));
-    answering.receive(1, &bytes, now);
-    assert_eq!(read(&mut answering, flows[1], now), REQUEST);
-    assert_eq!((connecting.counters().resumes, answering.counters().resumes), (1, 1));
-    assert!(connecting.ended().is_none() && answering.ended().is_none());
-    said
+    assert_eq!(server.accept_lane(&hello, now), Ok(1));
+    let bytes = note("<1", send_on(&mut server, 1, now));
+    client.receive(1, &bytes, now);
+    let bytes = note(">1", send_on(&mut client, 1, now));
+    server.receive(1, &bytes, now);
+    assert_eq!(read(&mut server, flows[1], now), REQUEST);
+    assert_eq!((client.counters().resumes, server.counters().resumes), (1, 1));
+    assert!(client.ended().is_none() && server.ended().is_none());
+    transcript
 }
 
-/// Who says it, and the bytes.
-type Said = Vec<(String, Vec<u8>)>;
+/// Senders and bytes.
+type Transcript = Vec<(String, Vec<u8>)>;
 
-/// A block of the document: lines of bytes, each with the end that says it in front and perhaps a remark behind.
-fn documented(name: &str) -> Said {
+/// A block of the document: lines of bytes. A line may start with the sender and end with a
+/// comment.
+fn documented(name: &str) -> Transcript {
     let (_, block) = DOC.split_once(&format!("```hex {name}\n")).expect("the block");
     let (block, _) = block.split_once("```").expect("its end");
-    let mut said = Said::new();
+    let mut transcript = Transcript::new();
     for line in block.lines().map(|line| line.split(';').next().unwrap_or_default()) {
         let mut words = line.split_whitespace().peekable();
         let Some(first) = words.peek() else { continue };
         if first.starts_with(['>', '<']) {
-            said.push((first.to_string(), Vec::new()));
+            transcript.push((first.to_string(), Vec::new()));
             words.next();
         }
         let bytes = words.map(|word| u8::from_str_radix(word, 16).expect("a byte"));
-        said.last_mut().expect("an end that speaks").1.extend(bytes);
+        transcript.last_mut().expect("a sender").1.extend(bytes);
     }
-    said
+    transcript
 }
 
-/// Compares what is said with a block of the document.
-fn compare(said: &Said, name: &str) {
+/// Compares what was sent with a block of the document.
+fn compare(transcript: &Transcript, name: &str) {
     let mut shown = String::new();
-    for (end, bytes) in said {
+    for (end, bytes) in transcript {
         write!(shown, "\n{end}").unwrap();
         for (at, byte) in bytes.iter().enumerate() {
-            write!(shown, "{}{byte:02x}", if at > 0 && at % 32 == 0 { "\n  " } else { " " }).unwrap();
+            write!(shown, "{}{byte:02x}", if at > 0 && at % 32 == 0 { "\n  " } else { " " })
+                .unwrap();
         }
     }
-    assert!(*said == documented(name), "the block {name} in docs/PROTOCOL.md differs from what is said:{shown}");
+    assert!(
+        *transcript == documented(name),
+        "the block {name} in docs/PROTOCOL.md differs from what was sent:{shown}"
+    );
 }
 
 #[test]
-fn the_worked_example_is_what_is_said() {
-    let said = exchange().into_iter().map(|(end, bytes)| (end.to_string(), bytes)).collect();
-    compare(&said, "exchange");
+fn the_worked_example_matches_the_sessions() {
+    let transcript = exchange().into_iter().map(|(end, bytes)| (end.to_string(), bytes)).collect();
+    compare(&transcript, "exchange");
 }
 
 #[test]
-fn the_example_of_two_lanes_is_what_is_said() {
+fn the_example_of_two_lanes_matches_the_sessions() {
     compare(&lanes(), "lanes");
 }

@@ -1,7 +1,8 @@
-//! A TCP proxy on loopback that does what bad networks and bad peers do, when told to.
+//! A TCP proxy on loopback that injects the faults of bad networks and bad peers.
 //!
-//! Faults counted in bytes are exact: they happen at that byte whatever the timing. Offsets and counts are per direction, over all
-//! connections; with several connections at once, which one meets the fault depends on who sends first.
+//! Faults at a byte offset are exact, whatever the timing. Offsets and counts are per direction,
+//! over all connections. With several connections at once, timing decides which one meets the
+//! fault.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,11 +16,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Bytes read at once.
+/// Largest read, in bytes.
 const CHUNK: usize = 64 << 10;
-/// Chunks that wait in one direction of one connection: with [`CHUNK`], 1 MiB.
+/// Chunks queued per direction of a connection: with [`CHUNK`], 1 MiB.
 const CHUNKS: usize = 16;
-/// Bytes of each direction that [`FaultProxy::replay`] can reach back: 1 MiB.
+/// Bytes per direction that [`FaultProxy::replay`] can send again: 1 MiB.
 pub const HISTORY: usize = 1 << 20;
 
 /// A direction through the proxy.
@@ -31,10 +32,10 @@ pub enum Direction {
     Down,
 }
 
-/// Both, for loops.
+/// Both directions.
 pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// What lets bytes pass.
+/// Conditions under which bytes pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gates {
     cut: bool,
@@ -47,12 +48,12 @@ impl Gates {
     }
 }
 
-/// Faults and past of one direction.
+/// Pending faults and history of one direction.
 #[derive(Debug, Default)]
 struct Flow {
     delay: Duration,
     bytes_per_s: Option<u64>,
-    /// Bytes that have been given their fate: the offset of the next.
+    /// Offset of the next byte to be processed.
     offset: u64,
     corruptions: Vec<(u64, u8)>,
     truncate_at: Option<u64>,
@@ -60,31 +61,31 @@ struct Flow {
     history: VecDeque<u8>,
 }
 
-/// What a writer does next.
-struct Step {
+/// The next action of a writer.
+struct Action {
     bytes: Vec<u8>,
-    /// How many of the chunk's bytes are done with.
-    taken: usize,
+    /// Bytes of the chunk that it uses up.
+    consumed: usize,
     pause: Duration,
     close: bool,
 }
 
 impl Flow {
-    fn step(&mut self, chunk: &[u8]) -> Step {
-        let mut taken = chunk.len();
+    fn next_action(&mut self, chunk: &[u8]) -> Action {
+        let mut consumed = chunk.len();
         let mut pause = Duration::ZERO;
         if let Some(rate) = self.bytes_per_s {
             // Fifty pieces a second, or single bytes.
-            taken = taken.min((rate / 50).max(1) as usize);
-            pause = Duration::from_secs_f64(taken as f64 / rate.max(1) as f64);
+            consumed = consumed.min((rate / 50).max(1) as usize);
+            pause = Duration::from_secs_f64(consumed as f64 / rate.max(1) as f64);
         }
         let mut close = false;
         if let Some(at) = self.truncate_at {
-            taken = taken.min(at.saturating_sub(self.offset) as usize);
-            close = self.offset + taken as u64 >= at;
+            consumed = consumed.min(at.saturating_sub(self.offset) as usize);
+            close = self.offset + consumed as u64 >= at;
         }
-        let mut bytes = chunk[..taken].to_vec();
-        let (start, end) = (self.offset, self.offset + taken as u64);
+        let mut bytes = chunk[..consumed].to_vec();
+        let (start, end) = (self.offset, self.offset + consumed as u64);
         self.corruptions.retain(|&(at, xor)| {
             let here = (start..end).contains(&at);
             if here {
@@ -92,40 +93,46 @@ impl Flow {
             }
             !here
         });
-        self.history.extend(&chunk[..taken]);
+        self.history.extend(&chunk[..consumed]);
         let excess = self.history.len().saturating_sub(HISTORY);
         self.history.drain(..excess);
         self.offset = end;
-        if self.duplicate > 0 && taken > 0 {
-            let again = bytes[..taken.min(self.duplicate)].to_vec();
+        if self.duplicate > 0 && consumed > 0 {
+            let again = bytes[..consumed.min(self.duplicate)].to_vec();
             bytes.splice(again.len()..again.len(), again.iter().copied());
             self.duplicate = 0;
         }
         if close {
             self.truncate_at = None;
         }
-        Step { bytes, taken, pause, close }
+        Action { bytes, consumed, pause, close }
     }
 
+    /// Bytes sent before, or `None` if the history does not have them.
     fn past(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let oldest = self.offset - self.history.len() as u64;
         if range.start < oldest || range.end > self.offset || range.start > range.end {
             return None;
         }
-        Some(self.history.range((range.start - oldest) as usize..(range.end - oldest) as usize).copied().collect())
+        Some(
+            self.history
+                .range((range.start - oldest) as usize..(range.end - oldest) as usize)
+                .copied()
+                .collect(),
+        )
     }
 }
 
-/// How a connection ends.
+/// How the proxy closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Closing {
     Close,
     Reset,
 }
 
 struct Connection {
     id: u64,
-    end: watch::Sender<Option<End>>,
+    end: watch::Sender<Option<Closing>>,
     inject: [mpsc::Sender<Vec<u8>>; 2],
 }
 
@@ -142,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The acceptor. Its fields drop in this order: who waits for `_gone` knows that the port is closed.
+/// Fields drop in this order, so the port is closed when `_gone` is.
 struct Acceptor {
     listener: TcpListener,
     _gone: std::sync::mpsc::Sender<()>,
@@ -153,8 +160,9 @@ struct Listening {
     gone: std::sync::mpsc::Receiver<()>,
 }
 
-/// The proxy. Dropping it closes its port and its connections. It runs on its own thread, so that any test may use it, async or
-/// not. A control has taken effect when its call returns, except for bytes that were already handed to the system.
+/// The proxy. Dropping it closes its port and connections. It runs on a separate thread, so that
+/// blocking and async tests can use it. A control has taken effect when its call returns, except on
+/// bytes already passed to the kernel.
 pub struct FaultProxy {
     shared: Arc<Shared>,
     addr: SocketAddr,
@@ -163,12 +171,16 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Listens on a port of 127.0.0.1 and forwards each connection to `upstream`, at first without faults.
+    /// Listens on a port of 127.0.0.1 and forwards each connection to `upstream`, without faults.
     ///
     /// # Errors
-    /// What the system said when no thread or port could be had.
+    /// The system's error if no thread or port is available.
     pub fn start(upstream: SocketAddr) -> io::Result<FaultProxy> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("faults").enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("faults")
+            .enable_all()
+            .build()?;
         let shared = Arc::new(Shared {
             upstream,
             gates: watch::Sender::new(Gates::default()),
@@ -179,7 +191,8 @@ impl FaultProxy {
         });
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
-        let proxy = FaultProxy { shared, addr, listening: Mutex::new(None), runtime: Some(runtime) };
+        let proxy =
+            FaultProxy { shared, addr, listening: Mutex::new(None), runtime: Some(runtime) };
         proxy.listen(listener)?;
         Ok(proxy)
     }
@@ -195,52 +208,54 @@ impl FaultProxy {
         Ok(())
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// A black hole: connections stay open and nothing moves, not even their end; new ones are accepted and hang.
+    /// Makes a black hole: connections stay open, but no bytes, FINs or RSTs pass. New connections
+    /// are accepted and hang.
     pub fn cut(&self) {
         self.shared.gates.send_modify(|gates| gates.cut = true);
     }
 
-    /// Ends [`FaultProxy::cut`] and [`FaultProxy::stall`]. What waited goes on.
+    /// Ends [`FaultProxy::cut`] and [`FaultProxy::stall`]. Queued bytes are delivered.
     pub fn mend(&self) {
         self.shared.gates.send_replace(Gates::default());
     }
 
-    /// Stops one direction until [`FaultProxy::mend`]; the sender's buffers fill, up to 1 MiB here besides the system's.
+    /// Stops one direction until [`FaultProxy::mend`]. The sender can fill 1 MiB here, in addition
+    /// to the kernel's buffers.
     pub fn stall(&self, direction: Direction) {
         self.shared.gates.send_modify(|gates| gates.stalled[direction as usize] = true);
     }
 
-    /// Resets (RST) the connections that are open now, to both sides.
+    /// Resets (RST) all open connections, on both sides.
     pub fn reset_all(&self) {
-        self.end_all(End::Reset);
+        self.end_all(Closing::Reset);
     }
 
-    /// Closes (FIN) the connections that are open now, to both sides; bytes under way are dropped.
+    /// Closes (FIN) all open connections, on both sides. Bytes in flight are dropped.
     pub fn close_all(&self) {
-        self.end_all(End::Close);
+        self.end_all(Closing::Close);
     }
 
-    fn end_all(&self, end: End) {
+    fn end_all(&self, end: Closing) {
         for connection in lock(&self.shared.connections).iter() {
             connection.end.send_replace(Some(end));
         }
     }
 
-    /// While true, new connections are refused: nothing listens. Open ones stay.
+    /// While true, the port is closed and new connections are refused. Open connections stay.
     ///
     /// # Errors
-    /// On the way back, when another process has taken the port.
+    /// When the port is opened again and another process has taken it.
     pub fn refuse(&self, refuse: bool) -> io::Result<()> {
         let listening = lock(&self.listening).take();
         match (listening, refuse) {
             (Some(listening), true) => {
                 listening.task.abort();
-                // Nothing is ever sent: this waits until the acceptor is dropped.
+                // Nothing is ever sent: this returns when the acceptor is dropped.
                 let _ = listening.gone.recv();
                 Ok(())
             }
@@ -252,54 +267,61 @@ impl FaultProxy {
         }
     }
 
-    /// Holds bytes of both directions for this long. At most 1 MiB per direction and connection is held, then the sender waits.
+    /// Delays the bytes of both directions. Holds at most 1 MiB per direction and connection; then
+    /// the sender waits.
     pub fn delay(&self, delay: Duration) {
         for direction in BOTH {
             self.flow(direction).delay = delay;
         }
     }
 
-    /// Limits each connection's rate in both directions; nothing is unlimited, 0 counts as 1.
+    /// Limits the rate of each connection in both directions, in bytes per second. `None` is
+    /// unlimited, 0 counts as 1.
     pub fn throttle(&self, bytes_per_s: Option<u64>) {
         for direction in BOTH {
             self.flow(direction).bytes_per_s = bytes_per_s;
         }
     }
 
-    /// Changes one byte once: the `n`-th from now (0 is the next) of the direction is XORed with `xor`. Several may be pending.
+    /// Corrupts one byte: the `n`-th from now (0 is the next) of the direction is XORed with `xor`.
+    /// Several may be pending.
     pub fn corrupt_after(&self, direction: Direction, n: u64, xor: u8) {
         let mut flow = self.flow(direction);
         let at = flow.offset + n;
         flow.corruptions.push((at, xor));
     }
 
-    /// Delivers `n` more bytes of the direction, then closes (FIN, both sides) the connection they were on, once. With 0 the
-    /// connection that sends next is closed and its bytes are dropped.
+    /// Delivers `n` more bytes of the direction, then closes (FIN, both sides) the connection that
+    /// carried the last of them. With 0 it closes the connection that sends next, and drops its
+    /// bytes. Works once.
     pub fn truncate_after(&self, direction: Direction, n: u64) {
         let mut flow = self.flow(direction);
         flow.truncate_at = Some(flow.offset + n);
     }
 
-    /// Sends bytes of the past again, on the newest connection, as they first came (before corruption). `range` counts from the
-    /// first byte of the direction, over all connections; at most the last [`HISTORY`] bytes are there. False when they are not, when no
-    /// connection is open, or when 16 replays are waiting already.
+    /// Sends earlier bytes again on the newest connection, as they were before corruption. `range`
+    /// counts from the first byte of the direction, over all connections. Returns false if the
+    /// bytes are not among the last [`HISTORY`], if no connection is open, or if 16 replays are
+    /// pending.
     pub fn replay(&self, direction: Direction, range: Range<u64>) -> bool {
         let Some(bytes) = self.flow(direction).past(range) else { return false };
         let connections = lock(&self.shared.connections);
-        connections.last().is_some_and(|newest| newest.inject[direction as usize].try_send(bytes).is_ok())
+        connections
+            .last()
+            .is_some_and(|newest| newest.inject[direction as usize].try_send(bytes).is_ok())
     }
 
-    /// Sends the next bytes of the direction twice, once: as many as come together, at most `n`.
+    /// Sends the next bytes of the direction twice: those of one read, at most `n`. Works once.
     pub fn duplicate(&self, direction: Direction, n: usize) {
         self.flow(direction).duplicate = n;
     }
 
-    /// Bytes that have gone up to the server, replayed and duplicated ones not counted.
+    /// Bytes forwarded to the server, without replayed and duplicated ones.
     pub fn bytes_up(&self) -> u64 {
         self.shared.bytes[Direction::Up as usize].load(Ordering::SeqCst)
     }
 
-    /// Bytes that have come down to clients, replayed and duplicated ones not counted.
+    /// Bytes forwarded to clients, without replayed and duplicated ones.
     pub fn bytes_down(&self) -> u64 {
         self.shared.bytes[Direction::Down as usize].load(Ordering::SeqCst)
     }
@@ -322,7 +344,7 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Not a plain drop: a test that is async itself may not block here.
+            // A plain drop would block, which panics in an async test.
             runtime.shutdown_background();
         }
     }
@@ -331,7 +353,7 @@ impl Drop for FaultProxy {
 async fn accept(acceptor: Acceptor, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = acceptor.listener.accept().await else {
-            // Out of descriptors, most likely: some may be free soon.
+            // Most likely out of descriptors.
             sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -351,26 +373,26 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>) {
 async fn serve(
     shared: &Shared,
     client: TcpStream,
-    mut ended: watch::Receiver<Option<End>>,
+    mut ended: watch::Receiver<Option<Closing>>,
     [injected_up, injected_down]: [mpsc::Receiver<Vec<u8>>; 2],
 ) {
     let mut gates = shared.gates.subscribe();
     let connecting = async {
-        // The proxy's gates outlive its connections: an error cannot happen.
+        // Cannot fail: the proxy's gates outlive its connections.
         let _ = gates.wait_for(|gates| !gates.cut).await;
         TcpStream::connect(shared.upstream).await
     };
     let server = tokio::select! {
-        end = told(&mut ended) => return finish(end, &[&client]).await,
+        end = close_requested(&mut ended) => return finish(end, &[&client]).await,
         server = connecting => match server {
             Ok(server) => server,
-            Err(_) => return finish(End::Reset, &[&client]).await,
+            Err(_) => return finish(Closing::Reset, &[&client]).await,
         },
     };
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
     let end = tokio::select! {
-        end = told(&mut ended) => Some(end),
+        end = close_requested(&mut ended) => Some(end),
         end = async {
             tokio::try_join!(
                 carry(shared, Direction::Up, &client, &server, injected_up),
@@ -383,24 +405,24 @@ async fn serve(
     }
 }
 
-async fn told(ended: &mut watch::Receiver<Option<End>>) -> End {
+async fn close_requested(ended: &mut watch::Receiver<Option<Closing>>) -> Closing {
     match ended.wait_for(Option::is_some).await {
-        Ok(end) => end.unwrap_or(End::Close),
-        Err(_) => End::Close,
+        Ok(end) => end.unwrap_or(Closing::Close),
+        Err(_) => Closing::Close,
     }
 }
 
-async fn finish(end: End, sockets: &[&TcpStream]) {
+async fn finish(end: Closing, sockets: &[&TcpStream]) {
     for socket in sockets {
         let socket = socket2::SockRef::from(socket);
-        // Errors mean that the peer was faster.
+        // Fails if the peer has closed already.
         let _ = match end {
-            End::Reset => socket.set_linger(Some(Duration::ZERO)),
-            End::Close => socket.shutdown(std::net::Shutdown::Write),
+            Closing::Reset => socket.set_linger(Some(Duration::ZERO)),
+            Closing::Close => socket.shutdown(std::net::Shutdown::Write),
         };
     }
-    if end == End::Close {
-        // Closing a socket with unread bytes would reset it.
+    if end == Closing::Close {
+        // Closing a socket with unread bytes would send RST.
         for socket in sockets {
             let _ = timeout(Duration::from_secs(1), async {
                 let mut buffer = vec![0; CHUNK];
@@ -433,14 +455,14 @@ async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves one direction of a connection until its sender has finished.
+/// Forwards one direction of a connection until the sender closes it.
 async fn carry(
     shared: &Shared,
     direction: Direction,
     from: &TcpStream,
     to: &TcpStream,
     mut injected: mpsc::Receiver<Vec<u8>>,
-) -> Result<(), End> {
+) -> Result<(), Closing> {
     let (sender, mut receiver) = mpsc::channel::<(Instant, io::Result<Vec<u8>>)>(CHUNKS);
     let flow = &shared.flows[direction as usize];
     let reading = async move {
@@ -464,13 +486,13 @@ async fn carry(
                 },
                 Some(bytes) = injected.recv() => {
                     let _ = gates.wait_for(|gates| gates.open(direction)).await;
-                    write_all(to, &bytes).await.map_err(|_| End::Reset)?;
+                    write_all(to, &bytes).await.map_err(|_| Closing::Reset)?;
                     continue;
                 }
             };
             sleep_until(due).await;
             let _ = gates.wait_for(|gates| gates.open(direction)).await;
-            let chunk = chunk.map_err(|_| End::Reset)?;
+            let chunk = chunk.map_err(|_| Closing::Reset)?;
             if chunk.is_empty() {
                 let _ = socket2::SockRef::from(to).shutdown(std::net::Shutdown::Write);
                 return Ok(());
@@ -478,15 +500,17 @@ async fn carry(
             let mut rest = &chunk[..];
             while !rest.is_empty() {
                 let _ = gates.wait_for(|gates| gates.open(direction)).await;
-                let step = lock(flow).step(rest);
-                write_all(to, &step.bytes).await.map_err(|_| End::Reset)?;
-                shared.bytes[direction as usize].fetch_add(step.taken as u64, Ordering::SeqCst);
-                if step.close {
-                    return Err(End::Close);
+                let action = lock(flow).next_action(rest);
+                // Counted first: a test that has its answer reads the count at once.
+                shared.bytes[direction as usize]
+                    .fetch_add(action.consumed as u64, Ordering::SeqCst);
+                write_all(to, &action.bytes).await.map_err(|_| Closing::Reset)?;
+                if action.close {
+                    return Err(Closing::Close);
                 }
-                rest = &rest[step.taken..];
-                if !step.pause.is_zero() {
-                    sleep(step.pause).await;
+                rest = &rest[action.consumed..];
+                if !action.pause.is_zero() {
+                    sleep(action.pause).await;
                 }
             }
         }

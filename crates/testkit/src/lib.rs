@@ -1,12 +1,18 @@
-//! What tests and benches share. Never part of a release.
+//! Helpers that tests and benches share. Never part of a release.
 //!
-//! - [`faults`]: a TCP proxy on loopback that cuts, delays, corrupts, truncates, replays and resets.
-//! - [`path`]: an IP path between two network namespaces with delay, rate, loss and a queue. Linux, as root.
-//! - [`servers`]: real programs found and run, ports, and content from a seed.
+//! - [`content`]: random numbers, and content made from a seed.
+//! - [`faults`]: a TCP proxy on loopback that cuts, delays, corrupts, truncates, replays and
+//!   resets.
+//! - [`fuzz`]: fuzz targets on stable Rust, from their corpus.
+//! - [`path`]: an IP path between two network namespaces with delay, rate, loss and a queue. Linux,
+//!   as root.
+//! - [`servers`]: finds and runs real programs, and finds free ports.
+//! - [`skip`](mod@skip): reports tests that lack a program, data or a privilege.
 
+pub mod content;
 pub mod faults;
-#[cfg(target_os = "linux")]
-mod gso;
+pub mod fuzz;
 #[cfg(target_os = "linux")]
 pub mod path;
 pub mod servers;
+pub mod skip;

@@ -6,12 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, however loaded the machine is.
+/// Longer than any step takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
-/// Long enough to see that nothing comes.
+/// How long a test waits to see that nothing arrives.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// A server that echoes, and the proxy before it.
+/// An echo server, and the proxy in front of it.
 fn echo() -> FaultProxy {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let addr = listener.local_addr().expect("an address");
@@ -66,7 +66,10 @@ fn without_faults_it_is_a_plain_relay() {
     stream.read_to_end(&mut got).expect("ends");
     sender.join().expect("sent");
     assert!(got == content);
-    assert_eq!((proxy.bytes_up(), proxy.bytes_down(), proxy.connections()), (5_000_000, 5_000_000, 1));
+    assert_eq!(
+        (proxy.bytes_up(), proxy.bytes_down(), proxy.connections()),
+        (5_000_000, 5_000_000, 1)
+    );
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn an_end_of_either_side_passes() {
     socket2::SockRef::from(&server).set_linger(Some(Duration::ZERO)).expect("linger");
     drop(server);
     assert_eq!(client.read(&mut [0]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
-    // Nobody listens any more: as a refusal after the fact.
+    // The upstream server has closed its port.
     drop(listener);
     let mut client = connect(proxy.addr());
     assert_eq!(client.read(&mut [0]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
@@ -140,7 +143,10 @@ fn connections_are_refused() {
     exchange(&mut open, b"x");
     proxy.refuse(true).expect("refuses");
     proxy.refuse(true).expect("still refuses");
-    assert_eq!(TcpStream::connect(proxy.addr()).expect_err("refused").kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        TcpStream::connect(proxy.addr()).expect_err("refused").kind(),
+        ErrorKind::ConnectionRefused
+    );
     exchange(&mut open, b"open ones stay");
     proxy.refuse(false).expect("listens again");
     exchange(&mut connect(proxy.addr()), b"y");
@@ -164,7 +170,7 @@ fn bytes_are_throttled() {
     proxy.throttle(Some(100_000));
     let started = Instant::now();
     exchange(&mut stream, &[1; 20_000]);
-    // The pause after the last piece may be under way: 180 ms, less the timer's grain.
+    // The pause after the last piece may not have ended: 180 ms, less the timer's resolution.
     assert!(started.elapsed() >= Duration::from_millis(170));
     proxy.throttle(None);
     exchange(&mut stream, &[2; 1_000_000]);

@@ -1,4 +1,4 @@
-//! The emulated path does what its parameters say. Needs root, skips without.
+//! The emulated path matches its parameters. Needs root.
 #![cfg(target_os = "linux")]
 
 use oncewire_testkit::path::{Direction, Path, PathConfig};
@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 const PROBE: &str = env!("CARGO_BIN_EXE_oncewire-path-probe");
 const EMULATOR: &str = env!("CARGO_BIN_EXE_oncewire-path-emulator");
 
-/// A path with a server of the probe in B, or the end of the test.
+/// A path with a probe server in B; ends the test if there can be none.
 macro_rules! open {
     ($config:expr) => {{
         if let Some(reason) = Path::unavailable() {
             skip!("{reason}");
         }
         let path = Path::open($config).expect("opens");
-        let server = Running::start(path.command_in_b(PROBE).arg("serve").arg("[::]:5000")).expect("starts");
-        // Neither the path's loss nor its delay is in the way of this: it asks from within B.
+        let server =
+            Running::start(path.command_in_b(PROBE).arg("serve").arg("[::]:5000")).expect("starts");
+        // From within B, so without the path's loss and delay.
         let started = Instant::now();
         while !probe(path.command_in_b(PROBE).args(["send", "127.0.0.1:5000", "1"])).0 {
             assert!(started.elapsed() < Duration::from_secs(20), "the server does not start");
@@ -31,18 +32,26 @@ macro_rules! open {
 fn probe(command: &mut Command) -> (bool, Vec<f64>) {
     let output = command.stderr(Stdio::null()).output().expect("runs");
     let text = String::from_utf8(output.stdout).expect("text");
-    (output.status.success(), text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+    (
+        output.status.success(),
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect(),
+    )
 }
 
 /// Packets sent, packets received, median round trip in microseconds.
 fn ping(path: &Path, count: u32, interval_us: u32) -> (f64, f64, f64) {
     let to = format!("{}:5000", path.addr_b());
-    let (ok, n) = probe(path.command_in_a(PROBE).args(["ping", &to, &count.to_string(), &interval_us.to_string()]));
+    let (ok, n) = probe(path.command_in_a(PROBE).args([
+        "ping",
+        &to,
+        &count.to_string(),
+        &interval_us.to_string(),
+    ]));
     assert!(ok);
     (n[0], n[1], n[2])
 }
 
-/// Mbit/s of a transfer whose bytes were checked.
+/// Mbit/s of a transfer; the server checks the bytes.
 fn send(path: &Path, bytes: u64) -> f64 {
     let to = format!("{}:5000", path.addr_b());
     let (ok, n) = probe(path.command_in_a(PROBE).args(["send", &to, &bytes.to_string()]));
@@ -58,7 +67,12 @@ fn the_round_trip_is_both_delays() {
     let (sent, received, median) = ping(&path, 100, 1000);
     assert_eq!(sent, received);
     assert!((60_000.0..180_000.0).contains(&median), "{median}");
-    let (ok, n) = probe(path.command_in_a(PROBE).args(["ping", &format!("[{}]:5000", path.addr6_b()), "20", "1000"]));
+    let (ok, n) = probe(path.command_in_a(PROBE).args([
+        "ping",
+        &format!("[{}]:5000", path.addr6_b()),
+        "20",
+        "1000",
+    ]));
     assert!(ok && n[1] == 20.0 && n[2] >= 60_000.0, "IPv6: {n:?}");
 }
 
@@ -67,7 +81,7 @@ fn loss_is_near_what_was_asked_for_and_changes_live() {
     let (path, _server) = open!(PathConfig::default().loss(0.1));
     let before = path.stats();
     let (sent, received, _) = ping(&path, 3000, 100);
-    // 0.81 of the round trips, 7 standard deviations either way.
+    // 0.81 of the round trips, plus or minus 7 standard deviations.
     assert!((0.76..0.86).contains(&(received / sent)), "{received} of {sent}");
     let after = path.stats();
     let lost = after.a_to_b.dropped_loss - before.a_to_b.dropped_loss;
@@ -93,7 +107,10 @@ fn a_transfer_is_limited_by_the_rate_and_counted() {
 #[test]
 fn bytes_are_right_through_loss_and_reordering() {
     for offload in [true, false] {
-        let mut config = PathConfig { offload, ..PathConfig::symmetric(Duration::from_millis(1), None).loss(0.005) };
+        let mut config = PathConfig {
+            offload,
+            ..PathConfig::symmetric(Duration::from_millis(1), None).loss(0.005)
+        };
         config.a_to_b.reorder = 0.01;
         config.a_to_b.reorder_by = Duration::from_millis(1);
         let (path, _server) = open!(config);
@@ -117,7 +134,8 @@ fn udp_segments_are_whole_through_loss() {
     let python = need_tool!("python3");
     let (path, _server) = open!(PathConfig::default());
     path.change(Direction::AToB, |config| config.loss = 0.2).expect("a probability");
-    // UDP_SEGMENT: the kernel hands over one run of ten datagrams, each of which is numbered and must arrive as it was.
+    // With UDP_SEGMENT the kernel passes one run of ten datagrams. Each is numbered and must arrive
+    // unchanged.
     let script = format!(
         "import socket, threading, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -134,7 +152,7 @@ t = threading.Thread(target=hear); t.start()
 sent = [bytes([i, j]) * 500 for i in range(50) for j in range(10)]
 for i in range(50):
     s.sendto(b''.join(sent[i * 10:i * 10 + 10])[:9700], ('{}', 5000))
-    # The receivers' buffers hold about ninety.
+    # The receivers' buffers hold about ninety datagrams.
     time.sleep(0.01)
 t.join()
 whole = set(sent) | set(p[:700] for p in sent)
@@ -182,7 +200,10 @@ fn the_emulator_runs_a_command_and_cleans_up_when_told_to_stop() {
     }
     let script = "test -n \"$ADDR_A$ADDR_B\" && echo \"$NS_A\" && exec sleep 60";
     let mut command = Command::new(EMULATOR);
-    command.args(["--delay-ms", "1", "--", "sh", "-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["--delay-ms", "1", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut emulator = Running::start(&mut command).expect("starts");
     let mut name = String::new();
     let stdout = emulator.child().stdout.take().expect("a pipe");
@@ -196,6 +217,10 @@ fn the_emulator_runs_a_command_and_cleans_up_when_told_to_stop() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut stderr, &mut text).expect("text");
     assert_eq!(text.matches("{\"direction\":").count(), 2, "{text}");
-    let status = Command::new(EMULATOR).args(["--", "sh", "-c", "exit 7"]).stderr(Stdio::null()).status().expect("runs");
+    let status = Command::new(EMULATOR)
+        .args(["--", "sh", "-c", "exit 7"])
+        .stderr(Stdio::null())
+        .status()
+        .expect("runs");
     assert_eq!(status.code(), Some(7));
 }

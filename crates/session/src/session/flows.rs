@@ -1,121 +1,156 @@
-//! What an application does with a flow.
+//! What applications do with flows.
 
 use super::*;
 
-/// Names of flows that are gone, of which a lane's queues may hold some.
-const STALE_NAMES: usize = 64;
-
 impl Session {
-    /// Opens a flow to a target that the peer understands. Data may follow at once.
+    /// Opens a flow to a target, which the peer interprets (`docs/PROTOCOL.md`, "Targets"). Data
+    /// may follow at once. [`Event::Accepted`] or [`Event::Reset`] is the peer's answer.
+    ///
+    /// Flows of equally named domains are of one isolation domain, whichever end opened them; the
+    /// empty name is a domain like any other. What flows of other domains carry changes the size of
+    /// this flow's messages only as far as the encoders share content
+    /// ([`Sharing`](oncewire_codec::Sharing)).
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(&mut self, target: &[u8], now: Instant) -> Result<FlowId, OpenError> {
-        let agreed = self.agreed.filter(|_| self.ended.is_none()).ok_or(OpenError::NotEstablished)?;
+    pub fn open(
+        &mut self,
+        target: &[u8],
+        domain: &[u8],
+        now: Instant,
+    ) -> Result<FlowId, OpenError> {
+        let agreed =
+            self.agreed.filter(|_| self.ended.is_none()).ok_or(OpenError::NotEstablished)?;
         if self.going_away || self.peer_going_away {
             return Err(OpenError::GoingAway);
         }
         if target.len() > MAX_TARGET {
             return Err(OpenError::Target(target.len()));
         }
+        if domain.len() > MAX_DOMAIN {
+            return Err(OpenError::Domain(domain.len()));
+        }
         if self.flows.len() as u64 >= agreed.max_flows {
             self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
-        if !self.config.early.take_all(EARLY_CREDIT) {
+        if !self.config.early.acquire_exactly(EARLY_CREDIT) {
             self.counters.flows_refused += 1;
             return Err(OpenError::NoCredit);
         }
-        // The lane with the fewest flows, of those that work.
-        let key = |lane: &usize| (self.lanes[*lane].state != LaneState::Up, self.lanes[*lane].flows);
+        // The lane with the fewest flows, preferably one that is up.
+        let key = |&lane: &usize| (!self.lanes[lane].is_up(), self.lanes[lane].flow_count());
         let lane = (0..self.lanes.len()).min_by_key(key).unwrap_or(0);
         let id = FlowId(self.next_flow);
         self.next_flow += 2;
-        let flow = Flow::new(lane, Some(target.to_vec()), agreed.early_credit, now);
+        let open = OpenRequest { target: target.into(), domain: domain.into() };
+        let domain = self.outgoing.domain(domain);
+        let flow = Flow::new(lane, domain, Some(open), agreed.early_credit, now);
         self.flows.insert(id, flow);
-        self.lanes[lane].flows += 1;
+        self.lanes[lane].add_flow();
         self.counters.flows_opened += 1;
         self.widen(id, now);
         self.queue_control(id);
         Ok(id)
     }
 
-    /// Tells the peer that a flow it opened has reached its target.
+    /// Notifies the peer that a flow it opened has reached its target.
     pub fn accept(&mut self, id: FlowId, now: Instant) {
         if let Some(flow) = self.flows.get_mut(&id) {
-            flow.due.opened = true;
+            flow.pending.opened = true;
             self.widen(id, now);
             self.queue_control(id);
         }
     }
 
-    /// Gives a flow more than the least credit, if the budget has it.
+    /// Gives a new flow more than the early credit, if the budget has it.
     pub(super) fn widen(&mut self, id: FlowId, now: Instant) {
         let pool = &self.config.delivery;
         if let Some(flow) = self.flows.get_mut(&id)
-            && flow.receive.widen(FIRST_WINDOW.min(pool.left() / 8), pool)
+            && flow.receive.widen(FIRST_WINDOW.min(pool.available() / 8), pool)
         {
-            flow.due.credit |= flow.receive.grant(now);
+            flow.pending.credit |= flow.receive.grant(now);
         }
     }
 
-    /// Bytes of an application for a flow; returns how many were taken. If not all, [`Event::Writable`] says when to go on.
+    /// Queues bytes of an application on a flow. Returns how many; if not all, [`Event::Writable`]
+    /// says when to continue.
     pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open && flow.due.reset.is_none()) else {
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| flow.sending == Sending::Open && flow.pending.reset.is_none())
+        else {
             return 0;
         };
         let want = bytes.len().min(SEND_QUEUE.saturating_sub(flow.send.len()));
-        let taken = self.config.sending.take(|left| (want as u64).min(left));
-        // Beyond the budget a flow may queue a little, or the last that get none would stand still.
-        let len = (taken as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
-        flow.send.push(&bytes[..len], taken);
+        let acquired = self.config.sending.acquire(|available| (want as u64).min(available));
+        // Each flow may queue a little beyond the budget; otherwise flows that get none of it would
+        // stand still.
+        let len = (acquired as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        flow.send.push(&bytes[..len], acquired);
         self.queued += len;
         flow.wants_to_write |= len < bytes.len();
         self.ready(id);
         len
     }
 
-    /// Bytes that [`Session::write`] would take now. If there are none, [`Event::Writable`] says when there are.
+    /// How many bytes [`Session::write`] would take now. If none, [`Event::Writable`] says when to
+    /// continue.
     pub fn room(&mut self, id: FlowId) -> usize {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open && flow.due.reset.is_none()) else {
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| flow.sending == Sending::Open && flow.pending.reset.is_none())
+        else {
             return 0;
         };
-        let left = usize::try_from(self.config.sending.left()).unwrap_or(usize::MAX);
-        let room = SEND_QUEUE.saturating_sub(flow.send.len()).min(left.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        let available = usize::try_from(self.config.sending.available()).unwrap_or(usize::MAX);
+        let room = SEND_QUEUE
+            .saturating_sub(flow.send.len())
+            .min(available.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
         flow.wants_to_write |= room == 0;
         room
     }
 
-    /// The application has finished sending. What was written still goes.
+    /// The application has finished sending. Sends what was written, then FIN.
     pub fn finish(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open) else { return };
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open)
+        else {
+            return;
+        };
         if flow.send.len() > 0 {
             flow.sending = Sending::Finishing;
         } else {
             flow.sending = Sending::Finished;
-            flow.due.fin = true;
+            flow.pending.fin = true;
             self.queue_control(id);
         }
     }
 
-    /// Ends a flow at once, in both directions. Nothing more comes from it.
+    /// Ends a flow at once, in both directions. No more events concern it.
     pub fn reset(&mut self, id: FlowId, code: ResetCode) {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) else { return };
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) else {
+            return;
+        };
         self.counters.flows_reset += 1;
         self.queued -= flow.send.len();
-        self.config.sending.give(flow.send.clear());
+        self.config.sending.release(flow.send.clear());
         flow.receive.chunks.clear();
-        flow.due.reset = Some(code);
+        flow.pending.reset = Some(code);
         if flow.open.is_some() {
-            // The peer never heard of it.
+            // OPEN was not sent, so the peer does not know the flow.
             return self.remove(id);
         }
         self.queue_control(id);
     }
 
-    /// The next bytes of a flow.
+    /// Takes the next received bytes of a flow. After [`Read::Nothing`], [`Event::Readable`] says
+    /// when to continue.
     pub fn read(&mut self, id: FlowId) -> Read {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.due.reset.is_none()) else { return Read::Gone };
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) else {
+            return Read::Gone;
+        };
         match flow.receive.chunks.pop_front() {
             Some(chunk) => Read::Data(chunk),
             None if flow.receive.finished => {
@@ -124,54 +159,69 @@ impl Session {
                 Read::Finished
             }
             None => {
-                flow.receive.told = false;
+                flow.receive.notified = false;
                 Read::Nothing
             }
         }
     }
 
-    /// The application has taken `len` bytes that were read: more may come.
+    /// The application has consumed `len` bytes that were read. This is what lets the peer send
+    /// more.
     pub fn consumed(&mut self, id: FlowId, len: usize, now: Instant) {
         let rtt = self.rtt.unwrap_or(RTT_GUESS);
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.counters.received_bytes += len as u64;
         if flow.receive.consume(len as u64, now, rtt, &self.config.delivery) {
-            flow.due.credit = true;
+            flow.pending.credit = true;
             self.queue_control(id);
         }
         self.tidy(id);
     }
 
-    /// Forgets a flow that is over.
+    /// Removes a flow that is over.
     pub(super) fn tidy(&mut self, id: FlowId) {
-        if self.flows.get(&id).is_some_and(|flow| flow.is_over() && flow.receive.chunks.is_empty()) {
+        if self.flows.get(&id).is_some_and(|flow| flow.is_over() && flow.receive.chunks.is_empty())
+        {
             self.remove(id);
         }
     }
 
+    /// Removes a flow and releases its budgets.
     pub(super) fn remove(&mut self, id: FlowId) {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
-            self.config.sending.give(flow.send.clear());
+            self.config.sending.release(flow.send.clear());
             let early = flow.receive.window.min(EARLY_CREDIT);
-            self.config.early.give(early);
-            self.config.delivery.give(flow.receive.window - early);
-            let lane = &mut self.lanes[flow.lane];
-            lane.flows -= 1;
-            // Names of flows that are gone are passed over when their turn comes; on a lane that stands still it never does.
-            let most = 2 * lane.flows + STALE_NAMES;
-            if lane.control.len() > most {
-                let flows = &self.flows;
-                lane.control.retain(|id| flows.contains_key(id));
-            }
-            if lane.round.len() > most {
-                let flows = &self.flows;
-                lane.round.retain(|id| flows.contains_key(&id));
+            self.config.early.release(early);
+            self.config.delivery.release(flow.receive.window - early);
+            self.lanes[flow.lane].remove_flow(|id| self.flows.contains_key(&id));
+        }
+    }
+
+    /// Sets aside what applications have yet to read of flows that both ends had finished when the
+    /// peer closed. Everything of such a flow has arrived, so it is not lost with the session. Only
+    /// an end that goes away does so: it begins no other session, so the memory stays bounded.
+    pub(super) fn keep_undelivered(&mut self) {
+        if !self.going_away {
+            return;
+        }
+        for (&id, flow) in &mut self.flows {
+            let whole = flow.receive.finished && flow.sending == Sending::Finished;
+            if whole && flow.pending.reset.is_none() {
+                self.undelivered.push((id, std::mem::take(&mut flow.receive.chunks)));
             }
         }
     }
 
-    /// Forgets all flows.
+    /// After [`Session::go_away`] and [`Event::Ended`]: the bytes that applications have yet to read
+    /// of flows that had arrived whole, FIN included, when the peer closed the session. Deliver them and finish; all
+    /// other flows are reset. They no longer count as memory of the session. Returns nothing the
+    /// next time.
+    pub fn take_undelivered(&mut self) -> Vec<(FlowId, VecDeque<Vec<u8>>)> {
+        std::mem::take(&mut self.undelivered)
+    }
+
+    /// Removes all flows.
     pub(super) fn clear_flows(&mut self) {
         while let Some((&id, _)) = self.flows.first_key_value() {
             self.remove(id);

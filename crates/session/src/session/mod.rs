@@ -1,179 +1,56 @@
-//! The session itself: lanes, flows, and the two directions between them.
+//! The session: lanes, flows, and the two directions that share them.
 
 mod adapting;
+mod events;
 mod flows;
 mod receive;
 mod time;
 mod transmit;
 mod transports;
 
-use crate::config::{Config, EARLY_CREDIT, LARGEST_LOG, MAX_LANES, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, waiting_memory};
-use crate::flow::{Flow, FlowId, ResetCode, Sending};
+use crate::config::{
+    ConfigError, EARLY_CREDIT, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, Settings, check_log,
+    waiting_memory,
+};
+use crate::domains::MAX_DOMAIN;
+use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
-use crate::incoming::{Incoming, IncomingError, Taken};
-use crate::lane::{ACK_MESSAGES, Item, Lane, LaneState, MAX_CONTROL};
-use crate::message::{Epoch, MAX_TARGET, MAX_TEXT, Message, MessageError, truncate};
+use crate::incoming::{Frame, Incoming, IncomingError};
+use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};
+use crate::message::{Epoch, MAX_TARGET, Message, MessageError};
 use crate::outgoing::{EncoderFailed, Outgoing};
+use crate::padding;
 use crate::report::Counters;
 use adapting::Adapting;
-use oncewire_codec::MAX_BLOCK;
+pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
 use oncewire_codec::adapt::{Controller, Decision};
+use oncewire_codec::{MAX_BLOCK, Sharing};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// What the driver is to do, or to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The peer has answered for the first time: flows may be opened.
-    Established,
-    /// A lane has something to send: call [`Session::transmit`] until it gives nothing.
-    Transmit(usize),
-    /// Send what [`Session::transmit`] still gives, close the lane's transport, and call [`Session::detach`].
-    Drop(usize),
-    /// The peer opens a flow to a target: [`Session::accept`] or [`Session::reset`] it.
-    Opened(FlowId, Vec<u8>),
-    /// The peer has accepted a flow.
-    Accepted(FlowId),
-    /// [`Session::read`] has something.
-    Readable(FlowId),
-    /// [`Session::write`] takes more.
-    Writable(FlowId),
-    /// The peer has reset a flow. It is gone.
-    Reset(FlowId, ResetCode),
-    /// The peer accepts no more flows and will end when those open have.
-    GoingAway,
-    /// What the peer counts.
-    Report(Counters),
-    /// From now on more, or less, CPU time is spent on each block.
-    Effort(Decision),
-    /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.
-    Memory,
-    /// The session is over, and all its flows with it. [`Session::into_logs`] may keep the logs for the next.
-    Ended(Ended),
-}
-
-/// Why a session ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
-    /// [`Session::close`] was called, or the peer closed.
-    #[error("closed")]
-    Closed,
-    /// No transport for longer than the grace time.
-    #[error("no transport for {0:?}")]
-    GraceOver(Duration),
-    /// The answering end does not know the session: it has been restarted, or gave it up.
-    #[error("the peer does not know the session any more")]
-    Unknown,
-    /// The answering end takes no sessions now.
-    #[error("the server takes no session now: {reason}")]
-    Busy {
-        /// The reason it gives, without control characters.
-        reason: String,
-    },
-    /// The peer's count of messages cannot be: one end was restored from an old copy of its state.
-    #[error("the peer's state does not fit: one end was restored from an old copy")]
-    StateMismatch,
-    /// The peer broke the protocol.
-    #[error("the peer broke the protocol: {0}")]
-    Violation(#[from] Violation),
-    /// The peer says that this end broke the protocol.
-    #[error("the peer refused to go on: {0}")]
-    Accused(String),
-    /// Frames failed again and again.
-    #[error("{0} frames failed to decode")]
-    TooManyFailures(u64),
-    /// This end cannot encode.
-    #[error(transparent)]
-    Encoder(#[from] EncoderFailed),
-}
-
-/// How a peer broke the protocol.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
-    /// Bytes that are no message.
-    #[error(transparent)]
-    Message(#[from] MessageError),
-    /// A hello that cannot be understood.
-    #[error(transparent)]
-    Hello(#[from] HelloError),
-    /// A message where it must not be.
-    #[error("unexpected {0}")]
-    Unexpected(&'static str),
-    /// A number out of its bounds.
-    #[error("{what} of {value}, where at most {limit} is allowed")]
-    Bounds {
-        /// Of what.
-        what: &'static str,
-        /// What was said.
-        value: u64,
-        /// What is allowed.
-        limit: u64,
-    },
-    /// An epoch that cannot begin.
-    #[error("{0}")]
-    Epoch(String),
-}
-
-/// Why a flow cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// Not before [`Event::Established`], and not after [`Event::Ended`].
-    #[error("the session is not established")]
-    NotEstablished,
-    /// Either end has said that it goes away.
-    #[error("the session accepts no more flows")]
-    GoingAway,
-    /// This end has no credit left to give.
-    #[error("no memory is left for another flow; a larger --memory has room for more")]
-    NoCredit,
-    /// As many as both ends agreed on are open.
-    #[error("{0} flows are open, as many as --max-flows and --memory of both ends allow")]
-    TooMany(u64),
-    /// Longer than [`MAX_TARGET`].
-    #[error("a target of {0} bytes is too long")]
-    Target(usize),
-}
-
-/// What there is to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// The next bytes. Report them with [`Session::consumed`] when the application has them.
-    Data(Vec<u8>),
-    /// The peer's application has finished, and all it sent has been read.
-    Finished,
-    /// Nothing now.
-    Nothing,
-    /// No such flow: it was reset, or both ends have finished.
-    Gone,
-}
-
-/// A lane could not be accepted. The hello to send back says so, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused(pub Box<Hello>);
-
-/// The content logs of a session that has ended, for a next session with the same peer.
+/// The content logs of a session that has ended, for the next session with the same peer.
 pub struct Logs {
     outgoing: Outgoing,
     incoming: Incoming,
 }
 
 impl Logs {
-    /// Memory in use in bytes.
+    /// Memory in use, in bytes.
     pub fn memory(&self) -> u64 {
         self.outgoing.memory() + self.incoming.memory()
     }
 
-    /// Size of the log that is sent, in bytes.
+    /// Size of the sending log, in bytes.
     pub fn capacity(&self) -> u64 {
         self.outgoing.capacity()
     }
 
-    /// Whether the peer's decoder holds this end's sending log, going by its hello.
+    /// Whether the peer's decoder holds this end's sending log, according to its HELLO.
     pub fn fit(&self, hello: &Hello) -> bool {
         self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
     }
 
-    /// Identity of what is received: what the peer can go on from.
+    /// The epoch of the receiving log, which the peer can continue.
     pub fn received(&self) -> Epoch {
         self.incoming.epoch()
     }
@@ -187,52 +64,81 @@ mod close {
     pub(super) const LOG_LOST: u64 = 3;
 }
 
-/// Frames that may fail before the session ends,
+/// Frames that may fail before the session ends.
 const MAX_FAILURES: u64 = 64;
-/// and blocks that have to come in order for that to be forgotten.
+/// Blocks that must be decoded after a failure for all failures to be forgotten.
 const FORGIVEN: u64 = 10_000;
-/// Bytes that may be in a lane's input beyond the span: what a lane may have unacknowledged that is no frame, and a frame that is not
-/// complete.
+/// Bytes that may be unprocessed on a lane beyond the span: unacknowledged messages other than
+/// frames, uncounted messages, and an incomplete frame.
 const INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;
-/// Decoded bytes after which an acknowledgement is due at once.
+/// Decoded bytes after which an ACK is due at once.
 const ACK_BYTES: u64 = 256 << 10;
-/// A round-trip time is measured at most so often while there is traffic.
-const RTT_INTERVAL: Duration = Duration::from_secs(1);
-/// Round-trip time before the first measurement.
+/// The round-trip time assumed before the first measurement.
 const RTT_GUESS: Duration = Duration::from_millis(100);
-/// Window of a flow beyond [`EARLY_CREDIT`] from the beginning, if the budget has it.
+/// Initial window of a flow beyond [`EARLY_CREDIT`], if the budget has it.
 const FIRST_WINDOW: u64 = 1 << 20;
 
-/// What both ends have agreed on.
+/// Values that both ends agreed on.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     lanes: usize,
     max_flows: u64,
-    /// Bytes that may be sent on a new flow.
+    /// Bytes that this end may send on a new flow.
     early_credit: u64,
-    /// Largest log that the peer's decoder keeps now, in bytes.
+    /// Largest log that the peer's decoder accepts now, in bytes.
     peer_limit: u64,
-    /// Largest log that the peer's encoder would keep, in bytes.
+    /// Largest log of the peer's encoder, in bytes.
     peer_send_log: u64,
 }
 
-/// What is watched while a peer has to make its log smaller.
+/// A limit that the peer has yet to follow.
 #[derive(Clone, Copy, Debug)]
 struct LimitDue {
+    /// When to check.
     at: Instant,
-    /// What was received contiguously when the peer was told, and when it was last looked.
-    told_at: u64,
-    seen: u64,
+    /// The acknowledged offset when the limit was sent, and at the last check.
+    sent_at: u64,
+    progress: u64,
 }
 
-/// One end of a session.
+/// Pseudo-random numbers for names and nonces: splitmix64 (Steele et al., OOPSLA 2014), keyed. Only
+/// strangers must be unable to predict them.
+struct Random {
+    state: u64,
+    key: u64,
+}
+
+impl Random {
+    fn new([state, key, ..]: [u64; 4], is_client: bool) -> Random {
+        let mut random = Random { state, key };
+        // Mixed once, so that equal seeds of two ends do not give equal numbers.
+        random.state ^= random.next().rotate_left(17) ^ u64::from(is_client);
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state ^ self.key;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).max(1)
+    }
+
+    /// The nonce of a PING, 56 bits: it takes 8 bytes as a varint.
+    fn nonce(&mut self) -> u64 {
+        self.next() >> 8
+    }
+}
+
+/// One end of a session. The [crate documentation](crate) says which call must follow which.
 pub struct Session {
-    config: Config,
+    config: Settings,
     id: SessionId,
-    /// This end connected, and opens even flows.
-    connects: bool,
+    /// This end is the client, which dials and opens even flows.
+    is_client: bool,
     agreed: Option<Agreed>,
     peer_agent: String,
+    peer_sharing: Sharing,
     lanes: Vec<Lane>,
     flows: BTreeMap<FlowId, Flow>,
     next_flow: u64,
@@ -240,48 +146,58 @@ pub struct Session {
     incoming: Incoming,
     events: VecDeque<Event>,
     ended: Option<Ended>,
+    /// See [`Session::take_undelivered`].
+    undelivered: Vec<(FlowId, VecDeque<Vec<u8>>)>,
     going_away: bool,
     peer_going_away: bool,
-    /// Bytes in send queues.
+    /// Bytes in the send queues of all flows.
     queued: usize,
     rtt: Option<Duration>,
-    /// Largest logs that this end keeps now, in bytes: see [`Session::set_log_limit`].
+    /// Largest log that this end accepts now, in bytes: see [`Session::set_log_limit`].
     log_limit: u64,
-    /// The largest limit that the peer may have been told.
-    told_limit: u64,
-    /// The peer has to be told of `log_limit`.
-    tell_limit: bool,
-    /// The peer has yet to begin a log within the limit.
+    /// The largest limit that was ever set.
+    largest_limit: u64,
+    /// LIMIT is to be sent.
+    limit_unsent: bool,
+    /// Set while the peer has to begin a log within the limit.
     limit_due: Option<LimitDue>,
-    /// It did not once, and lost its log.
+    /// The peer did not follow a limit in time, and lost its log.
     limit_enforced: bool,
-    /// What [`Event::Memory`] was last raised for.
+    /// The values at the last [`Event::Memory`].
     noted: (u64, u64),
+    /// ASK_REPORT is to be sent.
     ask_report: bool,
+    /// REPORT is to be sent.
     report_due: bool,
-    /// Frames that failed not long ago, and how many blocks had come by the last.
+    /// Recent frames that failed, and how many blocks had been decoded by the last.
     failures: (u64, u64),
     counters: Counters,
-    random: u64,
+    random: Random,
     adapting: Option<Adapting>,
 }
 
 impl Session {
-    /// The end that connects. Attach a transport to lane 0 next.
-    pub fn connect(config: Config, logs: Option<Logs>, now: Instant) -> Session {
+    /// A client's session. `logs` are those of an earlier session with the same server, if there
+    /// are any. Attach a transport to lane 0 next.
+    pub fn connect(config: Settings, logs: Option<Logs>, now: Instant) -> Session {
         let mut session = Session::new(config, SessionId([0; 16]), true, logs, now);
-        let (high, low) = (session.random(), session.random());
-        session.id.0[..8].copy_from_slice(&high.to_le_bytes());
-        session.id.0[8..].copy_from_slice(&low.to_le_bytes());
+        session.id.0[..8].copy_from_slice(&session.random.next().to_le_bytes());
+        session.id.0[8..].copy_from_slice(&session.random.next().to_le_bytes());
         session
     }
 
-    /// The end that answers a hello of a session that it does not know. `logs` are those of an earlier session with the same peer, if
-    /// there are any.
+    /// A server's session, started by a HELLO that names no session it knows. `logs` are those of
+    /// an earlier session with the same client, if there are any. The HELLO's lane has its
+    /// transport; [`Session::transmit`] returns the answer.
     ///
     /// # Errors
     /// [`Refused`] with the answer to send.
-    pub fn accept_new(config: Config, logs: Option<Logs>, hello: &Hello, now: Instant) -> Result<Session, Refused> {
+    pub fn accept_new(
+        config: Settings,
+        logs: Option<Logs>,
+        hello: &Hello,
+        now: Instant,
+    ) -> Result<Session, Refused> {
         if hello.answer != Answer::New {
             return Err(Refused(hello.refuse(Answer::Unknown, "no such session", &config).into()));
         }
@@ -290,31 +206,40 @@ impl Session {
         Ok(session)
     }
 
-    fn new(config: Config, id: SessionId, connects: bool, logs: Option<Logs>, now: Instant) -> Session {
-        let lanes = if connects { config.lanes.clamp(1, MAX_LANES) } else { 0 };
+    fn new(
+        config: Settings,
+        id: SessionId,
+        is_client: bool,
+        logs: Option<Logs>,
+        now: Instant,
+    ) -> Session {
+        // A server creates its lanes when the client's HELLO says how many it wants.
+        let lanes = if is_client { config.lanes } else { 0 };
         let Logs { outgoing, incoming } = logs.unwrap_or_else(|| Logs {
-            outgoing: Outgoing::new(config.encoder.clone(), config.log.max(SMALLEST_LOG)),
-            incoming: Incoming::new(config.log.max(SMALLEST_LOG)),
+            outgoing: Outgoing::new(config.encoder.clone(), config.log, config.contexts),
+            incoming: Incoming::new(config.log, config.contexts),
         });
         let mut session = Session {
             id,
-            connects,
+            is_client,
             agreed: None,
             peer_agent: String::new(),
-            lanes: (0..lanes).map(|_| Lane::new(now)).collect(),
+            peer_sharing: Sharing::All,
+            lanes: (0..lanes).map(|_| Lane::new(Timers::new(&config), now)).collect(),
             flows: BTreeMap::new(),
-            next_flow: if connects { 0 } else { 1 },
+            next_flow: if is_client { 0 } else { 1 },
             outgoing,
             incoming,
             events: VecDeque::new(),
             ended: None,
+            undelivered: Vec::new(),
             going_away: false,
             peer_going_away: false,
             queued: 0,
             rtt: None,
-            log_limit: config.log.max(SMALLEST_LOG),
-            told_limit: config.log.max(SMALLEST_LOG),
-            tell_limit: false,
+            log_limit: config.log,
+            largest_limit: config.log,
+            limit_unsent: false,
             limit_due: None,
             limit_enforced: false,
             noted: (0, 0),
@@ -322,30 +247,21 @@ impl Session {
             ask_report: false,
             report_due: false,
             counters: Counters::default(),
-            random: config.random[0],
-            adapting: config.cpu_budget.and_then(|budget| Adapting::new(&config.encoder, budget, now)),
+            random: Random::new(config.random, is_client),
+            adapting: config
+                .cpu_budget
+                .and_then(|budget| Adapting::new(&config.encoder, budget, now)),
             config,
         };
-        // An earlier session may have left the encoder at another.
+        // An earlier session may have left the encoder at another effort.
         if let Ok(ladder) = session.config.encoder.ladder() {
             session.outgoing.set_effort(ladder.efforts()[0]);
         }
-        // Mixed once, so that equal seeds of two ends do not give equal numbers.
-        session.random ^= session.random().rotate_left(17) ^ u64::from(connects);
         session
     }
 
-    /// splitmix64 (Steele et al., OOPSLA 2014), keyed: names need to be unpredictable to strangers only.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random ^ self.config.random[1];
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).max(1)
-    }
-
-    /// Whether the peer's decoder holds this session's sending log, going by a hello: see [`Logs::fit`]. If it is the hello of another session, the peer
-    /// has given this one up.
+    /// Whether the peer's decoder holds this session's sending log, according to a HELLO: see
+    /// [`Logs::fit`]. If that starts another session, the peer has ended this one.
     pub fn fits(&self, hello: &Hello) -> bool {
         self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
     }
@@ -355,7 +271,7 @@ impl Session {
         self.id
     }
 
-    /// Lanes that this end wants, or both have agreed on.
+    /// Number of lanes: what both ends agreed on, or before that what this end wants.
     pub fn lanes(&self) -> usize {
         self.agreed.map_or(self.lanes.len(), |agreed| agreed.lanes)
     }
@@ -365,19 +281,25 @@ impl Session {
         self.agreed.is_some() && self.ended.is_none()
     }
 
-    /// Why it ended, if it has.
+    /// Whether the peer has processed everything that was sent. Only then is nothing in flight that
+    /// would be lost with the session.
+    pub fn is_acknowledged(&self) -> bool {
+        self.lanes.iter().all(Lane::is_acknowledged)
+    }
+
+    /// Why the session ended, if it has.
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// Whether a lane has a transport that works.
+    /// Whether a lane has a transport with a complete handshake.
     pub fn is_up(&self, lane: usize) -> bool {
-        self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Up)
+        self.lanes.get(lane).is_some_and(Lane::is_up)
     }
 
-    /// Whether a lane's transport is still of use; [`Event::Drop`] has said so if not.
+    /// Whether a lane still uses its transport; if it gave it up, there was an [`Event::Drop`].
     pub fn wants_transport(&self, lane: usize) -> bool {
-        self.lanes.get(lane).is_some_and(|lane| matches!(lane.state, LaneState::Up | LaneState::Greeting(_)))
+        self.lanes.get(lane).is_some_and(Lane::has_transport)
     }
 
     /// Program and version of the peer.
@@ -385,34 +307,53 @@ impl Session {
         &self.peer_agent
     }
 
+    /// What the peer's encoder finds across isolation domains, as it says.
+    pub fn peer_sharing(&self) -> Sharing {
+        self.peer_sharing
+    }
+
     /// Flows open now.
     pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
-    /// Smoothed round-trip time of the lanes, once measured.
+    /// Smoothed round-trip time of the lanes, once it was measured.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
-    /// Nothing is queued, on its way or waiting.
+    /// Whether nothing is queued, in flight or waiting to be read.
     pub fn is_idle(&self) -> bool {
-        self.flows.is_empty() && !self.outgoing.has_unacknowledged() && self.lanes.iter().all(|lane| lane.items.is_empty())
+        self.flows.is_empty()
+            && !self.outgoing.has_unacknowledged()
+            && self.lanes.iter().all(Lane::is_acknowledged)
     }
 
-    /// Memory in use in bytes: logs, tables, entropy contexts, queues.
+    /// Memory in use, in bytes: logs, tables, entropy contexts, queues.
     pub fn memory(&self) -> u64 {
         let waiting: u64 = self.flows.values().map(|flow| flow.receive.held()).sum();
-        let lanes: usize = self.lanes.iter().map(|lane| lane.input.capacity() + lane.items.len() * size_of::<Item>()).sum();
-        self.outgoing.memory() + self.incoming.memory() + self.queued as u64 + waiting + lanes as u64
+        let lanes: usize = self.lanes.iter().map(Lane::memory).sum();
+        self.outgoing.memory()
+            + self.incoming.memory()
+            + self.queued as u64
+            + waiting
+            + lanes as u64
     }
 
-    /// Memory that the logs and tables of both directions may come to take, in bytes, with the entropy contexts that they have and what waits
-    /// on several lanes; 0 while nothing was carried. At most [`Config::logs_memory`].
+    /// Least memory of the session while it is active, in bytes: see
+    /// [`Config::least_memory`](crate::Config::least_memory).
+    pub fn least_memory(&self) -> u64 {
+        self.config.least_memory()
+    }
+
+    /// Most memory, in bytes, that the logs and tables of both directions will take, with their
+    /// entropy contexts and what waits on several lanes; 0 if nothing was carried yet. At most
+    /// [`Config::logs_memory`](crate::Config::logs_memory).
     pub fn promised_memory(&self) -> u64 {
-        // A log that is to begin again larger counts as that at once.
+        // A log that is to begin again larger counts with its new size at once.
         let (now, soon) = (self.outgoing.capacity(), self.next_log());
-        let sending = self.outgoing.promised_memory(if self.wants_resize() { now.max(soon) } else { now });
+        let sending =
+            self.outgoing.promised_memory(if self.wants_resize() { now.max(soon) } else { now });
         let received = self.incoming.capacity().max(self.next_received_log());
         let receiving = match self.incoming.promised_memory(received) {
             0 => 0,
@@ -421,47 +362,58 @@ impl Session {
         sending + receiving
     }
 
-    /// Size in bytes of the log that this end would begin now.
+    /// Size of the log that this end would begin now, in bytes.
     fn next_log(&self) -> u64 {
-        self.agreed.map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_limit)).max(SMALLEST_LOG)
+        self.agreed
+            .map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_limit))
+            .max(SMALLEST_LOG)
     }
 
-    /// Whether the log that this end sends is to begin again in another size, as soon as nothing of it is in flight: it is larger than allowed; or
-    /// it is full, has begun to evict, and may be twice as large.
+    /// Whether the sending log has to begin again in another size, as soon as nothing of it is in
+    /// flight: it is larger than allowed; or it is full, evicts content, and may be at least twice
+    /// as large.
     fn wants_resize(&self) -> bool {
-        let (filled, capacity, next) = (self.outgoing.end(), self.outgoing.capacity(), self.next_log());
-        // Never before something was sent: a peer that changes its mind again and again gives nobody work.
+        let (filled, capacity, next) =
+            (self.outgoing.end(), self.outgoing.capacity(), self.next_log());
+        // Not before something was sent, so that a peer that changes its limit again and again
+        // makes no work.
         filled > 0 && (next < capacity || (filled >= capacity && next / 2 >= capacity))
     }
 
-    /// Size in bytes of the log that the peer may begin now.
+    /// Size of the log that the peer may begin now, in bytes.
     fn next_received_log(&self) -> u64 {
-        self.agreed.map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_send_log)).max(SMALLEST_LOG)
+        self.agreed
+            .map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_send_log))
+            .max(SMALLEST_LOG)
     }
 
-    /// Size in bytes up to which a larger log would be of use: a log that has been filled is evicting what may repeat. 0 if no log is full, or the
-    /// peer would not keep a larger one. See [`Session::set_log_limit`].
+    /// Size, in bytes, up to which a larger log would help: a full log evicts content that may
+    /// repeat. 0 if no log is full, or if the peer would not keep one at least twice as large. See
+    /// [`Session::set_log_limit`].
     pub fn wanted_log(&self) -> u64 {
         let Some(agreed) = self.agreed else { return 0 };
-        let want = |filled: u64, capacity: u64, peer: u64| if filled >= capacity && peer / 2 >= capacity { peer } else { 0 };
+        let want = |filled: u64, capacity: u64, peer: u64| {
+            if filled >= capacity && peer / 2 >= capacity { peer } else { 0 }
+        };
         want(self.outgoing.end(), self.outgoing.capacity(), agreed.peer_limit).max(want(
-            self.incoming.low(),
+            self.incoming.acknowledged(),
             self.incoming.capacity(),
             agreed.peer_send_log,
         ))
     }
 
-    /// Largest logs that this end keeps now, in bytes: see [`Session::set_log_limit`].
+    /// Largest log that this end keeps in each direction now, in bytes: see
+    /// [`Session::set_log_limit`].
     pub fn log_limit(&self) -> u64 {
         self.log_limit
     }
 
-    /// When a transport last brought something; `None` if none is up.
-    pub fn last_heard(&self) -> Option<Instant> {
-        self.lanes.iter().filter(|lane| lane.state == LaneState::Up).map(|lane| lane.heard).max()
+    /// When the peer last sent something on any lane; `None` if no lane is up.
+    pub fn last_received(&self) -> Option<Instant> {
+        self.lanes.iter().filter_map(Lane::last_received).max()
     }
 
-    /// Raises [`Event::Memory`] if there is reason to.
+    /// Raises [`Event::Memory`] if its values have changed.
     fn note_memory(&mut self) {
         let now = (self.promised_memory(), self.wanted_log());
         if std::mem::replace(&mut self.noted, now) != now {
@@ -469,7 +421,7 @@ impl Session {
         }
     }
 
-    /// Size in bytes of the larger of the logs that are in use.
+    /// Size of the larger of the logs in use, in bytes.
     pub fn largest_log(&self) -> u64 {
         let outgoing = if self.outgoing.is_used() { self.outgoing.capacity() } else { 0 };
         let incoming = if self.incoming.is_used() { self.incoming.capacity() } else { 0 };
@@ -487,7 +439,7 @@ impl Session {
             log_end: self.outgoing.end(),
             log_unacknowledged: self.outgoing.unacknowledged(),
             log_capacity: self.outgoing.capacity(),
-            received_low: self.incoming.low(),
+            received_low: self.incoming.acknowledged(),
             delivery_waiting_bytes: self.flows.values().map(|flow| flow.receive.held()).sum(),
             send_waiting_bytes: self.queued as u64,
             memory_bytes: self.memory(),
@@ -496,25 +448,28 @@ impl Session {
         }
     }
 
-    /// Offsets that matter to tests and status: end of the sending log, what of it is acknowledged, and what was received contiguously.
+    /// Offsets, for tests and status: the end of the sending log, its acknowledged offset, and the
+    /// acknowledged offset of the receiving log.
     pub fn offsets(&self) -> (u64, u64, u64) {
-        (self.outgoing.end(), self.outgoing.low(), self.incoming.low())
+        (self.outgoing.end(), self.outgoing.acknowledged(), self.incoming.acknowledged())
     }
 
-    /// The next thing that happened, in order.
+    /// The next event, in order. Call it until it returns `None` after every call that takes bytes,
+    /// time or an application's request.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Drops the logs of an earlier session: the peer is another. To be called before the first hello.
+    /// Drops the logs of an earlier session, because the peer turned out to be another. Call it
+    /// before the first HELLO is sent or received.
     pub fn forget_logs(&mut self) {
         if self.agreed.is_none() {
-            self.outgoing.forget();
-            self.incoming.lose();
+            self.outgoing.discard();
+            self.incoming.discard();
         }
     }
 
-    /// Ends the session without telling anybody, and returns its logs.
+    /// Ends the session without notifying anyone, and returns its logs.
     pub fn into_logs(mut self) -> Logs {
         self.clear_flows();
         Logs { outgoing: self.outgoing, incoming: self.incoming }

@@ -3,47 +3,71 @@
 use super::*;
 
 impl Session {
-    /// When to call [`Session::on_timeout`], at the latest.
+    /// When to call [`Session::on_timeout`]. Changes with every other call; `None` if the session
+    /// waits for nothing, or is over.
     pub fn deadline(&self) -> Option<Instant> {
         if self.ended.is_some() {
             return None;
         }
-        let of_lane = |lane: &Lane| match lane.state {
-            LaneState::Down => lane.down_since.map(|since| since + self.config.grace),
-            LaneState::Greeting(until) => Some(until),
-            LaneState::Closing => None,
-            LaneState::Up => {
-                let quiet = self.ping_at(lane).min(lane.heard + self.config.dead_after);
-                Some(lane.ack_at.map_or(quiet, |at| at.min(quiet)))
+        self.lanes
+            .iter()
+            .filter_map(Lane::next_deadline)
+            .chain(self.limit_due.map(|due| due.at))
+            .min()
+    }
+
+    /// Does what is due at `now`: PINGs, acknowledgements, and giving up on a silent peer.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.enforce_limit(now);
+        for lane in 0..self.lanes.len() {
+            match self.lanes[lane].on_timeout(now, || self.random.nonce()) {
+                Expired::Nothing => {}
+                Expired::Send => self.wake(lane),
+                Expired::Transport => self.events.push_back(Event::Drop(lane)),
+                Expired::Grace => return self.end(Ended::GraceOver(self.config.grace)),
             }
+        }
+    }
+
+    /// The peer has `dead_after` to begin a log within the limit, if its log is larger.
+    pub(super) fn start_limit_timer(&mut self, now: Instant) {
+        let acknowledged = self.incoming.acknowledged();
+        let due = LimitDue {
+            at: now + self.config.dead_after,
+            sent_at: acknowledged,
+            progress: acknowledged,
         };
-        self.lanes.iter().filter_map(of_lane).chain(self.limit_due.map(|due| due.at)).min()
+        self.limit_due =
+            (self.incoming.capacity() > self.log_limit).then(|| self.limit_due.unwrap_or(due));
     }
 
-    /// Watches from now on whether the peer keeps to the limit.
-    pub(super) fn watch_limit(&mut self, now: Instant) {
-        let low = self.incoming.low();
-        let due = LimitDue { at: now + self.config.dead_after, told_at: low, seen: low };
-        self.limit_due = (self.incoming.capacity() > self.log_limit).then(|| self.limit_due.unwrap_or(due));
-    }
-
-    /// A peer that was told a smaller limit begins a log within it as soon as nothing of the old one is in flight. One that stands still, or goes on as
-    /// before, does not mean to: what it sent is dropped here, and it must begin again.
+    /// A peer that got a smaller limit begins a log within it as soon as nothing of the old one is
+    /// in flight. If it stands still, or sends more than a whole log after the limit, it does not
+    /// mean to: this end drops what it received, so that the peer must begin again.
     fn enforce_limit(&mut self, now: Instant) {
         let Some(due) = self.limit_due.as_mut().filter(|due| now >= due.at) else { return };
-        let (low, capacity) = (self.incoming.low(), self.incoming.capacity());
-        let is_up = self.lanes.iter().any(|lane| lane.state == LaneState::Up);
-        if capacity <= self.log_limit || low == 0 {
+        let (acknowledged, capacity) = (self.incoming.acknowledged(), self.incoming.capacity());
+        let is_up = self.lanes.iter().any(Lane::is_up);
+        let progress =
+            acknowledged > due.progress && acknowledged - due.sent_at.min(acknowledged) <= capacity;
+        if capacity <= self.log_limit || acknowledged == 0 {
             self.limit_due = None;
-        } else if !is_up || (low > due.seen && low - due.told_at.min(low) <= capacity) {
-            (due.seen, due.at) = (low, now + self.config.dead_after);
+        } else if !is_up || progress {
+            (due.progress, due.at) = (acknowledged, now + self.config.dead_after);
         } else if self.limit_enforced {
-            // Once can be a lane that was lost at the wrong moment.
-            self.violation(Violation::Bounds { what: "a log", value: capacity, limit: self.log_limit });
+            // Once may be a lane that was lost at the wrong moment; twice is not.
+            self.violation(Violation::Bounds {
+                what: "a log",
+                value: capacity,
+                limit: self.log_limit,
+            });
         } else {
             self.limit_enforced = true;
             self.limit_due = None;
-            self.incoming.lose();
+            self.incoming.discard();
             for lane in 0..self.lanes.len() {
                 self.drop_lane(lane, close::LOG_LOST, "the log is larger than the limit");
             }
@@ -51,100 +75,60 @@ impl Session {
         }
     }
 
-    /// When a lane is to be pinged. One that waits for another cannot read what the peer asks, and must speak unasked, or it would pass for
-    /// dead.
-    fn ping_at(&self, lane: &Lane) -> Instant {
-        let since = if lane.waiting { lane.pinged } else { lane.heard.max(lane.pinged) };
-        since + self.config.keep_alive
-    }
-
-    /// Time has passed.
-    pub fn on_timeout(&mut self, now: Instant) {
-        if self.ended.is_some() {
-            return;
-        }
-        self.enforce_limit(now);
-        for lane in 0..self.lanes.len() {
-            let state = &self.lanes[lane];
-            match state.state {
-                LaneState::Down if state.down_since.is_some_and(|since| now >= since + self.config.grace) => {
-                    return self.end(Ended::GraceOver(self.config.grace));
-                }
-                LaneState::Greeting(until) if now >= until => {
-                    self.lanes[lane].state = LaneState::Closing;
-                    self.events.push_back(Event::Drop(lane));
-                }
-                LaneState::Up => {
-                    if now >= state.heard + self.config.dead_after {
-                        self.lanes[lane].state = LaneState::Closing;
-                        self.events.push_back(Event::Drop(lane));
-                    } else {
-                        if now >= self.ping_at(state) {
-                            // An earlier one may have been lost with nothing else; this one counts.
-                            self.lanes[lane].ping = None;
-                            self.ping(lane, now);
-                            self.wake(lane);
-                        }
-                        if self.lanes[lane].ack_at.take_if(|at| now >= *at).is_some() {
-                            // Goes with whatever is sent next, as soon as the transport takes it.
-                            self.wake(lane);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Takes no more flows of the peer and opens none; the peer is told. Those open go on.
+    /// Accepts and opens no more flows, and says so to the peer. Open flows continue.
     pub fn go_away(&mut self) {
-        if self.ended.is_none() && !std::mem::replace(&mut self.going_away, true) && !self.lanes.is_empty() {
-            self.push_control(0, Message::GoAway);
+        if self.ended.is_none()
+            && !std::mem::replace(&mut self.going_away, true)
+            && !self.lanes.is_empty()
+        {
+            self.lanes[0].push_control(&Message::GoAway);
             self.wake(0);
         }
     }
 
-    /// Ends the session, and tells the peer.
+    /// Ends the session and notifies the peer.
     pub fn close(&mut self) {
-        if self.ended.is_none() {
-            for lane in 0..self.lanes.len() {
-                self.drop_lane(lane, close::DONE, "");
-            }
-            self.end(Ended::Closed);
-        }
+        self.end(Ended::Closed);
     }
 
-    /// The logs of both directions may have `log` bytes from now on, each. One that is larger begins again, empty, as soon as nothing of it is
-    /// in flight; one that is full does the same once it may be twice as large, or more. Others stay as they are.
-    pub fn set_log_limit(&mut self, log: u64, now: Instant) {
-        let log = log.clamp(SMALLEST_LOG, LARGEST_LOG);
+    /// Sets the largest log that this end keeps in each direction from now on, in bytes. A log that
+    /// is larger begins again, empty, as soon as nothing of it is in flight. So does a log that is
+    /// full, if it may then be at least twice as large. Other logs stay as they are.
+    ///
+    /// # Errors
+    /// [`ConfigError::Log`] unless `log` is [`SMALLEST_LOG`] to
+    /// [`LARGEST_LOG`](crate::LARGEST_LOG).
+    pub fn set_log_limit(&mut self, log: u64, now: Instant) -> Result<(), ConfigError> {
+        check_log(log)?;
         if self.ended.is_none() && std::mem::replace(&mut self.log_limit, log) != log {
-            self.told_limit = self.told_limit.max(log);
+            self.largest_limit = self.largest_limit.max(log);
             self.incoming.raise_limit(log);
-            // Before both have agreed, too: the peer may have been told another limit in a hello.
-            self.tell_limit = true;
-            self.watch_limit(now);
+            // Even before the handshake is complete: the HELLO that was sent may have named another
+            // limit.
+            self.limit_unsent = true;
+            self.start_limit_timer(now);
             self.note_memory();
             (0..self.lanes.len()).for_each(|lane| self.wake(lane));
         }
+        Ok(())
     }
 
-    /// Asks the peer for a sign of life on every lane: see [`Session::last_heard`].
+    /// Sends a PING on each lane that is up, to find out whether the peer is alive: see
+    /// [`Session::last_received`].
     pub fn probe(&mut self, now: Instant) {
         for lane in 0..self.lanes.len() {
-            if self.is_up(lane) {
-                self.lanes[lane].ping = None;
-                self.ping(lane, now);
+            if self.lanes[lane].is_up() {
+                self.lanes[lane].ping_again(self.random.nonce(), now);
                 self.wake(lane);
             }
         }
     }
 
-    /// Asks the peer for its counters; [`Event::Report`] brings them.
+    /// Asks the peer for its counters, which arrive as [`Event::Report`].
     pub fn ask_report(&mut self) {
         if self.is_established() {
             self.ask_report = true;
-            if let Some(lane) = (0..self.lanes.len()).find(|&lane| self.is_up(lane)) {
+            if let Some(lane) = self.lanes.iter().position(Lane::is_up) {
                 self.wake(lane);
             }
         }
@@ -152,6 +136,7 @@ impl Session {
 
     pub(super) fn violation(&mut self, violation: Violation) {
         if self.ended.is_none() {
+            // The CLOSE tells the peer what it did; the event adds that it was the peer.
             let text = violation.to_string();
             for lane in 0..self.lanes.len() {
                 self.drop_lane(lane, close::VIOLATION, &text);

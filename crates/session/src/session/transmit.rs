@@ -1,44 +1,56 @@
-//! From what is due to bytes for a transport.
+//! Encodes and writes what a lane has to send.
 
 use super::*;
 
 impl Session {
+    /// Notifies the driver, unless it knows already, that a lane has something to send.
     pub(super) fn wake(&mut self, lane: usize) {
-        let state = &mut self.lanes[lane];
-        if state.state != LaneState::Down && !std::mem::replace(&mut state.awake, true) {
+        if self.lanes[lane].wake() {
             self.events.push_back(Event::Transmit(lane));
         }
     }
 
-    /// Appends what a lane has to send now to `out`, until that holds `limit` bytes or a little more. Nothing appended means nothing to
-    /// send until the next [`Event::Transmit`].
+    /// Appends what a lane has to send now to `out`, until that has grown by `limit` bytes or a
+    /// little more. If it appends nothing, there is nothing to send until the next
+    /// [`Event::Transmit`].
     ///
-    /// Blocks are taken from their flows and encoded now; so call it when the transport can take the bytes.
+    /// Takes blocks from their flows and encodes them now, so call it when the transport can take
+    /// the bytes.
     pub fn transmit(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
-        // There may have been a pause.
+        // Time without traffic refills the CPU budget, too.
         self.spent(Duration::ZERO, now);
         let start = out.len();
         self.fill(lane, start + limit, now, out);
-        if let Some(state) = self.lanes.get_mut(lane) {
-            state.awake = out.len() > start;
+        self.pad(lane, start, out);
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.transmitted(out.len() > start);
         }
         self.counters.wire_sent_bytes += (out.len() - start) as u64;
         self.note_memory();
     }
 
-    pub(super) fn fill(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
+    /// Appends PAD to what was appended after `start`, if padding is wanted.
+    fn pad(&mut self, lane: usize, start: usize, out: &mut Vec<u8>) {
+        let waits = self.lanes.len() > 1;
         let Some(state) = self.lanes.get_mut(lane) else { return };
-        if state.state == LaneState::Down {
+        if self.config.pad == 0 || out.len() == start || !state.is_up() {
             return;
         }
-        out.append(&mut state.urgent);
-        if state.state != LaneState::Up || self.ended.is_some() {
+        let bytes = padding::pad(start, self.config.pad, out);
+        self.counters.padding_bytes += bytes as u64;
+        if waits {
+            state.padded(bytes);
+        }
+    }
+
+    fn fill(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
+        let Some(state) = self.lanes.get_mut(lane) else { return };
+        state.write_uncounted(out);
+        if !state.is_up() || self.ended.is_some() {
             return;
         }
-        if state.received > state.told {
-            Message::Ack(state.received).write(out);
-            state.told = state.received;
-            (state.decoded, state.ack_at) = (0, None);
+        if let Some(count) = state.take_ack() {
+            Message::Ack(count).write(out);
         }
         if std::mem::take(&mut self.ask_report) {
             Message::AskReport.write(out);
@@ -46,73 +58,65 @@ impl Session {
         if std::mem::take(&mut self.report_due) {
             Message::Report(&self.counters().write()).write(out);
         }
-        if !self.send_items(lane, limit, out) {
+        if !self.send_counted(lane, limit, out) {
             return;
         }
-        if std::mem::take(&mut self.tell_limit) {
-            self.push_control(lane, Message::Limit(self.log_limit));
+        if std::mem::take(&mut self.limit_unsent) {
+            self.lanes[lane].push_control(&Message::Limit(self.log_limit));
         }
         loop {
-            if self.wants_resize() && !self.outgoing.has_unacknowledged() && !self.has_epoch_under_way() {
+            if self.wants_resize()
+                && !self.outgoing.has_unacknowledged()
+                && !self.has_epoch_in_flight()
+            {
                 self.begin_log();
             }
-            if out.len() >= limit || !self.send_items(lane, limit, out) || self.ended.is_some() {
+            if out.len() >= limit || !self.send_counted(lane, limit, out) || self.ended.is_some() {
                 break;
             }
             if !self.next_control(lane) && (self.wants_resize() || !self.next_block(lane, out)) {
                 break;
             }
         }
-        // Something to measure with while there is traffic.
-        if out.len() > 64 && now.saturating_duration_since(self.lanes[lane].pinged) >= RTT_INTERVAL {
+        if out.len() > 64 && self.lanes[lane].wants_rtt(now) {
             self.ping(lane, now);
-            out.append(&mut self.lanes[lane].urgent);
+            self.lanes[lane].write_uncounted(out);
         }
     }
 
-    /// Whether the beginning of a log is under way on any lane. Another may not begin then: the messages of two lanes can overtake each
-    /// other, and the peer would go back to the log before.
-    fn has_epoch_under_way(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.items.iter().any(|item| matches!(item, Item::Epoch)))
+    /// Whether an EPOCH is unacknowledged on any lane. No other log may begin then: messages of two
+    /// lanes can overtake each other, and a late EPOCH would take the peer back to the log before.
+    fn has_epoch_in_flight(&self) -> bool {
+        self.lanes.iter().any(Lane::has_epoch_in_flight)
     }
 
     pub(super) fn ping(&mut self, lane: usize, now: Instant) {
-        let nonce = self.random() >> 8;
+        let nonce = self.random.nonce();
+        self.lanes[lane].ping(nonce, now);
+    }
+
+    /// Writes the counted messages that were not sent on this transport. Returns `false` if some
+    /// remain, or no new ones may follow.
+    fn send_counted(&mut self, lane: usize, limit: usize, out: &mut Vec<u8>) -> bool {
+        let explicit = self.lanes.len() > 1;
         let state = &mut self.lanes[lane];
-        state.pinged = now;
-        if state.ping.is_none() {
-            state.ping = Some((nonce, now));
-            Message::Ping(nonce).write(&mut state.urgent);
-        }
-    }
-
-    pub(super) fn push_control(&mut self, lane: usize, message: Message<'_>) {
-        let mut bytes = Vec::new();
-        message.write(&mut bytes);
-        self.lanes[lane].push_control(bytes.into());
-    }
-
-    /// Sends counted messages that are not yet on this transport. `false` if some are left, or no more may follow.
-    pub(super) fn send_items(&mut self, lane: usize, limit: usize, out: &mut Vec<u8>) -> bool {
-        while let Some(item) = self.lanes[lane].items.get(self.lanes[lane].sent) {
+        while let Some(message) = state.next_unsent() {
             if out.len() >= limit {
                 return false;
             }
-            match *item {
-                Item::Control(ref bytes) => out.extend_from_slice(bytes),
-                Item::Epoch => self.outgoing.epoch_message().write(out),
-                Item::Block(flow, id) => {
+            match *message {
+                Counted::Control(ref bytes) => out.extend_from_slice(bytes),
+                Counted::Epoch => self.outgoing.epoch_message().write(out),
+                Counted::Block(flow, id) => {
                     if !self.outgoing.may_send_again(id) {
                         self.counters.span_stalls += 1;
                         return false;
                     }
                     Message::Data(flow).write(out);
-                    let explicit = self.lanes.len() > 1;
                     match self.outgoing.encode_again(id, lane, explicit, out) {
-                        Ok((new, len)) => {
+                        Ok((block, len)) => {
                             self.counters.repeated_bytes += len;
-                            let at = self.lanes[lane].sent;
-                            self.lanes[lane].items[at] = Item::Block(flow, new);
+                            state.reencoded(flow, block);
                         }
                         Err(error) => {
                             self.end(error.into());
@@ -121,31 +125,31 @@ impl Session {
                     }
                 }
             }
-            self.lanes[lane].wrote_one();
+            state.wrote_one();
         }
-        !self.lanes[lane].is_full()
+        !state.is_full()
     }
 
-    /// Queues the messages that are due of the first flow that has any. `false` if no flow has.
-    pub(super) fn next_control(&mut self, lane: usize) -> bool {
-        let Some(id) = self.lanes[lane].control.pop_front() else { return false };
+    /// Queues the pending messages of the first flow that has any. Returns `false` if no flow has.
+    fn next_control(&mut self, lane: usize) -> bool {
+        let state = &mut self.lanes[lane];
+        let Some(id) = state.next_control() else { return false };
         let Some(flow) = self.flows.get_mut(&id) else { return true };
-        let due = std::mem::take(&mut flow.due);
-        let limit = flow.receive.granted;
-        if let Some(target) = flow.open.take() {
-            self.push_control(lane, Message::Open(id, &target));
+        let pending = std::mem::take(&mut flow.pending);
+        if let Some(OpenRequest { target, domain }) = flow.open.take() {
+            state.push_control(&Message::Open(id, &target, &domain));
         }
-        if due.opened {
-            self.push_control(lane, Message::Opened(id));
+        if pending.opened {
+            state.push_control(&Message::Opened(id));
         }
-        if due.credit && due.reset.is_none() {
-            self.push_control(lane, Message::Credit(id, limit));
+        if pending.credit && pending.reset.is_none() {
+            state.push_control(&Message::Credit(id, flow.receive.granted));
         }
-        if due.fin {
-            self.push_control(lane, Message::Fin(id));
+        if pending.fin {
+            state.push_control(&Message::Fin(id));
         }
-        if let Some(code) = due.reset {
-            self.push_control(lane, Message::Reset(id, code.code()));
+        if let Some(code) = pending.reset {
+            state.push_control(&Message::Reset(id, code.code()));
             self.remove(id);
         } else {
             self.tidy(id);
@@ -153,10 +157,10 @@ impl Session {
         true
     }
 
-    /// Encodes a block of the flow whose turn it is. `false` if there is none, or it must wait.
-    pub(super) fn next_block(&mut self, lane: usize, out: &mut Vec<u8>) -> bool {
+    /// Encodes a block of the flow whose turn it is. Returns `false` if no flow can send.
+    fn next_block(&mut self, lane: usize, out: &mut Vec<u8>) -> bool {
         loop {
-            let round = &mut self.lanes[lane].round;
+            let round = self.lanes[lane].round();
             let Some(id) = round.front() else { return false };
             let Some(flow) = self.flows.get_mut(&id) else {
                 round.leave(None);
@@ -173,11 +177,11 @@ impl Session {
             if round.pass(&mut flow.turn) {
                 continue;
             }
-            // Where others wait, blocks are short, so that nobody waits long on a slow lane.
+            // Blocks are short where other flows wait, so that none waits long on a slow lane.
             let most = if round.is_alone() { MAX_BLOCK } else { MAX_BLOCK / 4 };
             if self.outgoing.epoch() == Epoch::NONE {
                 self.begin_log();
-                // It is a message of its own, and goes first.
+                // EPOCH goes out before the block.
                 return self.ended.is_none();
             }
             let len = self.outgoing.room(len.min(most));
@@ -186,30 +190,38 @@ impl Session {
                 return false;
             }
             Message::Data(id).write(out);
-            match self.outgoing.encode(flow.send.front(len), lane, self.lanes.len() > 1, out) {
-                Ok(block) => {
-                    let state = &mut self.lanes[lane];
-                    state.items.push_back(Item::Block(id, block));
-                    state.wrote_one();
-                }
+            if std::mem::take(&mut flow.is_turn) {
+                flow.stream.begin_message();
+            }
+            // More follows, so the block can end where a chunk does.
+            let len = if len < flow.send.len() {
+                self.outgoing.whole_chunks(&mut flow.stream, flow.send.front(len))
+            } else {
+                len
+            };
+            let explicit = self.lanes.len() > 1;
+            let (block, stream) = (flow.send.front(len), &mut flow.stream);
+            match self.outgoing.encode(block, stream, lane, explicit, out) {
+                Ok(block) => self.lanes[lane].wrote_block(id, block),
                 Err(error) => {
                     self.end(error.into());
                     return false;
                 }
             }
-            self.config.sending.give(flow.send.pop(len));
+            self.config.sending.release(flow.send.pop(len));
             flow.sent += len as u64;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
             if flow.is_large {
                 self.counters.large_flow_bytes += len as u64;
             } else if flow.sent > self.outgoing.capacity() {
-                // Sent again, it would find that what comes next has just been evicted.
+                // A repeat of this flow would find that the log has just evicted what it needs
+                // next.
                 flow.is_large = true;
                 self.counters.large_flows += 1;
                 self.counters.large_flow_bytes += flow.sent;
             }
-            self.lanes[lane].round.sent(len, &mut flow.turn);
+            self.lanes[lane].round().sent(len, &mut flow.turn);
             if flow.wants_to_write && flow.send.len() <= SEND_QUEUE / 2 {
                 flow.wants_to_write = false;
                 self.events.push_back(Event::Writable(id));
@@ -218,7 +230,7 @@ impl Session {
                 flow.send.clear();
                 if flow.sending == Sending::Finishing {
                     flow.sending = Sending::Finished;
-                    flow.due.fin = true;
+                    flow.pending.fin = true;
                     self.queue_control(id);
                 }
             }
@@ -226,23 +238,24 @@ impl Session {
         }
     }
 
+    /// The flow has pending messages: queues it for its lane.
     pub(super) fn queue_control(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(&id) {
             let lane = flow.lane;
-            if !std::mem::replace(&mut flow.due.queued, true) {
-                self.lanes[lane].control.push_back(id);
+            if !std::mem::replace(&mut flow.pending.queued, true) {
+                self.lanes[lane].queue_control(id);
             }
             self.wake(lane);
         }
     }
 
-    /// The flow takes part in its lane's round if it has something to send.
+    /// The flow joins its lane's round if it has something to send.
     pub(super) fn ready(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(&id)
             && flow.sendable() > 0
         {
             let lane = flow.lane;
-            self.lanes[lane].round.enter(id, &mut flow.turn);
+            self.lanes[lane].round().enter(id, &mut flow.turn);
             self.wake(lane);
         }
     }

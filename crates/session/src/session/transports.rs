@@ -1,63 +1,68 @@
-//! Lanes get and lose their transports; what the hellos say of them.
+//! Transports come and go, and the handshake that each begins with.
 
 use super::*;
 use siphasher::sip::SipHasher24;
 
 impl Session {
-    /// The connecting end has a transport for a lane. Its hello is the first thing to send.
+    /// The client has a new transport for a lane. [`Session::transmit`] returns its HELLO.
+    ///
+    /// Lane 0 comes first; the others after [`Event::Established`], when [`Session::lanes`] says
+    /// how many there are. The call is ignored otherwise, and at a server or once the session has
+    /// ended.
     pub fn attach(&mut self, lane: usize, now: Instant) {
-        if self.ended.is_some() || lane >= self.lanes.len() || !self.connects {
+        let lanes = self.agreed.map_or(1, |agreed| agreed.lanes);
+        if self.ended.is_some() || lane >= lanes || !self.is_client {
             return;
         }
-        let until = now + self.config.dead_after;
-        self.lanes[lane].start(LaneState::Greeting(until), now);
+        self.lanes[lane].handshaking(now);
         let answer = if self.agreed.is_some() { Answer::Resume } else { Answer::New };
-        self.greet(lane, answer);
+        self.send_hello(lane, answer);
     }
 
-    /// The answering end got a hello for this session on a new transport, which replaces the lane's earlier one.
+    /// The server got a HELLO of this session on a new transport, which replaces any earlier one of
+    /// that lane. Returns the lane.
     ///
     /// # Errors
     /// [`Refused`] with the answer to send.
     pub fn accept_lane(&mut self, hello: &Hello, now: Instant) -> Result<usize, Refused> {
-        let refuse = |answer| Err(Refused(hello.refuse(answer, "no such session", &self.config).into()));
+        let refuse =
+            |answer| Err(Refused(hello.refuse(answer, "no such session", &self.config).into()));
         let lane = usize::try_from(hello.lane).unwrap_or(usize::MAX);
         let known = match hello.answer {
-            // Once more if the answer was lost: then the peer has processed nothing, and the session is as new to it as before.
-            Answer::New => self.lanes.iter().all(|lane| lane.acked == 0 && lane.received == 0),
+            // New comes again if the answer was lost. Then the peer has processed nothing, and to
+            // it the session is still new.
+            Answer::New => self.lanes.iter().all(Lane::is_fresh),
             Answer::Resume => self.agreed.is_some(),
             _ => false,
         };
-        if self.ended.is_some() || self.connects || hello.session != self.id || !known {
+        if self.ended.is_some() || self.is_client || hello.session != self.id || !known {
             return refuse(Answer::Unknown);
         }
         if self.agreed.is_none() {
-            let lanes = hello.lanes.clamp(1, self.config.lanes.clamp(1, MAX_LANES) as u64);
-            self.lanes = (0..lanes).map(|_| Lane::new(now)).collect();
+            let lanes = hello.lanes.clamp(1, self.config.lanes as u64);
+            self.lanes = (0..lanes).map(|_| Lane::new(Timers::new(&self.config), now)).collect();
         }
         if lane >= self.lanes.len() {
             return refuse(Answer::Unknown);
         }
-        // A hello is heard before the answer is written, which says what was processed.
-        if self.lanes[lane].state != LaneState::Down {
-            self.lanes[lane].stop(now);
-        }
-        self.lanes[lane].start(LaneState::Up, now);
-        self.greet(lane, Answer::Welcome);
-        self.heard_hello(lane, hello, now);
+        self.lanes[lane].accepted(now);
+        self.send_hello(lane, Answer::Welcome);
+        self.received_hello(lane, hello, now);
         match &self.ended {
-            Some(_) => Err(Refused(hello.refuse(Answer::Unknown, "the session is over", &self.config).into())),
+            Some(_) => Err(Refused(
+                hello.refuse(Answer::Unknown, "the session is over", &self.config).into(),
+            )),
             None => Ok(lane),
         }
     }
 
-    /// A lane's transport is gone.
+    /// A lane's transport is gone. The client dials again, unless the session has ended.
     pub fn detach(&mut self, lane: usize, now: Instant) {
         let Some(lane) = self.lanes.get_mut(lane) else { return };
-        lane.stop(now);
+        lane.stopped(now);
     }
 
-    pub(super) fn greet(&mut self, lane: usize, answer: Answer) {
+    fn send_hello(&mut self, lane: usize, answer: Answer) {
         let hello = Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
@@ -69,71 +74,72 @@ impl Session {
             receive_log: self.log_limit,
             early_credit: EARLY_CREDIT,
             max_flows: self.config.max_flows,
-            received: self.lanes[lane].received,
+            contexts: self.incoming.contexts() as u64,
+            sharing: self.config.encoder.shares(),
+            received: self.lanes[lane].processed(),
             log: self.incoming.state(),
             agent: self.config.agent.clone(),
             reason: String::new(),
         };
-        hello.write(&mut self.lanes[lane].urgent);
+        self.lanes[lane].push_hello(&hello);
         self.wake(lane);
     }
 
-    /// Both ends: the peer's hello on a lane.
-    pub(super) fn heard_hello(&mut self, lane: usize, hello: &Hello, now: Instant) {
+    /// Either end has the peer's HELLO on a lane.
+    pub(super) fn received_hello(&mut self, lane: usize, hello: &Hello, now: Instant) {
         let first = self.agreed.is_none();
         if first && !self.agree(hello) {
             return;
         }
         if first {
-            // Lanes begin to wait for transports now: nobody dialled for the others before it was known how many there are.
-            self.lanes.iter_mut().for_each(|lane| lane.down_since = Some(now));
+            // Only now it is known how many lanes there are, so the client dials the others from
+            // now on.
+            self.lanes.iter_mut().for_each(|lane| lane.expect_transport(now));
         }
         if let Some(agreed) = &mut self.agreed {
             agreed.peer_limit = hello.receive_log.max(SMALLEST_LOG);
         }
-        let Some(done) = self.lanes[lane].acknowledged(hello.received) else {
+        let Some(done) = self.lanes[lane].acknowledge(hello.received) else {
             return self.end(Ended::StateMismatch);
         };
-        self.acknowledge_items(done);
+        self.acknowledged(done);
         let log = self.outgoing.epoch().log;
         if first {
             if self.outgoing.resume_at(hello.log) {
                 self.counters.warm_starts += 1;
                 self.lanes.iter_mut().for_each(|lane| lane.begin_log(log, false));
             } else {
-                self.outgoing.forget();
+                self.outgoing.discard();
             }
             self.events.push_back(Event::Established);
         } else if log == 0 {
-            // Nothing was sent yet.
-        } else if self.lanes[lane].log != log {
-            // A log was begun for the sake of another lane since this one was greeted: what is queued here is encoded anew, too.
+            // No log was begun yet.
+        } else if self.lanes[lane].log() != log {
+            // Another lane made the encoder begin a log since this lane's last handshake: what is
+            // queued here is encoded into it.
             self.lanes[lane].begin_log(log, true);
         } else if hello.log.epoch != self.outgoing.epoch()
-            && !self.lanes[lane].items.iter().any(|item| matches!(item, Item::Epoch))
+            && !self.lanes[lane].has_epoch_in_flight()
         {
-            // It had this log, or the beginning would still be queued here, and has lost it. All lanes need a new hello: before it, nobody
-            // knows what of them was processed.
+            // The peer had this log, or its EPOCH would still be unacknowledged here, and has lost
+            // it. The other lanes need a new handshake, because only that says what of them was
+            // processed.
             self.begin_again(lane);
             for other in (0..self.lanes.len()).filter(|&other| other != lane) {
-                if matches!(self.lanes[other].state, LaneState::Up | LaneState::Greeting(_)) {
-                    self.drop_lane(other, close::LOG_LOST, "the log begins anew");
-                }
+                self.drop_lane(other, close::LOG_LOST, "the log begins again");
             }
         }
-        self.outgoing.reset_context(lane);
-        let state = &mut self.lanes[lane];
-        state.state = LaneState::Up;
-        state.down_since = None;
-        state.heard = now;
+        self.outgoing.reset_contexts(lane);
+        let resumes = self.lanes[lane].established(now);
         self.counters.transports += 1;
-        self.counters.resumes += u64::from(!first && self.lanes[lane].was_used());
+        self.counters.resumes += u64::from(!first && resumes);
         self.ping(lane, now);
         self.wake(lane);
     }
 
-    /// Takes the peer's wishes of its first hello.
-    pub(super) fn agree(&mut self, hello: &Hello) -> bool {
+    /// Computes the agreed values from the peer's first HELLO. Returns `false` if that is a
+    /// violation.
+    fn agree(&mut self, hello: &Hello) -> bool {
         let violation = |what, value, limit| Violation::Bounds { what, value, limit };
         let least = hello.send_log.min(hello.receive_log);
         if least < SMALLEST_LOG {
@@ -144,20 +150,23 @@ impl Session {
         self.lanes.truncate(lanes);
         self.agreed = Some(Agreed {
             lanes,
-            max_flows: hello.max_flows.clamp(1, self.config.max_flows.max(1)),
+            max_flows: hello.max_flows.clamp(1, self.config.max_flows),
             early_credit: hello.early_credit.min(SEND_QUEUE as u64),
             peer_limit: hello.receive_log,
             peer_send_log: hello.send_log,
         });
-        self.incoming.set_limit(self.told_limit);
+        let contexts = usize::try_from(hello.contexts).unwrap_or(usize::MAX);
+        self.outgoing.limit_contexts(contexts.min(self.config.contexts));
+        self.incoming.set_limit(self.largest_limit);
         if self.outgoing.capacity() > self.next_log() {
-            self.outgoing.forget();
+            self.outgoing.discard();
         }
         self.peer_agent.clone_from(&hello.agent);
+        self.peer_sharing = hello.sharing;
         true
     }
 
-    /// Begins an empty log for what is sent; nothing is on its way.
+    /// Begins an empty log while nothing of the one before is in flight.
     pub(super) fn begin_log(&mut self) {
         if let Some(log) = self.new_log() {
             for lane in 0..self.lanes.len() {
@@ -167,18 +176,18 @@ impl Session {
         }
     }
 
-    /// Begins an empty log after the peer has lost the one before, and encodes what it had not acknowledged anew: on this lane, whose
-    /// state is known, now, and on the others when they have been greeted.
-    pub(super) fn begin_again(&mut self, lane: usize) {
+    /// Begins an empty log after the peer has lost the one before. Blocks that were not
+    /// acknowledged are encoded again: on this lane now, on the others after their next handshake.
+    fn begin_again(&mut self, lane: usize) {
         if let Some(log) = self.new_log() {
             self.lanes[lane].begin_log(log, true);
         }
     }
 
-    pub(super) fn new_log(&mut self) -> Option<u64> {
+    fn new_log(&mut self) -> Option<u64> {
         self.agreed?;
         let size = self.next_log();
-        let log = self.random();
+        let log = self.random.next();
         let [.., low, high] = self.config.random;
         let key = fingerprint_key([low, high], log);
         if let Err(error) = self.outgoing.begin(log, key, size) {
@@ -190,8 +199,8 @@ impl Session {
     }
 }
 
-/// What a log's fingerprints are keyed with: SipHash-2-4 of the log's name. Whoever knows the names that this end gives, or has found out the keys of other
-/// logs, must not know this one.
+/// The key of a log's fingerprints: SipHash-2-4 of the log's id under the session's secret. Neither
+/// the ids nor the keys of other logs reveal it.
 fn fingerprint_key([low, high]: [u64; 2], log: u64) -> u64 {
     SipHasher24::new_with_keys(low, high).hash(&log.to_le_bytes())
 }
@@ -199,8 +208,8 @@ fn fingerprint_key([low, high]: [u64; 2], log: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn fingerprints_are_keyed_by_siphash() {
-        // The vector for 8 bytes of the paper's authors.
+    fn fingerprint_keys_are_siphash() {
+        // The test vector for 8 bytes from the authors of the paper.
         let secret = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(super::fingerprint_key(secret, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
     }

@@ -1,20 +1,15 @@
-//! What the fuzz targets of the session do with their bytes. `fuzz/` runs these under libFuzzer; `fuzz_seeds.rs` replays its corpus
-//! on stable. Each entry panics when a promise is broken and returns otherwise.
-#![allow(dead_code)] // Each user takes its part.
+//! The entries of the session's fuzz targets: `fuzz/` runs them under libFuzzer, `fuzz_seeds.rs`
+//! replays the corpus on stable Rust. An entry panics if the session breaks a guarantee.
+#![allow(dead_code)] // Each fuzz target uses one entry.
 
 pub(crate) mod session_bytes;
 pub(crate) mod session_ops;
 
-use oncewire_session::{Budget, Config};
+use oncewire_codec::{EncoderBuilder, Sharing};
+use oncewire_session::{Budget, Config, Settings};
 use std::time::{Duration, Instant};
 
-/// An entry point.
-pub(crate) type Entry = fn(&[u8]);
-
-/// All of them, by the names of their fuzz targets and corpus folders.
-pub(crate) const TARGETS: [(&str, Entry); 2] = [("session_bytes", session_bytes::run), ("session_ops", session_ops::run)];
-
-/// Takes numbers and bytes off the front of the input; zeros when it is used up.
+/// Reads numbers and bytes off the front of the input, then zeros.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -37,23 +32,33 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Bytes that both budgets begin with.
+/// Bytes in each budget at the start.
 pub(crate) const BUDGET: u64 = 1 << 20;
 
-pub(crate) fn config(end: u64, lanes: usize) -> Config {
+pub(crate) fn config(end: u64, lanes: usize) -> Settings {
     Config {
         log: 1 << 20,
         delivery: Budget::new(BUDGET),
         sending: Budget::new(BUDGET),
         max_flows: 20,
         lanes,
+        contexts: 2,
+        // The ends need not agree.
+        encoder: EncoderBuilder::default().sharing(if end == 1 {
+            Sharing::Chunks
+        } else {
+            Sharing::All
+        }),
+        pad: if end == 1 { 100 } else { 0 },
         random: [end, 77, 78, 79],
         grace: Duration::from_secs(20),
         ..Config::default()
     }
+    .build()
+    .expect("parameters in range")
 }
 
-#[expect(clippy::disallowed_methods, reason = "simulated time needs something to begin with")]
+#[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
 pub(crate) fn base() -> Instant {
     Instant::now()
 }

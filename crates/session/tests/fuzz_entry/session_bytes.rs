@@ -1,10 +1,11 @@
-//! Bytes of a hostile peer, in chunks, after a good hello.
+//! Bytes of a hostile peer, in chunks, after a valid HELLO.
 
 use super::{BUDGET, Input, base, config};
+use oncewire_codec::Sharing;
 use oncewire_session::{Answer, EARLY_CREDIT, Event, Hello, LogState, Read, Session, SessionId};
 use std::time::Duration;
 
-/// Feeds the rest of the input to either role. Nothing panics or grows, and all that was lent comes back.
+/// Feeds the input to a client or a server. Nothing panics or grows, and all budgets are released.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let setup = input.u8();
@@ -14,8 +15,8 @@ pub(crate) fn run(input: &[u8]) {
     let (delivery, sending) = (config.delivery.clone(), config.sending.clone());
     let mut now = base();
     let mut hello = Hello {
-        oldest: 1,
-        newest: 1,
+        oldest: 2,
+        newest: 2,
         session: SessionId([7; 16]),
         answer: if connects { Answer::Welcome } else { Answer::New },
         lane: 0,
@@ -24,6 +25,8 @@ pub(crate) fn run(input: &[u8]) {
         receive_log: 1 << 20,
         early_credit: EARLY_CREDIT,
         max_flows: 20,
+        contexts: 4,
+        sharing: Sharing::All,
         received: 0,
         log: LogState::default(),
         agent: "peer".into(),
@@ -38,7 +41,7 @@ pub(crate) fn run(input: &[u8]) {
         session.receive(0, &wire, now);
         session
     } else {
-        Session::accept_new(config, None, &hello, now).expect("a good hello")
+        Session::accept_new(config, None, &hello, now).expect("a valid HELLO")
     };
     let mut out = Vec::new();
     while !input.is_empty() {
@@ -46,7 +49,7 @@ pub(crate) fn run(input: &[u8]) {
         session.receive(0, input.bytes(len), now);
         while let Some(event) = session.poll_event() {
             match event {
-                Event::Opened(id, target) => {
+                Event::Opened { flow: id, target, .. } => {
                     session.accept(id, now);
                     session.write(id, &target);
                 }
@@ -67,20 +70,21 @@ pub(crate) fn run(input: &[u8]) {
         assert!(session.memory() < 64 << 20, "{} bytes", session.memory());
     }
     drop(session.into_logs());
-    assert_eq!((delivery.left(), sending.left()), (BUDGET, BUDGET));
+    assert_eq!((delivery.available(), sending.available()), (BUDGET, BUDGET));
 }
 
-/// A raw frame of one block, as `docs/FORMAT.md` has it, is beyond hand-written seeds: these begin with the messages around it.
+/// Inputs to start from. A frame with a valid checksum is beyond hand-written seeds; these have the
+/// messages around it.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let messages: [&[u8]; 10] = [
-        &[2, 0, 4, b'h', b':', b'8', b'0'],
-        &[2, 1, 4, b'h', b':', b'8', b'0'],
+        &[2, 0, 4, b'h', b':', b'8', b'0', 0],
+        &[2, 1, 4, b'h', b':', b'8', b'0', 2, b'm', b'e'],
         &[7, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x80, 0x80, 0x40],
         &[1, 0, 0, 5, 5, b'h', b'e', b'l', b'l', b'o', 1, 2, 3, 4, 5, 6, 7, 8],
         &[4, 0],
         &[5, 0, 1],
         &[6, 1, 0x80, 0x80, 4],
-        &[0x41, 1, 0x42, 5, 0x43, 5],
+        &[0x41, 1, 0x42, 5, 0x43, 5, 0x47, 2, 0, 0],
         &[9, 0x45, 8, 0x80, 0x80, 0x40],
         &[0x44, 2, 2, b'n', b'o'],
     ];
@@ -89,7 +93,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         for first in 0..3 {
             let mut seed = vec![setup];
             for turn in 0..8 {
-                let message = messages[(first * 3 + turn * (usize::from(setup) + 1)) % messages.len()];
+                let message =
+                    messages[(first * 3 + turn * (usize::from(setup) + 1)) % messages.len()];
                 seed.push(message.len() as u8 - 1);
                 seed.extend_from_slice(message);
             }

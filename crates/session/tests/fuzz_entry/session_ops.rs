@@ -1,25 +1,26 @@
-//! Bytes as a sequence of operations on two ends that keep the rules: what was read must be what was written.
+//! Bytes as a sequence of operations on two ends that keep to the protocol: what was read must be
+//! what was written.
 
 use super::{BUDGET, Input, base, config};
-use oncewire_session::{Config, Event, FlowId, Hello, Read, ResetCode, Session};
+use oncewire_session::{Event, FlowId, Hello, Read, ResetCode, Session, Settings};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Operations per input, so that a run stays short.
+/// Most operations per input.
 const MOST: usize = 200;
 
 struct Pair {
     ends: [Option<Session>; 2],
-    configs: [Config; 2],
-    /// By lane and sending end; empty lanes have no transport.
+    configs: [Settings; 2],
+    /// By lane and sending end; `None` if the lane has no transport.
     wires: Vec<Option<[VecDeque<u8>; 2]>>,
-    /// What was written on a flow by an end, and how much of it was read.
+    /// What an end wrote on a flow, and how much of it was read.
     content: BTreeMap<(FlowId, usize), (Vec<u8>, usize)>,
     flows: Vec<FlowId>,
     now: Instant,
 }
 
-/// What is written at a position of a flow: repeats itself, and differs between flows.
+/// The byte at a position of a flow: content repeats, and differs between flows.
 fn byte(flow: FlowId, at: usize) -> u8 {
     (at as u64 * 31 % 251 + flow.0 + (at as u64 / 700) % 3) as u8
 }
@@ -36,28 +37,35 @@ impl Pair {
     fn attach(&mut self, lane: usize) {
         self.detach(lane);
         let Some(client) = &mut self.ends[0] else { return };
-        if client.ended().is_some() || lane >= client.lanes() || (lane > 0 && !client.is_established()) {
+        if client.ended().is_some()
+            || lane >= client.lanes()
+            || (lane > 0 && !client.is_established())
+        {
             return;
         }
         client.attach(lane, self.now);
         let mut out = Vec::new();
         client.transmit(lane, 1 << 16, self.now, &mut out);
-        let Ok(Some((hello, used))) = Hello::read(&out) else { panic!("an honest hello") };
-        assert_eq!(used, out.len(), "more than a hello before the answer");
+        let Ok(Some((hello, used))) = Hello::read(&out) else { panic!("a valid HELLO") };
+        assert_eq!(used, out.len(), "more than a HELLO before the answer");
         let known = match &mut self.ends[1] {
             Some(server) => server.accept_lane(&hello, self.now).is_ok(),
             None => {
-                self.ends[1] = Session::accept_new(self.configs[1].clone(), None, &hello, self.now).ok();
+                self.ends[1] =
+                    Session::accept_new(self.configs[1].clone(), None, &hello, self.now).ok();
                 self.ends[1].is_some()
             }
         };
-        assert!(known || self.ends.iter().flatten().any(|end| end.ended().is_some()), "an honest hello is refused");
+        assert!(
+            known || self.ends.iter().flatten().any(|end| end.ended().is_some()),
+            "a valid HELLO is refused"
+        );
         if known {
             self.wires[lane] = Some(Default::default());
         }
     }
 
-    /// Moves up to `len` bytes from an end to the other.
+    /// Moves up to `len` bytes from one end to the other.
     fn carry(&mut self, lane: usize, end: usize, len: usize) {
         let Some(wires) = &mut self.wires[lane] else { return };
         if let Some(session) = &mut self.ends[end]
@@ -78,7 +86,7 @@ impl Pair {
         for end in 0..2 {
             while let Some(event) = self.ends[end].as_mut().and_then(Session::poll_event) {
                 match event {
-                    Event::Opened(id, _) => {
+                    Event::Opened { flow: id, .. } => {
                         self.flows.push(id);
                         if let Some(session) = &mut self.ends[end] {
                             session.accept(id, self.now);
@@ -86,7 +94,10 @@ impl Pair {
                     }
                     Event::Drop(lane) => self.detach(lane),
                     Event::Ended(why) => assert!(
-                        matches!(why, oncewire_session::Ended::GraceOver(_) | oncewire_session::Ended::Closed),
+                        matches!(
+                            why,
+                            oncewire_session::Ended::GraceOver(_) | oncewire_session::Ended::Closed
+                        ),
                         "ended: {why}"
                     ),
                     _ => {}
@@ -131,19 +142,24 @@ pub(crate) fn run(input: &[u8]) {
         let operation = input.u8();
         let (end, lane) = (usize::from(operation >> 4 & 1), usize::from(operation >> 5) % lanes);
         let pick = usize::from(operation >> 5);
-        let id = (!pair.flows.is_empty()).then(|| pair.flows[pair.flows.len().saturating_sub(1 + pick)]);
+        let id =
+            (!pair.flows.is_empty()).then(|| pair.flows[pair.flows.len().saturating_sub(1 + pick)]);
         match (operation & 15, id) {
             (0, _) => pair.attach(lane),
             (1, _) => pair.detach(lane),
             (2, _) => {
-                if let Some(Ok(id)) = pair.ends[end].as_mut().map(|session| session.open(b"target", now)) {
+                let domain = [&b""[..], b"a", b"b"][pair.flows.len() % 3];
+                if let Some(Ok(id)) =
+                    pair.ends[end].as_mut().map(|session| session.open(b"target", domain, now))
+                {
                     pair.flows.push(id);
                 }
             }
             (3..=5, Some(id)) => {
                 let len = input.u16();
                 let (written, _) = pair.content.entry((id, end)).or_default();
-                let bytes: Vec<u8> = (written.len()..written.len() + len).map(|at| byte(id, at)).collect();
+                let bytes: Vec<u8> =
+                    (written.len()..written.len() + len).map(|at| byte(id, at)).collect();
                 if let Some(session) = &mut pair.ends[end] {
                     let taken = session.write(id, &bytes);
                     written.extend_from_slice(&bytes[..taken]);
@@ -170,7 +186,7 @@ pub(crate) fn run(input: &[u8]) {
             }
             (11, _) => {
                 if let Some(session) = &mut pair.ends[end] {
-                    session.set_log_limit(1 << 20, pair.now);
+                    session.set_log_limit(1 << 20, pair.now).expect("a size in range");
                 }
             }
             _ => {
@@ -183,11 +199,11 @@ pub(crate) fn run(input: &[u8]) {
         if let Some(session) = pair.ends[end].take() {
             drop(session.into_logs());
         }
-        assert_eq!((config.delivery.left(), config.sending.left()), (BUDGET, BUDGET));
+        assert_eq!((config.delivery.available(), config.sending.available()), (BUDGET, BUDGET));
     }
 }
 
-/// Inputs to begin with.
+/// Inputs to start from.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let steps: [&[u8]; 10] = [
         &[15, 0xff, 0x10, 31, 0xff, 0x10],
@@ -205,7 +221,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     for first in 0..12usize {
         let mut seed = vec![first as u8 % 3];
         for turn in 0..12 {
-            seed.extend_from_slice(steps[if turn < 2 { turn } else { (first + turn * (1 + first / 3)) % steps.len() }]);
+            seed.extend_from_slice(
+                steps[if turn < 2 { turn } else { (first + turn * (1 + first / 3)) % steps.len() }],
+            );
         }
         seeds.push(seed);
     }

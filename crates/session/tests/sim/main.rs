@@ -1,84 +1,84 @@
-//! Two sessions in a simulated world: every run follows from a profile and a seed.
+//! Two sessions in a simulated world. Each run follows from a profile and a seed, or from a script.
 //!
-//! `ONCEWIRE_SIM_SEED=n ONCEWIRE_SIM_PROFILE=name cargo test -p oncewire-session --test sim one_seed -- --nocapture` plays one world;
-//! `ONCEWIRE_SIM_TRACE=1` tells what happens. `ONCEWIRE_SIM_SEEDS=n` plays so many of each profile.
+//! `cargo run -p oncewire-session --example world -- --profile Storm --seed 14 --trace` plays one
+//! world and shows what happens. `ONCEWIRE_SIM_SEEDS=n` plays that many of each profile here.
 #![allow(missing_docs)]
 
 mod byzantine;
+mod content;
+mod dice;
 mod profile;
-mod rng;
+mod regressions;
+mod script;
 mod wire;
 mod world;
 
 use profile::Profile;
+use script::Script;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use world::{Summary, World};
 
-#[expect(clippy::disallowed_methods, reason = "a test is told by its environment what to play")]
-fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+/// The number in a variable of the environment, or `default`.
+#[expect(clippy::disallowed_methods, reason = "the environment says how many worlds to play")]
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Time in a world is a base, which says nothing, and what was simulated since.
-#[expect(clippy::disallowed_methods, reason = "simulated time needs something to begin with")]
+/// The time when a world begins. Its value does not matter.
+#[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
 fn base() -> Instant {
     Instant::now()
 }
 
-fn play(profile: Profile, seed: u64) -> Summary {
-    let trace = env("ONCEWIRE_SIM_TRACE").is_some();
-    let mut world = World::new(profile, seed, trace, base());
-    match catch_unwind(AssertUnwindSafe(|| world.run())) {
-        Ok(()) => world.summary,
-        Err(panic) => {
-            eprintln!("ONCEWIRE_SIM_PROFILE={profile:?} ONCEWIRE_SIM_SEED={seed} breaks a promise");
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
-
 fn play_many(profile: Profile, seeds: u64) {
-    let seeds = env("ONCEWIRE_SIM_SEEDS").and_then(|seeds| seeds.parse().ok()).unwrap_or(seeds);
-    let first = env("ONCEWIRE_SIM_FIRST").and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let began = base();
+    let (seeds, first) = (number("ONCEWIRE_SIM_SEEDS", seeds), number("ONCEWIRE_SIM_FIRST", 0));
+    let started = base();
     let mut sum = Summary::default();
     for seed in first..first + seeds {
-        sum += play(profile, seed);
+        let mut world = World::new(Script::generate(profile, seed), false, base());
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+            eprintln!("--profile {profile:?} --seed {seed} breaks a guarantee");
+            std::panic::resume_unwind(panic);
+        }
+        sum += world.summary;
     }
-    eprintln!("{profile:?}: {seeds} seeds in {:.1} s: {sum:?}", began.elapsed().as_secs_f64());
+    eprintln!("{profile:?}: {seeds} seeds in {:.1} s: {sum:?}", started.elapsed().as_secs_f64());
 }
 
-/// Worlds that once broke a promise, and what was wrong.
-const FOUND: [(Profile, u64, &str); 7] = [
-    (Profile::Lossy, 3, "the first answer was lost: the same hello again was refused, and the session ended"),
-    (Profile::Generations, 5, "FIN of a flow that was refused as one too many told of something to read"),
-    (Profile::Storm, 14, "the same, with lost transports"),
-    (Profile::Storm, 21, "the beginning of a log was late on a second lane and took the peer back to that log"),
-    (Profile::Shrink, 38, "the same, without a lost transport in between"),
-    (Profile::Corrupt, 195, "a log was lost twice before all of the first was sent again: the session ended"),
-    (Profile::Everything, 121, "the same"),
-];
-
-#[test]
-fn found_before() {
-    for (profile, seed, story) in FOUND {
-        eprintln!("{profile:?} {seed}: {story}");
-        play(profile, seed);
-    }
+fn play(script: Script) -> Summary {
+    let mut world = World::new(script, true, base());
+    world.run();
+    world.summary
 }
 
 #[test]
-fn one_seed() {
-    let (Some(seed), profile) = (env("ONCEWIRE_SIM_SEED"), env("ONCEWIRE_SIM_PROFILE")) else { return };
-    let seed = seed.parse().expect("a number");
-    let profiles: Vec<Profile> = match profile {
-        Some(name) => vec![Profile::named(&name).expect("a profile")],
-        None => Profile::ALL.to_vec(),
-    };
-    for profile in profiles {
-        eprintln!("{profile:?}: {:?}", play(profile, seed));
-    }
+fn lost_first_answer() {
+    let summary = play(regressions::lost_first_answer());
+    assert_eq!((summary.sessions, summary.bytes), (1, 1000));
+}
+
+#[test]
+fn fin_of_a_refused_flow() {
+    let summary = play(regressions::fin_of_a_refused_flow());
+    assert_eq!(summary.flows, 9, "three flows in each of three sessions");
+    let summary = play(regressions::fin_of_a_refused_flow_after_a_lost_transport());
+    assert_eq!((summary.flows, summary.resumes), (2, 2));
+}
+
+#[test]
+fn late_epoch_on_a_second_lane() {
+    let summary = play(regressions::late_epoch_on_a_second_lane());
+    assert_eq!((summary.epochs, summary.resumes), (2, 0));
+    let summary = play(regressions::late_epoch_and_a_lost_transport());
+    assert_eq!((summary.epochs, summary.resumes), (2, 2));
+}
+
+#[test]
+fn a_log_lost_twice() {
+    let summary = play(regressions::a_log_lost_twice());
+    assert_eq!((summary.sessions, summary.epochs, summary.failures), (1, 3, 4));
+    play(regressions::a_log_lost_twice_on_two_lanes());
 }
 
 macro_rules! profiles {
@@ -106,10 +106,9 @@ profiles! {
 
 #[test]
 fn byzantine_peer() {
-    let seeds = env("ONCEWIRE_SIM_SEEDS").and_then(|seeds| seeds.parse().ok()).unwrap_or(800);
-    for seed in 0..seeds {
+    for seed in 0..number("ONCEWIRE_SIM_SEEDS", 800) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| byzantine::run(seed, base()))) {
-            eprintln!("byzantine seed {seed} breaks a promise");
+            eprintln!("byzantine seed {seed} breaks a guarantee");
             std::panic::resume_unwind(panic);
         }
     }

@@ -1,6 +1,6 @@
-//! What goes wrong in a world.
+//! Kinds of worlds: what may go wrong in them, and what is expected.
 
-use crate::rng::Rng;
+use crate::dice::Dice;
 use oncewire_session::Ended;
 
 /// Kinds of worlds.
@@ -8,47 +8,29 @@ use oncewire_session::Ended;
 pub(crate) enum Profile {
     /// Nothing fails.
     Clean,
-    /// Transports are lost, or half dead, now and then.
+    /// Transports are lost or stall now and then.
     Lossy,
-    /// They hardly ever stay.
+    /// Transports hardly ever last.
     Storm,
     /// Logs of 1 MiB under content many times larger, with losses.
     TinyLog,
-    /// Frames are harmed and repeated on the way.
+    /// Frames are corrupted and repeated in flight.
     Corrupt,
-    /// Logs are shrunk while all goes on, and transports are lost.
+    /// Log limits change, and transports are lost.
     Shrink,
-    /// One end or the other is restarted, its logs gone.
+    /// One end or the other restarts and loses its logs.
     Restart,
-    /// Sessions end, and begin again with the logs of both ends.
+    /// One end or the other restarts, and sometimes keeps its logs.
     RestartWarm,
-    /// The same, and one end never keeps its logs.
+    /// The same, but the server never keeps its logs.
     RestartHalfWarm,
-    /// Session after session in order, with the logs of both ends: every one starts warm.
+    /// Three sessions, one after the other, each with the logs of the one before.
     Generations,
-    /// All of these at once.
+    /// All faults at once.
     Everything,
 }
 
 impl Profile {
-    pub(crate) const ALL: [Profile; 11] = [
-        Profile::Clean,
-        Profile::Lossy,
-        Profile::Storm,
-        Profile::TinyLog,
-        Profile::Corrupt,
-        Profile::Shrink,
-        Profile::Restart,
-        Profile::RestartWarm,
-        Profile::RestartHalfWarm,
-        Profile::Generations,
-        Profile::Everything,
-    ];
-
-    pub(crate) fn named(name: &str) -> Option<Profile> {
-        Profile::ALL.into_iter().find(|profile| format!("{profile:?}").eq_ignore_ascii_case(name))
-    }
-
     pub(crate) fn tiny_log(self) -> bool {
         self == Profile::TinyLog
     }
@@ -70,7 +52,13 @@ impl Profile {
     }
 
     pub(crate) fn restarts(self) -> bool {
-        matches!(self, Profile::Restart | Profile::RestartWarm | Profile::RestartHalfWarm | Profile::Everything)
+        matches!(
+            self,
+            Profile::Restart
+                | Profile::RestartWarm
+                | Profile::RestartHalfWarm
+                | Profile::Everything
+        )
     }
 
     pub(crate) fn keeps_logs(self, end: usize) -> bool {
@@ -81,33 +69,33 @@ impl Profile {
         }
     }
 
-    /// Sessions that are played through.
+    /// How many sessions carry the flows, one after the other.
     pub(crate) fn generations(self) -> usize {
         if self == Profile::Generations { 3 } else { 1 }
     }
 
-    /// Every session after the first starts with the logs of the one before.
+    /// Whether every session after the first must continue the logs of the one before.
     pub(crate) fn warm_for_sure(self) -> bool {
         self == Profile::Generations
     }
 
     /// Milliseconds until the next fault.
-    pub(crate) fn fault_gap(self, rng: &mut Rng) -> u64 {
+    pub(crate) fn fault_gap(self, dice: &mut Dice) -> u64 {
         match self {
-            Profile::Storm => rng.within(1..300),
-            _ if self.restarts() => rng.within(300..3000),
-            _ => rng.within(50..2000),
+            Profile::Storm => dice.within(1..300),
+            _ if self.restarts() => dice.within(300..3000),
+            _ => dice.within(50..2000),
         }
     }
 
-    /// Whether a session may end so.
+    /// Whether a session may end for this reason.
     pub(crate) fn may_end(self, why: &Ended, _generation: usize) -> bool {
         match why {
             Ended::Closed => self.restarts() || self == Profile::Generations,
             Ended::Unknown => self.restarts() || self == Profile::Storm || self.corrupts(),
-            // A lane may be down for all of the grace time.
+            // A lane may be down for the whole grace time.
             Ended::GraceOver(_) => self.restarts() || self == Profile::Storm,
-            // A harmed length swallows messages, and what follows is read from the middle.
+            // After a corrupted length, the decoder reads messages from the middle of others.
             Ended::Violation(_) | Ended::Accused(_) | Ended::TooManyFailures(_) => self.corrupts(),
             _ => false,
         }

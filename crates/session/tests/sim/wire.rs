@@ -1,4 +1,5 @@
-//! Messages as bytes, independently of the crate: what the simulation harms on the way, and what a hostile peer sends.
+//! Finds messages in bytes, independently of the crate: to corrupt frames in flight, and to count
+//! messages for a hostile peer.
 
 use oncewire_codec::{FrameView, MAX_BLOCK, Scan, varint};
 use std::ops::Range;
@@ -9,7 +10,8 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     varint::take(rest).ok()
 }
 
-/// Where frames lie in `wire`, which begins with a message and holds whole messages: of each, from its message's first byte, and from its own.
+/// The frames in `wire`, which holds whole messages: of each, the start of its message, and its own
+/// range.
 pub(crate) fn frames(wire: &[u8]) -> Vec<(usize, Range<usize>)> {
     let mut found = Vec::new();
     let mut rest = wire;
@@ -23,7 +25,7 @@ pub(crate) fn frames(wire: &[u8]) -> Vec<(usize, Range<usize>)> {
     found
 }
 
-/// Counted messages in `wire`, which begins with a message and holds whole messages.
+/// How many counted messages there are in `wire`, which holds whole messages.
 pub(crate) fn counted(mut wire: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((len, _)) = message(wire) {
@@ -33,7 +35,7 @@ pub(crate) fn counted(mut wire: &[u8]) -> u64 {
     count
 }
 
-/// Length of the message at the front, and where its frame begins if it has one.
+/// The length of the message at the front, and where its frame begins if it has one.
 fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
     let (&kind, mut rest) = wire.split_first()?;
     let mut frame = None;

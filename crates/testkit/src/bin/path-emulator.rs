@@ -1,4 +1,5 @@
-//! An emulated path from the command line: runs a script with two network namespaces, then prints what crossed.
+//! Runs a script or command with two network namespaces that an emulated path joins, then prints
+//! the path's counters.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -25,23 +26,23 @@ mod linux {
     const USAGE: &str = "usage: oncewire-path-emulator [OPTION VALUE]... (--script FILE | -- COMMAND [ARGUMENT]...)
 
 Runs the shell script or command with NS_A, NS_B, ADDR_A, ADDR_B, ADDR6_A and ADDR6_B set: two network namespaces and their
-addresses, joined by the path. `ip netns exec $NS_A curl http://$ADDR_B/` runs a client in A. At the end prints one JSON object per
-direction on standard error and exits as the script did. Linux, as root.
+addresses, joined by the path. `ip netns exec $NS_A curl http://$ADDR_B/` runs a client in A. At the end it prints one JSON object
+per direction on standard error and exits with the script's status. Needs Linux and root.
 
-  --delay-ms MS         one-way delay, both ways (0)
+  --delay-ms MS         one-way delay, both directions (0)
   --delay-ba-ms MS      one-way delay from B to A
-  --rate-mbit MBIT      rate, both ways (unlimited)
+  --rate-mbit MBIT      rate, both directions (unlimited)
   --rate-ba-mbit MBIT   rate from B to A
-  --loss P              probability to lose a packet, both ways (0)
-  --burst ENTER,LEAVE   Gilbert-Elliott: enter and leave a state in which all is lost, per packet
+  --loss P              probability that a packet is lost, both directions (0)
+  --burst ENTER,LEAVE   Gilbert-Elliott: probabilities per packet to enter and leave a state that loses all packets
   --reorder P           probability that a packet is held back (0)
-  --reorder-ms MS       for how long (5)
-  --queue-kb KB         queue in 1,000 bytes (one round trip at the rate)
+  --reorder-ms MS       how long it is held back (5)
+  --queue-kb KB         queue limit in kB (one round trip at the rate)
   --mtu BYTES           largest packet, 1280 to 65535 (1500)
   --seed N              seed of losses (1)
   --tcp-buffer-mb MB    largest TCP buffer in both namespaces (three bandwidth-delay products)
   --congestion NAME     TCP congestion control of the path (the machine's default)
-  --offload on|off      move runs of segments (on)";
+  --offload on|off      pass runs of segments (GSO) instead of single packets (on)";
 
     type Change = Box<dyn Fn(&mut PathConfig)>;
 
@@ -91,9 +92,17 @@ direction on standard error and exits as the script did. Linux, as root.
                     later.push(Box::new(move |c| (c.a_to_b.loss, c.b_to_a.loss) = (loss, loss)));
                 }
                 "--burst" => {
-                    let Some((enter, leave)) = v.split_once(',') else { wrong("--burst needs ENTER,LEAVE") };
-                    let bursts = Some(Bursts { enter: number(o, enter), leave: number(o, leave), loss: 1.0 });
-                    later.push(Box::new(move |c| (c.a_to_b.bursts, c.b_to_a.bursts) = (bursts, bursts)));
+                    let Some((enter, leave)) = v.split_once(',') else {
+                        wrong("--burst needs ENTER,LEAVE")
+                    };
+                    let bursts = Some(Bursts {
+                        enter: number(o, enter),
+                        leave: number(o, leave),
+                        loss: 1.0,
+                    });
+                    later.push(Box::new(move |c| {
+                        (c.a_to_b.bursts, c.b_to_a.bursts) = (bursts, bursts)
+                    }));
                 }
                 "--reorder" => {
                     let p = number(o, v);
@@ -101,11 +110,15 @@ direction on standard error and exits as the script did. Linux, as root.
                 }
                 "--reorder-ms" => {
                     let by = time(o, v);
-                    later.push(Box::new(move |c| (c.a_to_b.reorder_by, c.b_to_a.reorder_by) = (by, by)));
+                    later.push(Box::new(move |c| {
+                        (c.a_to_b.reorder_by, c.b_to_a.reorder_by) = (by, by)
+                    }));
                 }
                 "--queue-kb" => {
                     let queue = Some(number::<usize>(o, v).saturating_mul(1000));
-                    later.push(Box::new(move |c| (c.a_to_b.queue_bytes, c.b_to_a.queue_bytes) = (queue, queue)));
+                    later.push(Box::new(move |c| {
+                        (c.a_to_b.queue_bytes, c.b_to_a.queue_bytes) = (queue, queue)
+                    }));
                 }
                 "--mtu" => {
                     let mtu = number(o, v);
@@ -128,8 +141,10 @@ direction on standard error and exits as the script did. Linux, as root.
                 _ => wrong(&format!("unknown: {o} {v}")),
             }
         }
-        let Some((program, arguments)) = command.split_first() else { wrong("no --script and no command") };
-        // The larger of the delays, so that the TCP buffers suit; then each its own.
+        let Some((program, arguments)) = command.split_first() else {
+            wrong("no --script and no command")
+        };
+        // The larger delay sizes the TCP buffers.
         let mut config = PathConfig::symmetric(delays.0.max(delays.1.unwrap_or_default()), rates.0);
         config.a_to_b.delay = delays.0;
         config.b_to_a.delay = delays.1.unwrap_or(delays.0);
@@ -139,14 +154,21 @@ direction on standard error and exits as the script did. Linux, as root.
         }
 
         let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
-        // Before the path sets its own: the script must end before its namespaces do.
-        let _ = ctrlc::set_handler(move || told.store(true, Ordering::SeqCst));
+        let signaled = stop.clone();
+        // Before the path installs its handlers: the script must end before its namespaces are
+        // deleted.
+        let _ = ctrlc::set_handler(move || signaled.store(true, Ordering::SeqCst));
         let status = run(config, congestion.as_deref(), program, arguments, &stop);
         std::process::exit(status);
     }
 
-    fn run(config: PathConfig, congestion: Option<&str>, program: &str, arguments: &[String], stop: &AtomicBool) -> i32 {
+    fn run(
+        config: PathConfig,
+        congestion: Option<&str>,
+        program: &str,
+        arguments: &[String],
+        stop: &AtomicBool,
+    ) -> i32 {
         let fail = |e: &dyn std::fmt::Display| {
             eprintln!("oncewire-path-emulator: {e}");
             1
@@ -162,9 +184,12 @@ direction on standard error and exits as the script did. Linux, as root.
         }
         let mut command = Command::new(program);
         command.args(arguments).env("NS_A", path.ns_a()).env("NS_B", path.ns_b()).process_group(0);
-        for (name, addr) in
-            [("ADDR_A", path.addr_a()), ("ADDR_B", path.addr_b()), ("ADDR6_A", path.addr6_a()), ("ADDR6_B", path.addr6_b())]
-        {
+        for (name, addr) in [
+            ("ADDR_A", path.addr_a()),
+            ("ADDR_B", path.addr_b()),
+            ("ADDR6_A", path.addr6_a()),
+            ("ADDR6_B", path.addr6_b()),
+        ] {
             command.env(name, addr.to_string());
         }
         let mut script = match Running::start(&mut command) {
@@ -184,7 +209,7 @@ direction on standard error and exits as the script did. Linux, as root.
                 Err(e) => break fail(&e),
             }
         };
-        // What the script left in the background would keep the namespaces.
+        // Background processes of the script would keep the namespaces.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
         let stats = path.stats();
         print("a_to_b", &stats.a_to_b);

@@ -1,4 +1,5 @@
-//! Measures a path where no ping or iperf is installed: `serve` in one namespace, `ping` or `send` in the other.
+//! Measures latency and throughput of a path, without ping or iperf: `serve` in one namespace,
+//! `ping` or `send` in the other.
 
 use oncewire_testkit::servers::incompressible;
 use std::io::{Read, Write};
@@ -35,12 +36,13 @@ fn usage() -> std::io::Result<()> {
     std::process::exit(2);
 }
 
-/// What TCP carries, over and over.
+/// The content of TCP transfers, repeated.
 fn pattern() -> Vec<u8> {
     incompressible(1, 1 << 20)
 }
 
-/// Echoes UDP; swallows TCP and answers with the number of bytes, or `u64::MAX` when one of them was wrong.
+/// Echoes UDP. Reads TCP to its end and answers with the number of bytes, or with `u64::MAX` if any
+/// byte was wrong.
 fn serve(addr: &str) -> std::io::Result<()> {
     let udp = UdpSocket::bind(addr)?;
     let tcp = TcpListener::bind(addr)?;
@@ -59,7 +61,7 @@ fn serve(addr: &str) -> std::io::Result<()> {
             let mut buffer = vec![0; pattern.len()];
             let (mut total, mut at, mut wrong) = (0u64, 0, false);
             loop {
-                // Never across the end of the pattern.
+                // `buffer[at..]` ends where the pattern ends.
                 let n = stream.read(&mut buffer[at..])?;
                 if n == 0 {
                     return stream.write_all(&if wrong { u64::MAX } else { total }.to_be_bytes());
@@ -73,7 +75,8 @@ fn serve(addr: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prints `sent N received M median_us T`. Ends 2 s after the last packet was sent.
+/// Prints `sent N received M median_us T`. Ends when all are back, or when none has arrived for 2
+/// s.
 fn ping(addr: &str, count: u64, interval: Duration) -> std::io::Result<()> {
     let any = match addr.parse::<SocketAddr>() {
         Ok(SocketAddr::V6(_)) => "[::]:0",
@@ -94,7 +97,7 @@ fn ping(addr: &str, count: u64, interval: Duration) -> std::io::Result<()> {
                     times.push((epoch.elapsed().as_micros() as u64).saturating_sub(sent));
                 }
                 Ok(_) => {}
-                // Refused: the server is not there yet.
+                // The server has not started yet.
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(_) => break,
             }
@@ -132,7 +135,9 @@ fn send(addr: &str, bytes: u64) -> std::io::Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     let total = u64::from_be_bytes(answer);
     if total != bytes {
-        return Err(std::io::Error::other(format!("{bytes} bytes were sent, other bytes came")));
+        return Err(std::io::Error::other(format!(
+            "the server did not receive the {bytes} bytes that were sent"
+        )));
     }
     println!("bytes {total} seconds {seconds:.3} mbit {:.1}", total as f64 * 8.0 / seconds / 1e6);
     Ok(())

@@ -1,5 +1,6 @@
-//! Packets as the tun device hands them over: a virtio header, then an IP packet, or a run of TCP or UDP segments that share one
-//! set of headers (generic segmentation offload). Runs are cut between segments, never put together.
+//! Packets of a tun device with generic segmentation offload: a virtio header, then an IP packet or
+//! a run of TCP or UDP segments that share one set of headers. Runs are cut between segments, never
+//! joined.
 
 /// Length of the header before each packet (`struct virtio_net_hdr`).
 pub(crate) const HEADER: usize = 10;
@@ -12,7 +13,7 @@ const GSO_ECN: u8 = 0x80;
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
 
-/// How a buffer from the tun device divides into segments.
+/// The segments of a buffer from the tun device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Length of the IP and transport headers that each segment carries.
@@ -26,10 +27,16 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Reads the headers. A buffer that is no run that we know how to cut is one segment.
+    /// Parses the headers. Any buffer that is not a known kind of run counts as one segment.
     pub(crate) fn of(buffer: &[u8]) -> Run {
         let len = buffer.len().saturating_sub(HEADER);
-        Run::parse(buffer).unwrap_or(Run { headers: 0, transport: 0, size: len.max(1), payload: len, udp: false })
+        Run::parse(buffer).unwrap_or(Run {
+            headers: 0,
+            transport: 0,
+            size: len.max(1),
+            payload: len,
+            udp: false,
+        })
     }
 
     fn parse(buffer: &[u8]) -> Option<Run> {
@@ -41,11 +48,14 @@ impl Run {
             return None;
         }
         let (udp, headers) = match kind {
-            GSO_TCP4 | GSO_TCP6 => (false, transport + usize::from(*packet.get(transport + 12)? >> 4) * 4),
+            GSO_TCP4 | GSO_TCP6 => {
+                (false, transport + usize::from(*packet.get(transport + 12)? >> 4) * 4)
+            }
             GSO_UDP => (true, transport + 8),
             _ => return None,
         };
-        let (ip, least) = (if *packet.first()? >> 4 == 4 { 20 } else { 40 }, if udp { 8 } else { 20 });
+        let (ip, least) =
+            (if *packet.first()? >> 4 == 4 { 20 } else { 40 }, if udp { 8 } else { 20 });
         if transport < ip || headers < transport + least {
             return None;
         }
@@ -77,7 +87,7 @@ impl Run {
         out.extend_from_slice(&buffer[..payload]);
         out.extend_from_slice(&buffer[payload + start..payload + end]);
         if to - from == 1 {
-            // One segment is no run; its checksum is still left to the receiver, as before.
+            // A single segment is not a run. Its checksum is still left to the receiver.
             out[1] = GSO_NONE;
             out[4..6].fill(0);
         }
@@ -95,10 +105,12 @@ impl Run {
             packet[4..6].copy_from_slice(&((total - 40) as u16).to_be_bytes());
         }
         if self.udp {
-            packet[self.transport + 4..self.transport + 6].copy_from_slice(&(transport_len as u16).to_be_bytes());
+            packet[self.transport + 4..self.transport + 6]
+                .copy_from_slice(&(transport_len as u16).to_be_bytes());
         } else {
             let at = self.transport + 4;
-            let sequence = u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+            let sequence =
+                u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
             packet[at..at + 4].copy_from_slice(&sequence.wrapping_add(start as u32).to_be_bytes());
             if to < count {
                 packet[self.transport + 13] &= !TCP_FIN_PSH;
@@ -112,10 +124,14 @@ impl Run {
         out
     }
 
-    /// The checksum field of an unfinished packet holds the sum of its pseudo-header, which includes the length.
+    /// Writes the checksum of the pseudo-header, which the receiver completes. It includes the
+    /// length, which has changed.
     fn seed_checksum(&self, packet: &mut [u8], transport_len: usize) {
-        let (addresses, protocol) =
-            if packet[0] >> 4 == 4 { (12..20, packet[9]) } else { (8..40, if self.udp { 17 } else { 6 }) };
+        let (addresses, protocol) = if packet[0] >> 4 == 4 {
+            (12..20, packet[9])
+        } else {
+            (8..40, if self.udp { 17 } else { 6 })
+        };
         let seed = fold(sum(&packet[addresses], u64::from(protocol) + transport_len as u64));
         let at = self.transport + if self.udp { 6 } else { 16 };
         packet[at..at + 2].copy_from_slice(&seed.to_be_bytes());
@@ -123,7 +139,9 @@ impl Run {
 }
 
 fn sum(bytes: &[u8], start: u64) -> u64 {
-    bytes.chunks_exact(2).fold(start, |sum, pair| sum + u64::from(u16::from_be_bytes([pair[0], pair[1]])))
+    bytes
+        .chunks_exact(2)
+        .fold(start, |sum, pair| sum + u64::from(u16::from_be_bytes([pair[0], pair[1]])))
 }
 
 fn fold(mut sum: u64) -> u16 {
@@ -181,7 +199,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_one_segment() {
-        for buffer in [&[0u8; 0][..], &[0; 5], &[0; HEADER + 60], &[255; HEADER + 3], &[255; HEADER + 300]] {
+        for buffer in
+            [&[0u8; 0][..], &[0; 5], &[0; HEADER + 60], &[255; HEADER + 3], &[255; HEADER + 300]]
+        {
             let run = Run::of(buffer);
             assert_eq!(run.segments(), 1, "{buffer:?}");
             assert_eq!(run.wire_bytes(0, 1), buffer.len().saturating_sub(HEADER));
