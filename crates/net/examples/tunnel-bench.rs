@@ -1,12 +1,14 @@
-//! How fast the tunnel is, beside a plain relay that makes the same hops over the same transport with the same libraries.
+//! Speed of the tunnel, next to a plain relay that makes the same hops over the same transport with
+//! the same libraries.
 //!
 //! ```text
 //! cargo run --release -p oncewire-net --example tunnel-bench [-- ROUNDS [FILE...]]
 //! ```
 //!
-//! Client, both ends and origin share this process and its threads, one for each core. The relay takes a TLS connection from a pool
-//! that was filled before for every connection of an application, so that it never waits for a handshake. Rivals take turns; medians
-//! are shown. With files, they are fetched one after the other, twice, as one more workload.
+//! Client, both ends and origin share this process and its threads, one per core. For every
+//! connection of an application the relay takes a TLS connection from a pool filled beforehand, so
+//! that it never waits for a handshake. Direct connection, relay and tunnel take turns; the program
+//! prints medians. If files are named, it also downloads them in sequence, twice.
 
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
@@ -21,11 +23,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What the origin serves: the request is four bytes of an index and four of a count of bytes.
+/// What the origin serves. A request has four bytes of an index and four of a byte count.
 struct Content {
-    /// Larger than the tunnel's log, so that nothing of it is ever found again.
+    /// Larger than the tunnel's cache, so that none of it is found again.
     fresh: Vec<u8>,
-    /// Smaller, and sent again and again.
+    /// Smaller, and sent repeatedly.
     repeated: Vec<u8>,
     files: Vec<Vec<u8>>,
 }
@@ -33,7 +35,7 @@ struct Content {
 const FRESH: u32 = 0;
 const REPEATED: u32 = 1;
 const FILES: u32 = 2;
-/// The default.
+/// The default of [`Endpoint::memory`], in bytes.
 const MEMORY: u64 = 512 << 20;
 
 #[tokio::main]
@@ -41,7 +43,8 @@ async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let rounds: usize = args.next().map_or(Ok(5), |rounds| rounds.parse())?;
     let files = args.map(std::fs::read).collect::<std::io::Result<Vec<_>>>()?;
-    let content = Arc::new(Content { fresh: random(1, 192 << 20), repeated: random(2, 16 << 20), files });
+    let content =
+        Arc::new(Content { fresh: random(1, 192 << 20), repeated: random(2, 16 << 20), files });
     let origin = origin(content.clone()).await?;
 
     let (here, there) = (SecretKey::generate()?, SecretKey::generate()?);
@@ -49,10 +52,13 @@ async fn main() -> Result<()> {
     let tunnel = Tunnel::start(&here, &there, origin, MEMORY).await?;
     let ways = [("direct", origin), ("relay", relay.address), ("oncewire", tunnel.address())];
 
-    println!("median of {rounds} rounds, rivals in turn; 2 x TCP and TLS hops for relay and oncewire");
-    for (name, index, bytes) in
-        [("incompressible, first time", FRESH, content.fresh.len()), ("repeated", REPEATED, content.repeated.len() * 16)]
-    {
+    println!(
+        "median of {rounds} rounds, taking turns; 2 x TCP and TLS hops for relay and oncewire"
+    );
+    for (name, index, bytes) in [
+        ("incompressible, first time", FRESH, content.fresh.len()),
+        ("repeated", REPEATED, content.repeated.len() * 16),
+    ] {
         let mut rates = vec![Vec::new(); ways.len()];
         for round in 0..=rounds {
             for (way, rates) in ways.iter().zip(&mut rates) {
@@ -69,7 +75,12 @@ async fn main() -> Result<()> {
         let rates: Vec<f64> = rates.iter_mut().map(|rates| median(rates)).collect();
         println!("{name}, {} MB:", bytes / 1_000_000);
         for ((way, _), rate) in ways.iter().zip(&rates) {
-            println!("  {way:<9} {:>8.0} MB/s {:>6.2} Gbit/s  {:>5.2} x relay", rate / 1e6, rate * 8.0 / 1e9, rate / rates[1]);
+            println!(
+                "  {way:<9} {:>8.0} MB/s {:>6.2} Gbit/s  {:>5.2} x relay",
+                rate / 1e6,
+                rate * 8.0 / 1e9,
+                rate / rates[1]
+            );
         }
     }
 
@@ -121,8 +132,11 @@ async fn main() -> Result<()> {
                 fetch(tunnel.address(), FILES + index as u32, file.len()).await?;
             }
             let (time, after) = (begun.elapsed().as_secs_f64(), tunnel.client.status());
-            let frames = after.sessions[0].here.wire_received_bytes - before.sessions[0].here.wire_received_bytes;
-            let tls = after.transport_received + after.transport_sent - before.transport_received - before.transport_sent;
+            let frames = after.sessions[0].here.wire_received_bytes
+                - before.sessions[0].here.wire_received_bytes;
+            let tls = after.transport_received + after.transport_sent
+                - before.transport_received
+                - before.transport_sent;
             println!(
                 "  {pass:<6} {:>12} bytes of messages received, {:>12} with TLS, both ways; {:.0} MB/s",
                 frames,
@@ -134,7 +148,10 @@ async fn main() -> Result<()> {
         for _ in 0..100 {
             fetch(tunnel.address(), FILES, 15_000).await?;
         }
-        println!("  15 KB object, repeated on new connections: {:.2} ms each", begun.elapsed().as_secs_f64() * 10.0);
+        println!(
+            "  15 KB object, repeated on new connections: {:.2} ms each",
+            begun.elapsed().as_secs_f64() * 10.0
+        );
     }
     Ok(())
 }
@@ -150,7 +167,7 @@ fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values[(values.len() - 1) * percent / 100]
 }
 
-/// Bytes that nothing compresses: splitmix64.
+/// Incompressible bytes, from splitmix64.
 fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let word = || {
@@ -163,7 +180,8 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(word).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
-/// With room for all that connect at once: a connection that finds none tries again after a second.
+/// With a backlog for all connections at once: a client that finds a full queue retries only after
+/// a second.
 fn listen() -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
@@ -178,7 +196,10 @@ async fn origin(content: Arc<Content>) -> Result<SocketAddr> {
             let content = content.clone();
             tokio::spawn(async move {
                 let _ = stream.set_nodelay(true);
-                let (Ok(index), Ok(mut left)) = (stream.read_u32().await, stream.read_u32().await) else { return };
+                let (Ok(index), Ok(mut left)) = (stream.read_u32().await, stream.read_u32().await)
+                else {
+                    return;
+                };
                 let source = match index {
                     FRESH => &content.fresh,
                     REPEATED => &content.repeated,
@@ -224,11 +245,18 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    async fn start(here: &SecretKey, there: &SecretKey, origin: SocketAddr, memory: u64) -> Result<Tunnel> {
+    async fn start(
+        here: &SecretKey,
+        there: &SecretKey,
+        origin: SocketAddr,
+        memory: u64,
+    ) -> Result<Tunnel> {
         let mut endpoint = Endpoint::new(there.clone(), trust(here));
-        endpoint.way_out.allow = AllowList::parse(&["127.0.0.0/8:*"])?;
+        endpoint.egress.allow = AllowList::parse(&["127.0.0.0/8:*"])?;
         endpoint.memory = memory;
-        let server = serve(ServeConfig { endpoint, listen: vec!["127.0.0.1:0".parse()?], max_sessions: 4 }).await?;
+        let server =
+            serve(ServeConfig { endpoint, listen: vec!["127.0.0.1:0".parse()?], max_sessions: 4 })
+                .await?;
         let mut endpoint = Endpoint::new(here.clone(), trust(there));
         endpoint.memory = memory;
         let client = connect(ConnectConfig {
@@ -248,7 +276,7 @@ impl Tunnel {
     }
 }
 
-/// A pair that does the same hops and nothing else.
+/// A pair of relays that makes the same hops and nothing else.
 struct Relay {
     address: SocketAddr,
     connector: TlsConnector,
@@ -284,15 +312,18 @@ impl Relay {
                     let _ = stream.set_nodelay(true);
                     let next = taken.lock().await.recv().await;
                     let Some(mut far): Option<client::TlsStream<TcpStream>> = next else { return };
-                    let _ = copy_bidirectional_with_sizes(&mut stream, &mut far, BUFFER, BUFFER).await;
+                    let _ =
+                        copy_bidirectional_with_sizes(&mut stream, &mut far, BUFFER, BUFFER).await;
                 });
             }
         });
-        let connector = TlsConnector::from(tls::client_config(here, &trust(there), tls::Credential::RawKey)?);
+        let connector =
+            TlsConnector::from(tls::client_config(here, &trust(there), tls::Credential::RawKey)?);
         Ok(Relay { address, connector, far, pool })
     }
 
-    /// One connection of the far end. It goes on to the origin when something comes, as a connection of an application does.
+    /// One connection of the far end. It connects to the origin once bytes arrive, as an
+    /// application's connection does.
     async fn far(mut stream: server::TlsStream<TcpStream>, origin: SocketAddr) -> Result<()> {
         let mut first = vec![0; BUFFER];
         let len = stream.read(&mut first).await?;
@@ -303,12 +334,14 @@ impl Relay {
         Ok(())
     }
 
-    /// Makes connections for the next applications.
+    /// Opens connections for the next applications.
     async fn fill(&self, count: usize) -> Result<()> {
         for _ in 0..count {
             let stream = TcpStream::connect(self.far).await?;
             stream.set_nodelay(true)?;
-            self.pool.send(self.connector.connect(tls::server_name(), stream).await?).map_err(|_| "the relay has ended")?;
+            self.pool
+                .send(self.connector.connect(tls::server_name(), stream).await?)
+                .map_err(|_| "the relay has ended")?;
         }
         Ok(())
     }

@@ -1,31 +1,54 @@
 //! Counts what crosses a transport, encryption included.
 
-use crate::quic::Watched;
+use crate::sync::lock;
+use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of all transports of one end: encryption, handshakes and QUIC's packets included, headers of TCP, UDP and IP not.
+/// A connection that counts its own bytes, such as one of QUIC.
+pub(crate) trait SelfCounting: Debug + Send {
+    /// Bytes sent and received so far.
+    fn bytes(&self) -> (u64, u64);
+
+    /// Whether the numbers are final.
+    fn is_closed(&self) -> bool;
+}
+
+/// Bytes of all transports of one end: TLS, handshakes and QUIC packets included, headers of TCP,
+/// UDP and IP not.
 #[derive(Debug, Default)]
 pub(crate) struct WireBytes {
     sent: AtomicU64,
     received: AtomicU64,
-    quic: Watched,
+    live: Mutex<Vec<Box<dyn SelfCounting>>>,
 }
 
 impl WireBytes {
-    /// Counts a QUIC connection's bytes, too.
-    pub(crate) fn watch(&self, connection: quinn::Connection) {
-        self.quic.add(connection);
+    /// Includes the bytes of `connection`.
+    pub(crate) fn watch(&self, connection: impl SelfCounting + 'static) {
+        lock(&self.live).push(Box::new(connection));
+        // Lets go of connections that have closed.
+        self.total();
     }
 
     /// Bytes sent and received so far.
     pub(crate) fn total(&self) -> (u64, u64) {
-        let (sent, received) = self.quic.bytes();
-        (sent + self.sent.load(Ordering::Relaxed), received + self.received.load(Ordering::Relaxed))
+        let mut live = (0, 0);
+        lock(&self.live).retain(|connection| {
+            let ((sent, received), is_closed) = (connection.bytes(), connection.is_closed());
+            if is_closed {
+                self.sent.fetch_add(sent, Ordering::Relaxed);
+                self.received.fetch_add(received, Ordering::Relaxed);
+            } else {
+                live = (live.0 + sent, live.1 + received);
+            }
+            !is_closed
+        });
+        (live.0 + self.sent.load(Ordering::Relaxed), live.1 + self.received.load(Ordering::Relaxed))
     }
 }
 
@@ -42,7 +65,11 @@ impl<S> Counted<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(context, buffer);
         self.bytes.received.fetch_add((buffer.filled().len() - before) as u64, Ordering::Relaxed);
@@ -60,7 +87,11 @@ impl<S> Counted<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.count(written)
     }

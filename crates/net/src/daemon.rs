@@ -1,10 +1,10 @@
-//! A tunnel end as a process: signals, and a socket that answers questions about its state.
+//! Runs one end of a tunnel as a process: signals and the status socket.
 
 use crate::client::{ConnectConfig, Connection, connect};
+use crate::egress::Egress;
 use crate::endpoint::NetError;
 use crate::server::{ServeConfig, Server, serve};
 use crate::status::Status;
-use crate::way_out::WayOut;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,57 +15,61 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// How a process that runs an end behaves.
+/// Parameters of such a process.
 pub struct Daemon {
-    /// Where questions about its state are answered: a Unix socket that only its owner may use.
+    /// Path of the status socket: a Unix socket with mode 0600.
     pub status: Option<PathBuf>,
-    /// How long flows may take to end after SIGTERM or SIGINT. A second signal does not wait.
+    /// How long open flows may take to end after SIGTERM or SIGINT. A second signal ends the wait.
     pub drain: Duration,
-    /// Makes a text of the state.
+    /// Formats the state for the status socket.
     pub render: fn(&Status) -> String,
-    /// Reads the rules for where flows may go anew, on SIGHUP. The authorized peers are read again in any case.
-    pub reload: Box<dyn Fn() -> Result<Option<WayOut>, String> + Send + Sync>,
-    /// Called once it listens.
+    /// Reads the egress rules again, on SIGHUP. `None` leaves them as they are. Authorized peers
+    /// are read again in any case.
+    pub reload: Box<dyn Fn() -> Result<Option<Egress>, String> + Send + Sync>,
+    /// Called once the end listens.
     pub ready: Box<dyn FnOnce(&Status) + Send>,
 }
 
-/// Which end, and its parameters.
+/// Which end to run, and its parameters.
 pub enum Role {
-    /// The answering end.
+    /// The server.
     Serve(ServeConfig),
-    /// The connecting end.
+    /// The client.
     Connect(ConnectConfig),
 }
 
-enum End {
+enum TunnelEnd {
     Server(Server),
     Client(Connection),
 }
 
-impl End {
+impl TunnelEnd {
     fn status(&self) -> Status {
         match self {
-            End::Server(server) => server.status(),
-            End::Client(client) => client.status(),
+            TunnelEnd::Server(server) => server.status(),
+            TunnelEnd::Client(client) => client.status(),
         }
     }
 
     async fn drain(&self, limit: Duration) -> bool {
         match self {
-            End::Server(server) => server.drain(limit).await,
-            End::Client(client) => client.drain(limit).await,
+            TunnelEnd::Server(server) => server.drain(limit).await,
+            TunnelEnd::Client(client) => client.drain(limit).await,
         }
     }
 }
 
-/// Runs an end until SIGTERM or SIGINT, and drains it.
+/// Runs one end until SIGTERM or SIGINT, then drains it.
 ///
 /// # Errors
 /// [`NetError`] if it cannot start.
 pub fn run(role: Role, daemon: Daemon) -> Result<(), NetError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(NetError::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(NetError::Runtime)?;
     let result = runtime.block_on(run_async(role, daemon));
-    // Look-ups of names may still be under way; nobody waits for them.
+    // Name look-ups may still be in progress; do not wait for them.
     runtime.shutdown_background();
     result
 }
@@ -76,12 +80,15 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         Role::Connect(config) => config.endpoint.clone(),
     };
     let end = Arc::new(match role {
-        Role::Serve(config) => End::Server(serve(config).await?),
-        Role::Connect(config) => End::Client(connect(config).await?),
+        Role::Serve(config) => TunnelEnd::Server(serve(config).await?),
+        Role::Connect(config) => TunnelEnd::Client(connect(config).await?),
     });
     let signals = |kind| signal(kind).map_err(NetError::Runtime);
-    let (mut term, mut int, mut hup) =
-        (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?, signals(SignalKind::hangup())?);
+    let (mut term, mut int, mut hup) = (
+        signals(SignalKind::terminate())?,
+        signals(SignalKind::interrupt())?,
+        signals(SignalKind::hangup())?,
+    );
     let socket = daemon.status.as_deref().map(bind_status).transpose()?;
     if let Some(listener) = socket {
         tokio::spawn(answer(listener, end.clone(), daemon.render));
@@ -95,30 +102,33 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
                 let peers = endpoint.peers.clone();
                 let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, (daemon.reload)());
                 match reloaded {
-                    Ok(Ok(changes)) => info!(added = changes.added.len(), removed = changes.removed.len(), "authorized peers read again"),
-                    Ok(Err(why)) => error!(%why, "authorized peers not read again: those known stay"),
-                    Err(why) => error!(%why, "authorized peers not read again"),
+                    Ok(Ok(changes)) => info!(added = changes.added.len(), removed = changes.removed.len(), "authorized peers reloaded"),
+                    Ok(Err(why)) => error!(%why, "authorized peers not reloaded; the earlier list stays in force"),
+                    Err(why) => error!(%why, "authorized peers not reloaded; the earlier list stays in force"),
                 }
-                endpoint.warn_if_nobody();
+                endpoint.warn_if_no_peers();
                 match (rules, &*end) {
-                    (Ok(Some(way_out)), End::Server(server)) => {
-                        let (allow, listen) = (way_out.allow.len(), way_out.allow_listen.len());
-                        server.set_way_out(way_out);
-                        info!(allow, listen, "rules read again: they hold for connections from now on, open ones stay");
+                    (Ok(Some(egress)), TunnelEnd::Server(server)) => {
+                        let (allow, listen) = (egress.allow.len(), egress.allow_listen.len());
+                        server.set_egress(egress);
+                        info!(allow, listen, "rules reloaded; they apply to new connections");
                     }
-                    (Ok(_), _) => info!("forwards and proxies are as they were: they change with a restart"),
-                    (Err(why), _) => error!(%why, "rules not read again: the earlier ones stay in force"),
+                    (Ok(_), _) => info!("forwards and proxies not reloaded; restart to change them"),
+                    (Err(why), _) => error!(%why, "rules not reloaded; the earlier ones stay in force"),
                 }
             }
         }
     }
-    info!(limit_seconds = daemon.drain.as_secs(), "draining");
+    info!(
+        limit_seconds = daemon.drain.as_secs(),
+        "draining: open connections may finish, no new ones are accepted; send the signal again to exit now"
+    );
     tokio::select! {
-        all = end.drain(daemon.drain) => if !all { warn!("flows were still open") },
-        _ = term.recv() => warn!("not waiting any longer"),
-        _ = int.recv() => warn!("not waiting any longer"),
+        all = end.drain(daemon.drain) => if !all { warn!("time limit reached; closing the connections that are still open") },
+        _ = term.recv() => warn!("second signal; closing the connections that are still open"),
+        _ = int.recv() => warn!("second signal; closing the connections that are still open"),
     }
-    // The peer hears of it.
+    // Time for the last messages to reach the peer.
     tokio::time::sleep(Duration::from_millis(100)).await;
     if let Some(path) = &daemon.status {
         let _ = std::fs::remove_file(path);
@@ -128,7 +138,8 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
 
 fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     let failed = |source| NetError::Listen { bind: path.display().to_string(), source };
-    // What an earlier process left behind is removed; one that still answers keeps its place, and so does what is no socket.
+    // Remove the socket of an earlier process. Refuse if a process still answers on it, or if the
+    // file is not a socket.
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() || std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(failed(io::ErrorKind::AddrInUse.into()));
@@ -140,8 +151,8 @@ fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     Ok(listener)
 }
 
-/// Answers everyone who connects with the state, once the peers have told theirs.
-async fn answer(listener: UnixListener, end: Arc<End>, render: fn(&Status) -> String) {
+/// Answers every connection with the state, once the peers have reported theirs.
+async fn answer(listener: UnixListener, end: Arc<TunnelEnd>, render: fn(&Status) -> String) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -152,7 +163,10 @@ async fn answer(listener: UnixListener, end: Arc<End>, render: fn(&Status) -> St
             let asked = Instant::now();
             let mut status = end.status();
             let current = |status: &Status| {
-                status.sessions.iter().all(|session| session.there.is_some_and(|(_, age)| age <= asked.elapsed()))
+                status
+                    .sessions
+                    .iter()
+                    .all(|session| session.there.is_some_and(|(_, age)| age <= asked.elapsed()))
             };
             while !current(&status) && asked.elapsed() < PEER_TIME {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -163,5 +177,5 @@ async fn answer(listener: UnixListener, end: Arc<End>, render: fn(&Status) -> St
     }
 }
 
-/// How long peers may take to tell their view before it is left out or old.
+/// How long to wait for the peers' reports.
 const PEER_TIME: Duration = Duration::from_secs(1);

@@ -1,53 +1,56 @@
-//! What both ends are made from, and how transports become peers.
+//! Parameters that client and server have in common, and why an end cannot start.
 
 use crate::driver::{Driver, Phase};
+use crate::egress::Egress;
 use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
 use crate::status::{EffortStatus, SessionStatus};
 use crate::tls::TlsError;
 use crate::transport::TransportKind;
-use crate::way_out::WayOut;
-use oncewire_codec::EncoderBuilder;
 use oncewire_codec::adapt::CpuShare;
-use oncewire_session::{Config, TooLittleMemory};
+use oncewire_codec::{EncoderBuilder, Sharing};
+use oncewire_session::{Config, ConfigError, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tracing::warn;
 
-/// Parameters that both ends have.
+/// Parameters that client and server have in common.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// This end's key.
     pub secret: SecretKey,
-    /// Who may be the other end.
+    /// Keys that the other end may have.
     pub peers: AuthorizedPeers,
-    /// Bytes for everything that grows: logs, tables, credit, queues.
+    /// Memory for caches, tables, credit and queues, in bytes. Default: [`DEFAULT_MEMORY`].
     pub memory: u64,
-    /// Lanes wanted, 1..=8.
+    /// Lanes to offer, 1..=8; the smaller of both ends' numbers is used. Default: 1.
     pub lanes: usize,
-    /// Flows that may be open at once in a session. Default: one for every 256 KiB of memory, up to 65,536.
+    /// Flows that may be open at once in a session. Default: one per 256 KiB of memory, up to 65,536.
     pub max_flows: Option<u64>,
-    /// What carries them.
+    /// What carries the lanes. Default: TLS over TCP.
     pub transport: TransportKind,
-    /// Sampler, period, window, entropy stage.
+    /// Sampler, period, window and entropy stage of the encoder.
     pub encoder: EncoderBuilder,
-    /// Share of one core that encoding may take, for each session. Default: as much as it wants.
+    /// What is written at once is padded to a power of two of bytes, and from this size on to a
+    /// multiple of this size: see [`Config::pad`]. Default: 0, no padding.
+    pub pad: u32,
+    /// Share of one core that encoding may take per session. Default: no limit.
     pub cpu_budget: Option<CpuShare>,
-    /// What the peer's flows may reach from here.
-    pub way_out: WayOut,
-    /// Silence after which the peer is asked for a sign of life.
+    /// What the peer's flows may reach from here. Default: nothing.
+    pub egress: Egress,
+    /// Silence after which this end sends a PING.
     pub keep_alive: Duration,
-    /// Silence after which a transport is given up.
+    /// Silence after which this end drops a transport.
     pub dead_after: Duration,
-    /// How long flows survive a cut path.
+    /// How long flows survive without a transport.
     pub grace: Duration,
-    /// Program and version, for the peer's status.
+    /// Program and version; the peer shows them in `status`.
     pub agent: String,
 }
 
 impl Endpoint {
-    /// Defaults for all but keys.
+    /// Default parameters with these keys.
     pub fn new(secret: SecretKey, peers: AuthorizedPeers) -> Endpoint {
         let config = Config::default();
         Endpoint {
@@ -57,9 +60,10 @@ impl Endpoint {
             lanes: 1,
             max_flows: None,
             transport: TransportKind::default(),
-            encoder: EncoderBuilder::default(),
+            encoder: EncoderBuilder::default().sharing(Sharing::Chunks),
+            pad: 0,
             cpu_budget: None,
-            way_out: WayOut { connect_timeout: CONNECT_TIMEOUT, ..WayOut::default() },
+            egress: Egress { connect_timeout: CONNECT_TIMEOUT, ..Egress::default() },
             keep_alive: config.keep_alive,
             dead_after: config.dead_after,
             grace: config.grace,
@@ -67,75 +71,105 @@ impl Endpoint {
         }
     }
 
-    /// Says so where no peer can ever come in.
-    pub(crate) fn warn_if_nobody(&self) {
+    /// Warns if no peer can connect.
+    pub(crate) fn warn_if_no_peers(&self) {
         if self.peers.is_empty() {
-            warn!("no peer is authorized: every handshake is refused until a key is added and the list is read again (SIGHUP)");
+            warn!(
+                "no peer is authorized, so every handshake will fail: add a key to the file of authorized peers and send SIGHUP, or restart with --peer KEY"
+            );
         }
     }
 
-    /// What sessions are made from; each needs randomness of its own.
-    pub(crate) fn session_config(&self) -> Result<Config, NetError> {
+    /// Warns if the peer's encoder shares more than this end's.
+    pub(crate) fn warn_if_peer_shares(&self, peer: Sharing, label: &str) {
+        match (self.encoder.shares(), peer) {
+            (Sharing::All, _) | (_, Sharing::None) | (Sharing::Chunks, Sharing::Chunks) => {}
+            (_, Sharing::All) => warn!(
+                peer = label,
+                "the other end runs with --share all: the sizes of what it sends let one isolation domain guess what others receive; set --share there as here"
+            ),
+            (Sharing::None, Sharing::Chunks) => warn!(
+                peer = label,
+                "the other end runs with --share chunks: the sizes of what it sends tell whether another isolation domain received the same kilobyte; set --share none there, too"
+            ),
+        }
+    }
+
+    /// Parameters of sessions, except for the random numbers, which must differ for each.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the value that cannot work, such as too little memory.
+    pub(crate) fn session_config(&self) -> Result<Settings, ConfigError> {
         let config = Config::for_memory(self.memory, self.lanes, self.encoder.clone())?;
-        Ok(Config {
-            max_flows: self.max_flows.map_or(config.max_flows, |flows| flows.clamp(1, config.max_flows)),
+        let most = config.max_flows;
+        let max_flows = self.max_flows.unwrap_or(most);
+        if max_flows > most {
+            return Err(ConfigError::MaxFlows { max_flows, most });
+        }
+        let config = Config {
+            max_flows,
+            pad: self.pad,
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,
             dead_after: self.dead_after,
             grace: self.grace,
             agent: self.agent.clone(),
             ..config
-        })
+        };
+        config.build()
     }
 }
 
-/// Memory unless told otherwise: 512 MiB.
+/// Default of [`Endpoint::memory`]: 512 MiB.
 pub const DEFAULT_MEMORY: u64 = 512 << 20;
-/// How long a connection to an origin may take, per address.
+/// Time limit for connecting to an origin, per address.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long TCP and TLS, and then the first message, may take.
-pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Fresh randomness for a session.
+/// Random numbers for a session.
 pub(crate) fn random() -> Result<[u64; 4], NetError> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| NetError::Random)?;
-    Ok([0, 8, 16, 24].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())))
+    Ok([0, 8, 16, 24]
+        .map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())))
 }
 
 /// Why an end cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// A place to listen cannot be had.
+    /// A listener cannot be opened.
     #[error("cannot listen on {bind}: {source}")]
     Listen {
-        /// Where.
+        /// Its address, or the path of a status socket.
         bind: String,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Too little memory.
+    /// The settings of a session cannot work.
     #[error(transparent)]
-    Memory(#[from] TooLittleMemory),
-    /// The system gives no randomness.
+    Session(#[from] ConfigError),
+    /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
-    /// The asynchronous runtime cannot be had.
-    #[error("cannot set up threads, timers and signals: {0}")]
+    /// The asynchronous runtime cannot start.
+    #[error("cannot set up threads, timers or signals: {0}")]
     Runtime(io::Error),
     /// QUIC cannot be set up.
     #[error("cannot set up QUIC: {0}")]
     Quic(String),
 }
 
-/// A session as its owner sees it.
-pub(crate) fn session_status(driver: &Driver, peer: &PublicKey, peers: &AuthorizedPeers) -> Option<SessionStatus> {
+/// The state of a session, as its end sees it. `None` once the session was taken away.
+pub(crate) fn session_status(
+    driver: &Driver,
+    peer: &PublicKey,
+    peers: &AuthorizedPeers,
+) -> Option<SessionStatus> {
     let phase = match &*driver.phase().borrow() {
-        Phase::Greeting => "greeting".to_string(),
+        Phase::Handshake => "handshake".to_string(),
         Phase::Established => "established".to_string(),
         Phase::GoingAway => "draining".to_string(),
         Phase::Over(why) => format!("over: {why}"),

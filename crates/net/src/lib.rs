@@ -1,38 +1,94 @@
-//! Oncewire on sockets: the tunnel between two sites.
+//! The Oncewire tunnel on sockets: TCP connections between two sites, encrypted and without repeated
+//! bytes.
 //!
-//! [`serve`] answers at one site, [`connect`] connects from the other; both run until they are told to stop. Between them is an
-//! [`oncewire_session::Session`], which this crate gives sockets and time. Who may connect is in [`keys`] and [`tls`], what applications
-//! can ask for in [`listen`] and [`ways_in`], where flows may go in [`allow`].
+//! A server ([`serve`]) and a client ([`connect`]) each have an [`Endpoint`]: a key pair, the keys of
+//! accepted peers, a memory limit, and rules for what the peer may reach. This program runs both on
+//! loopback and sends a line through the tunnel to a listener:
+//!
+//! ```
+//! use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
+//! use oncewire_net::{ConnectConfig, Endpoint, ServeConfig, allow::AllowList, connect, serve};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let origin = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! let target = origin.local_addr()?;
+//!
+//! let (server_key, client_key) = (SecretKey::generate()?, SecretKey::generate()?);
+//! let only = |key: &SecretKey| AuthorizedPeers::new([Peer::from(key.public())]);
+//! let mut endpoint = Endpoint::new(server_key.clone(), only(&client_key));
+//! endpoint.egress.allow = AllowList::parse(&[target.to_string()])?;
+//! let server = serve(ServeConfig { endpoint, listen: vec!["127.0.0.1:0".parse()?], max_sessions: 16 }).await?;
+//!
+//! let client = connect(ConnectConfig {
+//!     endpoint: Endpoint::new(client_key, only(&server_key)),
+//!     server: server.addresses()[0].to_string().parse()?,
+//!     forwards: vec![format!("127.0.0.1:0:{target}").parse()?], // as with ssh -L
+//!     reverse: Vec::new(),
+//!     proxies: Vec::new(),
+//! })
+//! .await?;
+//!
+//! let mut application = tokio::net::TcpStream::connect(client.addresses()[0]).await?;
+//! application.write_all(b"once").await?;
+//! let (mut accepted, _) = origin.accept().await?;
+//! let mut bytes = [0; 4];
+//! accepted.read_exact(&mut bytes).await?;
+//! assert_eq!(&bytes, b"once");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to learn about | see |
+//! |---|---|
+//! | keys, files of keys, lists of peers | [`keys`]; how peers prove them: [`tls`] |
+//! | forwards and listeners | [`listener`]; whose their connections are: [`domain`]; the SOCKS5 and HTTP proxy: [`proxy`] |
+//! | what a peer may reach | [`Egress`] and [`allow`] |
+//! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
+//! | counters and state | [`status`] |
+//! | running one end as a process | [`daemon`] |
+//!
+//! The rules of the protocol are in the crate `oncewire-session`, which this crate gives sockets and
+//! a clock.
 
 pub mod allow;
 mod client;
 mod counted;
 #[cfg(unix)]
 pub mod daemon;
+pub mod domain;
+mod drain;
 mod driver;
+mod egress;
 mod endpoint;
+mod handshake;
 pub mod keys;
-pub mod listen;
+pub mod listener;
+mod log_limit;
 pub mod loopback;
-mod newcomers;
-mod place;
+mod ownership;
+pub mod proxy;
 mod pump;
 mod quic;
-mod seldom;
+mod refusal;
 mod server;
+mod socket_owner;
+mod sockets;
 pub mod status;
+mod sync;
 pub mod target;
-mod text;
 pub mod tls;
 mod transport;
-mod way_out;
-pub mod ways_in;
+mod unauthenticated;
 
 pub use client::{ConnectConfig, Connection, connect};
+pub use egress::Egress;
 pub use endpoint::{DEFAULT_MEMORY, Endpoint, NetError};
+pub use handshake::{HandshakeError, Rejection, Stage};
+pub use refusal::Refusal;
 pub use server::{ServeConfig, Server, serve};
-pub use transport::TransportKind;
-pub use way_out::WayOut;
+pub use transport::{TransportEnd, TransportKind};
 
 /// Compiles the README's examples.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
-//! Between an application's connection and a flow.
+//! Copies bytes between an application's connection and a flow.
 
 use crate::driver::{Driver, FlowSignals};
-use crate::transport::reset_on_drop;
+use crate::sockets::reset_on_drop;
 use oncewire_session::{FlowId, Read, ResetCode};
 use std::cell::RefCell;
 use std::io;
@@ -11,67 +11,79 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Bytes read from an application at once: a block.
+/// Bytes read from an application at once: one block.
 const READ: usize = 64 << 10;
 
 thread_local! {
-    /// One buffer a thread, not one a flow: thousands of flows are idle. It is never held across an await.
+    /// One buffer per thread, because thousands of flows may be idle. It is never held across an
+    /// await.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-/// How an application's direction ended.
-enum End {
-    /// Finished in order.
+/// How one direction of a connection ended.
+enum DirectionEnd {
+    /// It was finished in order.
     Finished,
-    /// Its connection was reset, or failed.
+    /// The connection was reset, or failed.
     Failed,
     /// The flow is gone: the peer reset it, or the session ended.
     Gone,
 }
 
-/// What only part of a client's bytes may pass; see [`crate::ways_in::Wanted::rest`].
+/// How many more bytes of the client belong to this flow; see [`crate::proxy::Request::rest`].
 pub(crate) type Limit = Option<u64>;
 
-/// Carries bytes both ways until both directions have finished or the flow is reset. `limit` is how many bytes of the application
-/// go; more are read and dropped.
-pub(crate) async fn pump(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, application: TcpStream, limit: Limit) {
+/// Copies both ways until both directions have finished or the flow is reset. Bytes of the
+/// application beyond `limit` are read and discarded.
+pub(crate) async fn pump(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    application: TcpStream,
+    limit: Limit,
+) {
     let (reader, mut writer) = application.into_split();
     let up = upward(driver, flow, signals, &reader, limit);
     let down = downward(driver, flow, signals, &mut writer);
     let both = async {
         tokio::pin!(up, down);
-        // The first failure ends both; a direction that has finished in order leaves the other alone.
+        // The first failure ends both. A direction that finished in order leaves the other alone.
         tokio::select! {
-            end = &mut up => match end { End::Finished => down.await, end => end },
+            end = &mut up => match end { DirectionEnd::Finished => down.await, end => end },
             end = &mut down => match end {
-                End::Finished => up.await,
-                // It reads no more, but may have said why.
-                End::Failed => hear_out(driver, flow, signals, up).await,
-                End::Gone => End::Gone,
+                DirectionEnd::Finished => up.await,
+                // The application reads no more, but may have sent an answer.
+                DirectionEnd::Failed => drain_answer(driver, flow, signals, up).await,
+                DirectionEnd::Gone => DirectionEnd::Gone,
             },
         }
     };
     let end = tokio::select! {
         end = both => end,
-        () = signals.gone.notified() => End::Gone,
+        () = signals.gone.notified() => DirectionEnd::Gone,
     };
     match end {
-        End::Finished => {}
-        End::Failed => {
+        DirectionEnd::Finished => {}
+        DirectionEnd::Failed => {
             driver.with(|session| session.reset(flow, ResetCode::Reset));
             reset_on_drop(writer.as_ref());
         }
-        End::Gone => reset_on_drop(writer.as_ref()),
+        DirectionEnd::Gone => reset_on_drop(writer.as_ref()),
     }
     driver.forget(flow);
     drop(reader);
-    // Dropping the half would shut down in order what is to be reset.
+    // Dropping the half would finish in order a connection that must be reset.
     writer.forget();
 }
 
-/// An application that has stopped reading in the middle may have answered before: what it says still goes to the peer, and what comes from there
-/// goes nowhere.
-async fn hear_out(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, up: impl Future<Output = End>) -> End {
+/// Lets an application that has stopped reading finish what it sends, such as an error response to
+/// an upload. What the peer sends meanwhile is discarded.
+async fn drain_answer(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    up: impl Future<Output = DirectionEnd>,
+) -> DirectionEnd {
     let rest = discard(driver, flow, signals);
     tokio::pin!(rest, up);
     let said = tokio::select! {
@@ -80,16 +92,18 @@ async fn hear_out(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, up:
     };
     match said {
         // A reset would overtake its answer at the peer's application.
-        End::Finished if tokio::time::timeout(ANSWER_TIME, rest).await.is_ok() => End::Finished,
-        End::Finished | End::Failed => End::Failed,
-        End::Gone => End::Gone,
+        DirectionEnd::Finished if tokio::time::timeout(ANSWER_TIME, rest).await.is_ok() => {
+            DirectionEnd::Finished
+        }
+        DirectionEnd::Finished | DirectionEnd::Failed => DirectionEnd::Failed,
+        DirectionEnd::Gone => DirectionEnd::Gone,
     }
 }
 
-/// Time that an application has to read an answer to what it is still sending.
+/// How long the peer's application has to read an answer while it is still sending.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// Takes what comes from the peer until it has finished.
+/// Discards what the peer sends until it has finished.
 async fn discard(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals) {
     loop {
         match driver.with(|session| session.read(flow)) {
@@ -103,15 +117,26 @@ async fn discard(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals) {
 }
 
 /// Application to flow.
-async fn upward(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, reader: &OwnedReadHalf, mut limit: Limit) -> End {
+async fn upward(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    reader: &OwnedReadHalf,
+    mut limit: Limit,
+) -> DirectionEnd {
     loop {
         if reader.readable().await.is_err() {
-            return End::Failed;
+            return DirectionEnd::Failed;
         }
-        let Some(room) = driver.with(|session| session.room(flow)) else { return End::Gone };
+        let Some(room) = driver.with(|session| session.room(flow)) else {
+            return DirectionEnd::Gone;
+        };
         if room == 0 {
             if signals.reset().is_some() {
-                return End::Gone;
+                return DirectionEnd::Gone;
+            }
+            if signals.has_rest() {
+                return DirectionEnd::Finished;
             }
             signals.writable.notified().await;
             continue;
@@ -119,31 +144,38 @@ async fn upward(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, reade
         let read = BUFFER.with_borrow_mut(|buffer| {
             let most = room.min(buffer.len());
             let len = reader.try_read(&mut buffer[..most])?;
-            let passed = limit.map_or(len, |left| len.min(usize::try_from(left).unwrap_or(usize::MAX)));
-            let taken = driver.with(|session| session.write(flow, &buffer[..passed])).unwrap_or(passed);
-            // The budget may have been used up by others meanwhile: the rest must wait.
+            let passed =
+                limit.map_or(len, |left| len.min(usize::try_from(left).unwrap_or(usize::MAX)));
+            let taken =
+                driver.with(|session| session.write(flow, &buffer[..passed])).unwrap_or(passed);
+            // Other flows may have used up the budget: the rest must wait.
             io::Result::Ok((len, passed, buffer[taken..passed].to_vec()))
         });
         match read {
             Ok((0, ..)) => {
                 driver.with(|session| session.finish(flow));
-                return End::Finished;
+                return DirectionEnd::Finished;
             }
             Ok((_, passed, left)) => {
                 driver.note_activity();
                 limit = limit.map(|rest| rest - passed as u64);
                 if !write_all(driver, flow, signals, &left).await {
-                    return End::Gone;
+                    return DirectionEnd::Gone;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return End::Failed,
+            Err(_) => return DirectionEnd::Failed,
         }
     }
 }
 
 /// Writes all of `bytes` to a flow; `false` if it is gone.
-pub(crate) async fn write_all(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, mut bytes: &[u8]) -> bool {
+pub(crate) async fn write_all(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    mut bytes: &[u8],
+) -> bool {
     while !bytes.is_empty() {
         let Some(taken) = driver.with(|session| session.write(flow, bytes)) else { return false };
         bytes = &bytes[taken..];
@@ -158,23 +190,47 @@ pub(crate) async fn write_all(driver: &Arc<Driver>, flow: FlowId, signals: &Flow
 }
 
 /// Flow to application.
-async fn downward(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals, writer: &mut OwnedWriteHalf) -> End {
+async fn downward(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    writer: &mut OwnedWriteHalf,
+) -> DirectionEnd {
     loop {
         match driver.with(|session| session.read(flow)) {
             Some(Read::Data(chunk)) => {
                 let written = writer.write_all(&chunk).await;
                 driver.note_activity();
-                // Even if not all of it arrived: nothing of it is held any more.
+                // Even if the write failed: the session no longer holds these bytes.
                 driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
                 if written.is_err() {
-                    return End::Failed;
+                    return DirectionEnd::Failed;
                 }
             }
-            Some(Read::Finished) => {
-                return if writer.shutdown().await.is_ok() { End::Finished } else { End::Failed };
-            }
+            Some(Read::Finished) => return finish(writer).await,
             Some(Read::Nothing) => signals.readable.notified().await,
-            Some(Read::Gone) | None => return End::Gone,
+            Some(Read::Gone) | None => return deliver_rest(signals, writer).await,
         }
+    }
+}
+
+/// Passes on what had arrived when the peer closed the session, if the flow had arrived whole.
+async fn deliver_rest(signals: &FlowSignals, writer: &mut OwnedWriteHalf) -> DirectionEnd {
+    while let Some(chunk) = signals.take_rest() {
+        let written = match chunk.is_empty() {
+            true => return finish(writer).await,
+            false => writer.write_all(&chunk).await,
+        };
+        if written.is_err() {
+            return DirectionEnd::Failed;
+        }
+    }
+    DirectionEnd::Gone
+}
+
+async fn finish(writer: &mut OwnedWriteHalf) -> DirectionEnd {
+    match writer.shutdown().await {
+        Ok(()) => DirectionEnd::Finished,
+        Err(_) => DirectionEnd::Failed,
     }
 }

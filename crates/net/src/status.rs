@@ -1,4 +1,4 @@
-//! What a tunnel says of itself, as plain data.
+//! The state of a tunnel, as plain data.
 
 use oncewire_codec::adapt::{CpuShare, Effort};
 use oncewire_session::Counters;
@@ -13,37 +13,39 @@ pub struct Status {
     pub version: String,
     /// This end's public key.
     pub key: String,
-    /// Time since it started.
+    /// Time since this end started.
     pub uptime: Duration,
-    /// Addresses where peers, or applications, connect.
+    /// Addresses that it listens on: for peers at a server, for applications at a client.
     pub listening: Vec<String>,
-    /// Memory that may be used, in bytes.
+    /// Memory limit, in bytes.
     pub memory_limit: u64,
-    /// Memory in use by sessions and by logs kept for peers that are away, in bytes.
+    /// Memory in use by sessions and by caches kept for absent peers, in bytes.
     pub memory: u64,
-    /// Bytes sent on all transports, TLS included, TCP and IP headers not.
+    /// Bytes sent on all transports, including TLS, without TCP and IP headers.
     pub transport_sent: u64,
-    /// Bytes received on all transports.
+    /// Bytes received on all transports, counted in the same way.
     pub transport_received: u64,
-    /// Logs kept for peers that are away.
+    /// Sessions whose caches are kept for absent peers.
     pub kept_logs: usize,
-    /// Times that a session was told to begin with smaller logs, for want of memory.
+    /// Times that a session had to restart with a smaller cache, for lack of memory.
     pub shrunk: u64,
-    /// Times that a session was told to begin with larger logs, since memory had become free.
+    /// Times that a session restarted with a larger cache, because memory was free.
     pub grown: u64,
-    /// Transports refused: not authorized, no hello, too many.
+    /// Transports refused: any [`HandshakeError`](crate::HandshakeError), and connections displaced
+    /// while they had not authenticated.
     pub refused_transports: u64,
-    /// Connections of applications that found no way through: no session, a wish not understood.
+    /// Connections of applications that were refused: no session, no free flow, or a bad proxy
+    /// request.
     pub refused_connections: u64,
-    /// Clients of a proxy that had not said what they want in time when others came: the oldest gives way.
+    /// Proxy clients dropped because too many had not sent a request.
     pub displaced_proxy_clients: u64,
-    /// Clients of a proxy that spoke SOCKS4, which is not supported.
+    /// Proxy clients that spoke SOCKS4, which is not supported.
     pub socks4_clients: u64,
-    /// No more flows are accepted.
+    /// Whether this end drains: it accepts no more sessions or connections.
     pub draining: bool,
-    /// Why the last attempt to reach the server failed, if there is no session since.
+    /// Why the last attempt to reach the server failed, unless a session was established since.
     pub last_failure: Option<String>,
-    /// Sessions there are.
+    /// The sessions.
     pub sessions: Vec<SessionStatus>,
 }
 
@@ -52,40 +54,40 @@ pub struct Status {
 pub struct SessionStatus {
     /// The peer's public key.
     pub peer: String,
-    /// Its name, if the list of peers has one.
+    /// The peer's name, if the list of peers has one.
     pub name: Option<String>,
-    /// Its program and version.
+    /// The peer's program and version.
     pub agent: String,
-    /// How far it has come.
+    /// `handshake`, `established`, `draining`, or `over: ` and the reason.
     pub phase: String,
-    /// Time since it began.
+    /// Time since it started.
     pub age: Duration,
     /// Time since an application sent or received anything.
     pub idle: Duration,
-    /// Address of the peer, as this end sees it.
+    /// The peer's address, as this end sees it.
     pub address: Option<std::net::SocketAddr>,
     /// What carries the lanes: `tcp` or `quic`.
     pub transport: Option<&'static str>,
-    /// Flows that this end turned away: their target is not allowed or cannot be reached.
+    /// Flows that this end refused: their target is not allowed or cannot be reached.
     pub refused_targets: u64,
-    /// Lanes agreed on.
+    /// Lanes that both ends agreed on.
     pub lanes: usize,
-    /// Of them, with a transport that works.
+    /// Lanes that have a working transport.
     pub lanes_up: usize,
-    /// What this end spends on encoding, if there is a budget for it.
+    /// The effort of encoding here, if there is a CPU budget.
     pub effort: Option<EffortStatus>,
-    /// What this end counts.
+    /// This end's counters.
     pub here: Counters,
-    /// What the peer counts, and how old that is.
+    /// The peer's counters as it last reported them, and the age of the report.
     pub there: Option<(Counters, Duration)>,
 }
 
-/// How a session keeps its encoding within a budget of CPU time.
+/// How a session keeps its encoding within a CPU budget.
 #[derive(Clone, Copy, Debug)]
 pub struct EffortStatus {
-    /// What is spent on a block now.
+    /// Current effort per block.
     pub effort: Effort,
-    /// Share of one core that is allowed.
+    /// Allowed share of one core.
     pub budget: CpuShare,
     /// Times that the effort changed.
     pub changes: u64,

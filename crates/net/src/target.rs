@@ -1,4 +1,4 @@
-//! Where a flow wants to go: a host and a port.
+//! The target of a flow: a host and a port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,59 +11,61 @@ pub const MAX_LABEL: usize = 63;
 
 /// A host name or an address.
 ///
-/// A name is kept in lower case and without a final dot. It has 1 to 253 bytes, its labels 1 to 63, of ASCII letters, digits, `-` and `_`.
-/// A name whose last label is a number, such as `127.1` or `0x7f000001`, is refused: resolvers read such names as addresses,
-/// each in its own way.
+/// A name is kept in lower case and without a final dot. It has 1 to 253 bytes, its labels 1 to 63,
+/// of ASCII letters, digits, `-` and `_`. Names whose last label is a number, such as `127.1` or
+/// `0x7f000001`, are refused, because resolvers read them as addresses, each in its own way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
-    /// A name that the way out resolves.
+    /// A name, which the egress resolves.
     Name(String),
-    /// An address, which nobody resolves.
+    /// An address, which is not resolved.
     Ip(IpAddr),
 }
 
-/// Where a flow wants to go. `Display` and `FromStr` use `host:port`, with an IPv6 address in brackets.
+/// The target of a flow. `Display` and `FromStr` use `host:port`, with an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     host: Host,
     port: u16,
 }
 
-/// A text that is no target.
+/// A text that is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// No port, or no host.
-    #[error("a target is written host:port, with an IPv6 address in brackets")]
+    /// There is no port or no host.
+    #[error("expected host:port, with an IPv6 address in brackets")]
     Form,
     /// The port is not a number from 1 to 65535.
     #[error("the port is not a number from 1 to 65535")]
     Port,
     /// The name is empty or too long.
-    #[error("a host name of {len} bytes is out of range: it has 1 to {MAX_HOST}")]
+    #[error("a host name has 1 to {MAX_HOST} bytes; this one has {len}")]
     Length {
         /// Its length in bytes.
         len: usize,
     },
     /// A label is empty or too long.
-    #[error("a host name has a label of {len} bytes between its dots: allowed are 1 to {MAX_LABEL}")]
+    #[error("a label of a host name has 1 to {MAX_LABEL} bytes; one here has {len}")]
     Label {
         /// Its length in bytes.
         len: usize,
     },
-    /// A character that host names do not have.
-    #[error("a host name has the character {found:?}: allowed are letters, digits, - and _ (write other scripts as xn--...)")]
+    /// A character that is not allowed in host names.
+    #[error(
+        "{found:?} is not allowed in a host name: use letters, digits, - and _ (write other scripts as xn--...)"
+    )]
     Character {
         /// The character.
         found: char,
     },
     /// The last label is a number.
-    #[error("a host name whose last label is a number looks like an address, but is not written as one")]
+    #[error("the last label of a host name must not be a number; write IPv4 addresses as a.b.c.d")]
     Number,
 }
 
 impl Host {
-    /// Checks and normalises a name that may have been made elsewhere.
+    /// Checks and normalizes a name that may not have been parsed.
     fn checked(self) -> Result<Host, TargetError> {
         match self {
             Host::Ip(_) => Ok(self),
@@ -78,7 +80,9 @@ fn check_name(name: &str) -> Result<String, TargetError> {
     if name.is_empty() || name.len() > MAX_HOST {
         return Err(TargetError::Length { len: name.len() });
     }
-    if let Some(found) = name.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.')) {
+    if let Some(found) =
+        name.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.'))
+    {
         return Err(TargetError::Character { found });
     }
     if let Some(label) = name.split('.').find(|label| label.is_empty() || label.len() > MAX_LABEL) {
@@ -86,7 +90,8 @@ fn check_name(name: &str) -> Result<String, TargetError> {
     }
     let name = name.to_ascii_lowercase();
     let last = name.rsplit('.').next().unwrap_or_default();
-    let hexadecimal = last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hexadecimal =
+        last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
     if hexadecimal || last.bytes().all(|b| b.is_ascii_digit()) {
         return Err(TargetError::Number);
     }
@@ -96,7 +101,7 @@ fn check_name(name: &str) -> Result<String, TargetError> {
 impl FromStr for Host {
     type Err = TargetError;
 
-    /// Reads a name or an address; an IPv6 address with or without brackets.
+    /// Parses a name or an address; an IPv6 address with or without brackets.
     fn from_str(text: &str) -> Result<Host, TargetError> {
         if let Some(rest) = text.strip_prefix('[') {
             let ip = rest.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
@@ -110,7 +115,7 @@ impl FromStr for Host {
 }
 
 impl fmt::Display for Host {
-    /// As in front of a port: an IPv6 address has brackets.
+    /// As before a port: an IPv6 address has brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Host::Name(name) => f.write_str(name),
@@ -121,7 +126,10 @@ impl fmt::Display for Host {
 }
 
 impl Target {
-    /// A target, if the name follows the rules of [`Host`] and the port is not 0.
+    /// Creates a target.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the name breaks the rules of [`Host`] or the port is 0.
     pub fn new(host: Host, port: u16) -> Result<Target, TargetError> {
         if port == 0 {
             return Err(TargetError::Port);
@@ -159,7 +167,7 @@ impl FromStr for Target {
     }
 }
 
-/// A port in plain decimal digits, 0 included; `u16::from_str` would also take `+80`.
+/// A port in plain decimal digits, including 0; `u16::from_str` also accepts `+80`.
 pub(crate) fn parse_port(text: &str) -> Option<u16> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -173,10 +181,19 @@ mod tests {
 
     #[test]
     fn targets_read_and_print_the_same() {
-        for text in ["origin.example:80", "10.0.0.1:65535", "[2001:db8::1]:443", "_dns.a-b.c:1", "xn--bcher-kva.example:80"] {
+        for text in [
+            "origin.example:80",
+            "10.0.0.1:65535",
+            "[2001:db8::1]:443",
+            "_dns.a-b.c:1",
+            "xn--bcher-kva.example:80",
+        ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
-        assert_eq!("Origin.EXAMPLE.:80".parse::<Target>().unwrap().to_string(), "origin.example:80");
+        assert_eq!(
+            "Origin.EXAMPLE.:80".parse::<Target>().unwrap().to_string(),
+            "origin.example:80"
+        );
     }
 
     #[test]
@@ -208,8 +225,14 @@ mod tests {
         for (text, error) in cases {
             assert_eq!(text.parse::<Target>().as_ref(), Err(error), "{text}");
         }
-        assert_eq!(format!("{}a:80", "a.".repeat(127)).parse::<Target>(), Err(TargetError::Length { len: 255 }));
-        assert_eq!(format!("{}.a:80", "b".repeat(64)).parse::<Target>(), Err(TargetError::Label { len: 64 }));
+        assert_eq!(
+            format!("{}a:80", "a.".repeat(127)).parse::<Target>(),
+            Err(TargetError::Length { len: 255 })
+        );
+        assert_eq!(
+            format!("{}.a:80", "b".repeat(64)).parse::<Target>(),
+            Err(TargetError::Label { len: 64 })
+        );
     }
 
     #[test]

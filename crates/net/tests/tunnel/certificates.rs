@@ -1,4 +1,4 @@
-//! Peers whose TLS knows no raw public keys: OpenSSL, with a certificate that it made itself.
+//! Peers whose TLS does not support raw public keys: OpenSSL, with a self-signed certificate.
 
 use crate::hostile::{answer, bytes, hello};
 use crate::pair::{LIMIT, Plan, client, until};
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-/// Files of a key and its certificate, and the key.
+/// The files of a key and its certificate, and the public key.
 struct Files {
     dir: TempDir,
     public: PublicKey,
@@ -28,12 +28,25 @@ fn run(program: &Path, args: &[&str]) -> Vec<u8> {
 impl Files {
     fn new(openssl: &Path) -> Files {
         let dir = TempDir::new().unwrap();
-        let [key, certificate] = ["key.pem", "cert.pem"].map(|name| dir.path().join(name).to_str().unwrap().to_string());
+        let [key, certificate] =
+            ["key.pem", "cert.pem"].map(|name| dir.path().join(name).to_str().unwrap().to_string());
         run(openssl, &["genpkey", "-algorithm", "ed25519", "-out", &key]);
-        // For a day only, and of a name that nobody asks for.
+        // Valid for a day, with a name that nobody checks.
         run(
             openssl,
-            &["req", "-x509", "-new", "-key", &key, "-subj", "/CN=stranger.example", "-days", "1", "-out", &certificate],
+            &[
+                "req",
+                "-x509",
+                "-new",
+                "-key",
+                &key,
+                "-subj",
+                "/CN=stranger.example",
+                "-days",
+                "1",
+                "-out",
+                &certificate,
+            ],
         );
         let spki = run(openssl, &["pkey", "-in", &key, "-pubout", "-outform", "DER"]);
         Files { dir, public: PublicKey::from_spki(&spki).unwrap() }
@@ -65,10 +78,14 @@ async fn openssl_as_a_client_gets_a_session() {
         files.args(&mut command, "s_client");
         command.arg("-connect").arg(server.addresses()[0].to_string());
         let mut command = tokio::process::Command::from(command);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        // One that is refused may be gone already.
+        // A refused client may be gone already.
         let _ = stdin.write_all(&bytes(&hello(7))).await;
         let _ = stdin.flush().await;
         assert_eq!(answer(&mut stdout).await.map(|hello| hello.answer), expected);
@@ -79,23 +96,29 @@ async fn openssl_as_a_client_gets_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn openssl_as_a_server_is_greeted() {
+async fn openssl_as_a_server_gets_a_hello() {
     let openssl = need_tool!("openssl");
     let files = Files::new(&openssl);
     let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
     let mut command = Command::new(&openssl);
     files.args(&mut command, "s_server");
-    // It asks for a certificate, and does not care whose it is.
+    // The server requires a certificate, and accepts any.
     command.args(["-Verify", "1", "-accept", &address.to_string()]);
     let heard = files.path("heard");
-    command.stdin(Stdio::piped()).stdout(std::fs::File::create(&heard).unwrap()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::piped())
+        .stdout(std::fs::File::create(&heard).unwrap())
+        .stderr(Stdio::null());
     let _server = Running::start(&mut command).unwrap();
     wait_for_port(address, LIMIT).unwrap();
     let mut config = Plan::new().connect;
     config.endpoint.peers = files.peers();
     let client = client(config, address).await;
-    // The magic number of a hello, once it has learnt to show a certificate.
-    until("it says hello", || std::fs::read(&heard).unwrap().windows(4).any(|bytes| bytes == b"ONCE")).await;
+    // The hello's magic number arrives once the client has switched to a certificate.
+    until("it says hello", || {
+        std::fs::read(&heard).unwrap().windows(4).any(|bytes| bytes == b"ONCE")
+    })
+    .await;
     assert_eq!(client.status().sessions[0].peer, files.public.to_string());
 }
 
@@ -113,7 +136,11 @@ fn the_document_names_the_suites_and_groups() {
         .filter(|name| name.starts_with("TLS13"))
         .map(of)
         .collect();
-    let groups: Vec<_> = provider.kx_groups.iter().map(|group| of(format!("{:?}", group.name()).to_lowercase())).collect();
+    let groups: Vec<_> = provider
+        .kx_groups
+        .iter()
+        .map(|group| of(format!("{:?}", group.name()).to_lowercase()))
+        .collect();
     let list = format!("{}; {}.", suites.join(", "), groups.join(", "));
     assert!(document.contains(&list), "docs/PROTOCOL.md does not say: {list}");
 }

@@ -1,4 +1,4 @@
-//! How tunnels end, and how long flows may idle.
+//! How tunnels end, and how long flows may be idle.
 
 use crate::pair::{LIMIT, Pair, Plan, echo, exchange, origin, until};
 use oncewire_net::serve;
@@ -25,15 +25,18 @@ async fn speak(application: &mut TcpStream) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_drains_lets_flows_finish_and_takes_no_more() {
+async fn a_draining_server_lets_flows_finish_and_accepts_no_more() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     let open = open_flow(&pair).await;
     let server = pair.server.clone();
     let draining = tokio::spawn(async move { server.drain(LIMIT).await });
     until("the client knows", || is_draining(&pair)).await;
     assert!(pair.server.status().draining);
-    until("the server listens no more", || std::net::TcpStream::connect(pair.server.addresses()[0]).is_err()).await;
-    // An application that comes now waits for another session, or is turned away: it is not connected by this one.
+    until("the server listens no more", || {
+        std::net::TcpStream::connect(pair.server.addresses()[0]).is_err()
+    })
+    .await;
+    // An application that connects now waits for another session, or is refused.
     let late = async {
         let mut late = TcpStream::connect(pair.client.addresses()[0]).await?;
         late.write_all(b"late").await?;
@@ -51,7 +54,7 @@ fn is_draining(pair: &Pair) -> bool {
     pair.client.status().sessions.iter().any(|session| session.phase == "draining")
 }
 
-/// Either end drains while an application has yet to read what has arrived for it.
+/// Either end drains while an application still has to read what has arrived for it.
 async fn drains_beside_a_slow_reader(server_drains: bool) {
     const LEN: usize = 900_000;
     let bytes = text_like(9, LEN);
@@ -65,13 +68,20 @@ async fn drains_beside_a_slow_reader(server_drains: bool) {
         }
     });
     let pair = Plan::new().forward(sender.await).start().await;
-    let mut application = pair.application().await;
+    // With small segments and a small buffer the kernel takes little, so that most waits in the
+    // client.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket2::SockRef::from(&socket).set_tcp_mss(536).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut application = socket.connect(pair.client.addresses()[0]).await.unwrap();
     application.shutdown().await.unwrap();
-    // All of it has left the origin and crossed the tunnel; the application has read nothing.
+    // Everything has crossed the tunnel; the application has read nothing.
     let received = |pair: &Pair| pair.client.status().sessions[0].here.received_low;
     until("all has arrived at the client", || received(&pair) >= LEN as u64).await;
     let (server, client) = (pair.server.clone(), pair.client.clone());
-    let draining = tokio::spawn(async move { if server_drains { server.drain(LIMIT).await } else { client.drain(LIMIT).await } });
+    let draining = tokio::spawn(async move {
+        if server_drains { server.drain(LIMIT).await } else { client.drain(LIMIT).await }
+    });
     sleep(Duration::from_millis(700)).await;
     let mut got = Vec::new();
     timeout(LIMIT, application.read_to_end(&mut got)).await.unwrap().expect("nothing is reset");
@@ -80,20 +90,20 @@ async fn drains_beside_a_slow_reader(server_drains: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_drains_loses_nothing_that_is_yet_to_be_read() {
+async fn a_draining_server_loses_no_unread_bytes() {
     drains_beside_a_slow_reader(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_a_client_that_drains() {
+async fn a_draining_client_loses_no_unread_bytes() {
     drains_beside_a_slow_reader(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_drains_is_succeeded_at_once() {
+async fn the_successor_of_a_draining_server_takes_over_at_once() {
     let port = free_port().unwrap();
     let mut plan = Plan::new().forward(origin(echo).await);
-    plan.serve.endpoint.way_out.allow_listen = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+    plan.serve.endpoint.egress.allow_listen = vec![format!("127.0.0.1:{port}").parse().unwrap()];
     plan.connect.reverse.push(format!("127.0.0.1:{port}:{}", origin(echo).await).parse().unwrap());
     let mut successor = plan.serve.clone();
     let pair = plan.start().await;
@@ -105,7 +115,8 @@ async fn a_server_that_drains_is_succeeded_at_once() {
     // A connection made now, while there is no server, waits for the next one.
     let mut early = pair.application().await;
     early.write_all(b"early").await.unwrap();
-    let successor = serve(successor).await.expect("the place is free though the other is still draining");
+    let successor =
+        serve(successor).await.expect("the place is free though the other is still draining");
     let mut back = [0; 5];
     timeout(LIMIT, early.read_exact(&mut back)).await.expect("it gets through").unwrap();
     assert_eq!(&back, b"early");
@@ -119,7 +130,7 @@ async fn a_server_that_drains_is_succeeded_at_once() {
         }
     };
     assert_eq!(timeout(LIMIT, reverse).await.expect("reverse forwards move, too"), b"reverse");
-    // What was open goes on where it was, to its end.
+    // The open connection continues to its end.
     speak(&mut open).await;
     assert!(!draining.is_finished());
     assert_eq!(exchange(open, b"the end").await, b"the end");
@@ -128,7 +139,7 @@ async fn a_server_that_drains_is_succeeded_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_beyond_the_limit_wait_for_room_and_are_told_if_there_is_none() {
+async fn connections_beyond_the_limit_wait_a_second_and_are_then_refused() {
     let mut plan = Plan::new().forward(origin(echo).await);
     plan.connect.endpoint.max_flows = Some(2);
     let pair = plan.start().await;
@@ -136,7 +147,10 @@ async fn connections_beyond_the_limit_wait_for_room_and_are_told_if_there_is_non
     let mut third = pair.application().await;
     third.write_all(b"ping").await.unwrap();
     let mut back = [0; 4];
-    assert!(timeout(Duration::from_millis(200), third.read(&mut back)).await.is_err(), "neither served nor turned away");
+    assert!(
+        timeout(Duration::from_millis(200), third.read(&mut back)).await.is_err(),
+        "neither served nor turned away"
+    );
     drop(first);
     timeout(LIMIT, third.read_exact(&mut back)).await.expect("there is room now").unwrap();
     let mut fourth = pair.application().await;
@@ -148,7 +162,7 @@ async fn connections_beyond_the_limit_wait_for_room_and_are_told_if_there_is_non
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_does_not_wait_longer_than_it_may() {
+async fn a_drain_ends_at_its_time_limit() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     let mut open = open_flow(&pair).await;
     assert!(!timeout(LIMIT, pair.server.drain(Duration::from_millis(200))).await.unwrap());
@@ -157,12 +171,15 @@ async fn a_drain_does_not_wait_longer_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_drains_lets_flows_finish_and_takes_no_more() {
+async fn a_draining_client_lets_flows_finish_and_accepts_no_more() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     let open = open_flow(&pair).await;
     let client = pair.client.clone();
     let draining = tokio::spawn(async move { client.drain(LIMIT).await });
-    until("it listens no more", || std::net::TcpStream::connect(pair.client.addresses()[0]).is_err()).await;
+    until("it listens no more", || {
+        std::net::TcpStream::connect(pair.client.addresses()[0]).is_err()
+    })
+    .await;
     let bytes = text_like(6, 500_000);
     assert!(exchange(open, &bytes).await == bytes);
     assert!(timeout(LIMIT, draining).await.unwrap().unwrap());
@@ -170,7 +187,7 @@ async fn a_client_that_drains_lets_flows_finish_and_takes_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_stops_at_once_though_its_server_drains() {
+async fn a_client_stops_at_once_while_its_server_drains() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     let mut open = open_flow(&pair).await;
     let server = pair.server.clone();
@@ -179,12 +196,18 @@ async fn a_client_stops_at_once_though_its_server_drains() {
     pair.client.stop();
     let error = timeout(LIMIT, open.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(timeout(Duration::from_secs(5), draining).await.expect("nothing is left to wait for").unwrap());
+    assert!(
+        timeout(Duration::from_secs(5), draining)
+            .await
+            .expect("nothing is left to wait for")
+            .unwrap()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_flows_outlive_many_keep_alive_times() {
-    let pair = Plan::new().impatient(Duration::from_secs(5)).forward(origin(echo).await).start().await;
+    let pair =
+        Plan::new().impatient(Duration::from_secs(5)).forward(origin(echo).await).start().await;
     let mut open = open_flow(&pair).await;
     sleep(Duration::from_millis(2500)).await;
     speak(&mut open).await;
@@ -192,7 +215,7 @@ async fn idle_flows_outlive_many_keep_alive_times() {
     assert_eq!((counters.transports, counters.resumes), (1, 0));
 }
 
-/// Descriptors this process may have, and has.
+/// File descriptors: the limit of this process, and how many it uses.
 pub(crate) fn descriptors() -> Option<(usize, usize)> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
@@ -201,7 +224,7 @@ pub(crate) fn descriptors() -> Option<(usize, usize)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifteen_hundred_idle_flows_do_not_hold_up_one_that_works() {
+async fn fifteen_hundred_idle_flows_do_not_delay_an_active_one() {
     const FLOWS: usize = 1500;
     // Every flow has four sockets in this process; other tests need some, too.
     match descriptors() {
@@ -217,7 +240,7 @@ async fn fifteen_hundred_idle_flows_do_not_hold_up_one_that_works() {
     let pair = plan.start().await;
     let mut open = Vec::new();
     for _ in 0..FLOWS / 50 {
-        // As many at once as a listener's queue surely holds.
+        // As many at once as fit into a listener's queue.
         let mut batch = Vec::new();
         for _ in 0..50 {
             batch.push(pair.application().await);

@@ -1,4 +1,4 @@
-//! What bad networks do between the ends: flows survive or end with an error, and no wrong byte arrives.
+//! Network faults between the ends: flows survive or end with an error, and no wrong byte arrives.
 
 use crate::pair::{LIMIT, Pair, Plan, client, echo, exchange, origin, trader, until};
 use oncewire_net::serve;
@@ -19,8 +19,14 @@ fn counters(pair: &Pair) -> Counters {
     pair.client.status().sessions[0].here
 }
 
-/// Transfers both ways at once over several flows while `harm` does its worst; all that arrives at either side is compared.
-async fn transfers_survive(plan: Plan, flows: u64, len: usize, harm: impl AsyncFnOnce(&FaultProxy)) -> Counters {
+/// Transfers both ways over several flows while `harm` acts on the path, and compares everything
+/// that arrives.
+async fn transfers_survive(
+    plan: Plan,
+    flows: u64,
+    len: usize,
+    harm: impl AsyncFnOnce(&FaultProxy),
+) -> Counters {
     let down = incompressible(77, len);
     let (address, mut told) = trader(down.clone()).await;
     let (pair, proxy) = plan.impatient(LONG).forward(address).start_with_faults().await;
@@ -30,7 +36,10 @@ async fn transfers_survive(plan: Plan, flows: u64, len: usize, harm: impl AsyncF
         let (application, down) = (pair.application().await, down.clone());
         tasks.spawn(async move {
             let up = if seed % 2 == 0 { incompressible(seed, len) } else { text_like(seed, len) };
-            assert!(exchange(application, &up).await == down, "flow {seed}: wrong bytes at the client");
+            assert!(
+                exchange(application, &up).await == down,
+                "flow {seed}: wrong bytes at the client"
+            );
             up
         });
     }
@@ -39,13 +48,19 @@ async fn transfers_survive(plan: Plan, flows: u64, len: usize, harm: impl AsyncF
     let mut sent: Vec<_> = tasks.join_all().await;
     let mut got = Vec::new();
     for _ in 0..flows {
-        got.push(timeout(LIMIT, told.recv()).await.expect("the origin hears the end of every flow").unwrap());
+        got.push(
+            timeout(LIMIT, told.recv())
+                .await
+                .expect("the origin hears the end of every flow")
+                .unwrap(),
+        );
     }
     sent.sort();
     got.sort();
     assert!(sent == got, "wrong bytes at the origin");
     until("flows are forgotten at both ends", || {
-        counters(&pair).flows == 0 && pair.server.status().sessions.iter().all(|session| session.here.flows == 0)
+        counters(&pair).flows == 0
+            && pair.server.status().sessions.iter().all(|session| session.here.flows == 0)
     })
     .await;
     assert_eq!(pair.server.status().sessions.len(), 1, "it is still the session it was");
@@ -151,7 +166,8 @@ async fn replayed_and_duplicated_bytes_are_not_taken_twice() {
         let mut rng = Rng::new(5);
         for round in 0..8 {
             let direction = BOTH[round % 2];
-            let end = if direction == Direction::Up { proxy.bytes_up() } else { proxy.bytes_down() };
+            let end =
+                if direction == Direction::Up { proxy.bytes_up() } else { proxy.bytes_down() };
             if round % 4 < 2 {
                 let len = 1 + rng.below(100_000).min(end / 2);
                 proxy.replay(direction, end - len..end);
@@ -180,11 +196,12 @@ async fn a_direction_that_stalls_is_noticed() {
 
 /// Waits until the client begins another session.
 async fn given_up(pair: &Pair) {
-    let greets = || pair.client.status().sessions.iter().any(|session| session.phase == "greeting");
+    let greets =
+        || pair.client.status().sessions.iter().any(|session| session.phase == "handshake");
     until("the client gives its session up", greets).await;
 }
 
-/// A connection whose flow is under way, and stays so until it is cut.
+/// A connection whose flow is established and stays open.
 async fn under_way(pair: &Pair) -> tokio::net::TcpStream {
     let mut application = pair.application().await;
     application.write_all(b"ping").await.unwrap();
@@ -194,7 +211,7 @@ async fn under_way(pair: &Pair) -> tokio::net::TcpStream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_comes_back_after_the_servers_grace_time_finds_its_logs() {
-    // It believes in the session longer than the server does, and asks for it first.
+    // The client keeps the session longer than the server does, and asks for it first.
     let bytes = incompressible(10, 3_000_000);
     let mut plan = Plan::new().impatient(Duration::from_millis(500)).forward(origin(echo).await);
     plan.connect.endpoint.grace = 4 * LIMIT;
@@ -203,7 +220,10 @@ async fn a_client_that_comes_back_after_the_servers_grace_time_finds_its_logs() 
     proxy.cut();
     until("the server keeps the logs of the session", || pair.server.status().kept_logs == 1).await;
     proxy.mend();
-    until("there is another session", || pair.server.status().sessions.iter().any(|session| session.lanes_up == 1)).await;
+    until("there is another session", || {
+        pair.server.status().sessions.iter().any(|session| session.lanes_up == 1)
+    })
+    .await;
     pair.client.established(LIMIT).await.unwrap();
     assert!(exchange(pair.application().await, &bytes).await == bytes);
     let (here, there) = (counters(&pair), pair.server.status().sessions[0].here);
@@ -213,7 +233,11 @@ async fn a_client_that_comes_back_after_the_servers_grace_time_finds_its_logs() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_grace_time_is_over_flows_end_and_the_log_stays() {
     let bytes = incompressible(9, 3_000_000);
-    let (pair, proxy) = Plan::new().impatient(Duration::from_millis(500)).forward(origin(echo).await).start_with_faults().await;
+    let (pair, proxy) = Plan::new()
+        .impatient(Duration::from_millis(500))
+        .forward(origin(echo).await)
+        .start_with_faults()
+        .await;
     assert!(exchange(pair.application().await, &bytes).await == bytes);
     let mut lost = under_way(&pair).await;
     proxy.cut();
@@ -230,10 +254,14 @@ async fn when_the_grace_time_is_over_flows_end_and_the_log_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_of_a_direction_stays_though_the_other_has_none() {
+async fn the_log_of_a_direction_stays_if_the_other_has_none() {
     let bytes = incompressible(11, 3_000_000);
     let (address, mut told) = trader(Vec::new()).await;
-    let (pair, proxy) = Plan::new().impatient(Duration::from_millis(300)).forward(address).start_with_faults().await;
+    let (pair, proxy) = Plan::new()
+        .impatient(Duration::from_millis(300))
+        .forward(address)
+        .start_with_faults()
+        .await;
     assert!(exchange(pair.application().await, &bytes).await.is_empty());
     assert!(told.recv().await.unwrap() == bytes);
     proxy.cut();
@@ -248,7 +276,7 @@ async fn the_log_of_a_direction_stays_though_the_other_has_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_stays_where_the_server_has_not_noticed_the_end_of_the_session() {
+async fn the_log_stays_if_the_server_has_not_noticed_the_end_of_the_session() {
     let bytes = incompressible(10, 3_000_000);
     let mut plan = Plan::new().impatient(Duration::from_millis(300));
     plan.serve.endpoint.grace = LONG;
@@ -268,12 +296,12 @@ async fn the_log_stays_where_the_server_has_not_noticed_the_end_of_the_session()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_restarted_is_found_again() {
+async fn a_client_finds_a_restarted_server() {
     let plan = Plan::new().impatient(LONG).forward(origin(echo).await);
     let mut again = plan.serve.clone();
     let (pair, proxy) = plan.start_with_faults().await;
     again.listen = vec![pair.server.addresses()[0].to_string().parse().unwrap()];
-    // First it says that it goes, then it is there no more from one moment to the next.
+    // The first time the server says goodbye, the second time it disappears.
     let mut server = pair.server.clone();
     for silent in [false, true] {
         let mut lost = under_way(&pair).await;
@@ -287,7 +315,8 @@ async fn a_server_that_is_restarted_is_found_again() {
             proxy.reset_all();
             proxy.mend();
         }
-        let error = timeout(LIMIT, lost.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
+        let error =
+            timeout(LIMIT, lost.read(&mut [0; 1])).await.expect("the flow ends").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         let bytes = text_like(3, 200_000);
         assert!(exchange(pair.application().await, &bytes).await == bytes);
@@ -295,11 +324,14 @@ async fn a_server_that_is_restarted_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_there_yet_is_found_when_it_is() {
+async fn a_client_finds_a_server_that_starts_later() {
     let plan = Plan::new().forward(origin(echo).await);
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = client(plan.connect, address).await;
-    let early = tokio::spawn(exchange(tokio::net::TcpStream::connect(client.addresses()[0]).await.unwrap(), b"early"));
+    let early = tokio::spawn(exchange(
+        tokio::net::TcpStream::connect(client.addresses()[0]).await.unwrap(),
+        b"early",
+    ));
     sleep(Duration::from_millis(300)).await;
     let mut config = plan.serve;
     config.listen = vec![address.to_string().parse().unwrap()];
@@ -308,7 +340,7 @@ async fn a_server_that_is_not_there_yet_is_found_when_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_gone_is_forgotten() {
+async fn a_server_forgets_a_client_that_is_gone() {
     let (address, mut ends) = tokio::sync::mpsc::unbounded_channel();
     let origin = origin(move |mut stream| {
         let address = address.clone();
@@ -325,7 +357,11 @@ async fn a_client_that_is_gone_is_forgotten() {
     })
     .await;
     for silent in [false, true] {
-        let (pair, proxy) = Plan::new().impatient(Duration::from_millis(300)).forward(origin).start_with_faults().await;
+        let (pair, proxy) = Plan::new()
+            .impatient(Duration::from_millis(300))
+            .forward(origin)
+            .start_with_faults()
+            .await;
         let _application = under_way(&pair).await;
         if silent {
             proxy.cut();
@@ -338,9 +374,9 @@ async fn a_client_that_is_gone_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transports_that_break_while_they_greet_are_no_matter() {
+async fn transports_that_break_during_the_handshake_do_no_harm() {
     for lanes in [1, 4] {
-        // Within the first bytes of TLS, of the hellos, and of the first messages.
+        // Cuts within the first bytes of TLS, of the hellos, and of the first messages.
         let plan = Plan::new().lanes(lanes).impatient(LONG).forward(origin(echo).await);
         let server = serve(plan.serve.clone()).await.unwrap();
         let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
@@ -354,7 +390,7 @@ async fn transports_that_break_while_they_greet_are_no_matter() {
         }
         assert!(transfer.await.unwrap().is_empty());
         assert!(exchange(pair.application().await, &bytes).await == bytes);
-        // A hello whose answer was lost leaves no session behind but the one there is.
+        // A hello whose answer was lost leaves at most one extra session.
         assert!(pair.server.status().sessions.len() <= 2, "{:?}", pair.server.status().sessions);
     }
 }
@@ -371,7 +407,8 @@ async fn ends_that_want_different_numbers_of_lanes_take_the_smaller() {
         let bytes = text_like(4, 400_000);
         proxy.reset_all();
         assert!(exchange(pair.application().await, &bytes).await == bytes);
-        until("all lanes are up again", || pair.server.status().sessions[0].lanes_up == lanes).await;
+        until("all lanes are up again", || pair.server.status().sessions[0].lanes_up == lanes)
+            .await;
         assert_eq!(pair.server.status().sessions[0].lanes, lanes);
     }
 }

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_come_back_as_they_went() {
+async fn an_echo_returns_the_same_bytes() {
     let pair = Plan::new().forward(origin(echo).await).start().await;
     for (seed, len) in [(1, 0), (2, 1), (3, 100), (4, 65_536), (5, 3_000_000)] {
         for bytes in [incompressible(seed, len), text_like(seed, len)] {
@@ -40,7 +40,7 @@ async fn quic_carries_lanes_as_tcp_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_quic_at_the_other_end_auto_takes_tcp() {
+async fn auto_uses_tcp_if_the_server_has_no_quic() {
     let mut plan = Plan::new().forward(origin(echo).await);
     plan.connect.endpoint.transport = TransportKind::Auto;
     plan.serve.endpoint.transport = TransportKind::Tcp;
@@ -76,7 +76,8 @@ async fn a_repeat_costs_next_to_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn either_side_may_finish_first() {
-    // The origin answers only when the client has finished, and the client hears all after it has.
+    // The origin answers only after the client has finished, and the client still receives
+    // everything.
     let address = origin(|mut stream| async move {
         let mut all = Vec::new();
         stream.read_to_end(&mut all).await.unwrap();
@@ -86,7 +87,7 @@ async fn either_side_may_finish_first() {
     let pair = Plan::new().forward(address).start().await;
     assert_eq!(exchange(pair.application().await, &[7; 100_000]).await, b"100000 bytes");
 
-    // The origin finishes at once, and still takes what comes.
+    // The origin finishes at once, and still receives everything.
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let address = origin(move |mut stream| {
         let tell = tell.clone();
@@ -108,7 +109,7 @@ async fn either_side_may_finish_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_connection_and_a_reset_are_resets_here() {
+async fn a_refused_connection_and_a_reset_arrive_as_resets() {
     // A port that was free a moment ago.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let pair = Plan::new().forward(closed).start().await;
@@ -156,8 +157,8 @@ async fn a_reset_of_the_application_reaches_the_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_before_the_end_of_the_question_is_heard() {
-    // As a web server that refuses an upload: it answers, and closes with most of it unread.
+async fn an_answer_before_the_end_of_the_request_arrives() {
+    // Like a web server that refuses an upload: it answers, and closes with most of it unread.
     let address = origin(|mut stream| async move {
         stream.read_exact(&mut [0; 1000]).await.unwrap();
         stream.write_all(b"413 too large").await.unwrap();
@@ -181,13 +182,16 @@ async fn one_byte_at_a_time_arrives_one_byte_at_a_time() {
     for byte in 0..=255u8 {
         application.write_all(&[byte]).await.unwrap();
         let mut back = [0; 1];
-        timeout(LIMIT, application.read_exact(&mut back)).await.expect("nothing waits for more").unwrap();
+        timeout(LIMIT, application.read_exact(&mut back))
+            .await
+            .expect("nothing waits for more")
+            .unwrap();
         assert_eq!(back, [byte]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_application_does_not_hold_up_others() {
+async fn a_stalled_application_does_not_delay_others() {
     let bytes = incompressible(3, 20_000_000);
     let content = bytes.clone();
     let address = origin(move |mut stream| {
@@ -198,13 +202,13 @@ async fn a_stalled_application_does_not_hold_up_others() {
     })
     .await;
     let pair = Plan::new().forward(address).start().await;
-    // Several that never read.
+    // Several applications that do not read.
     let stalled = [pair.application().await, pair.application().await, pair.application().await];
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(exchange(pair.application().await, b"").await == bytes);
     let memory = pair.client.status().memory;
     assert!(memory < 128 << 20, "{memory}");
-    // When they read at last, they get everything.
+    // Once they read, they get everything.
     for application in stalled {
         assert!(exchange(application, b"").await == bytes);
     }
@@ -225,7 +229,9 @@ async fn hundreds_of_flows_at_once() {
         result.unwrap();
     }
     timeout(LIMIT, async {
-        while pair.client.status().sessions[0].here.flows > 0 || pair.server.status().sessions[0].here.flows > 0 {
+        while pair.client.status().sessions[0].here.flows > 0
+            || pair.server.status().sessions[0].here.flows > 0
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -233,7 +239,7 @@ async fn hundreds_of_flows_at_once() {
     .expect("flows that are over are forgotten at both ends");
 }
 
-/// Sends five bytes, the third of them as urgent, and finishes.
+/// Sends five bytes, the third of them urgent, and finishes.
 async fn with_urgent_byte(stream: &mut TcpStream) {
     stream.write_all(b"ab").await.unwrap();
     socket2::SockRef::from(&*stream).send_out_of_band(b"C").unwrap();
@@ -247,7 +253,7 @@ async fn urgent_bytes_arrive_with_the_others() {
     let origin = origin(move |mut stream| {
         let tell = tell.clone();
         async move {
-            // At once, before anybody could prepare for it.
+            // At once, before the receiver can set options.
             with_urgent_byte(&mut stream).await;
             let mut got = Vec::new();
             let _ = stream.read_to_end(&mut got).await;

@@ -1,6 +1,7 @@
 //! The tunnel, both ends in this process, on real sockets.
 
 mod certificates;
+mod domains;
 mod ends;
 mod faults;
 mod flows;
@@ -8,4 +9,4 @@ mod hostile;
 mod memory;
 mod pair;
 mod peers;
-mod ways;
+mod proxies;

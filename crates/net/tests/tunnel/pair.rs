@@ -12,33 +12,38 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Longest that anything in these tests may take.
+/// Time limit for anything in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 
-/// Both ends and what they have in common.
+/// Both ends of a tunnel.
 pub(crate) struct Pair {
     pub(crate) server: Server,
     pub(crate) client: Connection,
 }
 
-/// Two ends' parameters, to be changed before they start.
+/// Parameters of both ends, to change before they start.
 pub(crate) struct Plan {
     pub(crate) serve: ServeConfig,
     pub(crate) connect: ConnectConfig,
 }
 
 impl Plan {
-    /// Ends that trust each other; the serving one lets flows go anywhere on loopback.
+    /// Ends that accept each other; the server allows everything on loopback.
     pub(crate) fn new() -> Plan {
         let (here, there) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
         let trust = |key: &SecretKey| AuthorizedPeers::new([Peer::from(key.public())]);
         let mut server = Endpoint::new(there.clone(), trust(&here));
-        server.way_out.allow = AllowList::parse(&["127.0.0.0/8:*", "[::1]:*", "localhost:*"]).unwrap();
+        server.egress.allow =
+            AllowList::parse(&["127.0.0.0/8:*", "[::1]:*", "localhost:*"]).unwrap();
         server.memory = 128 << 20;
         let mut client = Endpoint::new(here, trust(&there));
         client.memory = 128 << 20;
         Plan {
-            serve: ServeConfig { endpoint: server, listen: vec!["127.0.0.1:0".parse().unwrap()], max_sessions: 64 },
+            serve: ServeConfig {
+                endpoint: server,
+                listen: vec!["127.0.0.1:0".parse().unwrap()],
+                max_sessions: 64,
+            },
             connect: ConnectConfig {
                 endpoint: client,
                 server: "127.0.0.1:1".parse().unwrap(),
@@ -55,7 +60,7 @@ impl Plan {
         self
     }
 
-    /// Ends that notice in a moment that nothing comes any more, and that wait `grace` for it to come back.
+    /// Ends that notice silence within a second, and wait `grace` for a transport.
     pub(crate) fn impatient(mut self, grace: Duration) -> Plan {
         for endpoint in [&mut self.serve.endpoint, &mut self.connect.endpoint] {
             endpoint.keep_alive = Duration::from_millis(250);
@@ -78,7 +83,7 @@ impl Plan {
         Pair { server, client }
     }
 
-    /// With a proxy between the ends that can do harm.
+    /// With a proxy between the ends that can inject faults.
     pub(crate) async fn start_with_faults(self) -> (Pair, FaultProxy) {
         let server = serve(self.serve).await.unwrap();
         let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
@@ -88,13 +93,13 @@ impl Plan {
     }
 }
 
-/// A connecting end of a server at `address`.
+/// A client of the server at `address`.
 pub(crate) async fn client(mut config: ConnectConfig, address: SocketAddr) -> Connection {
     config.server = address.to_string().parse().unwrap();
     connect(config).await.unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let started = tokio::time::Instant::now();
     while !is_so() {
@@ -110,7 +115,8 @@ impl Pair {
     }
 }
 
-/// Whether a connection to `address` is reset before anything comes: perhaps so early that connecting itself fails.
+/// Whether a connection to `address` is reset before anything arrives, perhaps so early that
+/// connecting fails.
 pub(crate) async fn is_reset(address: SocketAddr) -> bool {
     let attempt = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -119,7 +125,9 @@ pub(crate) async fn is_reset(address: SocketAddr) -> bool {
         stream.read(&mut [0; 1]).await
     };
     let end = tokio::time::timeout(LIMIT, attempt).await.expect("it is neither served nor refused");
-    end.is_err_and(|error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
+    end.is_err_and(|error| {
+        matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    })
 }
 
 /// An origin that does the same with every connection.
@@ -138,7 +146,8 @@ where
     address
 }
 
-/// An origin that sends `content` while it takes whatever comes, and tells what came once the other side has finished.
+/// An origin that sends `content` while it receives, and reports what it received once the other
+/// side has finished.
 pub(crate) async fn trader(content: Vec<u8>) -> (SocketAddr, UnboundedReceiver<Vec<u8>>) {
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();
     let content: std::sync::Arc<[u8]> = content.into();
@@ -176,6 +185,8 @@ pub(crate) async fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     };
     let mut back = Vec::new();
     let receive = async { reader.read_to_end(&mut back).await.unwrap() };
-    tokio::time::timeout(LIMIT, async { tokio::join!(send, receive) }).await.expect("it took too long");
+    tokio::time::timeout(LIMIT, async { tokio::join!(send, receive) })
+        .await
+        .expect("it took too long");
     back
 }

@@ -1,22 +1,26 @@
-//! SOCKS5 (RFC 1928): CONNECT without authentication, to IPv4 and IPv6 addresses and to names.
+//! SOCKS5 (RFC 1928): CONNECT to IPv4 and IPv6 addresses and to names. A user name (RFC 1929) is
+//! taken, and any password.
 
 use super::Refusal;
 use crate::target::{Host, Target, TargetError};
 use std::net::IpAddr;
 
-/// The first byte of everything a SOCKS5 client says.
+/// First byte of every message of a SOCKS5 client.
 pub const VERSION: u8 = 5;
-/// The first byte of everything a SOCKS4 client says.
+/// First byte of every message of a SOCKS4 client.
 pub(super) const SOCKS4_VERSION: u8 = 4;
-/// What a SOCKS4 client is told, whatever it asks for: request rejected or failed (Y.-D. Lee, "SOCKS: A protocol for TCP proxy across firewalls").
+/// The answer to every SOCKS4 client: request rejected or failed (Y.-D. Lee, "SOCKS: A protocol for
+/// TCP proxy across firewalls").
 pub(super) const SOCKS4_REJECTED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
-/// The server's answer to a greeting: no authentication.
-pub(super) const METHOD_CHOSEN: [u8; 2] = [VERSION, NO_AUTHENTICATION];
+/// The answer to a user name and password: welcome (RFC 1929 section 2).
+pub(super) const WELCOME: [u8; 2] = [USER_NAME_VERSION, 0];
 
 const NO_AUTHENTICATION: u8 = 0;
+const USER_NAME: u8 = 2;
+const USER_NAME_VERSION: u8 = 1;
 const CONNECT: u8 = 1;
 
-/// What a client did wrong, or asked for in vain.
+/// Why a SOCKS5 client is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Socks5Error {
@@ -26,34 +30,43 @@ pub enum Socks5Error {
         /// The version in the request.
         version: u8,
     },
-    /// The client insists on authentication.
-    #[error("the SOCKS5 client insists on authentication: set it to none")]
+    /// The client offers neither to go without authentication nor a user name.
+    #[error(
+        "the SOCKS5 client requires an authentication that is not supported: configure it for none"
+    )]
     Methods,
-    /// The client wants to listen, or UDP.
-    #[error("the SOCKS5 client asks for command {command}: only CONNECT (1) is served")]
+    /// The message with user name and password has another version than that of RFC 1929.
+    #[error("bad SOCKS5: the version of the user name is {version}")]
+    UserName {
+        /// Its version.
+        version: u8,
+    },
+    /// The client requests a listener or UDP.
+    #[error("the SOCKS5 client requests command {command}: only CONNECT (1) is supported")]
     Command {
-        /// What it asked for.
+        /// The command in the request.
         command: u8,
     },
-    /// An unknown type of address.
+    /// The type of address is unknown.
     #[error("bad SOCKS5: the address is of type {kind}")]
     AddressType {
         /// Its type.
         kind: u8,
     },
-    /// The target is impossible.
+    /// The target is invalid.
     #[error("bad SOCKS5 target: {0}")]
     Target(#[from] TargetError),
 }
 
-/// A message and how many bytes it took, or `None` if it is not complete.
+/// A message and its length in bytes, or `None` if it is incomplete.
 pub type Parsed<T> = Result<Option<(T, usize)>, Socks5Error>;
 
 impl Socks5Error {
-    /// What the client is told: 2 bytes after a greeting, 10 after a request.
+    /// The answer to the client: 2 bytes after a greeting, 10 after a request.
     pub fn reply(&self) -> Vec<u8> {
         match self {
             Socks5Error::Methods => vec![VERSION, 0xff],
+            Socks5Error::UserName { .. } => vec![USER_NAME_VERSION, 1],
             Socks5Error::Command { .. } => reply(7).to_vec(),
             Socks5Error::AddressType { .. } => reply(8).to_vec(),
             Socks5Error::Target(_) | Socks5Error::Version { .. } => reply(1).to_vec(),
@@ -61,22 +74,70 @@ impl Socks5Error {
     }
 }
 
-/// Reads the greeting at the front of `bytes`: how long it is, or `None` if it is not complete (RFC 1928 section 3).
-pub fn greeting(bytes: &[u8]) -> Parsed<()> {
+/// How a client says who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Not at all.
+    None,
+    /// By a user name, which comes next.
+    UserName,
+}
+
+impl Method {
+    /// The answer to a greeting.
+    pub(super) fn reply(self) -> [u8; 2] {
+        let method = match self {
+            Method::None => NO_AUTHENTICATION,
+            Method::UserName => USER_NAME,
+        };
+        [VERSION, method]
+    }
+}
+
+/// Parses the greeting at the front of `bytes` (RFC 1928 section 3). Returns the method to use and
+/// the greeting's length, or `None` if it is incomplete. A client that offers a user name has one.
+///
+/// # Errors
+/// [`Socks5Error::Version`], [`Socks5Error::Methods`].
+pub fn greeting(bytes: &[u8]) -> Parsed<Method> {
     let [version, count, rest @ ..] = bytes else { return Ok(None) };
     if *version != VERSION {
         return Err(Socks5Error::Version { version: *version });
     }
     let Some(methods) = rest.get(..usize::from(*count)) else { return Ok(None) };
-    if !methods.contains(&NO_AUTHENTICATION) {
+    let method = if methods.contains(&USER_NAME) {
+        Method::UserName
+    } else if methods.contains(&NO_AUTHENTICATION) {
+        Method::None
+    } else {
         return Err(Socks5Error::Methods);
-    }
-    Ok(Some(((), 2 + methods.len())))
+    };
+    Ok(Some((method, 2 + methods.len())))
 }
 
-/// Reads the request at the front of `bytes`: its target and how long it is, or `None` if it is not complete (RFC 1928 sections 4 and 5).
+/// Parses the user name and password at the front of `bytes` (RFC 1929 section 2). Returns the name
+/// and the length of both, or `None` if they are incomplete.
+///
+/// # Errors
+/// [`Socks5Error::UserName`].
+pub fn user_name(bytes: &[u8]) -> Parsed<Vec<u8>> {
+    let [version, len, rest @ ..] = bytes else { return Ok(None) };
+    if *version != USER_NAME_VERSION {
+        return Err(Socks5Error::UserName { version: *version });
+    }
+    let Some((name, rest)) = rest.split_at_checked(usize::from(*len)) else { return Ok(None) };
+    let Some((len, rest)) = rest.split_first() else { return Ok(None) };
+    let Some(rest) = rest.get(usize::from(*len)..) else { return Ok(None) };
+    Ok(Some((name.to_vec(), bytes.len() - rest.len())))
+}
+
+/// Parses the request at the front of `bytes` (RFC 1928 sections 4 and 5). Returns its target and
+/// length, or `None` if it is incomplete.
+///
+/// # Errors
+/// [`Socks5Error`].
 pub fn request(bytes: &[u8]) -> Parsed<Target> {
-    // What is wrong in the first bytes is told without waiting for more.
+    // Reports errors in the first bytes without waiting for more.
     match *bytes {
         [version, ..] if version != VERSION => return Err(Socks5Error::Version { version }),
         [_, command, ..] if command != CONNECT => return Err(Socks5Error::Command { command }),
@@ -84,8 +145,12 @@ pub fn request(bytes: &[u8]) -> Parsed<Target> {
     }
     let [_, _, _, kind, rest @ ..] = bytes else { return Ok(None) };
     let taken = match kind {
-        1 => rest.split_first_chunk::<4>().map(|(ip, rest)| (Ok(Host::Ip(IpAddr::from(*ip))), rest)),
-        4 => rest.split_first_chunk::<16>().map(|(ip, rest)| (Ok(Host::Ip(IpAddr::from(*ip))), rest)),
+        1 => {
+            rest.split_first_chunk::<4>().map(|(ip, rest)| (Ok(Host::Ip(IpAddr::from(*ip))), rest))
+        }
+        4 => {
+            rest.split_first_chunk::<16>().map(|(ip, rest)| (Ok(Host::Ip(IpAddr::from(*ip))), rest))
+        }
         3 => rest
             .split_first()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(*len)))
@@ -98,7 +163,7 @@ pub fn request(bytes: &[u8]) -> Parsed<Target> {
     Ok(Some((target, bytes.len() - rest.len())))
 }
 
-/// A name, or an address that the client wrote as text.
+/// A name, or an address that the client sent as text.
 fn host(name: &[u8]) -> Result<Host, TargetError> {
     match str::from_utf8(name) {
         Ok(name) => name.parse(),
@@ -106,7 +171,8 @@ fn host(name: &[u8]) -> Result<Host, TargetError> {
     }
 }
 
-/// The answer to a request that succeeded (RFC 1928 section 6). The bound address is given as 0.0.0.0:0: it is the other end's.
+/// The answer to a request that succeeded (RFC 1928 section 6). The bound address is given as
+/// 0.0.0.0:0, because it is the other end's.
 pub fn granted() -> [u8; 10] {
     reply(0)
 }
@@ -132,14 +198,26 @@ mod tests {
 
     #[test]
     fn greetings() {
-        assert_eq!(greeting(&[5, 1, 0]), Ok(Some(((), 3))));
-        assert_eq!(greeting(&[5, 3, 2, 1, 0, 5, 1]), Ok(Some(((), 5))));
+        assert_eq!(greeting(&[5, 1, 0]), Ok(Some((Method::None, 3))));
+        assert_eq!(greeting(&[5, 3, 2, 1, 0, 5, 1]), Ok(Some((Method::UserName, 5))));
         for cut in 0..3 {
             assert_eq!(greeting(&[5, 1, 0][..cut]), Ok(None));
         }
         assert_eq!(greeting(&[5, 0]), Err(Socks5Error::Methods));
-        assert_eq!(greeting(&[5, 2, 1, 2]), Err(Socks5Error::Methods));
+        assert_eq!(greeting(&[5, 2, 1, 3]), Err(Socks5Error::Methods));
         assert_eq!(greeting(&[4, 1, 0]), Err(Socks5Error::Version { version: 4 }));
+    }
+
+    #[test]
+    fn user_names() {
+        let message = [&[1, 5][..], b"alice", &[2], b"pw"].concat();
+        for cut in 0..message.len() {
+            assert_eq!(user_name(&message[..cut]), Ok(None), "cut at {cut}");
+        }
+        let more = [&message[..], b"\x05"].concat();
+        assert_eq!(user_name(&more), Ok(Some((b"alice".to_vec(), message.len()))));
+        assert_eq!(user_name(&[1, 0, 0]), Ok(Some((Vec::new(), 3))));
+        assert_eq!(user_name(&[5, 1, 0]), Err(Socks5Error::UserName { version: 5 }));
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Where a tunnel listens: fixed forwards as SSH writes them, and the ports of proxies.
+//! Listeners: fixed forwards as in SSH, and the ports of proxies.
 
+use crate::domain::{DomainName, DomainNameError};
 use crate::target::{Host, Target, TargetError, parse_port};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
-/// Where to listen, written `[bind:]port`: `1080`, `10.0.0.1:1080`, `[::1]:1080`, `localhost:1080`.
+/// The address of a listener, written `[bind:]port`: `1080`, `10.0.0.1:1080`, `[::1]:1080`,
+/// `localhost:1080`.
 ///
-/// Without a host it is 127.0.0.1, so that nobody else gets a way in by accident. `*` or an empty host means all IPv4 addresses, `[::]` all
-/// addresses where the system serves IPv4 on IPv6 sockets. Port 0 lets the system choose.
+/// Without a host it is 127.0.0.1, so that nobody else gets access by accident. `*` or an empty
+/// host means all IPv4 addresses, `[::]` all addresses where the system serves IPv4 on IPv6
+/// sockets. With port 0 the system chooses one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// The local address, or a name to resolve.
@@ -17,24 +20,37 @@ pub struct Bind {
     pub port: u16,
 }
 
-/// A fixed forward, written `[bind:]port:host:hostport` as with `ssh -L` and `ssh -R`.
+/// A fixed forward, written `[bind:]port:host:hostport[,domain=NAME]`, without the domain as with
+/// `ssh -L` and `ssh -R`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// Where connections come in.
+    /// The listener.
     pub bind: Bind,
-    /// Where they go, as seen from the other end.
+    /// Where its connections go, as seen from the other end.
     pub target: Target,
+    /// The isolation domain of its connections; `None`: one for each client address, or user of the
+    /// machine.
+    pub domain: Option<DomainName>,
 }
 
-/// A text that says not where to listen or where to forward.
+/// A listener of the proxy, written `[bind:]port[,domain=NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProxyListener {
+    /// The listener.
+    pub bind: Bind,
+    /// As [`Forward::domain`]; with `None`, clients that send a user name are told apart by it.
+    pub domain: Option<DomainName>,
+}
+
+/// A text that is not a listener or a forward.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
     /// Too few or too many parts.
-    #[error("a forward is written [bind:]port:host:hostport, with IPv6 addresses in brackets")]
+    #[error("expected [bind:]port:host:hostport, with IPv6 addresses in brackets")]
     Forward,
     /// Too few or too many parts.
-    #[error("a place to listen is written [bind:]port, with an IPv6 address in brackets")]
+    #[error("expected [bind:]port, with an IPv6 address in brackets")]
     Bind,
     /// The port to listen on is not a number from 0 to 65535.
     #[error("the port to listen on is not a number from 0 to 65535")]
@@ -45,9 +61,31 @@ pub enum ListenError {
     /// The target is wrong.
     #[error("the target of the forward: {0}")]
     Target(#[source] TargetError),
+    /// Something else than `domain=NAME` after the comma.
+    #[error("expected domain=NAME after the comma")]
+    Option,
+    /// The name of the domain is wrong.
+    #[error(transparent)]
+    Domain(#[from] DomainNameError),
 }
 
-/// The parts between colons that are not inside brackets.
+/// Splits `,domain=NAME` off the end.
+fn split_domain(text: &str) -> Result<(&str, Option<DomainName>), ListenError> {
+    let Some((text, option)) = text.split_once(',') else { return Ok((text, None)) };
+    let name = option.strip_prefix("domain=").ok_or(ListenError::Option)?;
+    Ok((text, Some(name.parse()?)))
+}
+
+/// As it is read.
+struct DomainSuffix<'a>(&'a Option<DomainName>);
+
+impl fmt::Display for DomainSuffix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |name| write!(f, ",domain={name}"))
+    }
+}
+
+/// The parts between colons outside brackets.
 fn parts(text: &str) -> Vec<&str> {
     let mut inside = false;
     text.split(|c| {
@@ -92,19 +130,35 @@ impl FromStr for Forward {
     type Err = ListenError;
 
     fn from_str(text: &str) -> Result<Forward, ListenError> {
+        let (text, domain) = split_domain(text)?;
         let (at, host, port) = match parts(text)[..] {
             [at, host, port] => (bind(None, at)?, host, port),
             [bind_host, at, host, port] => (bind(Some(bind_host), at)?, host, port),
             _ => return Err(ListenError::Forward),
         };
         let target = || Target::new(host.parse()?, parse_port(port).ok_or(TargetError::Port)?);
-        Ok(Forward { bind: at, target: target().map_err(ListenError::Target)? })
+        Ok(Forward { bind: at, target: target().map_err(ListenError::Target)?, domain })
     }
 }
 
 impl fmt::Display for Forward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.bind, self.target)
+        write!(f, "{}:{}{}", self.bind, self.target, DomainSuffix(&self.domain))
+    }
+}
+
+impl FromStr for ProxyListener {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<ProxyListener, ListenError> {
+        let (bind, domain) = split_domain(text)?;
+        Ok(ProxyListener { bind: bind.parse()?, domain })
+    }
+}
+
+impl fmt::Display for ProxyListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.bind, DomainSuffix(&self.domain))
     }
 }
 
@@ -122,6 +176,7 @@ mod tests {
             ("localhost:8080:10.0.0.1:80", "localhost:8080:10.0.0.1:80"),
             ("[::1]:8080:[2001:db8::1]:80", "[::1]:8080:[2001:db8::1]:80"),
             ("8080:[::1]:80", "127.0.0.1:8080:[::1]:80"),
+            ("8080:origin:80,domain=web", "127.0.0.1:8080:origin:80,domain=web"),
         ] {
             let forward: Forward = text.parse().unwrap();
             assert_eq!(forward.to_string(), full);
@@ -130,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_forwards_are_told() {
+    fn wrong_forwards_are_reported() {
         for text in ["", "8080", "origin:80", "a:b:c:d:e", "8080:::1:80", "[::1:8080:origin:80"] {
             assert_eq!(text.parse::<Forward>(), Err(ListenError::Forward), "{text}");
         }
@@ -142,8 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn proxies_and_domains() {
+        let proxy: ProxyListener = "*:1080,domain=site-2".parse().unwrap();
+        assert_eq!(proxy.to_string(), "0.0.0.0:1080,domain=site-2");
+        assert_eq!("1080".parse::<ProxyListener>().unwrap().domain, None);
+        assert_eq!("1080,web".parse::<ProxyListener>(), Err(ListenError::Option));
+        let wrong = Err(ListenError::Domain(DomainNameError));
+        assert_eq!("1080,domain=".parse::<ProxyListener>(), wrong);
+        assert_eq!(
+            "1:o:80,domain=a,b".parse::<Forward>(),
+            Err(ListenError::Domain(DomainNameError))
+        );
+    }
+
+    #[test]
     fn binds() {
-        for (text, full) in [("1080", "127.0.0.1:1080"), ("*:1080", "0.0.0.0:1080"), ("[::]:0", "[::]:0")] {
+        for (text, full) in
+            [("1080", "127.0.0.1:1080"), ("*:1080", "0.0.0.0:1080"), ("[::]:0", "[::]:0")]
+        {
             assert_eq!(text.parse::<Bind>().unwrap().to_string(), full);
         }
         assert_eq!("a:1:2".parse::<Bind>(), Err(ListenError::Bind));

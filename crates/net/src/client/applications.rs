@@ -1,0 +1,176 @@
+//! Connections of applications: forwards and the proxy.
+
+use super::Shared;
+use crate::domain::{self, DomainName, Site, WireDomain};
+use crate::driver::{Driver, FlowSignals};
+use crate::egress::{FlowRequest, log_no_flow};
+use crate::log_limit::LogLimit;
+use crate::proxy::{self, ProxyError, Request};
+use crate::pump::{pump, write_all};
+use crate::refusal::Refusal;
+use crate::sockets::{accept, reset_on_drop};
+use crate::target::Target;
+use crate::unauthenticated::PendingConnections;
+use oncewire_session::{FlowId, OpenError, ResetCode};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{debug, warn};
+
+/// How long an application's connection waits for a session before it is refused.
+const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
+
+/// Proxy clients that may be sending a request at once. Beyond that the oldest is dropped.
+const MAX_NEGOTIATING: usize = 1024;
+
+impl Shared {
+    pub(super) async fn accept_all(
+        shared: Arc<Shared>,
+        listener: TcpListener,
+        target: Option<Target>,
+        domain: Option<DomainName>,
+    ) {
+        let negotiating = PendingConnections::new(MAX_NEGOTIATING);
+        let mut stop = shared.stop.subscribe();
+        loop {
+            let stream = tokio::select! {
+                stream = accept(&listener) => stream,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let (of_task, domain) = (shared.clone(), domain.clone());
+            match target.clone() {
+                Some(target) => drop(tokio::spawn(async move {
+                    of_task.forward(stream, &target, domain.as_ref()).await;
+                })),
+                None => {
+                    if negotiating.admit(of_task.negotiate(stream, domain)) {
+                        shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
+                        if let Some(suppressed) = shared.displaced.pass() {
+                            warn!(
+                                most = MAX_NEGOTIATING,
+                                suppressed,
+                                "too many proxy clients have not sent a request; dropped the oldest"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a flow to a target.
+    async fn open(
+        &self,
+        target: &Target,
+        domain: &WireDomain,
+    ) -> Result<(Arc<Driver>, FlowId, Arc<FlowSignals>), Refusal> {
+        let request = FlowRequest::Tcp(target.clone()).target();
+        let until = Instant::now() + WAIT_FOR_SESSION;
+        let error = loop {
+            let Some(driver) = self.session(until.saturating_duration_since(Instant::now())).await
+            else {
+                break OpenError::NotEstablished;
+            };
+            match driver.open_soon(&request, domain).await {
+                Ok((flow, signals)) => return Ok((driver, flow, signals)),
+                // The server has just started to drain, or the session has just ended: try the next
+                // one.
+                Err(OpenError::GoingAway | OpenError::NotEstablished) if Instant::now() < until => {
+                    let mut current = self.current.subscribe();
+                    let other = |now: &Option<Arc<Driver>>| {
+                        now.as_ref().is_none_or(|now| !Arc::ptr_eq(now, &driver))
+                    };
+                    let wait = until.saturating_duration_since(Instant::now());
+                    if tokio::time::timeout(wait, current.wait_for(other)).await.is_err() {
+                        break OpenError::NotEstablished;
+                    }
+                }
+                Err(error) => break error,
+            }
+        };
+        self.refused_connections.fetch_add(1, Ordering::Relaxed);
+        if error == OpenError::NotEstablished {
+            static NO_SESSION: LogLimit = LogLimit::new();
+            if let Some(suppressed) = NO_SESSION.pass() {
+                let why = self.last_failure().map(|error| error.to_string());
+                warn!(server = %self.server, %target, why, suppressed, "connection refused: no session with the server");
+            }
+            return Err(Refusal::NoSession);
+        }
+        log_no_flow(&error, &self.server.to_string());
+        Err(if matches!(error, OpenError::TooMany(_) | OpenError::NoCredit) {
+            Refusal::Busy
+        } else {
+            Refusal::Failed
+        })
+    }
+
+    async fn forward(&self, stream: TcpStream, target: &Target, rule: Option<&DomainName>) {
+        let domain = domain::of_connection(Site::Client, &stream, rule, None);
+        match self.open(target, &domain).await {
+            // Does not wait for the origin: what the application sends meanwhile travels with the
+            // request.
+            Ok((driver, flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
+            Err(_) => reset_on_drop(&stream),
+        }
+    }
+
+    /// Reads the request of a proxy client, then hands the client to another task.
+    async fn negotiate(self: Arc<Shared>, mut stream: TcpStream, rule: Option<DomainName>) {
+        // An error means that the client is gone; later its address may be unknown.
+        let Ok(from) = stream.peer_addr() else { return };
+        match proxy::negotiate(&mut stream, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME).await {
+            Ok(request) => {
+                let user = request.user.as_deref();
+                let domain = domain::of_connection(Site::Client, &stream, rule.as_ref(), user);
+                drop(tokio::spawn(async move { self.proxy(stream, request, &domain).await }));
+            }
+            Err(error) => {
+                self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                if let ProxyError::Socks4 = error {
+                    self.socks4_clients.fetch_add(1, Ordering::Relaxed);
+                    if let Some(suppressed) = self.socks4.pass() {
+                        warn!(%from, suppressed, "{error}");
+                    }
+                }
+                debug!(%from, %error, "proxy client refused");
+            }
+        }
+    }
+
+    async fn proxy(&self, mut stream: TcpStream, request: Request, domain: &WireDomain) {
+        let (driver, flow, signals) = match self.open(&request.target, domain).await {
+            Ok(opened) => opened,
+            Err(refused) => {
+                let _ = proxy::refuse(&mut stream, &request, refused).await;
+                return;
+            }
+        };
+        // The first bytes travel with the request to connect.
+        let first = write_all(&driver, flow, &signals, &request.first);
+        let answer = async {
+            loop {
+                if let Some(answer) = signals.answer() {
+                    return answer;
+                }
+                signals.answered.notified().await;
+            }
+        };
+        let (_, answer) = tokio::join!(first, answer);
+        match answer {
+            Ok(()) => {
+                if proxy::accept(&mut stream, &request).await.is_ok() {
+                    pump(&driver, flow, &signals, stream, request.rest).await;
+                } else {
+                    driver.with(|session| session.reset(flow, ResetCode::Reset));
+                    driver.forget(flow);
+                }
+            }
+            Err(code) => {
+                let _ = proxy::refuse(&mut stream, &request, Refusal::from_reset(code)).await;
+                driver.forget(flow);
+            }
+        }
+    }
+}

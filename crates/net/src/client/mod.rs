@@ -1,0 +1,295 @@
+//! The client end of a tunnel: applications connect to it, and their flows go to the server.
+
+mod applications;
+mod dial;
+mod reverse;
+mod session;
+
+use crate::counted::WireBytes;
+use crate::drain::drain_all;
+use crate::driver::Driver;
+use crate::endpoint::{Endpoint, NetError, session_status};
+use crate::handshake::HandshakeError;
+use crate::keys::PublicKey;
+use crate::listener::{Forward, ProxyListener};
+use crate::log_limit::LogLimit;
+use crate::quic;
+use crate::sockets::listen;
+use crate::status::Status;
+use crate::sync::lock;
+use crate::target::Target;
+use crate::tls::{self, Credential};
+use crate::transport::TransportKind;
+use oncewire_session::{Session, Settings};
+use std::mem::discriminant;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tracing::{debug, warn};
+
+/// Parameters of a client.
+#[derive(Clone, Debug)]
+pub struct ConnectConfig {
+    /// Parameters that servers have, too.
+    pub endpoint: Endpoint,
+    /// Where the server listens.
+    pub server: Target,
+    /// Forwards: applications connect here and reach a target at the server's side (`-L`).
+    pub forwards: Vec<Forward>,
+    /// Reverse forwards: applications connect at the server's side and reach a target here (`-R`).
+    pub reverse: Vec<Forward>,
+    /// Listeners of the SOCKS5 and HTTP proxy.
+    pub proxies: Vec<ProxyListener>,
+}
+
+/// Pauses between attempts to reach the server double from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// A running client.
+#[derive(Clone)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    server: Target,
+    reverse: Vec<Forward>,
+    config: Settings,
+    raw_key: TlsConnector,
+    certificate: TlsConnector,
+    /// The server's TLS did not support raw public keys the last time.
+    shows_certificate: AtomicBool,
+    quic: Option<quic::Client>,
+    /// With [`TransportKind::Auto`]: until when TCP is used because QUIC did not get through.
+    tcp_until: Mutex<Option<Instant>>,
+    bound: Vec<SocketAddr>,
+    /// The session in which flows are opened, if there is one.
+    current: watch::Sender<Option<Arc<Driver>>>,
+    /// The current session, whatever its phase.
+    latest: Mutex<Option<Arc<Driver>>>,
+    /// Sessions whose server drains: open flows stay there, new ones go elsewhere.
+    retiring: Mutex<Vec<Arc<Driver>>>,
+    peer: Mutex<Option<PublicKey>>,
+    last_failure: Mutex<Option<Arc<HandshakeError>>>,
+    failures: LogLimit,
+    stop: watch::Sender<bool>,
+    refused_connections: AtomicU64,
+    displaced_proxy_clients: AtomicU64,
+    displaced: LogLimit,
+    socks4_clients: AtomicU64,
+    socks4: LogLimit,
+    wire: Arc<WireBytes>,
+    started: Instant,
+}
+
+/// Starts a client. It keeps trying to reach its server until [`Connection::drain`] or
+/// [`Connection::stop`]. Call it inside a tokio runtime.
+///
+/// # Errors
+/// [`NetError`] if it cannot listen, or the parameters cannot work. An unreachable server is not an
+/// error here: see [`Connection::established`].
+pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> {
+    config.endpoint.egress.reverse.clone_from(&config.reverse);
+    let tls = |credential| {
+        tls::client_config(&config.endpoint.secret, &config.endpoint.peers, credential)
+    };
+    let tls = [tls(Credential::RawKey)?, tls(Credential::Certificate)?];
+    let wire = Arc::<WireBytes>::default();
+    let quic = match config.endpoint.transport {
+        TransportKind::Tcp => None,
+        TransportKind::Quic | TransportKind::Auto => {
+            Some(quic::Client::new(&tls, config.endpoint.dead_after, wire.clone())?)
+        }
+    };
+    let [raw_key, certificate] = tls.map(TlsConnector::from);
+    let session = config.endpoint.session_config()?;
+    let mut listeners = Vec::new();
+    let forwards = config
+        .forwards
+        .iter()
+        .map(|forward| (&forward.bind, Some(&forward.target), &forward.domain));
+    let proxies = config.proxies.iter().map(|proxy| (&proxy.bind, None, &proxy.domain));
+    for (bind, target, domain) in forwards.chain(proxies) {
+        let failed = |source| NetError::Listen { bind: bind.to_string(), source };
+        let listener = listen(bind).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        listeners.push((listener, address, target.cloned(), domain.clone()));
+    }
+    let shared = Arc::new(Shared {
+        server: config.server,
+        reverse: config.reverse,
+        config: session,
+        raw_key,
+        certificate,
+        shows_certificate: AtomicBool::new(false),
+        quic,
+        tcp_until: Mutex::default(),
+        bound: listeners.iter().map(|(_, address, ..)| *address).collect(),
+        current: watch::Sender::new(None),
+        latest: Mutex::default(),
+        retiring: Mutex::default(),
+        peer: Mutex::default(),
+        last_failure: Mutex::default(),
+        failures: LogLimit::new(),
+        stop: watch::Sender::new(false),
+        refused_connections: AtomicU64::new(0),
+        displaced_proxy_clients: AtomicU64::new(0),
+        displaced: LogLimit::new(),
+        socks4_clients: AtomicU64::new(0),
+        socks4: LogLimit::new(),
+        wire,
+        started: Instant::now(),
+        endpoint: config.endpoint,
+    });
+    shared.endpoint.warn_if_no_peers();
+    for (listener, address, target, domain) in listeners {
+        if target.is_none() && !address.ip().is_loopback() {
+            warn!(%address, "the proxy has no password, and anyone who can reach this address can use the tunnel: bind it to 127.0.0.1, or filter access");
+        }
+        tokio::spawn(Shared::accept_all(shared.clone(), listener, target, domain));
+    }
+    tokio::spawn(Shared::keep_session(shared.clone()));
+    Ok(Connection { shared })
+}
+
+impl Connection {
+    /// The addresses that it listens on: the forwards, then the proxies.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.bound
+    }
+
+    /// Waits for at most `limit` until there is a session.
+    ///
+    /// # Errors
+    /// Why the last attempt failed.
+    pub async fn established(&self, limit: Duration) -> Result<(), Arc<HandshakeError>> {
+        match self.shared.session(limit).await {
+            Some(_) => Ok(()),
+            None => Err(self
+                .shared
+                .last_failure()
+                .unwrap_or_else(|| HandshakeError::NoAnswer { waited: limit }.into())),
+        }
+    }
+
+    /// Accepts no more connections, and waits for at most `limit` until the open ones have ended.
+    /// Returns whether all have.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        self.shared.stop.send_replace(true);
+        let drivers = self.shared.drivers();
+        for driver in &drivers {
+            driver.with(Session::go_away);
+            driver.close_listeners();
+        }
+        let all = drain_all(&drivers, limit).await;
+        for driver in &drivers {
+            driver.with(Session::close);
+        }
+        for driver in &drivers {
+            driver.closed_transports().await;
+        }
+        all
+    }
+
+    /// Closes the session at once.
+    pub fn stop(&self) {
+        self.shared.stop.send_replace(true);
+        for driver in self.shared.drivers() {
+            driver.with(Session::close);
+        }
+    }
+
+    /// Bytes that the transports have sent and received so far. Unlike [`Connection::status`] it
+    /// sends nothing.
+    pub(crate) fn wire_bytes(&self) -> (u64, u64) {
+        self.shared.wire.total()
+    }
+
+    /// The current state. Asks the server for its counters, which the next call has.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        // The server of the last session, until another one answers.
+        let latest = *lock(&shared.peer);
+        let sessions: Vec<_> = shared
+            .drivers()
+            .iter()
+            .filter_map(|driver| {
+                driver.with(Session::ask_report);
+                session_status(
+                    driver,
+                    driver.peer.get().or(latest.as_ref())?,
+                    &shared.endpoint.peers,
+                )
+            })
+            .collect();
+        Status {
+            role: "connect",
+            version: env!("CARGO_PKG_VERSION").into(),
+            key: shared.endpoint.secret.public().to_string(),
+            uptime: shared.started.elapsed(),
+            listening: shared.bound.iter().map(ToString::to_string).collect(),
+            memory_limit: shared.endpoint.memory,
+            memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            transport_sent: shared.wire.total().0,
+            transport_received: shared.wire.total().1,
+            refused_connections: shared.refused_connections.load(Ordering::Relaxed),
+            displaced_proxy_clients: shared.displaced_proxy_clients.load(Ordering::Relaxed),
+            socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
+            draining: *shared.stop.borrow(),
+            last_failure: shared.last_failure().map(|error| error.to_string()),
+            sessions,
+            ..Status::default()
+        }
+    }
+}
+
+impl Shared {
+    fn latest(&self) -> Option<Arc<Driver>> {
+        lock(&self.latest).clone()
+    }
+
+    /// The current session, and those whose server drains.
+    fn drivers(&self) -> Vec<Arc<Driver>> {
+        let retiring = lock(&self.retiring).clone();
+        self.latest().into_iter().chain(retiring).collect()
+    }
+
+    fn set_latest(&self, driver: Option<Arc<Driver>>) {
+        *lock(&self.latest) = driver;
+    }
+
+    /// Waits for a session in which flows can be opened.
+    async fn session(&self, limit: Duration) -> Option<Arc<Driver>> {
+        let mut current = self.current.subscribe();
+        let found = tokio::time::timeout(limit, current.wait_for(Option::is_some)).await;
+        found.ok()?.ok()?.clone()
+    }
+
+    /// Records why there is no session, and logs it at a limited rate. Another kind of failure than
+    /// the last is logged at once: a server that is up at last may not know this client's key.
+    fn log_failure(&self, error: HandshakeError) {
+        let (server, error) = (&self.server, Arc::new(error));
+        let last = self.last_failure();
+        let is_new = last.is_none_or(|last| discriminant(&*last) != discriminant(&*error));
+        self.set_failure(Some(error.clone()));
+        let passed = self.failures.pass();
+        if *self.stop.borrow() || (passed.is_none() && !is_new) {
+            debug!(%server, why = %error, "{}", error.headline());
+        } else {
+            let suppressed = passed.flatten();
+            warn!(%server, why = %error, suppressed, "{}", error.headline());
+        }
+    }
+
+    fn last_failure(&self) -> Option<Arc<HandshakeError>> {
+        lock(&self.last_failure).clone()
+    }
+
+    fn set_failure(&self, error: Option<Arc<HandshakeError>>) {
+        *lock(&self.last_failure) = error;
+    }
+}

@@ -1,0 +1,232 @@
+//! Lanes on transports: a reader and a writer for each.
+
+use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals};
+use crate::log_limit::LogLimit;
+use crate::transport::{Path, Transport, TransportEnd};
+use cpu_time::ThreadTime;
+use oncewire_session::{Answer, Config, Hello, Refused};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tracing::{debug, warn};
+
+/// Bytes that the session produces at once for a transport: one block, or several small ones.
+const BATCH: usize = 64 << 10;
+
+/// Bytes read from a transport at once.
+const READ: usize = 128 << 10;
+
+/// How long a transport stays open for reading after its last byte was sent.
+const LINGER: Duration = Duration::from_secs(1);
+
+impl Driver {
+    /// At a client: gives a lane a transport.
+    pub(crate) fn attach(self: &Arc<Driver>, lane: usize, transport: Transport) {
+        let signals = Arc::<LaneSignals>::default();
+        {
+            let mut state = self.lock();
+            state.lanes[lane] = signals.clone();
+            state.paths[lane] = Some(transport.path);
+            if let Some(session) = &mut state.session {
+                session.attach(lane, Instant::now());
+            }
+            self.settle(&mut state);
+        }
+        self.run_lane(lane, signals, transport, Vec::new());
+    }
+
+    /// At a server: gives this session a transport whose hello named it. `rest` is what was read
+    /// after the hello. A refused transport comes back with the answer to send on it.
+    pub(crate) fn accept_lane(
+        self: &Arc<Driver>,
+        hello: &Hello,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) -> Result<(), (Box<Hello>, Transport)> {
+        let signals = Arc::<LaneSignals>::default();
+        let accepted = {
+            let mut state = self.lock();
+            let Some(session) = &mut state.session else {
+                return Err((
+                    hello.refuse(Answer::Unknown, "the session is over", &Config::default()).into(),
+                    transport,
+                ));
+            };
+            let accepted = session.accept_lane(hello, Instant::now());
+            if let Ok(lane) = accepted {
+                // Tasks of the lane's earlier transport notice that it was replaced.
+                let earlier = std::mem::replace(&mut state.lanes[lane], signals.clone());
+                earlier.close.notify_one();
+                earlier.transmit.notify_one();
+                state.paths[lane] = Some(transport.path);
+            }
+            self.settle(&mut state);
+            accepted
+        };
+        match accepted {
+            Ok(lane) => {
+                self.run_lane(lane, signals, transport, rest);
+                Ok(())
+            }
+            Err(Refused(answer)) => Err((answer, transport)),
+        }
+    }
+
+    /// At a server: the transport on which a new session was accepted.
+    pub(crate) fn adopt(self: &Arc<Driver>, lane: usize, transport: Transport, rest: Vec<u8>) {
+        let signals = {
+            let mut state = self.lock();
+            state.paths[lane] = Some(transport.path);
+            state.lanes[lane].clone()
+        };
+        self.run_lane(lane, signals, transport, rest);
+    }
+
+    fn run_lane(
+        self: &Arc<Driver>,
+        lane: usize,
+        signals: Arc<LaneSignals>,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) {
+        let driver = self.clone();
+        self.transports.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            let since = Instant::now();
+            let path = transport.path;
+            let cause = driver.carry(lane, &signals, transport, rest).await;
+            driver.transports.send_modify(|count| *count -= 1);
+            let mut state = driver.lock();
+            if Arc::ptr_eq(&state.lanes[lane], &signals) {
+                driver.log_loss(&mut state, lane, path, &cause);
+                if let Some(session) = &mut state.session {
+                    session.detach(lane, Instant::now());
+                }
+                driver.settle(&mut state);
+                let received = signals.received.load(Ordering::Relaxed);
+                let _ = driver.lane_down.send(LaneDown {
+                    lane,
+                    received,
+                    lasted: since.elapsed(),
+                    cause,
+                });
+            }
+        });
+    }
+
+    /// Logs that an established session lost a transport.
+    fn log_loss(&self, state: &mut DriverState, lane: usize, path: Path, cause: &TransportEnd) {
+        let Some(session) = state.session.as_ref().filter(|session| session.is_established())
+        else {
+            debug!(lane, why = %cause, "transport closed");
+            return;
+        };
+        let (peer, address) = (self.label(), path.address);
+        let failures = session.counters().failures;
+        if failures > std::mem::replace(&mut state.failures, failures) {
+            static CORRUPT: LogLimit = LogLimit::new();
+            if let Some(suppressed) = CORRUPT.pass() {
+                warn!(peer, %address, lane, failures, suppressed, "a block arrived corrupt; reconnecting the lane to resend it");
+            }
+        } else {
+            static LOST: LogLimit = LogLimit::new();
+            if let Some(suppressed) = LOST.pass() {
+                warn!(peer, %address, lane, why = %cause, suppressed, "connection to the peer lost; open flows wait for it to return (--grace)");
+            }
+        }
+    }
+
+    /// Carries bytes both ways until the transport ends.
+    async fn carry(
+        &self,
+        lane: usize,
+        signals: &Arc<LaneSignals>,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) -> TransportEnd {
+        let (mut reader, mut writer) = tokio::io::split(transport.stream);
+        let is_current = |state: &DriverState| Arc::ptr_eq(&state.lanes[lane], signals);
+        // False if the lane has another transport now.
+        let receive = |bytes: &[u8]| {
+            let mut state = self.lock();
+            if !is_current(&state) {
+                return false;
+            }
+            if let Some(session) = &mut state.session {
+                session.receive(lane, bytes, Instant::now());
+            }
+            self.settle(&mut state);
+            true
+        };
+        if !rest.is_empty() {
+            receive(&rest);
+        }
+        let read = async {
+            let mut buffer = vec![0; READ];
+            loop {
+                match reader.read(&mut buffer).await {
+                    Ok(0) => return TransportEnd::Closed,
+                    Ok(len) => {
+                        signals.received.store(true, Ordering::Relaxed);
+                        if !receive(&buffer[..len]) {
+                            return TransportEnd::Replaced;
+                        }
+                    }
+                    Err(error) => return error.into(),
+                }
+            }
+        };
+        let write = async {
+            let mut buffer = Vec::with_capacity(2 * BATCH);
+            loop {
+                buffer.clear();
+                {
+                    let mut state = self.lock();
+                    if !is_current(&state) {
+                        return TransportEnd::Replaced;
+                    }
+                    if let Some(session) = &mut state.session {
+                        let begun = session.controller().is_some().then(ThreadTime::now);
+                        session.transmit(lane, BATCH, Instant::now(), &mut buffer);
+                        if let Some(begun) = begun {
+                            session.spent(begun.elapsed(), Instant::now());
+                        }
+                    }
+                    self.settle(&mut state);
+                }
+                if buffer.is_empty() {
+                    if let Err(error) = writer.flush().await {
+                        return error.into();
+                    }
+                    if self.closing(lane) {
+                        let _ = writer.shutdown().await;
+                        // Wait for the peer to close: closing a socket that holds unread bytes
+                        // resets the connection, and the peer would lose what was sent last.
+                        tokio::time::sleep(LINGER).await;
+                        return TransportEnd::ClosedHere;
+                    }
+                    signals.transmit.notified().await;
+                } else if let Err(error) = writer.write_all(&buffer).await {
+                    return error.into();
+                }
+            }
+        };
+        let close = async {
+            // After a request to close, leaves some time for what is left to send.
+            signals.close.notified().await;
+            tokio::time::sleep(CLOSE_TIME).await;
+            TransportEnd::ClosedHere
+        };
+        tokio::select! {
+            end = read => end,
+            end = write => end,
+            end = close => end,
+        }
+    }
+
+    fn closing(&self, lane: usize) -> bool {
+        let state = self.lock();
+        state.session.as_ref().is_none_or(|session| !session.wants_transport(lane))
+    }
+}

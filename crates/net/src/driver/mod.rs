@@ -1,0 +1,508 @@
+//! The driver: gives a session its sockets and its clock, and turns its events into signals for
+//! tasks.
+//!
+//! The session is behind one lock, held for one encode or decode at most and never across an await.
+//! Every change of the session goes through [`Driver::with`], which also handles its events.
+
+mod lanes;
+
+use crate::domain::WireDomain;
+use crate::keys::PublicKey;
+use crate::sync::lock;
+use crate::transport::{Path, TransportEnd};
+use oncewire_session::{Counters, Ended, Event, FlowId, Logs, OpenError, ResetCode, Session};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{debug, info};
+
+/// A flow that the peer opened.
+#[derive(Debug)]
+pub(crate) struct OpenedFlow {
+    pub(crate) flow: FlowId,
+    pub(crate) target: Vec<u8>,
+    /// The name of its isolation domain.
+    pub(crate) domain: Vec<u8>,
+}
+
+/// Signals for the tasks of a flow.
+#[derive(Debug, Default)]
+pub(crate) struct FlowSignals {
+    pub(crate) readable: Notify,
+    pub(crate) writable: Notify,
+    /// Accepted, reset or over: see [`FlowSignals::answer`].
+    pub(crate) answered: Notify,
+    answer: OnceLock<Result<(), ResetCode>>,
+    reset: OnceLock<ResetCode>,
+    /// The session is over, and these bytes are the last ones for the application: see
+    /// [`Session::take_undelivered`].
+    rest: OnceLock<Mutex<VecDeque<Vec<u8>>>>,
+    pub(crate) gone: Notify,
+}
+
+impl FlowSignals {
+    /// The peer's answer to the flow, once there is one.
+    pub(crate) fn answer(&self) -> Option<Result<(), ResetCode>> {
+        self.answer.get().copied()
+    }
+
+    /// Why the flow was reset by the peer, if it was.
+    pub(crate) fn reset(&self) -> Option<ResetCode> {
+        self.reset.get().copied()
+    }
+
+    /// Takes the next of the bytes that outlive the session. `None` unless the flow arrived whole
+    /// before the peer closed; an empty chunk once all are taken.
+    pub(crate) fn take_rest(&self) -> Option<Vec<u8>> {
+        Some(lock(self.rest.get()?).pop_front().unwrap_or_default())
+    }
+
+    /// Whether the session is over, but bytes for the application are left.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.rest.get().is_some()
+    }
+
+    fn set_rest(&self, chunks: VecDeque<Vec<u8>>) {
+        let _ = self.rest.set(Mutex::new(chunks));
+        self.readable.notify_one();
+        self.writable.notify_one();
+    }
+
+    fn set_reset(&self, code: ResetCode) {
+        let _ = self.reset.set(code);
+        let _ = self.answer.set(Err(code));
+        self.answered.notify_one();
+        self.gone.notify_one();
+        self.readable.notify_one();
+        self.writable.notify_one();
+    }
+}
+
+struct DriverState {
+    session: Option<Session>,
+    flows: HashMap<FlowId, Arc<FlowSignals>>,
+    /// When the timer task wakes up next.
+    timer_at: Option<Instant>,
+    /// The current transport of each lane. Tasks of an earlier one must not touch the lane.
+    lanes: Vec<Arc<LaneSignals>>,
+    /// The path of each lane's latest transport.
+    paths: Vec<Option<Path>>,
+    report: Option<(Counters, Instant)>,
+    /// Number of flows at the last change.
+    flow_count: usize,
+    /// Number of frames that had failed to decode when a transport was last closed.
+    failures: u64,
+}
+
+/// The phase of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The peer has not answered yet.
+    Handshake,
+    Established,
+    /// Open flows continue; no more are opened.
+    GoingAway,
+    Over(Ended),
+}
+
+/// A session with its sockets. Shared by all its tasks.
+pub(crate) struct Driver {
+    state: Mutex<DriverState>,
+    timer: Notify,
+    phase: watch::Sender<Phase>,
+    opened: mpsc::UnboundedSender<OpenedFlow>,
+    /// A lane lost its transport and needs another. Only clients receive this.
+    lane_down: mpsc::UnboundedSender<LaneDown>,
+    /// When an application last sent or received something, in milliseconds since `born`.
+    active: AtomicU64,
+    /// Number of flows that stand for listeners: they end only on request, and nothing waits for
+    /// that.
+    listening: AtomicUsize,
+    /// The peer's key, once a transport has shown it.
+    pub(crate) peer: OnceLock<PublicKey>,
+    /// The peer's name, or else its key, for log lines.
+    label: OnceLock<String>,
+    /// Flows that this end refused: their target is not allowed or cannot be reached.
+    pub(crate) refused_targets: AtomicU64,
+    /// Notified when a flow has ended and another may be opened.
+    vacancy: Notify,
+    /// Notified when the session's memory changes.
+    memory: Option<Arc<Notify>>,
+    /// True once listeners for the peer must close.
+    closing: watch::Sender<bool>,
+    pub(crate) born: Instant,
+    /// Number of transports that are not closed yet.
+    transports: watch::Sender<usize>,
+}
+
+/// Counts a flow as a listener while it lives.
+pub(crate) struct ListenerFlow(Arc<Driver>);
+
+impl Drop for ListenerFlow {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct LaneSignals {
+    transmit: Notify,
+    /// Close the transport after sending what is left.
+    close: Notify,
+    received: AtomicBool,
+}
+
+/// Notices for the owner of a driver.
+pub(crate) struct Notices {
+    /// Flows that the peer opens. The session bounds their number.
+    pub(crate) opened: mpsc::UnboundedReceiver<OpenedFlow>,
+    pub(crate) lane_down: mpsc::UnboundedReceiver<LaneDown>,
+}
+
+/// A lane that lost its transport.
+pub(crate) struct LaneDown {
+    pub(crate) lane: usize,
+    /// Whether the peer sent anything on it.
+    pub(crate) received: bool,
+    /// How long the transport lasted.
+    pub(crate) lasted: Duration,
+    pub(crate) cause: TransportEnd,
+}
+
+impl Driver {
+    /// Takes over a session and starts its clock. `memory` is notified when the memory that the
+    /// session may come to use has changed.
+    pub(crate) fn start(session: Session, memory: Option<Arc<Notify>>) -> (Arc<Driver>, Notices) {
+        let (opened, opened_rx) = mpsc::unbounded_channel();
+        let (lane_down, lane_down_rx) = mpsc::unbounded_channel();
+        let lanes = oncewire_session::MAX_LANES;
+        let driver = Arc::new(Driver {
+            state: Mutex::new(DriverState {
+                session: Some(session),
+                flows: HashMap::new(),
+                timer_at: None,
+                // `vec!` would clone a single one.
+                lanes: (0..lanes).map(|_| Arc::default()).collect(),
+                paths: vec![None; lanes],
+                report: None,
+                flow_count: 0,
+                failures: 0,
+            }),
+            timer: Notify::new(),
+            phase: watch::Sender::new(Phase::Handshake),
+            opened,
+            lane_down,
+            active: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
+            peer: OnceLock::new(),
+            label: OnceLock::new(),
+            refused_targets: AtomicU64::new(0),
+            vacancy: Notify::new(),
+            memory,
+            closing: watch::Sender::new(false),
+            born: Instant::now(),
+            transports: watch::Sender::new(0),
+        });
+        driver.with(|_| ());
+        tokio::spawn(Driver::keep_time(driver.clone()));
+        (driver, Notices { opened: opened_rx, lane_down: lane_down_rx })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DriverState> {
+        // A panic elsewhere must not end all flows; the session checks what it is given.
+        lock(&self.state)
+    }
+
+    /// Calls the session and handles its events. `None` if the session has been taken away.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let mut state = self.lock();
+        let result = act(state.session.as_mut()?);
+        self.settle(&mut state);
+        Some(result)
+    }
+
+    fn settle(&self, state: &mut DriverState) {
+        let deadline = self.pass_events(state);
+        let flows = state.session.as_ref().map_or(0, Session::flow_count);
+        // Wakes one waiting opener per flow that has ended.
+        for _ in flows..std::mem::replace(&mut state.flow_count, flows) {
+            self.vacancy.notify_one();
+        }
+        if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
+            state.timer_at = deadline;
+            self.timer.notify_one();
+        }
+    }
+
+    /// Turns events into signals. Returns the session's next deadline.
+    fn pass_events(&self, state: &mut DriverState) -> Option<Instant> {
+        let session = state.session.as_mut()?;
+        while let Some(event) = session.poll_event() {
+            match event {
+                Event::Established => {
+                    self.phase.send_if_modified(|phase| {
+                        *phase == Phase::Handshake && {
+                            *phase = Phase::Established;
+                            true
+                        }
+                    });
+                }
+                Event::Transmit(lane) => state.lanes[lane].transmit.notify_one(),
+                Event::Drop(lane) => {
+                    state.lanes[lane].close.notify_one();
+                    state.lanes[lane].transmit.notify_one();
+                }
+                Event::Opened { flow, target, domain } => {
+                    state.flows.insert(flow, Arc::default());
+                    // Fails only when the session is being given up.
+                    let _ = self.opened.send(OpenedFlow { flow, target, domain });
+                }
+                Event::Accepted(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        let _ = signals.answer.set(Ok(()));
+                        signals.answered.notify_one();
+                    }
+                }
+                Event::Readable(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        signals.readable.notify_one();
+                    }
+                }
+                Event::Writable(flow) => {
+                    if let Some(signals) = state.flows.get(&flow) {
+                        signals.writable.notify_one();
+                    }
+                }
+                Event::Reset(flow, code) => {
+                    if let Some(signals) = state.flows.remove(&flow) {
+                        signals.set_reset(code);
+                    }
+                }
+                Event::GoingAway => {
+                    self.phase.send_if_modified(|phase| {
+                        !matches!(phase, Phase::Over(_)) && {
+                            *phase = Phase::GoingAway;
+                            true
+                        }
+                    });
+                }
+                Event::Memory => {
+                    if let Some(memory) = &self.memory {
+                        memory.notify_one();
+                    }
+                }
+                Event::Effort(decision) => {
+                    info!(
+                        peer = self.label(),
+                        from = %decision.from,
+                        to = %decision.to,
+                        share_percent = 100.0 * decision.share(),
+                        budget_percent = 100.0 * decision.budget.as_f64(),
+                        "encoding effort changed to stay within --cpu-budget"
+                    );
+                }
+                Event::Report(counters) => state.report = Some((counters, Instant::now())),
+                Event::Ended(why) => {
+                    debug!(%why, "session over");
+                    for (flow, chunks) in session.take_undelivered() {
+                        if let Some(signals) = state.flows.get(&flow) {
+                            signals.set_rest(chunks);
+                        }
+                    }
+                    state.flows.retain(|_, signals| {
+                        if !signals.has_rest() {
+                            signals.set_reset(ResetCode::Failed);
+                        }
+                        signals.has_rest()
+                    });
+                    self.phase.send_replace(Phase::Over(why));
+                }
+                _ => {}
+            }
+        }
+        session.deadline()
+    }
+
+    async fn keep_time(driver: Arc<Driver>) {
+        let mut phase = driver.phase.subscribe();
+        loop {
+            let deadline = {
+                let mut state = driver.lock();
+                let Some(session) = &mut state.session else { return };
+                let now = Instant::now();
+                if session.deadline().is_some_and(|deadline| deadline <= now) {
+                    session.on_timeout(now);
+                }
+                state.timer_at = driver.pass_events(&mut state);
+                state.timer_at
+            };
+            // Past deadlines are retried after a millisecond, so that a fault cannot cause a busy
+            // loop.
+            let at = deadline.map(|at| at.max(Instant::now() + Duration::from_millis(1)));
+            let sleep = async {
+                match at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep => {}
+                () = driver.timer.notified() => {}
+                over = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {
+                    let _ = over;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Waits until all transports of a session that is over have sent their last messages and are
+    /// closed, or have run out of time.
+    pub(crate) async fn closed_transports(&self) {
+        let mut transports = self.transports.subscribe();
+        let _ = tokio::time::timeout(
+            CLOSE_TIME + CLOSE_TIME / 4,
+            transports.wait_for(|count| *count == 0),
+        )
+        .await;
+    }
+
+    /// Takes the logs out of a session that is over.
+    pub(crate) fn take_logs(&self) -> Option<Logs> {
+        self.lock().session.take().map(Session::into_logs)
+    }
+
+    pub(crate) fn signals(&self, flow: FlowId) -> Option<Arc<FlowSignals>> {
+        self.lock().flows.get(&flow).cloned()
+    }
+
+    /// Opens a flow and registers its signals.
+    pub(crate) fn open(
+        &self,
+        target: &[u8],
+        domain: &WireDomain,
+    ) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
+        let mut state = self.lock();
+        let session = state.session.as_mut().ok_or(OpenError::NotEstablished)?;
+        let flow = session.open(target, domain.bytes(), Instant::now())?;
+        let signals = Arc::<FlowSignals>::default();
+        state.flows.insert(flow, signals.clone());
+        self.settle(&mut state);
+        self.note_activity();
+        Ok((flow, signals))
+    }
+
+    /// Opens a flow. If the limit of open flows is reached, waits up to a second for one to end.
+    pub(crate) async fn open_soon(
+        &self,
+        target: &[u8],
+        domain: &WireDomain,
+    ) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
+        let until = tokio::time::Instant::now() + VACANCY_TIME;
+        loop {
+            match self.open(target, domain) {
+                Err(full @ (OpenError::TooMany(_) | OpenError::NoCredit)) => {
+                    if tokio::time::timeout_at(until, self.vacancy.notified()).await.is_err() {
+                        return Err(full);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Forgets the signals of a flow whose tasks are done.
+    pub(crate) fn forget(&self, flow: FlowId) {
+        self.lock().flows.remove(&flow);
+    }
+
+    /// Records the peer's key and what log lines call it. Returns the key recorded first.
+    pub(crate) fn set_peer(&self, peer: PublicKey, label: String) -> PublicKey {
+        let _ = self.label.set(label);
+        *self.peer.get_or_init(|| peer)
+    }
+
+    /// What log lines call the peer.
+    pub(crate) fn label(&self) -> &str {
+        self.label.get().map_or("unknown", String::as_str)
+    }
+
+    /// The path of a current transport.
+    pub(crate) fn path(&self) -> Option<Path> {
+        self.lock().paths.iter().flatten().next().copied()
+    }
+
+    /// Closes listeners for the peer.
+    pub(crate) fn close_listeners(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until listeners for the peer must close.
+    pub(crate) async fn listeners_closed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    pub(crate) fn note_activity(&self) {
+        self.active.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a flow as a listener until the result is dropped.
+    pub(crate) fn listening(self: &Arc<Driver>) -> ListenerFlow {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        ListenerFlow(self.clone())
+    }
+
+    /// Flows that applications have open.
+    pub(crate) fn open_flows(&self) -> usize {
+        self.flow_count().saturating_sub(self.listening.load(Ordering::Relaxed))
+    }
+
+    /// All flows, including those of listeners.
+    pub(crate) fn flow_count(&self) -> usize {
+        self.with(|session| session.flow_count()).unwrap_or(0)
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Over(_))
+    }
+
+    /// Whether the session has ended, but applications have yet to read what had arrived.
+    pub(crate) fn is_delivering(&self) -> bool {
+        self.is_over() && !self.lock().flows.is_empty()
+    }
+
+    /// Whether nothing is in flight to the peer.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.with(|session| session.is_acknowledged()).unwrap_or(true)
+    }
+
+    /// Whether any lane has a working transport.
+    pub(crate) fn is_up(&self) -> bool {
+        self.with(|session| (0..session.lanes()).any(|lane| session.is_up(lane))).unwrap_or(false)
+    }
+
+    /// Time since an application last sent or received anything.
+    pub(crate) fn idle_for(&self) -> Duration {
+        self.born
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.active.load(Ordering::Relaxed)))
+    }
+
+    /// The peer's counters as it last reported them, and the time of the report.
+    pub(crate) fn report(&self) -> Option<(Counters, Instant)> {
+        self.lock().report
+    }
+}
+
+/// How long an application's connection waits for a free flow before it is refused.
+const VACANCY_TIME: Duration = Duration::from_secs(1);
+/// How long a transport that is closing may take to send what is left.
+const CLOSE_TIME: Duration = Duration::from_secs(3);

@@ -1,0 +1,281 @@
+//! Egress: from a flow that the peer opens to a connection of this end, and listeners for the peer.
+//!
+//! The format of a flow's target, and who may send which, is in `docs/PROTOCOL.md`, section
+//! "Targets".
+
+use crate::allow::AllowList;
+use crate::domain::{self, Site, WireDomain};
+use crate::driver::{Driver, FlowSignals, OpenedFlow};
+use crate::listener::{Bind, Forward};
+use crate::log_limit::LogLimit;
+use crate::pump::{pump, write_all};
+use crate::refusal::Refusal;
+use crate::sockets::{accept, dial, listen, lookup, tune_application};
+use crate::target::Target;
+use oncewire_session::{FlowId, OpenError, Read};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
+
+/// What the opener of a flow requests in its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FlowRequest {
+    /// Connect to this target.
+    Tcp(Target),
+    /// Listen here, and open a flow for every connection.
+    Listen(Bind),
+    /// A connection to the listener that this peer was asked to open.
+    From(Bind),
+}
+
+impl FlowRequest {
+    pub(crate) fn parse(target: &[u8]) -> Option<FlowRequest> {
+        let (kind, rest) = std::str::from_utf8(target).ok()?.split_once(':')?;
+        match kind {
+            "tcp" => rest.parse().ok().map(FlowRequest::Tcp),
+            "listen" => rest.parse().ok().map(FlowRequest::Listen),
+            "from" => rest.parse().ok().map(FlowRequest::From),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn target(&self) -> Vec<u8> {
+        match self {
+            FlowRequest::Tcp(target) => format!("tcp:{target}"),
+            FlowRequest::Listen(bind) => format!("listen:{bind}"),
+            FlowRequest::From(bind) => format!("from:{bind}"),
+        }
+        .into_bytes()
+    }
+}
+
+/// What the peer's flows may reach from here. The default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Egress {
+    /// Allowed destinations (`--allow`).
+    pub allow: AllowList,
+    /// Listeners that the peer may request (`--allow-listen`).
+    pub allow_listen: Vec<Bind>,
+    /// Where connections to the listeners go that the peer keeps for this end (`-R`).
+    pub reverse: Vec<Forward>,
+    /// Time limit for connecting to one address.
+    pub connect_timeout: Duration,
+}
+
+impl Egress {
+    /// Warns if the peer can reach nothing.
+    pub(crate) fn warn_if_closed(&self) {
+        if self.allow.is_empty() && self.allow_listen.is_empty() {
+            warn!(
+                "peers can reach nothing through this end: allow destinations with --allow host:port, or listeners with --allow-listen"
+            );
+        }
+    }
+}
+
+/// Serves a flow that the peer opened, from request to end.
+pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, egress: Arc<Egress>) {
+    let OpenedFlow { flow, target, domain } = opened;
+    let Some(signals) = driver.signals(flow) else { return };
+    let result = tokio::select! {
+        result = reach(&driver, &signals, flow, &target, &domain, egress.clone()) => result,
+        // The peer gave the flow up.
+        () = signals.gone.notified() => Ok(None),
+    };
+    match result {
+        Ok(Some(stream)) => {
+            driver.with(|session| session.accept(flow, Instant::now()));
+            pump(&driver, flow, &signals, stream, None).await;
+        }
+        Ok(None) => driver.forget(flow),
+        Err(refused) => {
+            driver.refused_targets.fetch_add(1, Ordering::Relaxed);
+            log_refusal(&driver, &target, refused);
+            driver.with(|session| session.reset(flow, refused.reset_code()));
+            driver.forget(flow);
+        }
+    }
+}
+
+/// Logs that a flow was refused.
+fn log_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
+    static NOT_ALLOWED: LogLimit = LogLimit::new();
+    static UNREACHABLE: LogLimit = LogLimit::new();
+    let (peer, address) =
+        (driver.label(), driver.path().map(|path| path.address.to_string()).unwrap_or_default());
+    // A field is quoted and escaped in the log; a message is not.
+    let target = String::from_utf8_lossy(target).into_owned();
+    let not_allowed = refused == Refusal::NotAllowed;
+    match if not_allowed { &NOT_ALLOWED } else { &UNREACHABLE }.pass() {
+        Some(suppressed) if not_allowed => {
+            warn!(
+                peer,
+                address,
+                target,
+                suppressed,
+                "connection refused: no --allow or --allow-listen rule allows its target"
+            );
+        }
+        Some(suppressed) => {
+            warn!(peer, address, target, why = %refused, suppressed, "connection refused: cannot reach its target")
+        }
+        None => debug!(peer, address, target, %refused, "connection refused"),
+    }
+}
+
+/// Does what a flow requests. Returns the connection to the target, or `None` once a listener has
+/// ended.
+async fn reach(
+    driver: &Arc<Driver>,
+    signals: &FlowSignals,
+    flow: FlowId,
+    target: &[u8],
+    domain: &[u8],
+    egress: Arc<Egress>,
+) -> Result<Option<TcpStream>, Refusal> {
+    let request = FlowRequest::parse(target).ok_or(Refusal::NotAllowed)?;
+    if let FlowRequest::Listen(bind) = request {
+        if !egress.allow_listen.contains(&bind) {
+            return Err(Refusal::NotAllowed);
+        }
+        let listener = listen(&bind).await.map_err(|error| {
+            warn!(peer = driver.label(), %bind, %error, "cannot listen for the peer (-R)");
+            Refusal::Failed
+        })?;
+        let rule = WireDomain::of_peer(domain);
+        serve_listener(driver, signals, flow, &bind, rule, listener).await;
+        return Ok(None);
+    }
+    let permit = REACHING.acquire().await.map_err(|_| Refusal::Failed)?;
+    let connect_timeout = egress.connect_timeout;
+    // A look-up continues after its flow was reset, so its permit stays with a separate task until
+    // then. Otherwise a peer could start any number by opening and resetting flows.
+    let found =
+        tokio::spawn(
+            async move { find(request, &egress).await.map(|addresses| (addresses, permit)) },
+        );
+    let (addresses, _permit) = found.await.map_err(|_| Refusal::Failed)??;
+    let stream =
+        dial(&addresses, connect_timeout).await.map_err(|error| Refusal::of_connect(&error))?;
+    tune_application(&stream).map_err(|_| Refusal::Failed)?;
+    Ok(Some(stream))
+}
+
+/// The addresses that a request leads to, if the rules allow it.
+async fn find(request: FlowRequest, egress: &Egress) -> Result<Vec<SocketAddr>, Refusal> {
+    match request {
+        FlowRequest::Tcp(target) => egress.allow.resolve(&target).await,
+        FlowRequest::From(bind) => {
+            let forward = egress
+                .reverse
+                .iter()
+                .find(|forward| forward.bind == bind)
+                .ok_or(Refusal::NotAllowed)?;
+            lookup(forward.target.host(), forward.target.port())
+                .await
+                .map_err(|_| Refusal::NoSuchName)
+        }
+        FlowRequest::Listen(_) => Err(Refusal::Failed),
+    }
+}
+
+/// Name look-ups and connection attempts in progress at once, for all peers together.
+static REACHING: Semaphore = Semaphore::const_new(256);
+
+/// Accepts connections for the peer until it ends the flow that requested the listener. They are
+/// of the domain that the peer named, if it named one.
+async fn serve_listener(
+    driver: &Arc<Driver>,
+    signals: &FlowSignals,
+    flow: FlowId,
+    bind: &Bind,
+    rule: Option<WireDomain>,
+    listener: TcpListener,
+) {
+    let _listening = driver.listening();
+    driver.with(|session| session.accept(flow, Instant::now()));
+    let bound = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    info!(peer = driver.label(), %bound, "listening for the peer (-R)");
+    if !write_all(driver, flow, signals, format!("{bound}\n").as_bytes()).await {
+        return;
+    }
+    let target = FlowRequest::From(bind.clone()).target();
+    let accept = async {
+        loop {
+            let stream = accept(&listener).await;
+            let (driver, target, rule) = (driver.clone(), target.clone(), rule.clone());
+            tokio::spawn(async move {
+                let domain = rule
+                    .unwrap_or_else(|| domain::of_connection(Site::Server, &stream, None, None));
+                match driver.open_soon(&target, &domain).await {
+                    Ok((flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
+                    Err(error) => log_no_flow(&error, driver.label()),
+                }
+            });
+        }
+    };
+    let ended = async {
+        loop {
+            match driver.with(|session| session.read(flow)) {
+                Some(Read::Nothing) => signals.readable.notified().await,
+                // The peer has nothing to send here: discard it.
+                Some(Read::Data(chunk)) => {
+                    driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
+                }
+                Some(Read::Finished | Read::Gone) | None => return,
+            }
+        }
+    };
+    tokio::pin!(ended);
+    let has_ended = tokio::select! {
+        () = accept => false,
+        () = &mut ended => true,
+        () = driver.listeners_closed() => false,
+    };
+    drop(listener);
+    driver.with(|session| session.finish(flow));
+    if !has_ended {
+        ended.await;
+    }
+}
+
+/// Logs that there is no flow for an application's connection.
+pub(crate) fn log_no_flow(error: &OpenError, peer: &str) {
+    static REFUSED: LogLimit = LogLimit::new();
+    match REFUSED.pass() {
+        Some(suppressed) => warn!(peer, %error, suppressed, "connection refused"),
+        None => debug!(peer, %error, "connection refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_parsed_as_written_and_nothing_else_is() {
+        for request in [
+            FlowRequest::Tcp("origin.example:80".parse().unwrap()),
+            FlowRequest::Tcp("[2001:db8::1]:443".parse().unwrap()),
+            FlowRequest::Listen("127.0.0.1:9000".parse().unwrap()),
+            FlowRequest::From("[::1]:9000".parse().unwrap()),
+        ] {
+            assert_eq!(FlowRequest::parse(&request.target()), Some(request));
+        }
+        for bad in [
+            &b"udp:origin:53"[..],
+            b"tcp:",
+            b"tcp:origin",
+            b"",
+            b"tcp:a b:80",
+            b"\xff",
+            b"listen:x:70000",
+        ] {
+            assert_eq!(FlowRequest::parse(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+    }
+}

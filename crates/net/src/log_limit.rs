@@ -1,0 +1,49 @@
+//! A rate limit for log lines that strangers or faults can cause at any rate.
+
+use crate::sync::lock;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Shortest time between two lines.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Passes one line of a kind every five seconds, and counts the others.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit(Mutex<(Option<Instant>, u64)>);
+
+impl LogLimit {
+    pub(crate) const fn new() -> LogLimit {
+        LogLimit(Mutex::new((None, 0)))
+    }
+
+    /// Whether to log now: `Some` with the number of lines suppressed since the last one, if any.
+    pub(crate) fn pass(&self) -> Option<Option<u64>> {
+        self.pass_at(Instant::now())
+    }
+
+    fn pass_at(&self, now: Instant) -> Option<Option<u64>> {
+        let mut state = lock(&self.0);
+        let (last, suppressed) = &mut *state;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
+            *suppressed += 1;
+            return None;
+        }
+        *last = Some(now);
+        Some(Some(std::mem::take(suppressed)).filter(|&count| count > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_passes_and_the_others_are_counted() {
+        let (log_limit, start) = (LogLimit::new(), Instant::now());
+        assert_eq!(log_limit.pass_at(start), Some(None));
+        assert_eq!(log_limit.pass_at(start + INTERVAL / 2), None);
+        assert_eq!(log_limit.pass_at(start + INTERVAL / 2), None);
+        assert_eq!(log_limit.pass_at(start + INTERVAL), Some(Some(2)));
+        assert_eq!(log_limit.pass_at(start + 3 * INTERVAL), Some(None));
+    }
+}

@@ -1,0 +1,240 @@
+//! How the sessions of a server share its memory.
+
+use super::{KeptLogs, Shared};
+use crate::driver::Driver;
+use crate::keys::PublicKey;
+use oncewire_session::{Config, SMALLEST_LOG, SessionId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing::info;
+
+/// Number of peers that each get a share of the memory for themselves.
+const SHARES: usize = 16;
+
+/// A session idle for longer gives up its logs before others do.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Kept logs of a peer absent for longer make room for sessions that can use more.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// The part of `memory` for logs, tables and entropy contexts. Credit and queues have separate
+/// budgets.
+pub(super) fn log_memory(memory: u64) -> u64 {
+    memory / 16 * 13
+}
+
+/// The part of the memory for logs, as a divisor, within which sessions get more than one entropy
+/// context for each lane.
+const RICH: u64 = 4;
+
+impl Shared {
+    /// What all sessions need with the smallest logs: all may be active at once, however idle most
+    /// are now.
+    fn committed(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
+        sessions.values().filter_map(|driver| driver.with(|session| session.least_memory())).sum()
+    }
+
+    /// Whether one more session fits, if need be with the smallest logs.
+    pub(super) fn fits_another(
+        &self,
+        sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>,
+    ) -> bool {
+        let memory = self.committed(sessions).saturating_add(self.least(1));
+        sessions.is_empty() || (sessions.len() < self.max_sessions && memory <= self.log_memory())
+    }
+
+    /// Entropy contexts for each lane of one more session: as many as configured while sessions are
+    /// few, then fewer.
+    pub(super) fn contexts(
+        &self,
+        sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>,
+    ) -> usize {
+        let (committed, most) = (self.committed(sessions), self.log_memory() / RICH);
+        let fits = |&contexts: &usize| committed.saturating_add(self.least(contexts)) <= most;
+        (2..=self.config.contexts).rev().find(fits).unwrap_or(1)
+    }
+
+    fn least(&self, contexts: usize) -> u64 {
+        Config { contexts, ..Config::clone(&self.config) }.least_memory()
+    }
+
+    /// Size of the logs for one more session, in bytes. Each of up to [`SHARES`] peers has an equal
+    /// share, whoever comes first. With more authorized peers shares stay that size, since most
+    /// peers are idle most of the time, until active sessions leave less; then `rebalance` takes
+    /// memory back from idle ones.
+    pub(super) fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
+        let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
+        let taken: u64 = sessions
+            .values()
+            .filter_map(|driver| driver.with(|session| session.promised_memory()))
+            .sum();
+        self.config
+            .log_within((self.log_memory() / peers).min(self.log_memory().saturating_sub(taken)))
+    }
+
+    fn log_memory(&self) -> u64 {
+        log_memory(self.endpoint.memory)
+    }
+
+    /// Keeps the sum of all sessions within the memory, and lets small logs grow when there is
+    /// room. It runs when something changes: an idle server does nothing.
+    pub(super) async fn rebalance(shared: Arc<Shared>) {
+        while !shared.stopped.load(Ordering::Relaxed) {
+            let again = async {
+                match shared.rebalance_once() {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = again => {}
+                () = shared.memory_changed.notified() => {}
+            }
+        }
+    }
+
+    /// Returns when to run again though nothing changes: when logs of absent peers may make room
+    /// for a session that can use more.
+    fn rebalance_once(&self) -> Option<Duration> {
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        let limit = self.log_memory();
+        let mut active: Vec<_> = sessions.iter().filter_map(Share::of).collect();
+        let mut kept = self.lock_kept();
+        if active.iter().any(Share::wants_more) {
+            kept.retain(|kept| kept.since.elapsed() < AWAY);
+        }
+        // The number of shares is a power of two, so that not every new peer costs all others their
+        // logs.
+        let share = self
+            .config
+            .log_within(limit / (active.len() + kept.len()).max(1).next_power_of_two() as u64);
+        let kept_sum = self.shrink(&mut active, &mut kept, limit, share);
+        self.grow(&mut active, limit.saturating_sub(kept_sum));
+        let next = kept.iter().map(|kept| AWAY.saturating_sub(kept.since.elapsed())).min();
+        next.filter(|_| active.iter().any(Share::wants_more))
+    }
+
+    /// Takes memory from logs of absent peers, then from idle sessions, then from the largest,
+    /// until all fit and sessions whose full logs are at most half of a fair `share` can have that
+    /// share. Returns the bytes left in logs of absent peers.
+    fn shrink(
+        &self,
+        active: &mut [Share],
+        kept: &mut Vec<KeptLogs>,
+        limit: u64,
+        share: u64,
+    ) -> u64 {
+        // Counts what logs may come to hold, not what they hold: then it would be too late.
+        let mut sum: u64 = active.iter().map(Share::expected).sum();
+        let starving = active.iter().filter(|one| one.wants_more() && one.log <= share / 2);
+        let claimed: u64 = starving.map(|one| one.at(share) - one.expected()).sum();
+        let mut kept_sum: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
+        while sum + kept_sum > limit && !kept.is_empty() {
+            kept_sum -= kept.remove(0).logs.memory();
+        }
+        sum += kept_sum + claimed;
+        active.sort_by_key(|one| {
+            std::cmp::Reverse((one.idle.as_secs().min(60) / 10, one.expected()))
+        });
+        for one in active {
+            let size = if one.idle > IDLE { SMALLEST_LOG } else { share };
+            if sum <= limit {
+                break;
+            }
+            if one.log.min(one.limit) > size {
+                let before = one.expected();
+                one.restart(size, &self.shrunk, "smaller, because other sessions need memory");
+                sum = sum.saturating_sub(before - one.expected());
+            }
+        }
+        kept_sum
+    }
+
+    /// Gives free memory to sessions whose logs are full, the smallest first.
+    fn grow(&self, active: &mut [Share], limit: u64) {
+        let taken: u64 = active.iter().map(|one| one.memory).sum();
+        let mut free = limit.saturating_sub(taken);
+        let mut growing: Vec<_> = active.iter_mut().filter(|one| one.wants_more()).collect();
+        growing.sort_by_key(|one| one.log);
+        let mut left = growing.len() as u64;
+        for one in growing {
+            let size = self
+                .config
+                .log_within(one.memory + free / left)
+                .min(one.wanted)
+                .min(self.config.log);
+            left -= 1;
+            if size / 2 < one.log || size <= one.limit {
+                continue;
+            }
+            one.restart(size, &self.grown, "larger, because it was full and memory is free");
+            free = free.saturating_sub(one.at(size).saturating_sub(one.memory));
+        }
+    }
+}
+
+/// The memory of a session.
+struct Share {
+    driver: Arc<Driver>,
+    /// Time since an application used it.
+    idle: Duration,
+    /// Bytes that it may come to use with its current limit.
+    memory: u64,
+    /// Its larger log, in bytes.
+    log: u64,
+    /// The limit of its logs, in bytes.
+    limit: u64,
+    /// Largest log that would be of use, in bytes; 0 if it needs no larger one.
+    wanted: u64,
+}
+
+impl Share {
+    /// `None` for a session that uses no memory.
+    fn of(driver: &Arc<Driver>) -> Option<Share> {
+        driver.with(|session| {
+            let (memory, log) = (session.promised_memory(), session.largest_log());
+            let (limit, wanted) = (session.log_limit(), session.wanted_log());
+            (memory > 0).then(|| Share {
+                driver: driver.clone(),
+                idle: driver.idle_for(),
+                memory,
+                log,
+                limit,
+                wanted,
+            })
+        })?
+    }
+
+    /// Bytes that it would use with logs of `size` bytes.
+    fn at(&self, size: u64) -> u64 {
+        // In 128 bits: on a hub, logs of several GiB overflow 64.
+        let scaled = u128::from(self.memory) * u128::from(size) / u128::from(self.log.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it could use a larger log now.
+    fn wants_more(&self) -> bool {
+        self.wanted > 0 && self.idle <= IDLE
+    }
+
+    /// Bytes that it uses once its logs are within the limit.
+    fn expected(&self) -> u64 {
+        if self.limit < self.log { self.at(self.limit) } else { self.memory }
+    }
+
+    /// Limits its logs to `size` bytes: they restart empty. Counts and logs that.
+    fn restart(&mut self, size: u64, count: &AtomicU64, how: &str) {
+        self.limit = size;
+        // Cannot fail: `log_within` gives sizes in range.
+        self.driver.with(|session| session.set_log_limit(size, Instant::now()).ok());
+        count.fetch_add(1, Ordering::Relaxed);
+        info!(
+            peer = self.driver.label(),
+            cache = size,
+            was = self.log,
+            "restarting this peer's cache {how}"
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! The sessions of a server: which peer gets which, and what happens when one ends.
+
+use super::{KeptLogs, Shared};
+use crate::drain::close_when_done;
+use crate::driver::{Driver, Notices, Phase};
+use crate::egress::serve_flow;
+use crate::endpoint::random;
+use crate::handshake::Rejection;
+use crate::keys::PublicKey;
+use crate::transport::Transport;
+use oncewire_session::{Answer, Hello, Logs, MAX_LANES, Refused, Session, SessionId};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Sessions that one peer may have at once: one, and those that it has not yet noticed are lost.
+const MAX_PER_PEER: usize = 4;
+
+/// How long a session may stay silent after its peer has come back with another one.
+const PROBE: Duration = Duration::from_secs(5);
+
+impl Shared {
+    /// Begins a session with a peer. A rejected transport comes back with the answer to send on it.
+    pub(super) fn begin(
+        self: &Arc<Shared>,
+        peer: PublicKey,
+        hello: &Hello,
+        transport: Transport,
+        rest: Vec<u8>,
+    ) -> Result<(), (Rejection, Box<Hello>, Transport)> {
+        let reject = |reason: Rejection, transport| {
+            let answer =
+                if reason == Rejection::UnknownSession { Answer::Unknown } else { Answer::Busy };
+            let answer = hello.refuse(answer, &reason.to_string(), &self.config);
+            Err((reason, answer.into(), transport))
+        };
+        if hello.answer != Answer::New {
+            // The session it asks for is over here. Its logs stay: the client's next hello names them.
+            return reject(Rejection::UnknownSession, transport);
+        }
+        // Before anything is replaced: a draining server's sessions continue to their end.
+        if *self.draining.borrow() {
+            return reject(Rejection::Draining, transport);
+        }
+        let mut sessions = self.lock_sessions();
+        let logs = self.replace(&mut sessions, peer, hello);
+        let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
+        let busy = if !self.fits_another(&sessions) {
+            Some(Rejection::TooManySessions { sessions: sessions.len() })
+        } else if of_peer >= MAX_PER_PEER {
+            Some(Rejection::TooManyWithKey { sessions: of_peer })
+        } else if !self.endpoint.peers.contains(&peer) {
+            Some(Rejection::Revoked)
+        } else {
+            None
+        };
+        if let Some(reason) = busy {
+            return reject(reason, transport);
+        }
+        let Ok(random) = random() else {
+            return reject(Rejection::Random, transport);
+        };
+        let logs = logs.or_else(|| {
+            let mut kept = self.lock_kept();
+            let of_peer = |kept: &KeptLogs| kept.peer == peer;
+            let fitting = kept.iter().position(|kept| of_peer(kept) && kept.logs.fit(hello));
+            // If this end sent nothing, the peer has no log to name, but can still refer to what
+            // this end holds.
+            let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
+            Some(kept.remove(at).logs)
+        });
+        let log =
+            self.share(&sessions).max(logs.as_ref().map_or(0, Logs::capacity)).min(self.config.log);
+        let contexts = self.contexts(&sessions);
+        let config = self.config.with_random(random).with_log(log);
+        let Ok(config) = config.and_then(|config| config.with_contexts(contexts)) else {
+            return reject(Rejection::NoMemory, transport);
+        };
+        let session = match Session::accept_new(config, logs, hello, Instant::now()) {
+            Ok(session) => session,
+            Err(Refused(answer)) => return Err((Rejection::of(&answer), answer, transport)),
+        };
+        let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
+        let (driver, notices) = Driver::start(session, Some(self.memory_changed.clone()));
+        let label = self.endpoint.peers.label(&peer);
+        let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
+        info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session established");
+        if log < self.config.log / 4 {
+            warn!(
+                peer = label,
+                cache = log,
+                largest = self.config.log,
+                sessions = sessions.len() + 1,
+                "session starts with a small cache, because other sessions use the memory; it grows when memory is free, or raise --memory"
+            );
+        }
+        self.endpoint.warn_if_peer_shares(hello.sharing, &label);
+        if of_peer > 0 {
+            warn!(
+                peer = label,
+                sessions = of_peer + 1,
+                "several clients use the same key; they share its memory but not their caches: give each client its own key"
+            );
+        }
+        driver.set_peer(peer, label);
+        sessions.insert((peer, hello.session), driver.clone());
+        driver.adopt(lane, transport, rest);
+        tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
+        Ok(())
+    }
+
+    /// Ends sessions that a peer has certainly lost when it comes with a new one, so that their
+    /// memory and listeners are free again. Certainly lost are sessions without a transport, and
+    /// the one whose logs the peer names. Others get a PING and end unless they answer. Returns the
+    /// logs of the lost session that fits best.
+    fn replace(
+        &self,
+        sessions: &mut HashMap<(PublicKey, SessionId), Arc<Driver>>,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Option<Logs> {
+        let of_peer: Vec<_> = sessions.keys().filter(|(key, _)| *key == peer).copied().collect();
+        let mut logs: Option<(bool, Instant, Logs)> = None;
+        for id in of_peer {
+            let Some(driver) = sessions.get(&id).cloned() else { continue };
+            let fits = driver.with(|session| session.fits(hello)).unwrap_or(false);
+            if !fits && driver.with(|session| session.last_received()).flatten().is_some() {
+                tokio::spawn(Shared::end_if_silent(driver));
+                continue;
+            }
+            sessions.remove(&id);
+            driver.with(Session::close);
+            info!(
+                peer = driver.label(),
+                "an earlier session of this peer is lost; the new one replaces it"
+            );
+            if let Some(found) = driver.take_logs()
+                && logs.as_ref().is_none_or(|(best, born, _)| (fits, driver.born) > (*best, *born))
+            {
+                logs = Some((fits, driver.born, found));
+            }
+        }
+        logs.map(|(.., logs)| logs)
+    }
+
+    /// Ends a session whose peer has come back with another one, unless it answers a PING.
+    async fn end_if_silent(driver: Arc<Driver>) {
+        let asked = Instant::now();
+        driver.with(|session| session.probe(asked));
+        tokio::time::sleep(PROBE).await;
+        let silent =
+            |session: &mut Session| session.last_received().is_none_or(|heard| heard <= asked);
+        if driver.with(silent).unwrap_or(false) {
+            warn!(
+                peer = driver.label(),
+                "an earlier session of this peer does not answer; closing it"
+            );
+            driver.with(Session::close);
+        }
+    }
+
+    /// Runs a session until it is over, then keeps its logs.
+    async fn run(
+        shared: Arc<Shared>,
+        peer: PublicKey,
+        id: SessionId,
+        driver: Arc<Driver>,
+        mut notices: Notices,
+    ) {
+        let mut phase = driver.phase();
+        let (mut going_away, mut is_going) = (driver.phase(), false);
+        loop {
+            tokio::select! {
+                Some(opened) = notices.opened.recv() => {
+                    let egress = shared.egress.read().unwrap_or_else(PoisonError::into_inner).clone();
+                    tokio::spawn(serve_flow(driver.clone(), opened, egress));
+                }
+                // The client dials again.
+                Some(_) = notices.lane_down.recv() => {}
+                _ = going_away.wait_for(|phase| *phase == Phase::GoingAway), if !is_going => {
+                    is_going = true;
+                    tokio::spawn(close_when_done(driver.clone()));
+                }
+                _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => break,
+            }
+        }
+        let over = driver.phase().borrow().clone();
+        if let Phase::Over(why) = over {
+            info!(peer = driver.label(), %why, "session closed");
+        }
+        driver.closed_transports().await;
+        {
+            // The peer may have started another session of this name after `replace` removed this
+            // one.
+            let mut sessions = shared.lock_sessions();
+            if sessions.get(&(peer, id)).is_some_and(|found| Arc::ptr_eq(found, &driver)) {
+                sessions.remove(&(peer, id));
+            }
+        }
+        if let Some(logs) = driver.take_logs()
+            && !shared.stopped.load(Ordering::Relaxed)
+            && shared.endpoint.peers.contains(&peer)
+            && logs.memory() > 0
+        {
+            let mut kept = shared.lock_kept();
+            let of_peer = |kept: &KeptLogs| kept.peer == peer;
+            if kept.iter().filter(|kept| of_peer(kept)).count() >= MAX_PER_PEER
+                && let Some(oldest) = kept.iter().position(of_peer)
+            {
+                kept.remove(oldest);
+            }
+            kept.push(KeptLogs { peer, since: Instant::now(), logs });
+        }
+        shared.memory_changed.notify_one();
+    }
+
+    /// Ends sessions of peers whose key was revoked.
+    pub(super) async fn watch_peers(shared: Arc<Shared>) {
+        let mut changes = shared.endpoint.peers.subscribe();
+        loop {
+            for ((peer, _), driver) in shared.lock_sessions().iter() {
+                if !shared.endpoint.peers.contains(peer) {
+                    warn!(peer = driver.label(), "the peer's key was revoked; closing its session");
+                    driver.with(Session::close);
+                }
+            }
+            shared.lock_kept().retain(|kept| shared.endpoint.peers.contains(&kept.peer));
+            shared.memory_changed.notify_one();
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
