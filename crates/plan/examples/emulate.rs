@@ -1,11 +1,12 @@
-//! Carries a synthetic workload over a small network, planned, hop by hop and ideal, and says how fast.
+//! Carries a synthetic workload over a small network, planned, hop by hop and ideal, and says how
+//! fast.
 //!
 //! `cargo run --release -p oncewire-plan --example emulate [epochs]`
 
 use std::time::Instant;
 
 use oncewire_plan::{
-    Instance, Network, Placement, Profile, Provision, Synthetic, Unwatched,
+    Instance, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     emulate::{
         Allocation, Emulation, Scheme, Settings,
         workload::{self, Synthetic as Workload},
@@ -15,13 +16,22 @@ use oncewire_plan::{
     path::Route,
 };
 
-/// A comb: six routers in a row, paths of five hops to the last and shorter ones to the others, and back.
+/// A comb: six routers in a row, paths of five hops to the last and shorter ones to the others, and
+/// back.
 fn network() -> (Network, Vec<Route>) {
     let nodes = (0..6).map(|pop| Node { id: format!("r{pop}"), pop, ..Node::default() }).collect();
     let link = |from, to| Link { from, to, weight: 1.0, latency: 1.0, capacity: None };
-    let links = (0..5).map(|at| link(at, at + 1)).collect();
-    let route = |to: u32| Route { from: 0, to, links: (0..to).collect(), volume: if to == 5 { 8e6 } else { 2e6 } };
-    (Network { name: "row".into(), nodes, links, ..Network::default() }, (2..6).map(route).collect())
+    let links = (0..5).map(|at| link(NodeId(at), NodeId(at + 1))).collect();
+    let route = |to: u32| Route {
+        from: NodeId(0),
+        to: NodeId(to),
+        links: (0..to).collect(),
+        volume: if to == 5 { 8e6 } else { 2e6 },
+    };
+    (
+        Network { name: "row".into(), nodes, links, ..Network::default() },
+        (2..6).map(route).collect(),
+    )
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,14 +47,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         operations: 2500.0,
         ..Provision::default()
     };
-    let profile = Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 400.0, ingresses: Default::default() };
-    let instance = Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile))?;
+    let profile = Synthetic {
+        gamma: 0.5,
+        intrapop: 0.5,
+        intrapath: 0.5,
+        length: 400.0,
+        ingresses: Default::default(),
+    };
+    let instance =
+        Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile))?;
     let (solution, _) = lp::solve(&instance, &lp::Options::default(), None, &Unwatched)?;
-    let packets: Vec<_> = Workload::new(&instance, workload::Settings { epochs, ..Default::default() })?.collect();
+    let packets: Vec<_> =
+        Workload::new(&instance, workload::Settings { epochs, ..Default::default() })?.collect();
     let bytes: usize = packets.iter().map(|packet| packet.payload.len()).sum();
     println!("{} packets, {:.1} MB, epoch {} s", packets.len(), bytes as f64 / 1e6, instance.epoch);
     let planned = Scheme::Planned(Allocation::new(&instance, &solution)?);
-    for (name, scheme) in [("planned", planned), ("hop by hop", Scheme::HopByHop), ("ideal", Scheme::Ideal)] {
+    for (name, scheme) in
+        [("planned", planned), ("hop by hop", Scheme::HopByHop), ("ideal", Scheme::Ideal)]
+    {
         let mut emulation = Emulation::new(&instance, scheme, Settings::default())?;
         let begin = Instant::now();
         emulation.run(packets.iter().cloned(), &Unwatched)?;
@@ -56,7 +76,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             report.footprint.reduction(),
             report.expected
         );
-        println!("  refused {:?}; collisions {}; shims {} B", report.refusals, report.collisions, report.ingresses[0].shim_bytes);
+        println!(
+            "  refused {:?}; collisions {}; shims {} B",
+            report.refusals, report.collisions, report.ingresses[0].shim_bytes
+        );
         for epoch in &report.epochs {
             println!(
                 "  epoch {}: -{:.4}, busiest {:.3}, overloaded {}",

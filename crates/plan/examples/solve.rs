@@ -1,14 +1,19 @@
-//! Times the planner's solver on a made-up network of the size of the largest in the papers, or another.
+//! Times the planner's solver on a made-up network of the size of the largest in the papers, or
+//! another.
 //!
-//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP] [footprint|load] [auto|simplex|highs|highs-interior|compare]
-//! [topology] [times what a store holds]`
+//! `cargo run --release -p oncewire-plan --example solve -- [PoPs] [access routers per PoP]
+//! [footprint|load] [auto|simplex|highs|highs-interior|compare] [topology] [times what a store
+//! holds]`
 //!
-//! `auto` also times re-plans. `compare` lets the methods take turns, five rounds, and gives the median of each; with `--features highs` also HiGHS's
-//! dual simplex and interior point methods, and for programs that are small enough the simplex method of `microlp`.
+//! `auto` also times re-plans. `compare` lets the methods take turns, five rounds, and gives the
+//! median of each; with `--features highs` also HiGHS's dual simplex and interior point methods,
+//! and for programs that are small enough the simplex method of `microlp`.
 //!
-//! With a topology (a file of a format that the planner reads, with populations), the PoPs of highest degree are kept, and each ingress sends what its
-//! store holds in an epoch, or as many times as much as is said. Otherwise PoPs lie at random in a square, each joined to its nearest ones; populations are lognormal; volumes follow a gravity model; each ingress sends
-//! 0.5 to 1 times what its store holds in an epoch.
+//! With a topology (a file of a format that the planner reads, with populations), the PoPs of
+//! highest degree are kept, and each ingress sends what its store holds in an epoch, or as many
+//! times as much as is said. Otherwise PoPs lie at random in a square, each joined to its nearest
+//! ones; populations are lognormal; volumes follow a gravity model; each ingress sends 0.5 to 1
+//! times what its store holds in an epoch.
 
 use std::{
     collections::{BTreeMap, BinaryHeap},
@@ -16,7 +21,7 @@ use std::{
 };
 
 use oncewire_plan::{
-    Instance, Network, Placement, Profile, Provision, Synthetic, Unwatched,
+    Instance, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     lp::{Method, Objective, Options, WarmStart, solve},
     network::{Link, Node, Role},
     path::Route,
@@ -53,7 +58,8 @@ fn network(pops: usize, access: usize, random: &mut Random) -> Network {
         });
     }
     let place: Vec<[f64; 2]> = nodes.iter().filter_map(|node| node.position).collect();
-    let distance = |a: usize, b: usize| (place[a][0] - place[b][0]).hypot(place[a][1] - place[b][1]);
+    let distance =
+        |a: usize, b: usize| (place[a][0] - place[b][0]).hypot(place[a][1] - place[b][1]);
     let mut cables = BTreeMap::new();
     for a in 0..pops {
         let mut nearest: Vec<usize> = (0..pops).filter(|&b| b != a).collect();
@@ -69,13 +75,24 @@ fn network(pops: usize, access: usize, random: &mut Random) -> Network {
     for pop in 0..pops {
         for number in 0..access {
             cables.insert((pop, nodes.len()), 0.01);
-            nodes.push(Node { id: format!("p{pop}-{number}"), pop: pop as u32, role: Role::Access, ..Node::default() });
+            nodes.push(Node {
+                id: format!("p{pop}-{number}"),
+                pop: pop as u32,
+                role: Role::Access,
+                ..Node::default()
+            });
         }
     }
     let mut links = Vec::new();
     for ((a, b), weight) in cables {
         for (from, to) in [(a, b), (b, a)] {
-            links.push(Link { from: from as u32, to: to as u32, weight, latency: weight, capacity: Some(40e9) });
+            links.push(Link {
+                from: NodeId::new(from),
+                to: NodeId::new(to),
+                weight,
+                latency: weight,
+                capacity: Some(40e9),
+            });
         }
     }
     Network { name: "made up".into(), nodes, links, ..Network::default() }
@@ -92,7 +109,7 @@ fn tree(network: &Network, out: &[Vec<u32>], from: usize) -> Vec<Option<u32>> {
             continue;
         }
         for &link in &out[node] {
-            let to = network.links[link as usize].to as usize;
+            let to = network.links[link as usize].to.index();
             let length = length + (network.links[link as usize].weight * 1e9) as u64 + 1;
             if length < best[to] {
                 best[to] = length;
@@ -105,12 +122,27 @@ fn tree(network: &Network, out: &[Vec<u32>], from: usize) -> Vec<Option<u32>> {
 }
 
 fn profile() -> Profile {
-    Profile::Synthetic(Synthetic { gamma: 0.5, intrapop: 0.5, intrapath: 0.5, length: 1000.0, ingresses: BTreeMap::new() })
+    Profile::Synthetic(Synthetic {
+        gamma: 0.5,
+        intrapop: 0.5,
+        intrapath: 0.5,
+        length: 1000.0,
+        ingresses: BTreeMap::new(),
+    })
 }
 
-fn read(file: &str, pops: usize, access: usize, load: f64) -> Result<Instance, Box<dyn std::error::Error>> {
+fn read(
+    file: &str,
+    pops: usize,
+    access: usize,
+    load: f64,
+) -> Result<Instance, Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(file)?;
-    let mut network = topology::read(topology::Format::detect(file, &text)?, &text, &topology::Options::default())?;
+    let mut network = topology::read(
+        topology::Format::detect(file, &text)?,
+        &text,
+        &topology::Options::default(),
+    )?;
     if network.nodes.len() > pops {
         network = network.reduce(pops)?;
     }
@@ -129,48 +161,70 @@ fn instance(pops: usize, access: usize) -> Instance {
     let mut random = Random(7);
     let network = network(pops, access, &mut random);
     let provision = Provision::default();
-    let ends: Vec<usize> = (0..network.nodes.len()).filter(|&node| network.nodes[node].role != Role::Backbone).collect();
+    let ends: Vec<usize> = (0..network.nodes.len())
+        .filter(|&node| network.nodes[node].role != Role::Backbone)
+        .collect();
     let share: Vec<f64> = {
         let jitter: Vec<f64> = ends.iter().map(|_| 0.5 + random.next()).collect();
         ends.iter()
             .zip(jitter)
-            .map(|(&node, jitter)| network.nodes[network.nodes[node].pop as usize].population.unwrap_or(1.0) * jitter)
+            .map(|(&node, jitter)| {
+                network.nodes[network.nodes[node].pop as usize].population.unwrap_or(1.0) * jitter
+            })
             .collect()
     };
     let mut out = vec![Vec::new(); network.nodes.len()];
-    network.links.iter().enumerate().for_each(|(number, link)| out[link.from as usize].push(number as u32));
+    network
+        .links
+        .iter()
+        .enumerate()
+        .for_each(|(number, link)| out[link.from.index()].push(number as u32));
     let mut routes = Vec::new();
     for &from in &ends {
         let into = tree(&network, &out, from);
         let volume = provision.ingress_memory * (0.5 + 0.5 * random.next());
         // As in the papers: none between access routers of one PoP.
         let goes = |to: usize| to != from && network.nodes[to].pop != network.nodes[from].pop;
-        let whole: f64 = ends.iter().zip(&share).filter(|(to, _)| goes(**to)).map(|(_, share)| share).sum();
+        let whole: f64 =
+            ends.iter().zip(&share).filter(|(to, _)| goes(**to)).map(|(_, share)| share).sum();
         for (&to, share) in ends.iter().zip(&share).filter(|(to, _)| goes(**to)) {
             let mut links = Vec::new();
             let mut at = to;
             while let Some(link) = into[at].filter(|_| at != from) {
                 links.push(link);
-                at = network.links[link as usize].from as usize;
+                at = network.links[link as usize].from.index();
             }
             links.reverse();
-            routes.push(Route { from: from as u32, to: to as u32, links, volume: volume * share / whole });
+            routes.push(Route {
+                from: NodeId::new(from),
+                to: NodeId::new(to),
+                links,
+                volume: volume * share / whole,
+            });
         }
     }
-    Instance::new(network, routes, &provision, &Placement::Links, profile()).expect("a made-up network is sound")
+    Instance::new(network, routes, &provision, &Placement::Links, profile())
+        .expect("a made-up network is sound")
 }
 
 /// Seconds of this process on processors, all threads together, to 10 ms.
 fn processor_time() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which is in brackets: fields 14 and 15 of the whole, in hundredths of a second.
+    // After the name, which is in brackets: fields 14 and 15 of the whole, in hundredths of a
+    // second.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
     fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-fn run(what: &str, instance: &Instance, options: &Options, warm: Option<&WarmStart>) -> (WarmStart, [f64; 2]) {
+fn run(
+    what: &str,
+    instance: &Instance,
+    options: &Options,
+    warm: Option<&WarmStart>,
+) -> (WarmStart, [f64; 2]) {
     let (begin, processors) = (Instant::now(), processor_time());
-    let (solution, next) = solve(instance, options, warm, &Unwatched).expect("the program has an answer");
+    let (solution, next) =
+        solve(instance, options, warm, &Unwatched).expect("the program has an answer");
     let took = [begin.elapsed().as_secs_f64(), processor_time() - processors];
     println!(
         "{what:28} {:8.1} ms  {:8.0} ms CPU  {:16} {:5} iterations  gap {:8.1e}  objective {:.9e}",
@@ -221,7 +275,9 @@ fn compare(instance: &Instance, options: &Options) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, otherwise: usize| arguments.get(at).map_or(otherwise, |text| text.parse().expect("a number"));
+    let number = |at: usize, otherwise: usize| {
+        arguments.get(at).map_or(otherwise, |text| text.parse().expect("a number"))
+    };
     let mut options = Options::default();
     if arguments.get(2).is_some_and(|objective| objective == "load") {
         options.objective = Objective::LinkLoad { capacity: None };
@@ -264,12 +320,20 @@ fn main() {
         first
             .paths
             .iter()
-            .map(|path| if random.next() < part { path.volume * (1.0 + by * (2.0 * random.next() - 1.0)) } else { path.volume })
+            .map(|path| {
+                if random.next() < part {
+                    path.volume * (1.0 + by * (2.0 * random.next() - 1.0))
+                } else {
+                    path.volume
+                }
+            })
             .collect()
     };
-    for (what, part, by) in
-        [("1 % of paths by up to 5 %", 0.01, 0.05), ("all paths by up to 1 %", 1.0, 0.01), ("all paths by up to 10 %", 1.0, 0.1)]
-    {
+    for (what, part, by) in [
+        ("1 % of paths by up to 5 %", 0.01, 0.05),
+        ("all paths by up to 1 %", 1.0, 0.01),
+        ("all paths by up to 10 %", 1.0, 0.1),
+    ] {
         let volumes = volumes(part, by, &mut random);
         let changed = first.clone().with_volumes(&volumes).expect("volumes are sound");
         println!("{what}:");
@@ -279,7 +343,11 @@ fn main() {
     }
     let mut changed = first.clone();
     let busiest = (0..changed.devices.len()).max_by_key(|&device| {
-        changed.paths.iter().filter(|path| path.hops.iter().any(|hop| hop.device as usize == device)).count()
+        changed
+            .paths
+            .iter()
+            .filter(|path| path.hops.iter().any(|hop| hop.device as usize == device))
+            .count()
     });
     changed.devices[busiest.expect("there are devices")].memory *= 0.8;
     println!("busiest device with 80 % of its memory:");

@@ -1,5 +1,6 @@
-//! What SmartRE is compared with (thesis, section 3.5): no redundancy elimination, hop-by-hop with the devices' limits and without, decoding at the edge
-//! only, two rules of thumb, and SmartRE without some limits. `docs/PLANNERS.md`, "Baselines", defines each.
+//! Schemes that SmartRE is compared with (thesis, section 3.5): no redundancy elimination,
+//! hop-by-hop with and without limits, decoding at the edge only, two heuristics, and SmartRE
+//! without some limits. `docs/PLANNERS.md`, "Baselines", defines each.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub enum Scheme {
     Nothing,
     /// Each link on its own, with the devices' limits.
     HopByHop,
-    /// SmartRE whose only decoders are the last on each path.
+    /// SmartRE with decoders only at the end of each path.
     EdgeOnly,
     /// Heur1: each device on a path caches the same share of it.
     Equal,
@@ -29,7 +30,8 @@ pub enum Scheme {
     NoMemoryLimits,
     /// SmartRE-noproc: devices of infinite speed.
     NoProcessingLimits,
-    /// SmartRE with devices of infinite memory and speed. What Ideal has more comes from caches that do not overlap.
+    /// SmartRE with devices of infinite memory and speed. Ideal saves more because its caches may
+    /// overlap.
     NoLimits,
     /// Each link on its own, without any limit, on all links.
     Ideal,
@@ -50,7 +52,7 @@ impl Scheme {
         Self::Ideal,
     ];
 
-    /// What tables call it: the thesis's name where it has one.
+    /// Name in tables: the thesis's name where it has one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "none",
@@ -73,9 +75,9 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// What a scheme does to a network, per retention epoch.
+/// Effect of a scheme on a network, per retention epoch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct Comparison {
     /// Which scheme.
     pub scheme: Scheme,
     /// Of all traffic.
@@ -84,13 +86,14 @@ pub struct Outcome {
     pub ingresses: Vec<Footprint>,
     /// Bytes on each link, with the scheme.
     pub links: Vec<f64>,
-    /// d(p, r) in the order of [`Instance::hop_index`] of the instance that was compared, if the scheme assigns shares.
+    /// d(p, r) in the order of [`Instance::hop_index`] of the instance that was compared, if the
+    /// scheme assigns shares.
     pub cached: Option<Vec<f64>>,
-    /// How far it may be from the best of its kind, as [`Solution::gap`]; 0 where nothing is searched for.
+    /// Relative optimality gap, as [`Solution::gap`]; 0 for schemes without a search.
     pub gap: f64,
 }
 
-impl Outcome {
+impl Comparison {
     fn of(scheme: Scheme, evaluation: &Evaluation, cached: Vec<f64>, gap: f64) -> Self {
         Self {
             scheme,
@@ -104,18 +107,19 @@ impl Outcome {
 }
 
 /// No redundancy elimination.
-pub fn nothing(instance: &Instance) -> Outcome {
+pub fn nothing(instance: &Instance) -> Comparison {
     link_by_link(instance, Scheme::Nothing, &vec![Vec::new(); instance.ingresses.len()], |_| 0.0)
 }
 
-/// Ideal: on each link, every match with what takes the same link is removed there. It knows no limits and no devices.
-pub fn ideal(instance: &Instance) -> Outcome {
+/// Ideal: each link removes every match with traffic on the same link, without limits or devices.
+pub fn ideal(instance: &Instance) -> Comparison {
     link_by_link(instance, Scheme::Ideal, &matches_on_links(instance), |_| 1.0)
 }
 
-/// Hop-by-hop with the devices' limits: an encoder at the tail of each link and a decoder at its head, both with the device's memory. A device that serves
-/// a router has one memory, one encoder's work and one decoder's for all links that enter it.
-pub fn hop_by_hop(instance: &Instance) -> Outcome {
+/// Hop-by-hop with the devices' limits: an encoder at the tail of each link and a decoder at its
+/// head, both with the device's memory. A device that serves a router has one memory, one encoder's
+/// work and one decoder's for all links that enter it.
+pub fn hop_by_hop(instance: &Instance) -> Comparison {
     let of_link = devices_of_links(instance);
     let on_links = matches_on_links(instance);
     let volumes = instance.link_volumes();
@@ -141,8 +145,10 @@ pub fn hop_by_hop(instance: &Instance) -> Outcome {
                 return 0.0;
             }
             let encoded = (device.encodings / packets).min(1.0);
-            // Only what was fingerprinted can be found again, so it alone is worth storing.
-            let stored = encoded.min(device.memory / bytes).min(device.operations / (packets + encoded * matches));
+            // Only fingerprinted packets can be found again, so only they are stored.
+            let stored = encoded
+                .min(device.memory / bytes)
+                .min(device.operations / (packets + encoded * matches));
             encoded * stored
         })
         .collect();
@@ -151,22 +157,25 @@ pub fn hop_by_hop(instance: &Instance) -> Outcome {
     })
 }
 
-/// The instance with decoders only where paths end: each path keeps the device at its egress. SmartRE on it is edge-only redundancy elimination.
+/// The instance with decoders only where paths end: each path keeps the device at its egress.
+/// SmartRE on it is edge-only redundancy elimination.
 ///
 /// # Errors
-/// None in practice: a path ends once.
+/// None in practice, because a path has one end.
 pub fn edge_only(instance: &Instance) -> Result<Instance, Error> {
-    instance.restricted(|path, hop| instance.devices[hop.device as usize].node == instance.paths[path].egress)
+    instance.restricted(|path, hop| {
+        instance.devices[hop.device as usize].node == instance.paths[path].egress
+    })
 }
 
-/// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, scaled down where a device or the ingress cannot do that.
-/// An assignment for [`evaluate`].
+/// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, scaled down where a
+/// device or the ingress cannot do that. An assignment for [`evaluate`].
 pub fn equal(instance: &Instance) -> Vec<f64> {
     by_weight(instance, |_| 1.0)
 }
 
-/// Heur2: the i-th of a path's devices caches i / (1 + 2 + ...) of what its ingress encodes, scaled down where a device or the ingress cannot do that.
-/// An assignment for [`evaluate`].
+/// Heur2: the i-th of a path's devices caches i / (1 + 2 + ...) of what its ingress encodes, scaled
+/// down where a device or the ingress cannot do that. An assignment for [`evaluate`].
 pub fn by_distance(instance: &Instance) -> Vec<f64> {
     by_weight(instance, |position| position as f64)
 }
@@ -182,17 +191,20 @@ fn by_weight(instance: &Instance, weight: impl Fn(usize) -> f64) -> Vec<f64> {
     capped(instance, cached)
 }
 
-/// Scales an assignment down until it keeps all limits: each device by what its memory and its operations allow, then all paths of each ingress by what
-/// the ingress's memory allows. `cached` is finite, at least 0, and within the cover of each path.
+/// Scales an assignment down until it holds all limits: each device to what its memory and
+/// operations allow, then all paths of each ingress to what the ingress's memory allows. `cached`
+/// is finite, at least 0, and within the cover of each path.
 fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     let evaluation = evaluate(instance, &cached).expect("one finite share per hop");
     let factor = |used: f64, limit: f64| if used > limit { limit / used } else { 1.0 };
-    // What a device uses is in proportion to its own shares alone, so one step is enough; what it then uses only falls with the ingress's step.
+    // What a device uses is in proportion to its own shares alone, so one step is enough; what it
+    // then uses only falls with the ingress's step.
     let devices: Vec<f64> = evaluation
         .devices
         .iter()
         .map(|device| {
-            factor(device.memory.used, device.memory.limit).min(factor(device.operations.used, device.operations.limit))
+            factor(device.memory.used, device.memory.limit)
+                .min(factor(device.operations.used, device.operations.limit))
         })
         .collect();
     let mut stored = vec![0.0; instance.ingresses.len()];
@@ -210,30 +222,36 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     cached
 }
 
-/// All schemes on one instance, in the order of [`Scheme::ALL`]. `solve` finds the best SmartRE of an instance for the footprint; what it answers is
-/// evaluated here, on the limits of the instance that it was given.
+/// All schemes on one instance, in the order of [`Scheme::ALL`]. `solve` finds the best SmartRE of
+/// an instance for the footprint; its solution is evaluated here, against the limits of the
+/// instance it was given.
 ///
 /// # Errors
-/// Those of `solve`; an answer that breaks a rule; [`Error::Stopped`].
+/// Those of `solve`; a solution that breaks a constraint; [`Error::Stopped`].
 pub fn compare(
     instance: &Instance,
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
     watch: &dyn Watch,
-) -> Result<Vec<Outcome>, Error> {
-    let solved = |scheme, variant: &Instance| -> Result<Outcome, Error> {
+) -> Result<Vec<Comparison>, Error> {
+    let solved = |scheme, variant: &Instance| -> Result<Comparison, Error> {
         let solution = solve(variant)?;
         let evaluation = evaluate_solution(variant, &solution)?;
-        Ok(Outcome::of(scheme, &evaluation, spread(instance, variant, &solution.cached), solution.gap()))
+        Ok(Comparison::of(
+            scheme,
+            &evaluation,
+            spread(instance, variant, &solution.cached),
+            solution.gap(),
+        ))
     };
-    let ruled = |scheme, cached: Vec<f64>| -> Result<Outcome, Error> {
+    let ruled = |scheme, cached: Vec<f64>| -> Result<Comparison, Error> {
         let evaluation = evaluate(instance, &cached)?;
         evaluation.holds(instance)?;
-        Ok(Outcome::of(scheme, &evaluation, cached, 0.0))
+        Ok(Comparison::of(scheme, &evaluation, cached, 0.0))
     };
     let mut outcomes = Vec::with_capacity(Scheme::ALL.len());
     for (done, scheme) in (0..).zip(Scheme::ALL) {
         watch.progress("baselines", done, Scheme::ALL.len() as u64);
-        watch.go_on()?;
+        watch.proceed()?;
         outcomes.push(match scheme {
             Scheme::Nothing => nothing(instance),
             Scheme::HopByHop => hop_by_hop(instance),
@@ -251,18 +269,23 @@ pub fn compare(
     Ok(outcomes)
 }
 
-/// Evaluates a solver's answer; an error if it breaks a rule or the solver misjudges it.
-pub(crate) fn evaluate_solution(instance: &Instance, solution: &Solution) -> Result<Evaluation, Error> {
+/// Evaluates a solution; an error if it breaks a constraint or misstates its value.
+pub(crate) fn evaluate_solution(
+    instance: &Instance,
+    solution: &Solution,
+) -> Result<Evaluation, Error> {
     let evaluation = crate::evaluate::check(instance, solution)?;
     evaluation.holds(instance)?;
     Ok(evaluation)
 }
 
-/// An assignment to a variant that has only some of the hops, as one to the whole: hops that it lacks cache nothing.
+/// Extends an assignment for a variant with fewer hops to the whole instance: missing hops cache
+/// nothing.
 fn spread(whole: &Instance, variant: &Instance, cached: &[f64]) -> Vec<f64> {
     let mut all = vec![0.0; whole.hop_count()];
     for path in 0..whole.paths.len() {
-        let mut kept = variant.paths[path].hops.iter().zip(&cached[variant.hop_range(path)]).peekable();
+        let mut kept =
+            variant.paths[path].hops.iter().zip(&cached[variant.hop_range(path)]).peekable();
         for (hop, share) in whole.paths[path].hops.iter().zip(&mut all[whole.hop_range(path)]) {
             if let Some((_, kept)) = kept.next_if(|(kept, _)| kept.device == hop.device) {
                 *share = *kept;
@@ -288,7 +311,8 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
             || (vec![u32::MAX; instance.network.links.len()], Vec::new()),
             |(slots, pairs), ingress| {
                 let mut on_links: Vec<OnLink> = Vec::new();
-                // Matches and bytes that path p has in common with paths that part from it after so many links.
+                // Matches and bytes that path p has in common with paths that part from it after so
+                // many links.
                 let mut part: Vec<(f64, f64)> = Vec::new();
                 for p in instance.paths_of(ingress) {
                     let links = &instance.paths[p].links;
@@ -296,8 +320,12 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
                     part.resize(links.len() + 1, (0.0, 0.0));
                     matches_of(instance, p, pairs);
                     for pair in pairs.iter() {
-                        // The paths of one ingress are a tree: what two share, they begin with.
-                        let common = links.iter().zip(&*instance.paths[pair.q].links).take_while(|(a, b)| a == b).count();
+                        // The paths of one ingress form a tree: two paths share a prefix.
+                        let common = links
+                            .iter()
+                            .zip(&*instance.paths[pair.q].links)
+                            .take_while(|(a, b)| a == b)
+                            .count();
                         part[common].0 += pair.count;
                         part[common].1 += pair.count * pair.length;
                     }
@@ -334,7 +362,12 @@ fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
 }
 
 /// The outcome of removing a share of the matched bytes on each link.
-fn link_by_link(instance: &Instance, scheme: Scheme, on_links: &[Vec<OnLink>], share: impl Fn(u32) -> f64) -> Outcome {
+fn link_by_link(
+    instance: &Instance,
+    scheme: Scheme,
+    on_links: &[Vec<OnLink>],
+    share: impl Fn(u32) -> f64,
+) -> Comparison {
     let mut links = instance.link_volumes();
     let mut ingresses = vec![Footprint::default(); instance.ingresses.len()];
     for path in &instance.paths {
@@ -351,7 +384,7 @@ fn link_by_link(instance: &Instance, scheme: Scheme, on_links: &[Vec<OnLink>], s
         before: sum.before + ingress.before,
         saved: sum.saved + ingress.saved,
     });
-    Outcome { scheme, footprint, ingresses, links, cached: None, gap: 0.0 }
+    Comparison { scheme, footprint, ingresses, links, cached: None, gap: 0.0 }
 }
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
-//! What an assignment of caches is worth, straight from the definitions: pair by pair of paths, device by device. It shares nothing with what builds
-//! and solves the linear program, so that the one can check the other (`docs/PLANNERS.md`, "Checks").
+//! The value of an assignment of caches, computed from the definitions: pair by pair of paths,
+//! device by device. It shares no code with what builds and solves the linear program, so that each
+//! checks the other (`docs/PLANNERS.md`, "Checks").
 
 use rayon::prelude::*;
 
-use crate::{Error, Instance, Profile, Solution, lp::Objective};
+use crate::{
+    Error, Instance, NodeId, Profile, Solution,
+    error::{SolverError, TopologyError},
+    lp::Objective,
+};
 
-/// How far past a limit is still within it, as a share of the limit.
+/// Tolerance for limits, as a share of the limit.
 pub const TOLERANCE: f64 = 1e-9;
 
-/// How far an objective may be from what the evaluation finds, as a share.
+/// Largest relative difference between a solver's objective and the evaluation.
 pub const AGREEMENT: f64 = 1e-6;
 
-/// What an assignment does to a network, per retention epoch. Its lists are in the order of the instance's.
+/// Effect of an assignment on a network, per retention epoch. Lists are in the order of the
+/// instance's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Of all traffic.
@@ -28,7 +34,7 @@ pub struct Evaluation {
     pub decoded_bytes: Vec<f64>,
     /// Matches of path p that hop r decodes, in the same order.
     pub decoded_matches: Vec<f64>,
-    /// Rules that the assignment breaks; empty if it is a plan.
+    /// Constraints that the assignment breaks; empty if it is feasible.
     pub violations: Vec<Violation>,
 }
 
@@ -37,7 +43,7 @@ pub struct Evaluation {
 pub struct Footprint {
     /// Without redundancy elimination.
     pub before: f64,
-    /// What of it is saved.
+    /// The part that is saved.
     pub saved: f64,
 }
 
@@ -56,9 +62,9 @@ impl Footprint {
 /// How much of a limit is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Use {
-    /// What is used.
+    /// Amount used.
     pub used: f64,
-    /// What there is.
+    /// The limit.
     pub limit: f64,
 }
 
@@ -68,13 +74,14 @@ impl Use {
         if self.used == 0.0 { 0.0 } else { self.used / self.limit }
     }
 
-    /// Beyond the limit by more than a share `tolerance` of it? Rounding leaves traces where the limit is 0: a billionth of a unit is nothing.
+    /// Whether the use exceeds the limit by more than a share `tolerance` of it. A billionth of a
+    /// unit is ignored, for rounding at a limit of 0.
     fn exceeded(&self, tolerance: f64) -> bool {
         self.used > self.limit + (tolerance * self.limit).max(1e-9)
     }
 }
 
-/// What an ingress sees.
+/// An ingress's traffic and store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IngressUse {
     /// Of its traffic.
@@ -83,7 +90,7 @@ pub struct IngressUse {
     pub memory: Use,
 }
 
-/// What a link carries.
+/// Load of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkLoad {
     /// Bytes per epoch without redundancy elimination.
@@ -94,7 +101,7 @@ pub struct LinkLoad {
     pub utilization: Option<[f64; 2]>,
 }
 
-/// What a device does.
+/// Use of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceUse {
     /// Its cache in bytes.
@@ -107,7 +114,7 @@ pub struct DeviceUse {
     pub decoded: f64,
 }
 
-/// A rule that is broken, and by how much.
+/// A constraint that is broken, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Violation {
@@ -148,26 +155,26 @@ pub enum Violation {
         /// Bytes.
         memory: Use,
     },
-    /// The solver says something else than the evaluation.
+    /// The solver's objective differs from the evaluation.
     Objective {
-        /// What the solver says.
+        /// The solver's value.
         said: f64,
-        /// What it is.
+        /// The evaluated value.
         found: f64,
     },
     /// The solution is better than the solver's bound on all solutions.
     Bound {
         /// The bound.
         bound: f64,
-        /// What the solution is worth.
+        /// The evaluated value.
         found: f64,
     },
 }
 
 impl Violation {
-    /// One line for people.
+    /// One line for an operator.
     pub fn words(&self, instance: &Instance) -> String {
-        let id = |node: u32| &instance.network.nodes[node as usize].id;
+        let id = |node: NodeId| &instance.network.nodes[node].id;
         let device = |device: usize| instance.device_name(device);
         let ingress = |ingress: usize| id(instance.ingresses[ingress].node);
         let path = |path: usize| {
@@ -179,10 +186,20 @@ impl Violation {
                 format!("{} caches a share of {share} of {}; none is below 0", device(at), path(of))
             }
             Self::Cover { path: of, cover } => {
-                format!("devices cache {} of {}; its ingress encodes {}", cover.used, path(of), cover.limit)
+                format!(
+                    "devices cache {} of {}; its ingress encodes {}",
+                    cover.used,
+                    path(of),
+                    cover.limit
+                )
             }
             Self::Memory { device: at, memory } => {
-                format!("the device of {} caches {} bytes; it holds {}", device(at), memory.used, memory.limit)
+                format!(
+                    "the device of {} caches {} bytes; it holds {}",
+                    device(at),
+                    memory.used,
+                    memory.limit
+                )
             }
             Self::Operations { device: at, operations } => {
                 format!(
@@ -193,38 +210,50 @@ impl Violation {
                 )
             }
             Self::IngressMemory { ingress: at, memory } => {
-                format!("the ingress {} stores {} bytes; it holds {}", ingress(at), memory.used, memory.limit)
+                format!(
+                    "the ingress {} stores {} bytes; it holds {}",
+                    ingress(at),
+                    memory.used,
+                    memory.limit
+                )
             }
-            Self::Objective { said, found } => format!("the solver says {said}; the plan is worth {found}"),
+            Self::Objective { said, found } => {
+                format!("the solver says {said}; the plan is worth {found}")
+            }
             Self::Bound { bound, found } => {
-                format!("the solver says that nothing is better than {bound}; the plan is worth {found}")
+                format!(
+                    "the solver says that nothing is better than {bound}; the plan is worth {found}"
+                )
             }
         }
     }
 }
 
 impl Evaluation {
-    /// Highest utilization of a link whose capacity is known, after redundancy elimination; none if no capacity is known.
+    /// Highest utilization of a link whose capacity is known, after redundancy elimination; none if
+    /// no capacity is known.
     pub fn highest_utilization(&self) -> Option<f64> {
-        self.links.iter().filter_map(|link| link.utilization).map(|[_, after]| after).reduce(f64::max)
+        self.links
+            .iter()
+            .filter_map(|link| link.utilization)
+            .map(|[_, after]| after)
+            .reduce(f64::max)
     }
 
-    /// An error that names the first broken rule. `instance` is the one that was evaluated.
+    /// Returns an error that names the first broken constraint. `instance` is the one that was
+    /// evaluated.
     ///
     /// # Errors
-    /// A rule is broken.
+    /// A constraint is broken.
     pub fn holds(&self, instance: &Instance) -> Result<(), Error> {
         let Some(first) = self.violations.first() else { return Ok(()) };
-        let first = first.words(instance);
-        Err(Error::Solver(match self.violations.len() {
-            1 => format!("the plan breaks a rule: {first}"),
-            broken => format!("the plan breaks {broken} rules, the first: {first}"),
-        }))
+        Err(SolverError::Violations { count: self.violations.len(), first: first.words(instance) }
+            .into())
     }
 }
 
-/// Evaluates the assignment `cached`, d(p, r) in the order of [`Instance::hop_index`]: the rules (3.1) to (3.4) of the thesis and our limits of ingresses,
-/// with [`TOLERANCE`].
+/// Evaluates the assignment `cached`, d(p, r) in the order of [`Instance::hop_index`]: the rules
+/// (3.1) to (3.4) of the thesis and our limits of ingresses, with [`TOLERANCE`].
 ///
 /// # Errors
 /// Not one number per hop, or not all finite.
@@ -236,12 +265,16 @@ pub fn evaluate(instance: &Instance, cached: &[f64]) -> Result<Evaluation, Error
 ///
 /// # Errors
 /// Not one number per hop, or not all finite.
-pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> Result<Evaluation, Error> {
+pub fn evaluate_within(
+    instance: &Instance,
+    cached: &[f64],
+    tolerance: f64,
+) -> Result<Evaluation, Error> {
     if cached.len() != instance.hop_count() {
-        return Err(Error::Solver(format!("a plan of {} shares for {} hops", cached.len(), instance.hop_count())));
+        return Err(SolverError::Count { shares: cached.len(), hops: instance.hop_count() }.into());
     }
-    if let Some(wrong) = cached.iter().find(|share| !share.is_finite()) {
-        return Err(Error::Solver(format!("a plan with a share of {wrong}")));
+    if let Some(&share) = cached.iter().find(|share| !share.is_finite()) {
+        return Err(SolverError::Share { share }.into());
     }
     let (decoded_bytes, decoded_matches) = decode(instance, cached);
     let mut violations = Vec::new();
@@ -249,7 +282,10 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
     let mut ingresses: Vec<IngressUse> = instance
         .ingresses
         .iter()
-        .map(|ingress| IngressUse { footprint: Footprint::default(), memory: Use { used: 0.0, limit: ingress.memory } })
+        .map(|ingress| IngressUse {
+            footprint: Footprint::default(),
+            memory: Use { used: 0.0, limit: ingress.memory },
+        })
         .collect();
     let mut devices: Vec<DeviceUse> = instance
         .devices
@@ -272,7 +308,11 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
             let share = cached[at];
             cover += share;
             if share < -tolerance {
-                violations.push(Violation::Negative { path: number, device: hop.device as usize, share });
+                violations.push(Violation::Negative {
+                    path: number,
+                    device: hop.device as usize,
+                    share,
+                });
             }
             let device = &mut devices[hop.device as usize];
             device.memory.used += share * path.volume;
@@ -304,7 +344,8 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
             violations.push(Violation::Memory { device: number, memory: device.memory });
         }
         if device.operations.exceeded(tolerance) {
-            violations.push(Violation::Operations { device: number, operations: device.operations });
+            violations
+                .push(Violation::Operations { device: number, operations: device.operations });
         }
     }
     let links = instance
@@ -314,15 +355,26 @@ pub fn evaluate_within(instance: &Instance, cached: &[f64], tolerance: f64) -> R
         .zip(&instance.network.links)
         .map(|((before, saved), link)| {
             let after = before - saved;
-            let utilization = link.capacity.map(|capacity| [before, after].map(|bytes| bytes * 8.0 / instance.epoch / capacity));
+            let utilization = link.capacity.map(|capacity| {
+                [before, after].map(|bytes| bytes * 8.0 / instance.epoch / capacity)
+            });
             LinkLoad { before, after, utilization }
         })
         .collect();
-    Ok(Evaluation { footprint, ingresses, links, devices, covered, decoded_bytes, decoded_matches, violations })
+    Ok(Evaluation {
+        footprint,
+        ingresses,
+        links,
+        devices,
+        covered,
+        decoded_bytes,
+        decoded_matches,
+        violations,
+    })
 }
 
-/// [`evaluate`] of what a solver found for the footprint, with two rules more: the objective is the footprint saved, to [`AGREEMENT`], and does not beat
-/// the bound.
+/// [`evaluate`] of what a solver found for the footprint, with two more rules: the objective is the
+/// footprint saved, to [`AGREEMENT`], and is not better than the bound.
 ///
 /// # Errors
 /// Not one number per hop, or not all finite.
@@ -334,36 +386,51 @@ pub fn check(instance: &Instance, solution: &Solution) -> Result<Evaluation, Err
     Ok(evaluation)
 }
 
-/// [`check`] for the objective of link load: the highest utilization of a link, which is to be low.
+/// [`check`] for the objective of link load: the highest utilization of a link.
 ///
 /// # Errors
 /// Not one number per hop, or not all finite; no link's capacity is known.
 pub fn check_load(instance: &Instance, solution: &Solution) -> Result<Evaluation, Error> {
     let mut evaluation = evaluate(instance, &solution.cached)?;
-    let found = evaluation.highest_utilization().ok_or_else(|| Error::Topology("no link has a capacity".into()))?;
+    let found = evaluation.highest_utilization().ok_or(TopologyError::NoCapacities)?;
     let near = AGREEMENT * found.abs();
     agree(&mut evaluation, solution, found, near, |bound| found < bound - near);
     Ok(evaluation)
 }
 
-/// [`check`] or [`check_load`], by what the plan was to be good at; links of unknown capacity have that of the objective.
+/// [`check`] or [`check_load`], depending on the objective; links of unknown capacity have the
+/// objective's.
 ///
 /// # Errors
 /// As those.
-pub fn check_for(instance: &Instance, solution: &Solution, objective: &Objective) -> Result<Evaluation, Error> {
+pub fn check_for(
+    instance: &Instance,
+    solution: &Solution,
+    objective: &Objective,
+) -> Result<Evaluation, Error> {
     match *objective {
         Objective::Footprint => check(instance, solution),
         Objective::LinkLoad { capacity: None } => check_load(instance, solution),
         Objective::LinkLoad { capacity } => {
             let mut instance = instance.clone();
-            instance.network.links.iter_mut().for_each(|link| link.capacity = link.capacity.or(capacity));
+            instance
+                .network
+                .links
+                .iter_mut()
+                .for_each(|link| link.capacity = link.capacity.or(capacity));
             check_load(&instance, solution)
         }
     }
 }
 
-fn agree(evaluation: &mut Evaluation, solution: &Solution, found: f64, near: f64, beaten: impl Fn(f64) -> bool) {
-    // Written so that what is no number does not agree.
+fn agree(
+    evaluation: &mut Evaluation,
+    solution: &Solution,
+    found: f64,
+    near: f64,
+    beaten: impl Fn(f64) -> bool,
+) {
+    // Written so that NaN does not agree.
     let agrees = (solution.objective - found).abs() <= near;
     if !agrees {
         evaluation.violations.push(Violation::Objective { said: solution.objective, found });
@@ -373,12 +440,15 @@ fn agree(evaluation: &mut Evaluation, solution: &Solution, found: f64, near: f64
     }
 }
 
-/// Bytes and matches of each path that each of its hops decodes: for hop r of path p, the sum over the paths q that r also caches of d(q, r) b(p, q) and
-/// of d(q, r) m(p, q).
+/// Bytes and matches of each path that each of its hops decodes: for hop r of path p, the sum over
+/// the paths q that r also caches of d(q, r) b(p, q) and of d(q, r) m(p, q).
 fn decode(instance: &Instance, cached: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let of_ingress: Vec<(Vec<f64>, Vec<f64>)> = (0..instance.ingresses.len())
         .into_par_iter()
-        .map_init(|| vec![NOT_ON_PATH; instance.devices.len()], |slots, ingress| decode_ingress(instance, ingress, cached, slots))
+        .map_init(
+            || vec![NOT_ON_PATH; instance.devices.len()],
+            |slots, ingress| decode_ingress(instance, ingress, cached, slots),
+        )
         .collect();
     let mut bytes = Vec::with_capacity(instance.hop_count());
     let mut matches = Vec::with_capacity(instance.hop_count());
@@ -392,15 +462,23 @@ fn decode(instance: &Instance, cached: &[f64]) -> (Vec<f64>, Vec<f64>) {
 const NOT_ON_PATH: u32 = u32::MAX;
 
 /// `slots`: of each device its number among path p's hops; [`NOT_ON_PATH`] before and after.
-fn decode_ingress(instance: &Instance, ingress: usize, cached: &[f64], slots: &mut [u32]) -> (Vec<f64>, Vec<f64>) {
+fn decode_ingress(
+    instance: &Instance,
+    ingress: usize,
+    cached: &[f64],
+    slots: &mut [u32],
+) -> (Vec<f64>, Vec<f64>) {
     let paths = instance.paths_of(ingress);
     let coded = instance.coded(ingress);
-    // What each path has in which device, without the empty ones, in one piece: this is read for every pair.
+    // What each path has in which device, without the empty ones, in one piece: this is read for
+    // every pair.
     let mut caches: Vec<(u32, f64)> = Vec::new();
     let mut ends = vec![0];
     for q in paths.clone() {
         let hops = instance.paths[q].hops.iter().zip(&cached[instance.hop_range(q)]);
-        caches.extend(hops.filter(|(_, share)| **share != 0.0).map(|(hop, share)| (hop.device, *share)));
+        caches.extend(
+            hops.filter(|(_, share)| **share != 0.0).map(|(hop, share)| (hop.device, *share)),
+        );
         ends.push(caches.len());
     }
     let first = instance.hop_index(paths.start, 0);
@@ -442,8 +520,8 @@ pub(crate) struct Pair {
     pub(crate) length: f64,
 }
 
-/// All that path `p` has matches with, with what does not depend on q worked out once. The rules of synthetic profiles are those of
-/// `docs/PLANNERS.md`; a test holds this to [`Instance::matches`].
+/// All that path `p` has matches with, with what does not depend on q worked out once. The rules of
+/// synthetic profiles are those of `docs/PLANNERS.md`; a test holds this to [`Instance::matches`].
 pub(crate) fn matches_of(instance: &Instance, p: usize, pairs: &mut Vec<Pair>) {
     pairs.clear();
     match &instance.profile {
@@ -454,11 +532,14 @@ pub(crate) fn matches_of(instance: &Instance, p: usize, pairs: &mut Vec<Pair>) {
             let in_path = redundant * profile.intrapop * profile.intrapath;
             let in_pop = redundant * profile.intrapop * (1.0 - profile.intrapath);
             let in_others = redundant * (1.0 - profile.intrapop);
-            // Volume of the paths beside this one to its PoP, and of those to other PoPs. Differences of sums in different orders are not quite 0 where
-            // they should be, hence the marks.
+            // Volume of the paths beside this one to its PoP, and of those to other PoPs.
+            // Differences of sums in different orders are not quite 0 where they should be, hence
+            // the marks.
             let beside = if path.alone_in_pop { 0.0 } else { path.pop_volume - path.volume };
             let beyond = if ingress.one_pop { 0.0 } else { ingress.volume - path.pop_volume };
-            let own = in_path + if beside > 0.0 { 0.0 } else { in_pop } + if beyond > 0.0 { 0.0 } else { in_others };
+            let own = in_path
+                + if beside > 0.0 { 0.0 } else { in_pop }
+                + if beyond > 0.0 { 0.0 } else { in_others };
             let per_byte_in_pop = if beside > 0.0 { in_pop / beside } else { 0.0 };
             let per_byte_beyond = if beyond > 0.0 { in_others / beyond } else { 0.0 };
             for q in instance.paths_of(path.ingress as usize) {
@@ -477,7 +558,11 @@ pub(crate) fn matches_of(instance: &Instance, p: usize, pairs: &mut Vec<Pair>) {
         }
         Profile::Measured(profile) => {
             let found = profile.of_path(p as u32).iter().filter(|(.., found)| found.count > 0.0);
-            pairs.extend(found.map(|&(_, q, found)| Pair { q: q as usize, count: found.count, length: found.length }));
+            pairs.extend(found.map(|&(_, q, found)| Pair {
+                q: q as usize,
+                count: found.count,
+                length: found.length,
+            }));
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Volumes and redundancy profiles as ingresses count them.
 //!
-//! Each ingress has one store of its last packets, and finds what repeats in them with the published max-match (thesis, sections 2.2 and 3.4), as if it
-//! could encode every match. So match(p, q) is what there is to be decoded, wherever it is cached.
+//! Each ingress has one store of its last packets and finds repeats with the published max-match
+//! (thesis, sections 2.2 and 3.4), as if it could encode every match. So match(p, q) counts
+//! everything that could be decoded, wherever it is cached.
+
+mod measurement;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
@@ -9,30 +12,32 @@ use std::{
     net::IpAddr,
 };
 
+use oncewire_codec::sampler::Sampler;
 use oncewire_codec::{
-    Geometry, Kernels, Log, SamplerKind,
-    matcher::{Density, Match as Found, Matcher, PublishedMaxMatch},
-    table::{BucketShape, BucketTable},
+    Geometry, Kernels, Log,
+    matcher::{Density, Match as Found, Matcher},
 };
+use oncewire_family::{BucketShape, BucketTable, PublishedMaxMatch, SamplerKind};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
-    Error, Instance, Match, Measured, Profile,
-    emulate::{Header, Packet},
+    Error, Instance, Match, Measured, NodeId, Profile,
+    error::ProfileError,
+    packet::{Header, Packet},
 };
 
 /// How ingresses count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which of several packets with the same content a match is with.
+    /// Which of several packets with the same content a match refers to.
     pub older: Older,
     /// Bytes under a fingerprint: the shortest match. 12 to 64.
     pub window: usize,
     /// Sampling period in bytes, 4 to 1,024.
     pub period: usize,
-    /// How markers are chosen.
+    /// Sampler.
     pub sampler: SamplerKind,
-    /// Most fingerprints of a packet; all if none.
+    /// Most fingerprints of a packet; no limit if `None`.
     pub fingerprints: Option<usize>,
     /// Most matches of a packet: the longest are counted (thesis, section 3.5: three).
     pub matches: usize,
@@ -51,17 +56,19 @@ impl Default for Settings {
             sampler: SamplerKind::Maxp,
             fingerprints: None,
             matches: 3,
-            // Four slots for each fingerprint, of which it may lie in eight: no insertion in thousands fails.
+            // Four slots per fingerprint, which has eight possible slots: insertions practically
+            // never fail.
             table: BucketShape { slots: 4, hashes: 2, factor: 1.0 },
             warm_up: 1.0,
         }
     }
 }
 
-/// Which of several packets with the same content a match is with.
+/// Which of several packets with the same content a match refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Older {
-    /// The first that the store holds: what matched is null in the packet that repeated it, and no later match is with that (thesis, section 3.4).
+    /// The first in the store: matched bytes are null in the packet that repeated them, and no
+    /// later match refers to those (thesis, section 3.4).
     #[default]
     First,
     /// The last, as without SmartRE.
@@ -77,20 +84,21 @@ pub struct Measurement {
     pub profile: Measured,
 }
 
-/// What a [`Profiler`] saw, from its beginning.
+/// What a [`Profiler`] has seen since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets that repeat a stored one of their flow whole: they are sent plain, and match nothing (thesis, section 3.4).
+    /// Packets that repeat a whole stored packet of their flow: they are sent plain and match
+    /// nothing (thesis, section 3.4).
     pub retransmissions: u64,
     /// Matches, of all packets but retransmissions.
     pub matches: u64,
     /// Their bytes.
     pub match_bytes: u64,
-    /// Fingerprints that found no room in a table.
+    /// Fingerprints for which a table had no room.
     pub dropped: u64,
 }
 
@@ -135,29 +143,39 @@ struct Piece {
 }
 
 impl<'a> Profiler<'a> {
-    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's and about as much
-    /// again for fingerprints at the default period.
+    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's
+    /// and about as much again for fingerprints at the default period.
     ///
     /// # Errors
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
     pub fn new(instance: &'a Instance, settings: Settings) -> Result<Self, Error> {
-        let wrong = |what: String| Err(Error::Profile(what));
-        if !(12..=64).contains(&settings.window) || !(4..=1024).contains(&settings.period) {
-            return wrong(format!(
-                "a window of {} bytes and a sampling period of {}; they are 12 to 64 and 4 to 1,024",
-                settings.window, settings.period
-            ));
+        let wrong = |what: &str, value: f64, range: String| {
+            Err(ProfileError::Range { what: what.into(), value, range }.into())
+        };
+        if !(12..=64).contains(&settings.window) {
+            return wrong("the window in bytes", settings.window as f64, "12 to 64".into());
+        }
+        if !(4..=1024).contains(&settings.period) {
+            return wrong(
+                "the sampling period in bytes",
+                settings.period as f64,
+                "4 to 1,024".into(),
+            );
         }
         if !(settings.warm_up >= 0.0 && settings.warm_up * instance.epoch < MAX_SECONDS) {
-            return wrong(format!("{} epochs to warm up", settings.warm_up));
+            return wrong(
+                "the warm-up in epochs",
+                settings.warm_up,
+                format!("0 or more, and less than {MAX_SECONDS} s"),
+            );
         }
         for ingress in &instance.ingresses {
             if !(ingress.memory >= MIN_STORE && ingress.memory <= Geometry::MAX_CAPACITY as f64) {
-                return wrong(format!(
-                    "an ingress's store of {} bytes; it holds at least the largest packet, {MIN_STORE} bytes, and at most {}",
-                    ingress.memory,
+                let range = format!(
+                    "at least {MIN_STORE}, the largest packet, and at most {}",
                     Geometry::MAX_CAPACITY
-                ));
+                );
+                return wrong("an ingress's store in bytes", ingress.memory, range);
             }
         }
         Ok(Self {
@@ -174,16 +192,27 @@ impl<'a> Profiler<'a> {
         })
     }
 
-    /// Counts a packet. Packets come in order of time; one that is late counts at the time of the last.
+    /// Counts a packet. Packets come in order of time; one that is late counts at the time of the
+    /// last.
     ///
     /// # Errors
     /// No memory for a store; a packet of a path that does not exist, or larger than IP allows.
     pub fn push(&mut self, packet: &Packet) -> Result<(), Error> {
         let Some(path) = self.instance.paths.get(packet.path as usize) else {
-            return Err(Error::Profile(format!("a packet of path {}, but there are {}", packet.path, self.instance.paths.len())));
+            return Err(ProfileError::UnknownPath {
+                path: packet.path as usize,
+                paths: self.instance.paths.len(),
+            }
+            .into());
         };
         if packet.payload.len() as f64 > MIN_STORE {
-            return Err(Error::Profile(format!("a packet with {} bytes of payload", packet.payload.len())));
+            let what = "the payload of a packet in bytes".into();
+            return Err(ProfileError::Range {
+                what,
+                value: packet.payload.len() as f64,
+                range: "what IP carries".into(),
+            }
+            .into());
         }
         self.last = self.last.max(packet.time);
         let counts = self.last >= self.begin;
@@ -198,7 +227,10 @@ impl<'a> Profiler<'a> {
         }
         let store = match &mut self.stores[path.ingress as usize] {
             Some(store) => store,
-            none => none.insert(Store::new(self.instance.ingresses[path.ingress as usize].memory, &self.settings)?),
+            none => none.insert(Store::new(
+                self.instance.ingresses[path.ingress as usize].memory,
+                &self.settings,
+            )?),
         };
         let hash = hash(packet);
         let mut pieces = store.find(packet, &self.settings, &mut self.found);
@@ -220,7 +252,15 @@ impl<'a> Profiler<'a> {
 
     /// What was seen, warm-up included.
     pub fn seen(&self) -> Seen {
-        Seen { dropped: self.stores.iter().flatten().map(|store| store.matcher.table().dropped()).sum(), ..self.seen }
+        Seen {
+            dropped: self
+                .stores
+                .iter()
+                .flatten()
+                .map(|store| store.matcher.table().dropped())
+                .sum(),
+            ..self.seen
+        }
     }
 
     /// The mean over the epochs from the warm-up's end to the last packet.
@@ -231,23 +271,26 @@ impl<'a> Profiler<'a> {
         self.measurement_until(self.last)
     }
 
-    /// The mean over the epochs from the warm-up's end to `end`, in nanoseconds: where it is known when the traffic ended.
+    /// The mean over the epochs from the end of the warm-up to `end`, in nanoseconds, if the end of
+    /// the traffic is known.
     ///
     /// # Errors
     /// `end` does not lie after the warm-up.
     pub fn measurement_until(&self, end: u64) -> Result<Measurement, Error> {
         let epochs = end.saturating_sub(self.begin) as f64 / NANOS / self.instance.epoch;
         if epochs <= 0.0 {
-            return Err(Error::Profile(format!(
-                "the packets end before stores are warm: {} s, and a store takes {} s to fill",
-                end as f64 / NANOS,
-                self.begin as f64 / NANOS
-            )));
+            return Err(ProfileError::TooShort {
+                seconds: end as f64 / NANOS,
+                fill: self.begin as f64 / NANOS,
+            }
+            .into());
         }
         let mut pairs: Vec<(u32, u32, Match)> = self
             .pairs
             .iter()
-            .map(|(&(p, q), &(count, bytes))| (p, q, Match { count: count as f64 / epochs, length: bytes as f64 / count as f64 }))
+            .map(|(&(p, q), &(count, bytes))| {
+                (p, q, Match { count: count as f64 / epochs, length: bytes as f64 / count as f64 })
+            })
             .collect();
         pairs.sort_unstable_by_key(|pair| (pair.0, pair.1));
         Ok(Measurement {
@@ -265,16 +308,31 @@ const MAX_SECONDS: f64 = 3.2e7;
 
 impl Store {
     fn new(memory: f64, settings: &Settings) -> Result<Self, Error> {
-        let error = |error: oncewire_codec::ConfigError| Error::Profile(format!("an ingress's store of {memory} bytes: {error}"));
+        let error = |error: oncewire_codec::ConfigError| ProfileError::Store {
+            bytes: memory,
+            reason: error.to_string(),
+        };
         let geometry = Geometry::new(memory as u64, 0).map_err(error)?;
         let entries = (memory / settings.sampler.expected_rate(settings.period)).ceil() as u64;
         let table = BucketTable::new(geometry, entries, settings.table).map_err(error)?;
-        let matcher =
-            PublishedMaxMatch::new(settings.sampler.boxed(), table, Kernels::detect(), settings.window, 0, settings.fingerprints);
-        Ok(Self { log: Log::new(geometry).map_err(error)?, matcher, packets: VecDeque::new(), hashes: HashMap::new() })
+        let matcher = PublishedMaxMatch::new(
+            settings.sampler.boxed(),
+            table,
+            Kernels::detect(),
+            settings.window,
+            0,
+            settings.fingerprints,
+        );
+        Ok(Self {
+            log: Log::new(geometry).map_err(error)?,
+            matcher,
+            packets: VecDeque::new(),
+            hashes: HashMap::new(),
+        })
     }
 
-    /// What of a packet the store holds: disjoint pieces, each of one stored packet, in the order of their places.
+    /// Parts of a packet that are in the store: disjoint, each of one stored packet, in order of
+    /// position.
     fn find(&mut self, packet: &Packet, settings: &Settings, found: &mut Vec<Found>) -> Vec<Piece> {
         let payload = &packet.payload;
         let offset = self.log.geometry().place(self.log.end(), payload.len());
@@ -294,16 +352,23 @@ impl Store {
         self.matcher.look(&self.log, payload, offset, Density::Period(settings.period), found);
         let mut pieces = Vec::new();
         for found in found.iter() {
-            // Equal bytes may go on from one stored packet to the next; a match is with one.
+            // Equal bytes may span stored packets; a match refers to one.
             let (from, to) = (found.source, found.source + u64::from(found.len));
-            let first = self.packets.partition_point(|stored| stored.offset + u64::from(stored.len) <= from);
+            let first = self
+                .packets
+                .partition_point(|stored| stored.offset + u64::from(stored.len) <= from);
             for stored in self.packets.range(first..).take_while(|stored| stored.offset < to) {
-                let (start, end) = (from.max(stored.offset), to.min(stored.offset + u64::from(stored.len)));
+                let (start, end) =
+                    (from.max(stored.offset), to.min(stored.offset + u64::from(stored.len)));
                 let len = (end - start) as usize;
                 if len < settings.window {
                     continue;
                 }
-                pieces.push(Piece { at: found.at as usize + (start - from) as usize, len, path: stored.path });
+                pieces.push(Piece {
+                    at: found.at as usize + (start - from) as usize,
+                    len,
+                    path: stored.path,
+                });
             }
         }
         if pieces.len() > settings.matches {
@@ -315,10 +380,22 @@ impl Store {
     }
 
     /// Stores a packet of which `pieces` matched.
-    fn keep(&mut self, packet: &Packet, hash: u64, pieces: &[Piece], settings: &Settings, block: &mut Vec<u8>) {
+    fn keep(
+        &mut self,
+        packet: &Packet,
+        hash: u64,
+        pieces: &[Piece],
+        settings: &Settings,
+        block: &mut Vec<u8>,
+    ) {
         let density = Density::Period(settings.period);
         let offset = self.log.geometry().place(self.log.end(), packet.payload.len());
-        self.packets.push_back(Stored { offset, len: packet.payload.len() as u32, path: packet.path, hash });
+        self.packets.push_back(Stored {
+            offset,
+            len: packet.payload.len() as u32,
+            path: packet.path,
+            hash,
+        });
         *self.hashes.entry(hash).or_default() += 1;
         if settings.older == Older::Last || pieces.is_empty() {
             self.log.write(offset, &packet.payload);
@@ -329,9 +406,11 @@ impl Store {
         block.extend_from_slice(&packet.payload);
         let mut fresh = 0;
         for piece in pieces {
-            // Null bytes would be equal to null bytes of the packet that a match grows in; these are equal to none of it but by chance.
+            // Null bytes would match null bytes of a packet; these match only by chance.
             let nothing = block[piece.at..piece.at + piece.len].iter_mut();
-            nothing.zip(0u64..).for_each(|(byte, at)| *byte = !*byte ^ (at.wrapping_mul(0x9e37_79b9) >> 16 & 0x7f) as u8);
+            nothing.zip(0u64..).for_each(|(byte, at)| {
+                *byte = !*byte ^ (at.wrapping_mul(0x9e37_79b9) >> 16 & 0x7f) as u8
+            });
             self.note(&packet.payload, fresh, piece.at, offset, density);
             fresh = piece.at + piece.len;
         }
@@ -346,7 +425,8 @@ impl Store {
     }
 }
 
-/// Of flow and payload. Two packets with the same are taken for the same: 64 bits are enough for what is only counted.
+/// Hash of flow and payload. Packets with equal hashes count as equal; 64 bits are enough for
+/// counting.
 fn hash(packet: &Packet) -> u64 {
     let Header { source, destination, source_port, destination_port, protocol, .. } = packet.header;
     let mut flow = [0; 37];
@@ -360,204 +440,6 @@ fn hash(packet: &Packet) -> u64 {
     flow[34..36].copy_from_slice(&destination_port.to_be_bytes());
     flow[36] = protocol;
     xxh3_64_with_seed(&packet.payload, xxh3_64(&flow))
-}
-
-/// First line of a measurement's text form.
-const TITLE: &str = "# oncewire measurement 1: volumes are `from to bytes`, matches `from to from2 to2 matches bytes`, per epoch";
-
-impl Measurement {
-    /// The instance with these volumes and this profile. A path on which nothing came keeps a byte: paths may not go.
-    ///
-    /// # Errors
-    /// Not as many volumes as paths; a profile out of range.
-    pub fn apply(&self, instance: &Instance) -> Result<Instance, Error> {
-        let volumes: Vec<f64> = self.volumes.iter().map(|volume| volume.max(1.0)).collect();
-        instance.clone().with_volumes(&volumes)?.with_profile(Profile::Measured(self.profile.clone()))
-    }
-
-    /// Whether the matches of each path are no more bytes than the path has: more would save more than there is. What a [`Profiler`] measures never is.
-    ///
-    /// # Errors
-    /// The first path whose matches are more.
-    pub fn check(&self, instance: &Instance) -> Result<(), Error> {
-        for of_path in self.profile.pairs.chunk_by(|a, b| a.0 == b.0) {
-            let path = of_path[0].0 as usize;
-            let matched: f64 = of_path.iter().map(|pair| pair.2.bytes()).sum();
-            let volume = self.volumes.get(path).copied().unwrap_or(0.0);
-            // Written as sums, both may be rounded.
-            let within = matched <= volume * (1.0 + 1e-6);
-            if !within {
-                let id = |node: u32| shorten(&instance.network.nodes[node as usize].id);
-                let path = instance
-                    .paths
-                    .get(path)
-                    .ok_or_else(|| Error::Profile(format!("path {path} has matches, but there are {}", instance.paths.len())))?;
-                return Err(Error::Profile(format!(
-                    "{matched} bytes of the path from {} to {} are matches, but its volume is {volume} bytes",
-                    id(instance.ingresses[path.ingress as usize].node),
-                    id(path.egress)
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// The instance with its own volumes and this profile: each path has as many matches per byte as were measured.
-    ///
-    /// # Errors
-    /// As [`Measurement::check`]; a profile out of range.
-    pub fn fit(&self, instance: &Instance) -> Result<Instance, Error> {
-        self.check(instance)?;
-        let mut pairs = self.profile.pairs.clone();
-        for (p, _, found) in &mut pairs {
-            // A path with matches has a volume, or they would be more.
-            found.count *= instance.paths[*p as usize].volume / self.volumes[*p as usize];
-        }
-        pairs.retain(|pair| pair.2.count > 0.0);
-        instance.clone().with_profile(Profile::Measured(Measured { pairs }))
-    }
-
-    /// The same per epoch of an instance scaled by `factor`; the inverse of the factor leads back from a scaled one.
-    pub fn scaled(mut self, factor: f64) -> Self {
-        self.volumes.iter_mut().for_each(|volume| *volume *= factor);
-        self.profile.pairs.iter_mut().for_each(|pair| pair.2.count *= factor);
-        self
-    }
-
-    /// Text form; `docs/PLANNERS.md`, "Measured profiles". Paths and pairs without traffic or matches are left out.
-    pub fn to_text(&self, instance: &Instance) -> String {
-        let mut text = format!("{TITLE}\n");
-        let name = |path: u32| {
-            let path = &instance.paths[path as usize];
-            let id = |node: u32| escape(&instance.network.nodes[node as usize].id);
-            format!("{}\t{}", id(instance.ingresses[path.ingress as usize].node), id(path.egress))
-        };
-        for (path, volume) in self.volumes.iter().enumerate().filter(|(_, volume)| **volume > 0.0) {
-            let _ = writeln!(text, "{}\t{volume}", name(path as u32));
-        }
-        for (p, q, found) in self.profile.pairs.iter().filter(|pair| pair.2.count > 0.0) {
-            let _ = writeln!(text, "{}\t{}\t{}\t{}", name(*p), name(*q), found.count, found.bytes());
-        }
-        text
-    }
-
-    /// Reads the text form. Paths that the text does not name have no volume.
-    ///
-    /// # Errors
-    /// The first line that cannot be used: nodes or paths that the instance has not, what comes twice, numbers out of range.
-    pub fn parse(text: &str, instance: &Instance) -> Result<Self, Error> {
-        let nodes: HashMap<&str, u32> = instance.network.nodes.iter().zip(0..).map(|(node, at)| (node.id.as_str(), at)).collect();
-        let from = |path: &crate::Path| instance.ingresses[path.ingress as usize].node;
-        let paths: HashMap<(u32, u32), u32> =
-            instance.paths.iter().zip(0..).map(|(path, at)| ((from(path), path.egress), at)).collect();
-        let reader = Reader { nodes, paths };
-        let mut volumes = vec![0.0; instance.paths.len()];
-        let mut pairs: BTreeMap<(u32, u32), Match> = BTreeMap::new();
-        for (line, number) in text.lines().zip(1..) {
-            if line.starts_with('#') || line.trim().is_empty() {
-                continue;
-            }
-            let fail = |what: String| Error::Profile(format!("line {number}: {what}"));
-            let fields: Vec<&str> = line.splitn(MAX_FIELDS, '\t').collect();
-            match fields[..] {
-                [from, to, volume] => {
-                    let path = reader.path(from, to).map_err(fail)?;
-                    let volume = amount(volume).map_err(fail)?;
-                    if volumes[path as usize] > 0.0 {
-                        return Err(fail(format!("a second volume from {} to {}", shorten(from), shorten(to))));
-                    }
-                    volumes[path as usize] = volume;
-                }
-                [from, to, from2, to2, count, bytes] => {
-                    let (p, q) = (reader.path(from, to).map_err(fail)?, reader.path(from2, to2).map_err(fail)?);
-                    if instance.paths[p as usize].ingress != instance.paths[q as usize].ingress {
-                        return Err(fail("the two paths have different ingresses".into()));
-                    }
-                    let (count, bytes) = (amount(count).map_err(fail)?, amount(bytes).map_err(fail)?);
-                    let length = bytes / count;
-                    if !(length > 0.0 && length <= instance.mss * (1.0 + 1e-9)) {
-                        return Err(fail(format!(
-                            "{count} matches with {bytes} bytes: each has more than none and at most the largest packet's, {}",
-                            instance.mss
-                        )));
-                    }
-                    // Written as a sum, a mean of the largest packet may come back larger by rounding.
-                    if pairs.insert((p, q), Match { count, length: length.min(instance.mss) }).is_some() {
-                        return Err(fail("the matches of these two paths come a second time".into()));
-                    }
-                }
-                _ => {
-                    return Err(fail(
-                        "3 fields (from, to, bytes) or 6 (from, to, from, to, matches, bytes) with tabs between them are needed"
-                            .into(),
-                    ));
-                }
-            }
-        }
-        Ok(Self { volumes, profile: Measured { pairs: pairs.into_iter().map(|((p, q), found)| (p, q, found)).collect() } })
-    }
-}
-
-/// One more than a line has: more are one too many.
-const MAX_FIELDS: usize = 7;
-
-struct Reader<'a> {
-    nodes: HashMap<&'a str, u32>,
-    paths: HashMap<(u32, u32), u32>,
-}
-
-impl Reader<'_> {
-    fn path(&self, from: &str, to: &str) -> Result<u32, String> {
-        let node = |name: &str| {
-            let plain = unescape(name);
-            self.nodes.get(plain.as_str()).copied().ok_or_else(|| format!("no node is called {}", shorten(name)))
-        };
-        let ends = (node(from)?, node(to)?);
-        self.paths.get(&ends).copied().ok_or_else(|| format!("there is no path from {} to {}", shorten(from), shorten(to)))
-    }
-}
-
-/// A number above 0.
-fn amount(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err(format!("{} is not a number above 0", shorten(text))),
-    }
-}
-
-/// For messages.
-fn shorten(text: &str) -> String {
-    text.chars().take(64).filter(|c| !c.is_control()).collect()
-}
-
-/// A node's id without what has a meaning in the text form: control characters, `%`, and `#`, as `%` and two hexadecimal digits.
-fn escape(id: &str) -> String {
-    id.chars().fold(String::new(), |mut text, c| {
-        if c.is_ascii_control() || matches!(c, '%' | '#') {
-            let _ = write!(text, "%{:02x}", c as u32);
-        } else {
-            text.push(c);
-        }
-        text
-    })
-}
-
-fn unescape(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut id = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if byte.is_ascii() => {
-                id.push(byte as char);
-                id.push_str(&part[2..]);
-            }
-            _ => {
-                id.push('%');
-                id.push_str(part);
-            }
-        }
-    }
-    id
 }
 
 #[cfg(test)]

@@ -1,31 +1,39 @@
-//! Partial deployment: which links get decoders, if only so many can be had (thesis, section 3.5, "Partial Deployment Benefits"), and which device to
-//! enlarge first. `docs/PLANNERS.md`, "Placement", defines the weights.
+//! Partial deployment: which links get decoders if only some can (thesis, section 3.5, "Partial
+//! Deployment Benefits"), and which device to enlarge first. `docs/PLANNERS.md`, "Placement",
+//! defines the weights.
 //!
-//! All of it works on an instance that has every device that could be built, each a candidate: with [`crate::Placement::Links`] a device's number is its
-//! link's. What SmartRE saves with some of them is what it saves on [`deployed`].
+//! All of it works on an instance that has every device that could be built, each a candidate: with
+//! [`crate::Placement::Links`] a device's number is its link's. What SmartRE saves with some of
+//! them is what it saves on [`deployed`].
+
+mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use microlp::{
-    ComparisonOp, OptimizationDirection, Problem, ResumeOptions, SolveOptions, SolveOutcome, TerminationReason, Variable,
+    ComparisonOp, OptimizationDirection, Problem, ResumeOptions, SolveOptions, SolveOutcome,
+    TerminationReason, Variable,
 };
 
 use crate::{
-    Error, Instance, Solution, Watch,
+    Error, Instance, NodeId, Solution, Watch,
     baseline::evaluate_solution,
+    error::{DeviceError, SolverError},
     evaluate::{Footprint, evaluate, evaluate_within},
     network::Role,
 };
 
+pub use upgrades::{MORE_MEMORY, MORE_OPERATIONS, Resource, Upgrade, upgrades};
+
 /// How links are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// By how many paths take the link: the thesis's first.
+    /// By the number of paths on the link: the thesis's first.
     Paths,
     /// By the sum of volume times distance of those paths, its second.
     VolumeDistance,
-    /// By the sum of redundancy times distance of those paths, the redundancy being what the link's device could decode of a path if it cached all that it
-    /// sees: what the thesis suggests.
+    /// By the sum of redundancy times distance of those paths, the redundancy being what the link's
+    /// device could decode of a path if it cached all that it sees: what the thesis suggests.
     Redundancy,
 }
 
@@ -33,7 +41,7 @@ impl Strategy {
     /// All, in the thesis's order.
     pub const ALL: [Self; 3] = [Self::Paths, Self::VolumeDistance, Self::Redundancy];
 
-    /// What tables call it.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paths => "paths",
@@ -43,37 +51,45 @@ impl Strategy {
     }
 }
 
-/// A candidate and what it weighs.
+/// A candidate and its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
     /// Index of the device.
     pub device: u32,
-    /// Its weight, in the strategy's unit; for [`greedy`] the footprint that it saved when it was added.
+    /// Its weight, in the strategy's unit; for [`greedy`] the footprint that it saved when it was
+    /// added.
     pub weight: f64,
 }
 
-/// What a number of devices save.
+/// What a deployment saves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// How many devices, from the first of the order.
     pub devices: usize,
-    /// Footprint with them. Relate `saved` to another instance's footprint to compare with all of a network's traffic.
+    /// Footprint with them. Relate `saved` to another instance's footprint to compare with all of a
+    /// network's traffic.
     pub footprint: Footprint,
 }
 
-/// Devices that are not on links from or to access routers: the thesis's interior links. All of them where the map has no access routers.
+/// Devices that are not on links from or to access routers: the thesis's interior links. All of
+/// them where the map has no access routers.
 pub fn interior(instance: &Instance) -> Vec<u32> {
-    let access = |node: u32| instance.network.nodes[node as usize].role == Role::Access;
+    let access = |node: NodeId| instance.network.nodes[node].role == Role::Access;
     let inside = |device: &crate::Device| {
-        !access(device.node) && device.link.is_none_or(|link| !access(instance.network.links[link as usize].from))
+        !access(device.node)
+            && device.link.is_none_or(|link| !access(instance.network.links[link as usize].from))
     };
-    (0..).zip(&instance.devices).filter(|(_, device)| inside(device)).map(|(number, _)| number).collect()
+    (0..)
+        .zip(&instance.devices)
+        .filter(|(_, device)| inside(device))
+        .map(|(number, _)| number)
+        .collect()
 }
 
-/// The ingresses of the `count` PoPs from which most bytes enter, in order of their numbers; of equal PoPs that with the lower number. For
-/// [`Instance::only`].
+/// The ingresses of the `count` PoPs from which most bytes enter, in order of their numbers; of
+/// equal PoPs that with the lower number. For [`Instance::only`].
 pub fn largest_pops(instance: &Instance, count: usize) -> Vec<usize> {
-    let pop = |ingress: &crate::Ingress| instance.network.nodes[ingress.node as usize].pop;
+    let pop = |ingress: &crate::Ingress| instance.network.nodes[ingress.node].pop;
     let mut volumes: BTreeMap<u32, f64> = BTreeMap::new();
     for ingress in &instance.ingresses {
         *volumes.entry(pop(ingress)).or_default() += ingress.volume;
@@ -81,13 +97,15 @@ pub fn largest_pops(instance: &Instance, count: usize) -> Vec<usize> {
     let mut pops: Vec<(u32, f64)> = volumes.into_iter().collect();
     pops.sort_by(|a, b| b.1.total_cmp(&a.1));
     let chosen: BTreeSet<u32> = pops.into_iter().take(count).map(|(pop, _)| pop).collect();
-    (0..instance.ingresses.len()).filter(|&ingress| chosen.contains(&pop(&instance.ingresses[ingress]))).collect()
+    (0..instance.ingresses.len())
+        .filter(|&ingress| chosen.contains(&pop(&instance.ingresses[ingress])))
+        .collect()
 }
 
 /// The instance with only these devices.
 ///
 /// # Errors
-/// A device that there is not.
+/// An unknown device.
 pub fn deployed(instance: &Instance, devices: &[u32]) -> Result<Instance, Error> {
     let mut built = vec![false; instance.devices.len()];
     for device in checked(instance, devices)? {
@@ -96,13 +114,17 @@ pub fn deployed(instance: &Instance, devices: &[u32]) -> Result<Instance, Error>
     instance.restricted(|_, hop| built[hop.device as usize])
 }
 
-/// All candidates by falling weight, of equal ones the lower number first.
+/// All candidates by decreasing weight, ties by index.
 ///
 /// # Errors
-/// A candidate that there is not.
-pub fn rank(instance: &Instance, strategy: Strategy, candidates: &[u32]) -> Result<Vec<Ranked>, Error> {
+/// An unknown candidate.
+pub fn rank(
+    instance: &Instance,
+    strategy: Strategy,
+    candidates: &[u32],
+) -> Result<Vec<Ranked>, Error> {
     let candidates = checked(instance, candidates)?;
-    // Everything cached everywhere is no plan, but it is what each device could decode alone.
+    // Caching everything everywhere is not a plan, but shows what each device could decode alone.
     let decoded = match strategy {
         Strategy::Redundancy => evaluate(instance, &vec![1.0; instance.hop_count()])?.decoded_bytes,
         Strategy::Paths | Strategy::VolumeDistance => Vec::new(),
@@ -117,16 +139,20 @@ pub fn rank(instance: &Instance, strategy: Strategy, candidates: &[u32]) -> Resu
             };
         }
     }
-    let mut ranked: Vec<Ranked> =
-        candidates.into_iter().map(|device| Ranked { device, weight: weights[device as usize] }).collect();
+    let mut ranked: Vec<Ranked> = candidates
+        .into_iter()
+        .map(|device| Ranked { device, weight: weights[device as usize] })
+        .collect();
     ranked.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     Ok(ranked)
 }
 
-/// What SmartRE saves with the first devices of an order, for each of `counts`: the curve of the thesis's figure 3.11.
+/// What SmartRE saves with the first devices of an order, for each of `counts`: the curve of the
+/// thesis's figure 3.11.
 ///
 /// # Errors
-/// Those of `solve`; an answer that breaks a rule; more devices than the order has; [`Error::Stopped`].
+/// Those of `solve`; a solution that breaks a constraint; more devices than the order has;
+/// [`Error::Stopped`].
 pub fn curve(
     instance: &Instance,
     order: &[u32],
@@ -137,21 +163,22 @@ pub fn curve(
     let mut steps = Vec::with_capacity(counts.len());
     for (done, &count) in (0..).zip(counts) {
         watch.progress("deployments", done, counts.len() as u64);
-        watch.go_on()?;
+        watch.proceed()?;
         let devices = order
             .get(..count)
-            .ok_or_else(|| Error::Devices(format!("a deployment of {count} devices, but the order has {}", order.len())))?;
+            .ok_or(DeviceError::Deployment { asked: count, available: order.len() })?;
         steps.push(Step { devices: count, footprint: saved_by(instance, devices, solve)? });
     }
     watch.progress("deployments", counts.len() as u64, counts.len() as u64);
     Ok(steps)
 }
 
-/// `budget` candidates, one by one that with which SmartRE saves most, of equal ones the lower number. Each takes a solution for every candidate left:
-/// for comparison, not for large networks.
+/// Chooses `budget` candidates one at a time, each the one with which SmartRE saves most, ties by
+/// index. Each step solves for every remaining candidate: meant for comparison, not for large
+/// networks.
 ///
 /// # Errors
-/// A candidate that there is not; those of `solve`; an answer that breaks a rule; [`Error::Stopped`].
+/// An unknown candidate; those of `solve`; a solution that breaks a constraint; [`Error::Stopped`].
 pub fn greedy(
     instance: &Instance,
     candidates: &[u32],
@@ -169,7 +196,7 @@ pub fn greedy(
         watch.progress("greedy placement", step as u64, budget as u64);
         let mut best: Option<(usize, f64)> = None;
         for (at, &device) in left.iter().enumerate() {
-            watch.go_on()?;
+            watch.proceed()?;
             let with = if on_paths[device as usize] {
                 chosen.push(device);
                 let with = saved_by(instance, &chosen, solve);
@@ -192,7 +219,7 @@ pub fn greedy(
     Ok(order)
 }
 
-/// How much work [`optimal`] may be.
+/// Limits on the work of [`optimal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most variables of the program: hops at candidates, and candidates.
@@ -215,28 +242,35 @@ pub struct Optimal {
     pub devices: Vec<u32>,
     /// Footprint with them.
     pub footprint: Footprint,
-    /// No placement within the budget saves more.
+    /// Bound on what any placement within the budget saves.
     pub bound: f64,
     /// Nodes of branch and bound.
     pub nodes: u64,
-    /// Whether the search ended by itself: then this is the best placement. If not, it is the best found so far.
+    /// Whether the search finished: then this is the best placement. Otherwise it is the best found
+    /// so far.
     pub complete: bool,
 }
 
 impl Optimal {
-    /// How far it may be from the best, as a share of the bound.
+    /// Relative optimality gap, as a share of the bound.
     pub fn gap(&self) -> f64 {
-        if self.bound > self.footprint.saved { (self.bound - self.footprint.saved) / self.bound } else { 0.0 }
+        if self.bound > self.footprint.saved {
+            (self.bound - self.footprint.saved) / self.bound
+        } else {
+            0.0
+        }
     }
 }
 
-/// The at most `budget` candidates with which SmartRE saves most: a mixed integer program, for small networks.
+/// The at most `budget` candidates with which SmartRE saves most: a mixed integer program, for
+/// small networks.
 ///
-/// Stopped by the watch, after the node that is being solved, or at the limit of nodes, it answers the best found with its gap.
+/// If the watch cancels it (after the current node) or it reaches the node limit, it returns the
+/// best placement found and its gap.
 ///
 /// # Errors
-/// A candidate that there is not; more variables than the limit; [`Error::Stopped`] before any placement is found; a program whose numbers differ too much
-/// in size for the solver.
+/// An unknown candidate; more variables than the limit; [`Error::Stopped`] before any placement is
+/// found; a program whose numbers differ too much in size for the solver.
 pub fn optimal(
     instance: &Instance,
     candidates: &[u32],
@@ -245,34 +279,56 @@ pub fn optimal(
     watch: &dyn Watch,
 ) -> Result<Optimal, Error> {
     let on_paths = on_paths(instance);
-    let candidates: Vec<u32> = checked(instance, candidates)?.into_iter().filter(|&device| on_paths[device as usize]).collect();
+    let candidates: Vec<u32> = checked(instance, candidates)?
+        .into_iter()
+        .filter(|&device| on_paths[device as usize])
+        .collect();
     let candidate: BTreeSet<u32> = candidates.iter().copied().collect();
-    let hops = instance.paths.iter().flat_map(|path| &path.hops).filter(|hop| candidate.contains(&hop.device)).count();
+    let hops = instance
+        .paths
+        .iter()
+        .flat_map(|path| &path.hops)
+        .filter(|hop| candidate.contains(&hop.device))
+        .count();
     let variables = hops + candidates.len();
     if variables > limits.variables {
-        return Err(Error::Solver(format!(
-            "the best placement is a program of {variables} variables, {} are the limit: take fewer ingresses or links, or rank the links",
-            limits.variables
-        )));
+        return Err(SolverError::TooLarge {
+            what: "variables of the placement program",
+            size: variables,
+            most: limits.variables,
+            remedy: "use fewer ingresses or links, or rank the links",
+        }
+        .into());
     }
     if limits.nodes == 0 {
-        return Err(Error::Solver("a limit of 0 nodes leaves nothing to search".into()));
+        return Err(SolverError::NoPlacement { nodes: 0 }.into());
     }
-    watch.go_on()?;
+    watch.proceed()?;
     let part = deployed(instance, &candidates)?;
     let model = Model::new(&part, Some((&candidates, budget)));
     let mut options = SolveOptions::default();
     options.node_limit = Some(SLICE.min(limits.nodes));
     options.tolerances.feasibility = FEASIBILITY;
-    let hint: BTreeSet<u32> =
-        rank(&part, Strategy::Redundancy, &candidates)?.iter().take(budget).map(|ranked| ranked.device).collect();
-    options.warm_start =
-        Some(model.built.iter().map(|&(device, built)| (built, if hint.contains(&device) { 1.0 } else { 0.0 })).collect());
+    let hint: BTreeSet<u32> = rank(&part, Strategy::Redundancy, &candidates)?
+        .iter()
+        .take(budget)
+        .map(|ranked| ranked.device)
+        .collect();
+    options.warm_start = Some(
+        model
+            .built
+            .iter()
+            .map(|&(device, built)| (built, if hint.contains(&device) { 1.0 } else { 0.0 }))
+            .collect(),
+    );
     let mut outcome = model.problem.solve_with(options).map_err(program_error)?;
     loop {
         let nodes = outcome.stats().nodes_solved;
         watch.progress("placement", nodes, 0);
-        let unfinished = matches!(outcome.termination_reason(), TerminationReason::NodeLimit | TerminationReason::TimeLimit);
+        let unfinished = matches!(
+            outcome.termination_reason(),
+            TerminationReason::NodeLimit | TerminationReason::TimeLimit
+        );
         if !unfinished || nodes >= limits.nodes || watch.stopped() {
             break;
         }
@@ -286,7 +342,7 @@ pub fn optimal(
         return Err(if watch.stopped() {
             Error::Stopped
         } else {
-            Error::Solver(format!("no placement is found within {} nodes", limits.nodes))
+            SolverError::NoPlacement { nodes: limits.nodes }.into()
         });
     };
     let cached = model.assignment(&part, &solution);
@@ -302,7 +358,8 @@ pub fn optimal(
         .map(|(hop, _)| hop.device)
         .collect();
     let saved = evaluation.footprint.saved;
-    let bound = if complete { solution.objective() } else { stats.best_bound.unwrap_or(f64::INFINITY) };
+    let bound =
+        if complete { solution.objective() } else { stats.best_bound.unwrap_or(f64::INFINITY) };
     Ok(Optimal {
         devices: used.into_iter().collect(),
         footprint: evaluation.footprint,
@@ -312,14 +369,15 @@ pub fn optimal(
     })
 }
 
-/// Nodes of branch and bound between two looks at the watch. A node is a linear program, which cannot be interrupted; to go on from one costs little.
+/// Nodes of branch and bound between checks of the watch. A node is a linear program, which cannot
+/// be interrupted; resuming costs little.
 const SLICE: u64 = 1;
 
 /// Of the mixed integer solver, absolute, in rows scaled to 1.
 const FEASIBILITY: f64 = 1e-9;
 
 fn program_error(error: microlp::Error) -> Error {
-    Error::Solver(format!("placement: {error}"))
+    SolverError::Failed { method: "placement", reason: error.to_string() }.into()
 }
 
 /// SmartRE's program, with or without a binary per candidate that says whether it is built.
@@ -340,35 +398,53 @@ impl Model {
         let scale = gains.iter().copied().fold(0.0, f64::max);
         let scale = if scale > 0.0 { scale } else { 1.0 };
         let mut problem = Problem::new(OptimizationDirection::Maximize);
-        // Largest share that a hop's device can hold and work through by itself. A bound per variable, it makes the relaxation tighter.
+        // Largest share that a hop's device can hold and work through by itself. A bound per
+        // variable, it makes the relaxation tighter.
         let mut most = Vec::with_capacity(gains.len());
         let mut hops_of = vec![Vec::new(); instance.devices.len()];
         for (number, path) in instance.paths.iter().enumerate() {
             let coded = instance.coded(path.ingress as usize);
             for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
                 let device = &instance.devices[hop.device as usize];
-                most.push(coded.min(device.memory / path.volume).min(device.operations / operations[at]));
+                most.push(
+                    coded.min(device.memory / path.volume).min(device.operations / operations[at]),
+                );
                 hops_of[hop.device as usize].push((at, path.volume));
             }
         }
-        let cached: Vec<Variable> =
-            gains.iter().zip(&most).map(|(&gain, &most)| problem.add_var(gain / scale, (0.0, most))).collect();
+        let cached: Vec<Variable> = gains
+            .iter()
+            .zip(&most)
+            .map(|(&gain, &most)| problem.add_var(gain / scale, (0.0, most)))
+            .collect();
 
         let mut built = Vec::new();
         if let Some((candidates, budget)) = choice {
             built.extend(candidates.iter().map(|&device| (device, problem.add_binary_var(0.0))));
-            problem.add_constraint(built.iter().map(|&(_, built)| (built, 1.0)), ComparisonOp::Le, budget as f64);
+            problem.add_constraint(
+                built.iter().map(|&(_, built)| (built, 1.0)),
+                ComparisonOp::Le,
+                budget as f64,
+            );
         }
         let built_of: BTreeMap<u32, Variable> = built.iter().copied().collect();
         for (number, path) in instance.paths.iter().enumerate() {
             let hops = instance.hop_range(number);
             if path.hops.len() > 1 {
                 let cover = hops.clone().map(|at| (cached[at], 1.0));
-                problem.add_constraint(cover, ComparisonOp::Le, instance.coded(path.ingress as usize));
+                problem.add_constraint(
+                    cover,
+                    ComparisonOp::Le,
+                    instance.coded(path.ingress as usize),
+                );
             }
             for (hop, at) in path.hops.iter().zip(hops) {
                 if let Some(&built) = built_of.get(&hop.device).filter(|_| most[at] > 0.0) {
-                    problem.add_constraint([(cached[at], 1.0), (built, -most[at])], ComparisonOp::Le, 0.0);
+                    problem.add_constraint(
+                        [(cached[at], 1.0), (built, -most[at])],
+                        ComparisonOp::Le,
+                        0.0,
+                    );
                 }
             }
         }
@@ -377,9 +453,12 @@ impl Model {
             let built = built_of.get(&(number as u32));
             let mut row = |limit: f64, uses: &dyn Fn(&(usize, f64)) -> f64| {
                 // A limit of 0 is in the variables' bounds, and one that they cannot reach is none.
-                if limit > 0.0 && hops.iter().map(|hop| uses(hop) * most[hop.0]).sum::<f64>() > limit {
+                if limit > 0.0
+                    && hops.iter().map(|hop| uses(hop) * most[hop.0]).sum::<f64>() > limit
+                {
                     let terms = hops.iter().map(|hop| (cached[hop.0], uses(hop) / limit));
-                    let (built, right) = built.map_or((None, 1.0), |&built| (Some((built, -1.0)), 0.0));
+                    let (built, right) =
+                        built.map_or((None, 1.0), |&built| (Some((built, -1.0)), 0.0));
                     problem.add_constraint(terms.chain(built), ComparisonOp::Le, right);
                 }
             };
@@ -392,21 +471,32 @@ impl Model {
                     let volume = instance.paths[path].volume;
                     instance.hop_range(path).map(move |at| (at, volume))
                 });
-                problem.add_constraint(terms.map(|(at, volume)| (cached[at], volume / ingress.memory)), ComparisonOp::Le, 1.0);
+                problem.add_constraint(
+                    terms.map(|(at, volume)| (cached[at], volume / ingress.memory)),
+                    ComparisonOp::Le,
+                    1.0,
+                );
             }
         }
         Self { problem, cached, built, scale }
     }
 
-    /// d(p, r) of a solution, without what rounding leaves below 0 and at devices that are not built.
+    /// d(p, r) of a solution, without what rounding leaves below 0 and at devices that are not
+    /// built.
     pub(crate) fn assignment(&self, instance: &Instance, solution: &microlp::Solution) -> Vec<f64> {
-        let absent: BTreeSet<u32> =
-            self.built.iter().filter(|(_, built)| solution.var_value(*built) < 0.5).map(|&(device, _)| device).collect();
+        let absent: BTreeSet<u32> = self
+            .built
+            .iter()
+            .filter(|(_, built)| solution.var_value(*built) < 0.5)
+            .map(|&(device, _)| device)
+            .collect();
         let hops = instance.paths.iter().flat_map(|path| &path.hops);
         self.cached
             .iter()
             .zip(hops)
-            .map(|(&share, hop)| if absent.contains(&hop.device) { 0.0 } else { solution.var_value(share).max(0.0) })
+            .map(|(&share, hop)| {
+                if absent.contains(&hop.device) { 0.0 } else { solution.var_value(share).max(0.0) }
+            })
             .collect()
     }
 }
@@ -438,7 +528,7 @@ fn coefficients(instance: &Instance) -> (Vec<f64>, Vec<f64>) {
     (gains, operations)
 }
 
-/// What SmartRE saves with these devices.
+/// Footprint saved with these devices.
 fn saved_by(
     instance: &Instance,
     devices: &[u32],
@@ -456,9 +546,12 @@ fn saved_by(
 fn checked(instance: &Instance, candidates: &[u32]) -> Result<Vec<u32>, Error> {
     let candidates: BTreeSet<u32> = candidates.iter().copied().collect();
     match candidates.last() {
-        Some(&last) if last as usize >= instance.devices.len() => {
-            Err(Error::Devices(format!("device {last} is a candidate, but there are {}", instance.devices.len())))
+        Some(&last) if last as usize >= instance.devices.len() => Err(DeviceError::Index {
+            what: "device",
+            index: last as usize,
+            count: instance.devices.len(),
         }
+        .into()),
         _ => Ok(candidates.into_iter().collect()),
     }
 }
@@ -470,54 +563,6 @@ fn on_paths(instance: &Instance) -> Vec<bool> {
         on_paths[hop.device as usize] = true;
     }
     on_paths
-}
-
-/// What can be enlarged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Resource {
-    /// Memory of the device with this index.
-    Memory(usize),
-    /// Speed of the device with this index.
-    Operations(usize),
-    /// Memory of the ingress with this index.
-    IngressMemory(usize),
-}
-
-/// What it is worth to enlarge something.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Upgrade {
-    /// What is enlarged.
-    pub resource: Resource,
-    /// By how much: bytes, or operations per epoch.
-    pub amount: f64,
-    /// At most so much is gained, in units of the objective: the price of one unit times `amount`. Prices fall as resources grow.
-    pub worth: f64,
-}
-
-/// What an upgrade adds to a memory, in bytes.
-pub const MORE_MEMORY: f64 = 1e9;
-
-/// What an upgrade adds to a speed, as a share of it.
-pub const MORE_OPERATIONS: f64 = 0.1;
-
-/// What to enlarge first, by falling worth, from the prices of a solution: [`MORE_MEMORY`] of a device or an ingress, [`MORE_OPERATIONS`] of a device. What
-/// is worth nothing is left out.
-pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
-    let prices = &solution.prices;
-    let memory = (0..).zip(&prices.memory).map(|(at, &price)| (Resource::Memory(at), MORE_MEMORY, price));
-    let operations = (0..)
-        .zip(instance.devices.iter().zip(&prices.operations))
-        .map(|(at, (device, &price))| (Resource::Operations(at), MORE_OPERATIONS * device.operations, price));
-    let ingresses = (0..).zip(&prices.ingress_memory).map(|(at, &price)| (Resource::IngressMemory(at), MORE_MEMORY, price));
-    let mut upgrades: Vec<Upgrade> = memory
-        .chain(operations)
-        .chain(ingresses)
-        .filter(|(_, amount, price)| *price > 0.0 && amount.is_finite())
-        .map(|(resource, amount, price)| Upgrade { resource, amount, worth: amount * price })
-        .filter(|upgrade| upgrade.worth > 0.0)
-        .collect();
-    upgrades.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.resource.cmp(&b.resource)));
-    upgrades
 }
 
 #[cfg(test)]

@@ -1,25 +1,27 @@
-//! What a solver answers.
+//! Solutions of the program.
 
 use crate::Instance;
 
-/// Who caches what, with how good that is.
+/// An assignment of caches, its value and a bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// d(p, r): the share of path p's packets, told by header hash, that is cached at its hop r; in the order of [`Instance::hop_index`].
+    /// d(p, r): the share of path p's packets, selected by header hash, that hop r caches; in the
+    /// order of [`Instance::hop_index`].
     pub cached: Vec<f64>,
-    /// Value of the objective: link bytes saved per epoch (footprint), or the highest utilization of a link (link load).
+    /// Value of the objective: link bytes saved per epoch (footprint), or the highest utilization
+    /// of a link (link load).
     pub objective: f64,
-    /// No solution is better than this.
+    /// Bound on the value of every solution.
     pub bound: f64,
-    /// What one unit more of each resource is worth, in units of the objective.
+    /// Value of one more unit of each resource, in units of the objective.
     pub prices: Prices,
-    /// Which method found it.
+    /// Method that found it.
     pub method: String,
     /// Iterations of that method.
     pub iterations: u32,
 }
 
-/// Prices (dual values) of the constraints; 0 where a resource is not used up.
+/// Prices (dual values) of the constraints; 0 if a resource is not exhausted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prices {
     /// Of a byte of memory, per device.
@@ -31,7 +33,7 @@ pub struct Prices {
 }
 
 impl Solution {
-    /// How far the solution may be from the best: |bound - objective| / max(|bound|, smallest positive).
+    /// Relative optimality gap: |bound - objective| / max(|bound|, smallest positive).
     pub fn gap(&self) -> f64 {
         if self.bound == self.objective {
             0.0

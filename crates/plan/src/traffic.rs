@@ -1,160 +1,196 @@
-//! How much traffic enters where, and where it goes.
+//! Traffic matrices: how much traffic enters where, and where it goes.
 //!
-//! A matrix is a list of [`Demand`]s between endpoints ([`crate::routing::endpoints`]) in any unit; [`assign`] scales it and puts it on paths.
+//! A matrix is a list of [`Demand`]s between endpoints ([`crate::routing::endpoints`]) in any unit;
+//! [`assign`] scales it and puts it on paths.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Error, Network, Provision,
+    Error, Network, NodeId, Provision,
+    error::{TopologyError, TrafficError, quote},
     network::{Demand, Names, Role},
     path::Route,
     routing::{self, MAX_PATHS, fields},
-    topology::quote,
 };
 
-/// What the volumes of a matrix are in bytes per retention epoch.
+/// How the volumes of a matrix are scaled to bytes per retention epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
     /// Bytes per epoch already: measured volumes.
     Given,
-    /// All by one factor, so that the ingress with the most traffic fills its store's rate times this load: load x ingress rate x T / 8 bytes.
+    /// One factor for all, so that the ingress with the most traffic sends load x ingress rate x T
+    /// / 8 bytes.
     LargestIngress(f64),
-    /// Each ingress by its own factor, so that it has that much (thesis, section 3.5, Figure 3.8: all ingresses have the same).
+    /// One factor per ingress, so that each sends that much (thesis, section 3.5, figure 3.8).
     EqualIngress(f64),
-    /// All by one factor, so that they add up to this many bytes per epoch.
+    /// One factor for all, so that they add up to this many bytes per epoch.
     Total(f64),
 }
 
-/// Gravity: from PoP a to PoP b, population(a) x population(b); from and to each of a PoP's endpoints an equal part (thesis, section 3.5). Within a
-/// PoP there is no traffic.
+/// Gravity: from PoP a to PoP b, population(a) x population(b); from and to each of a PoP's
+/// endpoints an equal part (thesis, section 3.5). Within a PoP there is no traffic.
 ///
 /// # Errors
-/// An endpoint's PoP without a known population ([`Network::without_unpopulated`] leaves those out), fewer than two PoPs.
+/// An endpoint's PoP without a known population ([`Network::without_unpopulated`] leaves those
+/// out), fewer than two PoPs.
 pub fn gravity(network: &Network) -> Result<Vec<Demand>, Error> {
     let ends = routing::endpoints(network);
     // Population, endpoints.
     let mut pops: HashMap<u32, (Option<f64>, f64)> = HashMap::new();
     for &end in &ends {
-        let node = &network.nodes[end as usize];
+        let node = &network.nodes[end];
         let pop = pops.entry(node.pop).or_default();
         pop.0 = pop.0.or(node.population);
         pop.1 += 1.0;
     }
     let mut share = Vec::with_capacity(ends.len());
     for &end in &ends {
-        let node = &network.nodes[end as usize];
+        let node = &network.nodes[end];
         match pops[&node.pop] {
-            (Some(population), routers) if population > 0.0 && population.is_finite() => share.push(population / routers),
+            (Some(population), routers) if population > 0.0 && population.is_finite() => {
+                share.push(population / routers)
+            }
             (None, _) => {
-                let city = node.city.as_ref().map(|city| format!(" ({})", quote(city))).unwrap_or_default();
-                return Err(Error::Traffic(format!("the population of {}{city} is unknown; gravity needs it", quote(&node.id))));
+                let city = node
+                    .city
+                    .as_ref()
+                    .map(|city| format!(" ({})", quote(city)))
+                    .unwrap_or_default();
+                let node = format!("{}{city}", quote(&node.id));
+                return Err(TrafficError::UnknownPopulation {
+                    node,
+                    has_demands: !network.demands.is_empty(),
+                }
+                .into());
             }
             (Some(population), _) => {
-                return Err(Error::Traffic(format!("the population of {} is {population}", quote(&node.id))));
+                return Err(TrafficError::Population { node: quote(&node.id), population }.into());
             }
         }
     }
     let pairs = routing::pairs(network)?;
     let mut share_of = vec![0.0; network.nodes.len()];
-    ends.iter().zip(share).for_each(|(&end, share)| share_of[end as usize] = share);
-    let volume = |from: u32, to: u32| share_of[from as usize] * share_of[to as usize];
+    ends.iter().zip(share).for_each(|(&end, share)| share_of[end] = share);
+    let volume = |from: NodeId, to: NodeId| share_of[from] * share_of[to];
     Ok(pairs.into_iter().map(|(from, to)| Demand { from, to, volume: volume(from, to) }).collect())
 }
 
-/// The demands that came with the network; those between PoPs in equal parts from and to each of their access routers.
+/// The demands that came with the network; those between PoPs in equal parts from and to each of
+/// their access routers.
 ///
 /// # Errors
-/// There are none, or none above 0; one of a PoP that carries no traffic.
+/// No demand, or none above 0; a demand of a PoP that carries no traffic.
 pub fn demands(network: &Network) -> Result<Vec<Demand>, Error> {
     if network.demands.is_empty() {
-        return Err(Error::Traffic(format!("{} came without demands", quote(&network.name))));
+        return Err(TrafficError::NoDemands { network: quote(&network.name) }.into());
     }
-    spread(network, network.demands.iter().map(|&demand| (String::new(), demand)))
+    spread(network, network.demands.iter().map(|&demand| (None, demand)))
 }
 
-/// An explicit matrix: lines `from to volume`, fields and names as in [`routing::given`]. A name is an endpoint, or a PoP whose access routers share
-/// the volume equally.
+/// An explicit matrix: lines `from to volume`, fields and names as in [`routing::given`]. A name is
+/// an endpoint, or a PoP whose access routers share the volume equally.
 ///
 /// # Errors
-/// A line that is not so; an unknown name; one that carries no traffic; a volume that is negative or no number; a pair twice; no volume above 0.
+/// An invalid line; an unknown name, or one without traffic; a negative or NaN volume; a duplicate
+/// pair; no volume above 0.
 pub fn matrix(network: &Network, text: &str) -> Result<Vec<Demand>, Error> {
     let names = Names::new(network);
-    let mut seen: HashMap<(u32, u32), usize> = HashMap::new();
+    let mut seen: HashMap<(NodeId, NodeId), usize> = HashMap::new();
     let mut list = Vec::new();
     for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let number = number + 1;
-        let wrong = |what: String| Error::Traffic(format!("line {number}: {what}"));
+        let wrong = |error: TrafficError| Error::from(error.at_line(number));
+        let unknown = |error: TopologyError| wrong(error.into());
         let fields: Vec<&str> = fields(line).take(4).collect();
         let [from, to, volume] = match fields[..] {
             [] => continue,
             [from, to, volume] => [from, to, volume],
-            _ => return Err(wrong(format!("{} where 'from to volume' should be", quote(line)))),
+            _ => return Err(wrong(TrafficError::NotAnEntry { line: quote(line) })),
         };
-        let ends = (names.find(from).map_err(wrong)?, names.find(to).map_err(wrong)?);
+        let ends = (names.find(from).map_err(unknown)?, names.find(to).map_err(unknown)?);
         if ends.0 == ends.1 {
-            return Err(wrong(format!("traffic from {} to itself does not enter the network", quote(from))));
+            return Err(wrong(TrafficError::ToItself { node: quote(from) }));
         }
         if let Some(first) = seen.insert(ends, number) {
             let (from, to) = (quote(from), quote(to));
-            return Err(wrong(format!("a second volume from {from} to {to}; the first is on line {first}")));
+            return Err(wrong(TrafficError::Duplicate { from, to, first }));
         }
-        let volume = volume.parse().map_err(|_| wrong(format!("{} is no volume", quote(volume))))?;
-        list.push((format!("line {number}: "), Demand { from: ends.0, to: ends.1, volume }));
+        let volume =
+            volume.parse().map_err(|_| wrong(TrafficError::NotAVolume { text: quote(volume) }))?;
+        list.push((Some(number), Demand { from: ends.0, to: ends.1, volume }));
     }
     if list.is_empty() {
-        return Err(Error::Traffic("the matrix is empty".into()));
+        return Err(TrafficError::EmptyMatrix.into());
     }
     spread(network, list)
 }
 
 /// Demands between nodes as demands between endpoints, sorted, one per pair.
-fn spread(network: &Network, list: impl IntoIterator<Item = (String, Demand)>) -> Result<Vec<Demand>, Error> {
+fn spread(
+    network: &Network,
+    list: impl IntoIterator<Item = (Option<usize>, Demand)>,
+) -> Result<Vec<Demand>, Error> {
     let ends = routing::endpoints(network);
     let mut is_end = vec![false; network.nodes.len()];
-    let mut of_pop: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut of_pop: HashMap<u32, Vec<NodeId>> = HashMap::new();
     for &end in &ends {
-        is_end[end as usize] = true;
-        of_pop.entry(network.nodes[end as usize].pop).or_default().push(end);
+        is_end[end] = true;
+        of_pop.entry(network.nodes[end].pop).or_default().push(end);
     }
-    let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    let mut sums: BTreeMap<(NodeId, NodeId), f64> = BTreeMap::new();
     let mut work = 0_usize;
-    for (place, demand) in list {
-        let routers = |node: u32| -> Result<&[u32], Error> {
-            let Some(of) = network.nodes.get(node as usize) else {
-                return Err(Error::Traffic(format!("{place}a demand of node {node}, but there are {}", network.nodes.len())));
+    for (line, demand) in list {
+        let wrong = |error: TrafficError| {
+            Error::from(match line {
+                Some(line) => error.at_line(line),
+                None => error,
+            })
+        };
+        let routers = |node: NodeId| -> Result<&[NodeId], Error> {
+            let Some(of) = network.nodes.get(node.index()) else {
+                return Err(wrong(TrafficError::Index {
+                    what: "node",
+                    index: node.index(),
+                    count: network.nodes.len(),
+                }));
             };
-            if is_end[node as usize] {
+            if is_end[node] {
                 // The list of endpoints is sorted and has it.
                 return Ok(ends.binary_search(&node).map_or(&[], |at| &ends[at..=at]));
             }
             let routers = of_pop.get(&of.pop).filter(|_| of.role != Role::Access);
-            routers.map(Vec::as_slice).ok_or_else(|| Error::Traffic(format!("{place}{} forwards traffic only", quote(&of.id))))
+            routers
+                .map(Vec::as_slice)
+                .ok_or_else(|| wrong(TrafficError::ForwardsOnly { node: quote(&of.id) }))
         };
         let (from, to) = (routers(demand.from)?, routers(demand.to)?);
         if !(demand.volume >= 0.0 && demand.volume.is_finite()) {
-            let name = |node: u32| quote(&network.nodes[node as usize].id);
+            let name = |node: NodeId| quote(&network.nodes[node].id);
             let (from, to) = (name(demand.from), name(demand.to));
-            return Err(Error::Traffic(format!("{place}a volume of {} from {from} to {to}", demand.volume)));
+            return Err(wrong(TrafficError::Volume { from, to, volume: demand.volume }));
         }
         work += from.len().saturating_mul(to.len());
         if work > 2 * MAX_PATHS {
-            return Err(Error::Traffic(format!("the demands spread over more than {MAX_PATHS} paths")));
+            return Err(TrafficError::TooManyDemands { most: MAX_PATHS }.into());
         }
         let part = demand.volume / (from.len() * to.len()) as f64;
         for &from in from {
-            to.iter().filter(|&&to| to != from).for_each(|&to| *sums.entry((from, to)).or_default() += part);
+            to.iter()
+                .filter(|&&to| to != from)
+                .for_each(|&to| *sums.entry((from, to)).or_default() += part);
         }
     }
     if !sums.values().any(|&volume| volume > 0.0) {
-        return Err(Error::Traffic("all volumes are 0".into()));
+        return Err(TrafficError::NoVolume.into());
     }
     Ok(sums.into_iter().map(|((from, to), volume)| Demand { from, to, volume }).collect())
 }
 
-/// Puts a matrix on paths, scaled. Paths without traffic are left out.
+/// Assigns a scaled matrix to paths. Paths without traffic are dropped.
 ///
 /// # Errors
-/// Traffic between nodes that have no path; volumes that are no numbers, or none above 0; a scale that is not above 0.
+/// Traffic between nodes without a path; NaN or negative volumes, or none above 0; a scale that is
+/// not above 0.
 pub fn assign(
     network: &Network,
     mut routes: Vec<Route>,
@@ -162,33 +198,37 @@ pub fn assign(
     scale: Scale,
     provision: &Provision,
 ) -> Result<Vec<Route>, Error> {
-    let name = |node: u32| network.nodes.get(node as usize).map_or_else(|| node.to_string(), |node| quote(&node.id));
-    let mut volumes: HashMap<(u32, u32), f64> = HashMap::with_capacity(matrix.len());
+    let name = |node: NodeId| {
+        network.nodes.get(node.index()).map_or_else(|| node.to_string(), |node| quote(&node.id))
+    };
+    let mut volumes: HashMap<(NodeId, NodeId), f64> = HashMap::with_capacity(matrix.len());
     for demand in matrix {
         if !(demand.volume >= 0.0 && demand.volume.is_finite()) {
             let (from, to) = (name(demand.from), name(demand.to));
-            return Err(Error::Traffic(format!("a volume of {} from {from} to {to}", demand.volume)));
+            return Err(TrafficError::Volume { from, to, volume: demand.volume }.into());
         }
         *volumes.entry((demand.from, demand.to)).or_default() += demand.volume;
     }
     for route in &mut routes {
         route.volume = volumes.remove(&(route.from, route.to)).unwrap_or(0.0);
     }
-    if let Some(((from, to), _)) = volumes.into_iter().filter(|&(_, volume)| volume > 0.0).min_by_key(|&(ends, _)| ends) {
-        return Err(Error::Traffic(format!("there is traffic from {} to {}, but no path", name(from), name(to))));
+    if let Some(((from, to), _)) =
+        volumes.into_iter().filter(|&(_, volume)| volume > 0.0).min_by_key(|&(ends, _)| ends)
+    {
+        return Err(TrafficError::Unrouted { from: name(from), to: name(to) }.into());
     }
     routes.retain(|route| route.volume > 0.0);
 
-    // Summed in the order of the paths, so that the result does not depend on a hash map.
-    let mut ingresses: BTreeMap<u32, f64> = BTreeMap::new();
+    // Summed in path order, so that the result does not depend on a hash map.
+    let mut ingresses: BTreeMap<NodeId, f64> = BTreeMap::new();
     routes.iter().for_each(|route| *ingresses.entry(route.from).or_default() += route.volume);
     let largest = ingresses.values().copied().fold(0.0, f64::max);
     if largest == 0.0 {
-        return Err(Error::Traffic("all volumes are 0".into()));
+        return Err(TrafficError::NoVolume.into());
     }
     let total: f64 = ingresses.values().sum();
     if !total.is_finite() {
-        return Err(Error::Traffic("the volumes add up to more than numbers can say; give them in a larger unit".into()));
+        return Err(TrafficError::Overflow { what: "the sum of all volumes".into() }.into());
     }
     let full = provision.ingress_rate * provision.epoch() / 8.0;
     let target = match scale {
@@ -197,10 +237,10 @@ pub fn assign(
         Scale::Total(bytes) => bytes,
     };
     if !(target > 0.0 && target.is_finite()) {
-        return Err(Error::Traffic(format!("the volumes cannot be scaled to {target} bytes per epoch; it must be above 0")));
+        return Err(TrafficError::Scale { target }.into());
     }
     for route in &mut routes {
-        // A quotient first: volumes may be as large as numbers get.
+        // Divide first, to avoid overflow.
         route.volume = match scale {
             Scale::Given => route.volume,
             Scale::LargestIngress(_) => route.volume / largest * target,
@@ -208,11 +248,8 @@ pub fn assign(
             Scale::Total(_) => route.volume / total * target,
         };
         if !route.volume.is_finite() {
-            return Err(Error::Traffic(format!(
-                "the traffic from {} to {} is more than numbers can say",
-                name(route.from),
-                name(route.to)
-            )));
+            let what = format!("the traffic from {} to {}", name(route.from), name(route.to));
+            return Err(TrafficError::Overflow { what }.into());
         }
     }
     routes.retain(|route| route.volume > 0.0);

@@ -1,4 +1,4 @@
-//! The fuzz target on stable: its corpus, and changes of it that proptest makes smaller.
+//! The fuzz target on stable Rust: its corpus, and mutations of it that proptest can shrink.
 #![allow(missing_docs)]
 
 mod fuzz_entry;
@@ -12,13 +12,14 @@ fn folder() -> PathBuf {
 }
 
 fn corpus() -> Vec<(PathBuf, Vec<u8>)> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
 #[test]
-fn the_corpus_keeps_the_promises() {
+fn the_corpus_has_the_properties() {
     let corpus = corpus();
     assert!(corpus.len() >= 6);
     for (path, input) in corpus {
@@ -27,7 +28,7 @@ fn the_corpus_keeps_the_promises() {
     }
 }
 
-/// A piece of one file put into another.
+/// A part of one file, inserted into another.
 #[derive(Clone, Debug)]
 struct Edit {
     at: prop::sample::Index,
@@ -39,20 +40,15 @@ struct Edit {
 
 fn edit() -> impl Strategy<Value = Edit> {
     let index = any::<prop::sample::Index>;
-    (index(), 0..20_usize, index(), index(), 0..40_usize).prop_map(|(at, removed, from, start, length)| Edit {
-        at,
-        removed,
-        from,
-        start,
-        length,
-    })
+    (index(), 0..20_usize, index(), index(), 0..40_usize)
+        .prop_map(|(at, removed, from, start, length)| Edit { at, removed, from, start, length })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn changed_files_keep_the_promises(which in any::<prop::sample::Index>(), choice in any::<u8>(), edits in prop::collection::vec(edit(), 1..8)) {
+    fn changed_files_have_the_properties(which in any::<prop::sample::Index>(), choice in any::<u8>(), edits in prop::collection::vec(edit(), 1..8)) {
         let corpus = corpus();
         let mut input = corpus[which.index(corpus.len())].1.clone();
         for edit in edits {

@@ -1,7 +1,8 @@
-//! Manifests of real networks: sound, and how large.
+//! Manifests of real networks: validity and size.
 //!
-//! The data set is found through `ONCEWIRE_DATA`, or as `shared/data` beside the workspace. Without it nothing is tested.
-//! `cargo test --release -p oncewire-plan --test manifest_sizes -- --nocapture --include-ignored` prints the figures of `docs/PLANNERS.md`.
+//! The data set is found through `ONCEWIRE_DATA`, or as `shared/data` beside the workspace. Without
+//! it these tests are skipped. `cargo test --release -p oncewire-plan --test manifest_sizes --
+//! --nocapture --include-ignored` prints the figures of `docs/PLANNERS.md`.
 #![allow(missing_docs)]
 
 use std::{collections::BTreeMap, env, fs, io::Write as _, path::PathBuf, time::Instant};
@@ -26,10 +27,11 @@ fn data(name: &str) -> Option<String> {
     text
 }
 
-/// The thesis's network of section 3.5: its devices, gravity traffic, gamma 0.5 with 0.75 in the PoP and half of that on the path; an ingress per PoP or `access`
-/// routers of a PoP.
+/// The network of section 3.5 of the thesis: its devices, gravity traffic, gamma 0.5 with 0.75 in
+/// the PoP and half of that on the path. One ingress per PoP, or `access` routers per PoP.
 fn instance(text: &str, pops: usize, access: u32) -> Instance {
-    let mut network = topology::read(topology::Format::Json, text, &topology::Options::default()).unwrap();
+    let mut network =
+        topology::read(topology::Format::Json, text, &topology::Options::default()).unwrap();
     network = network.without_unpopulated();
     if pops < network.pop_count() {
         network = network.reduce(pops).unwrap();
@@ -40,9 +42,17 @@ fn instance(text: &str, pops: usize, access: u32) -> Instance {
     let provision = Provision::default();
     let matrix = traffic::gravity(&network).unwrap();
     let routes = routing::shortest_paths(&network, &oncewire_plan::Unwatched).unwrap();
-    let routes = traffic::assign(&network, routes, &matrix, Scale::LargestIngress(1.0), &provision).unwrap();
-    let profile = Synthetic { gamma: 0.5, intrapop: 0.75, intrapath: 0.5, length: 500.0, ingresses: BTreeMap::new() };
-    Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile)).unwrap()
+    let routes =
+        traffic::assign(&network, routes, &matrix, Scale::LargestIngress(1.0), &provision).unwrap();
+    let profile = Synthetic {
+        gamma: 0.5,
+        intrapop: 0.75,
+        intrapath: 0.5,
+        length: 500.0,
+        ingresses: BTreeMap::new(),
+    };
+    Instance::new(network, routes, &provision, &Placement::Links, Profile::Synthetic(profile))
+        .unwrap()
 }
 
 fn deflated(text: &str) -> usize {
@@ -58,10 +68,13 @@ fn spread(mut sizes: Vec<usize>) -> String {
     format!("mean {mean:.0}, median {}, largest {}", sizes[sizes.len() / 2], sizes[sizes.len() - 1])
 }
 
-/// Bytes of the overlap matrix as JSON: a list of n^2 bounds.
+/// Size in bytes of the overlap matrix as JSON, a list of n^2 bounds.
 fn matrix(manifest: &IngressManifest) -> usize {
     let ids = || manifest.paths().iter().map(|path| path.id);
-    1 + ids().flat_map(|p| ids().map(move |q| (p, q))).map(|(p, q)| manifest.overlap(p, q).to_string().len() + 1).sum::<usize>()
+    1 + ids()
+        .flat_map(|p| ids().map(move |q| (p, q)))
+        .map(|(p, q)| manifest.overlap(p, q).to_string().len() + 1)
+        .sum::<usize>()
 }
 
 fn measure(name: &str, instance: &Instance, solution: &Solution) {
@@ -85,23 +98,37 @@ fn measure(name: &str, instance: &Instance, solution: &Solution) {
     let ranges: usize = plan.paths().iter().map(|path| path.ranges.len()).sum();
     let bytes = |texts: &[String]| spread(texts.iter().map(String::len).collect());
     let small = |texts: &[String]| spread(texts.iter().map(|text| deflated(text)).collect());
-    println!("{name}, {}: {} paths, {} devices, {} ranges", solution.method, plan.paths().len(), device.len(), ranges);
+    println!(
+        "{name}, {}: {} paths, {} devices, {} ranges",
+        solution.method,
+        plan.paths().len(),
+        device.len(),
+        ranges
+    );
     println!("  device manifest, bytes:  {}; deflated {}", bytes(&device), small(&device));
     println!("  ingress manifest, bytes: {}; deflated {}", bytes(&ingress), small(&ingress));
     println!("  an overlap matrix would add: {}", spread(ingresses.iter().map(matrix).collect()));
     println!("  the whole plan: {}; made in {made:.2?}, validated in {validated:.2?}", whole.len());
 }
 
-/// d the same on each hop: the most ranges that there can be.
+/// Equal d on each hop, which gives the largest possible number of ranges.
 fn equal(instance: &Instance) -> Solution {
     let mut cached = Vec::with_capacity(instance.hop_count());
-    // As much of each path as the fullest device and ingress can take.
+    // The share of each path that the fullest device and ingress can serve.
     let mut used = vec![0.0; instance.devices.len()];
     for path in &instance.paths {
-        path.hops.iter().for_each(|hop| used[hop.device as usize] += path.volume / path.hops.len() as f64);
+        path.hops
+            .iter()
+            .for_each(|hop| used[hop.device as usize] += path.volume / path.hops.len() as f64);
     }
-    let share = instance.devices.iter().zip(used).map(|(device, used)| device.memory / used).fold(1.0, f64::min);
-    let stores = (0..instance.ingresses.len()).map(|at| instance.ingresses[at].memory / instance.ingresses[at].volume);
+    let share = instance
+        .devices
+        .iter()
+        .zip(used)
+        .map(|(device, used)| device.memory / used)
+        .fold(1.0, f64::min);
+    let stores = (0..instance.ingresses.len())
+        .map(|at| instance.ingresses[at].memory / instance.ingresses[at].volume);
     let share = stores.fold(share, f64::min);
     for path in &instance.paths {
         let coded = instance.coded(path.ingress as usize).min(share);

@@ -1,6 +1,6 @@
 //! Which service a packet belongs to, by its ports.
 
-/// Ports that say what runs over them, with the field's short names, ascending. IANA's registry, and what is usual beside it.
+/// Well-known ports with short names, ascending: IANA's registry, and common usage.
 const KNOWN: [(u16, &str); 75] = [
     (20, "ftp-data"),
     (21, "ftp"),
@@ -79,7 +79,8 @@ const KNOWN: [(u16, &str); 75] = [
     (51820, "wireguard"),
 ];
 
-/// The port that says which service a packet belongs to: the one of the two that is known, if one is; else the lower.
+/// The port that identifies the service of a packet: the well-known one of the two, otherwise the
+/// lower.
 pub(crate) fn service(source: u16, destination: u16) -> u16 {
     match (name(source).is_some(), name(destination).is_some()) {
         (true, false) => source,
@@ -88,12 +89,17 @@ pub(crate) fn service(source: u16, destination: u16) -> u16 {
     }
 }
 
-/// The service's short name.
+/// The short name of the service on a well-known port.
 pub fn name(port: u16) -> Option<&'static str> {
     KNOWN.binary_search_by_key(&port, |&(known, _)| known).ok().map(|index| KNOWN[index].1)
 }
 
-/// Its name for tables: `tcp/80 http`, `udp/40000`, `tcp/others`.
+/// A service without its name: `TCP 80`, `UDP 40000`.
+pub(crate) fn short(protocol: u8, port: u16) -> String {
+    format!("{} {port}", if protocol == 6 { "TCP" } else { "UDP" })
+}
+
+/// The label of a service in tables: `tcp/80 http`, `udp/40000`, `tcp/others`.
 pub fn label(protocol: u8, port: u16) -> String {
     let protocol = match protocol {
         6 => "tcp".to_owned(),

@@ -21,7 +21,11 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     let memory = [0, 0x40, 0xd5, 0xaa, 0x3f, 0x8c];
     memory
         .map(|memory| {
-            (format!("seed-{memory:02x}"), [all.clone(), [memory, next()].to_vec(), (0..2000).map(|_| next()).collect()].concat())
+            (
+                format!("seed-{memory:02x}"),
+                [all.clone(), [memory, next()].to_vec(), (0..2000).map(|_| next()).collect()]
+                    .concat(),
+            )
         })
         .into()
 }
@@ -35,7 +39,8 @@ fn the_corpus_keeps_the_promises() {
             std::fs::write(folder.join(name), seed).unwrap();
         }
     }
-    let mut corpus: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut corpus: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     corpus.sort();
     assert!(!corpus.is_empty());
     for path in corpus {

@@ -1,8 +1,10 @@
-//! The redundancy that the study finds in 1,256 public captures, beside that of another implementation.
+//! The redundancy that the study finds in 1,256 public captures, beside that of another
+//! implementation.
 //!
-//! The captures are found by `ONCEWIRE_DATA`, or beside the repository; without them this is skipped.
+//! The captures are found by `ONCEWIRE_DATA`, or beside the repository; without them this is
+//! skipped.
 
-use oncewire_codec::SamplerKind;
+use oncewire_family::SamplerKind;
 use oncewire_packet::{CaptureReader, Dissector, Limits};
 use oncewire_trace::results::{MatchRow, Share};
 use oncewire_trace::{FigureId, Settings, Study, Survey};
@@ -21,8 +23,9 @@ fn data() -> Option<PathBuf> {
     None
 }
 
-/// Captures that are off by more than five points for a reason of their own: a few different windows make up most of the payload, and
-/// whether one of those few is sampled is the luck of a hash function.
+/// Captures that are off by more than five points for a reason of their own: a few different
+/// windows make up most of the payload, and whether one of those few is sampled is the luck of a
+/// hash function.
 const FEW_WINDOWS: [&str; 7] = [
     "zeek__smtp_mime-header-size-limit.pcap",
     "zeek__Traces_portmapper-many-unanswered-calls.pcapng",
@@ -52,11 +55,15 @@ impl Compared {
 
     /// Why they may differ by more than five points.
     fn explained(&self) -> bool {
-        // Fragments made whole, tunnels looked into, lengths believed: not the same payload (`crates/packet/tests/public_captures.rs`).
+        // Fragments made whole, tunnels looked into, lengths believed: not the same payload
+        // (`crates/packet/tests/public_captures.rs`).
         let other_payload = self.payload != self.their_payload;
-        // The index misses runs: their windows all hash alike. MODP as we have it forces a marker in each packet.
-        let runs = self.off() > 0.0 && self.in_runs as f64 >= 0.8 * self.off() * self.payload as f64;
-        // In packets of a few windows, the forced marker finds what sampling one in 32 does not; in captures of a few packets, chance rules.
+        // The index misses runs: their windows all hash alike. MODP as we have it forces a marker
+        // in each packet.
+        let runs =
+            self.off() > 0.0 && self.in_runs as f64 >= 0.8 * self.off() * self.payload as f64;
+        // In packets of a few windows, the forced marker finds what sampling one in 32 does not; in
+        // captures of a few packets, chance rules.
         let small = self.payload < 20_000 || self.payload < 200 * self.packets;
         other_payload || runs || small || FEW_WINDOWS.contains(&self.name.as_str())
     }
@@ -90,7 +97,8 @@ fn study(path: &Path) -> (f64, u64, u64, u64) {
     }
     let report = study.finish(Vec::new(), Vec::new()).unwrap();
     let sides = [&report.accounting.used, &report.accounting.unused];
-    let sum = |of: fn(&Share) -> u64| sides.iter().flat_map(|side| side.iter()).map(of).sum::<u64>();
+    let sum =
+        |of: fn(&Share) -> u64| sides.iter().flat_map(|side| side.iter()).map(of).sum::<u64>();
     assert_eq!(sum(|share| share.packets), report.input.packets, "{path:?}");
     assert_eq!(sum(|share| share.bytes), report.input.wire_bytes, "{path:?}");
     let payload = report.accounting.bytes[1].bytes;
@@ -110,17 +118,35 @@ fn redundancy_is_in_the_neighbourhood_of_the_index() {
         let (ours, payload, packets, in_runs) = study(&data.join(fields[path]));
         let name = fields[path].trim_start_matches("pcap/").to_owned();
         let theirs = fields[red].parse().unwrap();
-        Compared { name, ours, theirs, payload, their_payload: fields[pay].parse().unwrap(), packets, in_runs }
+        Compared {
+            name,
+            ours,
+            theirs,
+            payload,
+            their_payload: fields[pay].parse().unwrap(),
+            packets,
+            in_runs,
+        }
     });
     let rows: Vec<Compared> = rows.collect();
-    let within = |points: f64| rows.iter().filter(|row| row.off().abs() <= points).count() as f64 / rows.len() as f64;
-    println!("{} captures: {:.3} within 1 point, {:.3} within 5", rows.len(), within(0.01), within(0.05));
+    let within = |points: f64| {
+        rows.iter().filter(|row| row.off().abs() <= points).count() as f64 / rows.len() as f64
+    };
+    println!(
+        "{} captures: {:.3} within 1 point, {:.3} within 5",
+        rows.len(),
+        within(0.01),
+        within(0.05)
+    );
     assert!(within(0.01) > 0.75 && within(0.05) > 0.85);
     for row in rows.iter().filter(|row| row.off().abs() > 0.05) {
         let Compared { name, ours, theirs, .. } = row;
         assert!(row.explained(), "{name}: {ours:.3} here, {theirs:.3} in the index");
     }
     for name in FEW_WINDOWS {
-        assert!(rows.iter().any(|row| row.name == name && row.off().abs() > 0.05), "{name} is listed for nothing");
+        assert!(
+            rows.iter().any(|row| row.name == name && row.off().abs() > 0.05),
+            "{name} is listed for nothing"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The whole study on traces whose redundancy is known by construction, from captured bytes to figures.
+//! The whole study on traces whose redundancy is known by construction, from captured bytes to
+//! figures.
 
 use oncewire_packet::{LinkType, Record};
 use oncewire_trace::results::{Cell, Deploy, Figure, MatchRow, Report};
@@ -44,21 +45,29 @@ fn study(settings: Settings, packets: &[Vec<u8>]) -> Report {
     let mut study = Study::new(settings, None).unwrap();
     for (second, data) in packets.iter().enumerate() {
         let time = 1_700_000_000_000_000_000 + second as i64 * 1_000_000_000;
-        study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+        study
+            .push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data })
+            .unwrap();
     }
     study.finish(vec!["made here".into()], Vec::new()).unwrap()
 }
 
 fn settings(figures: &[FigureId], packets: &[Vec<u8>]) -> Settings {
     let bytes = packets.iter().map(|packet| packet.len() as u64).sum();
-    Settings { figures: figures.iter().copied().collect(), survey: Some(Survey::all(bytes)), threads: 2, ..Settings::default() }
+    Settings {
+        figures: figures.iter().copied().collect(),
+        survey: Some(Survey::all(bytes)),
+        threads: 2,
+        ..Settings::default()
+    }
 }
 
 fn figure(report: &Report, id: FigureId) -> &Figure {
     report.figures.iter().find(|figure| figure.id == id.name()).unwrap()
 }
 
-/// The number in a figure's first table, by the text that begins its row and the name of its column.
+/// The number in a figure's first table, by the text that begins its row and the name of its
+/// column.
 fn number(report: &Report, id: FigureId, row: &str, column: &str) -> f64 {
     let table = &figure(report, id).tables[0];
     let column = table.columns.iter().position(|candidate| candidate.name == column).unwrap();
@@ -80,7 +89,8 @@ fn algorithms_save_what_repeats_and_are_charged() {
     let packets = again();
     let report = study(settings(&[FigureId::Algorithms], &packets), &packets);
     let wire = 3.0 * (1000.0 + HEADERS as f64);
-    let savings = |algorithm: Algorithm| number(&report, FigureId::Algorithms, algorithm.name(), "savings");
+    let savings =
+        |algorithm: Algorithm| number(&report, FigureId::Algorithms, algorithm.name(), "savings");
     // One match of everything: 4 bytes and the shim of 12.
     for algorithm in [
         Algorithm::Modp,
@@ -100,12 +110,23 @@ fn algorithms_save_what_repeats_and_are_charged() {
     assert_eq!(savings(Algorithm::PayloadGzip), 984.0 / wire);
     assert_eq!(savings(Algorithm::Pairs), 996.0 / wire);
     // Noise does not compress, and nothing is within 10 ms of its copy.
-    for algorithm in [Algorithm::Gzip, Algorithm::GzipWindow, Algorithm::GzipFlow, Algorithm::ZstdWindow, Algorithm::ZstdFlow] {
+    for algorithm in [
+        Algorithm::Gzip,
+        Algorithm::GzipWindow,
+        Algorithm::GzipFlow,
+        Algorithm::ZstdWindow,
+        Algorithm::ZstdFlow,
+    ] {
         assert_eq!(savings(algorithm), 0.0, "{}", algorithm.name());
     }
     // A chunk is no longer than 256 bytes, but neighbours become one match.
     for algorithm in [Algorithm::Chunk, Algorithm::ChunkWindow] {
-        assert!((700.0 / wire..=984.0 / wire).contains(&savings(algorithm)), "{} {}", algorithm.name(), savings(algorithm));
+        assert!(
+            (700.0 / wire..=984.0 / wire).contains(&savings(algorithm)),
+            "{} {}",
+            algorithm.name(),
+            savings(algorithm)
+        );
     }
     for algorithm in [Algorithm::MaxpGzip, Algorithm::MaxpZstd] {
         assert!((983.0 / wire..985.0 / wire).contains(&savings(algorithm)), "{}", algorithm.name());
@@ -123,16 +144,24 @@ fn a_compression_window_opens_at_its_first_packet() {
     let data = packet(SERVER, CLIENT, &noise(1, 1000));
     let run = |gap: i64, algorithm: Algorithm| {
         let packets = vec![data.clone(); 12];
-        let settings = Settings { algorithms: vec![algorithm], ..settings(&[FigureId::Algorithms], &packets) };
+        let settings =
+            Settings { algorithms: vec![algorithm], ..settings(&[FigureId::Algorithms], &packets) };
         let mut study = Study::new(settings, None).unwrap();
         for (index, data) in packets.iter().enumerate() {
-            let record = Record { time: index as i64 * gap, link: LinkType::ETHERNET, wire_len: data.len() as u32, data };
+            let record = Record {
+                time: index as i64 * gap,
+                link: LinkType::ETHERNET,
+                wire_len: data.len() as u32,
+                data,
+            };
             study.push(&record).unwrap();
         }
         let report = study.finish(Vec::new(), Vec::new()).unwrap();
         number(&report, FigureId::Algorithms, algorithm.name(), "savings") * 12.0 * 1054.0
     };
-    for algorithm in [Algorithm::GzipWindow, Algorithm::GzipFlow, Algorithm::ZstdWindow, Algorithm::ZstdFlow] {
+    for algorithm in
+        [Algorithm::GzipWindow, Algorithm::GzipFlow, Algorithm::ZstdWindow, Algorithm::ZstdFlow]
+    {
         // Two windows, so two copies are paid for, and a copy costs a match for each 258 bytes.
         let saved = run(1_000_000, algorithm);
         assert!((9_700.0..10_000.0).contains(&saved), "{} {saved}", algorithm.name());
@@ -170,7 +199,8 @@ fn periods_cost_what_lies_before_the_first_marker() {
     let table = &figure(&report, FigureId::Periods).tables[0];
     assert_eq!(table.rows.len(), 5 * 8);
     for row in &table.rows {
-        // Whole packets repeat: one marker finds them, and every sampler has one in 1,000 bytes at these periods.
+        // Whole packets repeat: one marker finds them, and every sampler has one in 1,000 bytes at
+        // these periods.
         if let Cell::Number(savings) = row[3] {
             let dense = matches!(row[1], Cell::Count(period) if period <= 128);
             assert!(savings == 984.0 / (3.0 * 1054.0) || !dense, "{row:?}");
@@ -192,7 +222,9 @@ fn a_cache_finds_what_is_no_further_back_than_its_size() {
     let report = study(settings, &packets);
     let table = &figure(&report, FigureId::Caches).tables[0];
     for row in &table.rows {
-        let (Cell::Count(size), Cell::Number(savings)) = (&row[0], &row[1]) else { panic!("{row:?}") };
+        let (Cell::Count(size), Cell::Number(savings)) = (&row[0], &row[1]) else {
+            panic!("{row:?}")
+        };
         let expected = if *size >= 201_000 { 984.0 / (201.0 * 1054.0) } else { 0.0 };
         assert_eq!(*savings, expected, "{size}");
     }
@@ -251,12 +283,17 @@ fn matches_are_handed_out_with_their_origin() {
     )
     .unwrap();
     for data in &packets {
-        study.push(&Record { time: 5, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+        study
+            .push(&Record { time: 5, link: LinkType::ETHERNET, wire_len: data.len() as u32, data })
+            .unwrap();
     }
     study.finish(Vec::new(), Vec::new()).unwrap();
     let rows = rows.lock().unwrap();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].length, rows[0].distance, rows[0].origin), (1000, 1000, "inter-destination"));
+    assert_eq!(
+        (rows[0].length, rows[0].distance, rows[0].origin),
+        (1000, 1000, "inter-destination")
+    );
     assert_eq!((rows[0].packet_length, rows[0].protocol, rows[0].source_port), (1000, 6, 80));
 }
 
@@ -270,7 +307,8 @@ fn nothing_at_all_is_a_report_too() {
     assert_eq!(report.verdict.deploy, Deploy::Nothing);
     // No number that is not one reaches a report.
     for figure in &report.figures {
-        let points = figure.charts.iter().flat_map(|chart| &chart.series).flat_map(|series| &series.points);
+        let points =
+            figure.charts.iter().flat_map(|chart| &chart.series).flat_map(|series| &series.points);
         for point in points {
             assert!(point.0.is_finite() && point.1.is_finite(), "{}: {point:?}", figure.id);
         }
@@ -314,8 +352,12 @@ fn parameters_that_cannot_work_are_errors() {
 
 #[test]
 fn in_parts_it_finds_the_same() {
-    let packets: Vec<Vec<u8>> = (0..40).map(|index| packet(SERVER, CLIENT, &noise(index % 13, 1000))).collect();
-    let settings = settings(&[FigureId::Algorithms, FigureId::Periods, FigureId::Caches, FigureId::Origins], &packets);
+    let packets: Vec<Vec<u8>> =
+        (0..40).map(|index| packet(SERVER, CLIENT, &noise(index % 13, 1000))).collect();
+    let settings = settings(
+        &[FigureId::Algorithms, FigureId::Periods, FigureId::Caches, FigureId::Origins],
+        &packets,
+    );
     let whole = study(settings.clone(), &packets);
     let parts = settings.parts(100_000);
     assert!(parts.len() > 3, "{}", parts.len());
@@ -324,7 +366,9 @@ fn in_parts_it_finds_the_same() {
         let mut study = Study::part(settings.clone(), part, None).unwrap();
         for (second, data) in packets.iter().enumerate() {
             let time = 1_700_000_000_000_000_000 + second as i64 * 1_000_000_000;
-            study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+            study
+                .push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data })
+                .unwrap();
         }
         let part = study.finish_part().unwrap();
         match &mut found {
@@ -338,7 +382,9 @@ fn in_parts_it_finds_the_same() {
     // A part that saw another trace is not taken.
     let first = || Study::new(settings.clone(), None).unwrap().finish_part().unwrap();
     let mut longer = Study::new(settings.clone(), None).unwrap();
-    longer.push(&Record { time: 0, link: LinkType::ETHERNET, wire_len: 60, data: &[0; 60] }).unwrap();
+    longer
+        .push(&Record { time: 0, link: LinkType::ETHERNET, wire_len: 60, data: &[0; 60] })
+        .unwrap();
     assert!(first().add(first()));
     assert!(!first().add(longer.finish_part().unwrap()));
     // Without a survey nothing can be read twice.
@@ -349,7 +395,14 @@ fn in_parts_it_finds_the_same() {
 fn study_at(settings: Settings, packets: &[(i64, Vec<u8>)]) -> Report {
     let mut study = Study::new(settings, None).unwrap();
     for (time, data) in packets {
-        study.push(&Record { time: *time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data }).unwrap();
+        study
+            .push(&Record {
+                time: *time,
+                link: LinkType::ETHERNET,
+                wire_len: data.len() as u32,
+                data,
+            })
+            .unwrap();
     }
     study.finish(vec!["made here".into()], Vec::new()).unwrap()
 }
@@ -366,8 +419,15 @@ fn payloads_longer_than_a_packet_are_studied() {
     };
     let packets = [1, 2, 1].map(|seed| (0, long(seed)));
     let all = FigureId::ALL.into();
-    let report =
-        study_at(Settings { figures: all, threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
+    let report = study_at(
+        Settings {
+            figures: all,
+            threads: 2,
+            survey: Some(Survey::all(1 << 20)),
+            ..Settings::default()
+        },
+        &packets,
+    );
     assert_eq!(report.input.packets, 3);
     for algorithm in ["maxp", "chunk", "oncewire-link", "oncewire-tunnel", "samplebyte-pairs"] {
         let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
@@ -380,10 +440,16 @@ fn random_payloads_and_a_clock_out_of_order_are_studied() {
     let times = [0, i64::MAX, i64::MIN, 5, -1, i64::MAX - 1, 1 << 40];
     let packets: Vec<_> = (0..2000u64)
         .map(|seed| {
-            (times[seed as usize % times.len()], packet(SERVER, if seed % 2 == 0 { CLIENT } else { OTHER }, &noise(seed, 300)))
+            (
+                times[seed as usize % times.len()],
+                packet(SERVER, if seed % 2 == 0 { CLIENT } else { OTHER }, &noise(seed, 300)),
+            )
         })
         .collect();
-    let report = study_at(Settings { threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() }, &packets);
+    let report = study_at(
+        Settings { threads: 2, survey: Some(Survey::all(1 << 20)), ..Settings::default() },
+        &packets,
+    );
     for algorithm in ["gzip", "gzip-10ms", "gzip-10ms-flow", "zstd-10ms-flow"] {
         let savings = number(&report, FigureId::Algorithms, algorithm, "savings");
         assert!(savings < 0.01, "{algorithm}: {savings}");
@@ -392,11 +458,33 @@ fn random_payloads_and_a_clock_out_of_order_are_studied() {
 
 #[test]
 fn the_verdict_claims_nothing_that_was_not_measured() {
-    let packets: Vec<_> = [1, 1, 1, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).into();
+    let packets: Vec<_> =
+        [1, 1, 1, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).into();
     let without = study(settings(&[FigureId::Lengths], &packets), &packets).verdict;
     assert!(without.reasons[0].contains("was not measured"), "{:?}", without.reasons);
     let with = study(settings(&[FigureId::Algorithms], &packets), &packets).verdict;
-    assert!(with.reasons[0].starts_with("Our codec over TCP flows"), "{:?}", with.reasons);
+    assert!(with.reasons[0].starts_with("Oncewire's codec over TCP flows"), "{:?}", with.reasons);
+}
+
+#[test]
+fn the_verdict_mentions_encryption() {
+    // A TLS client hello, then records: all of the payload is encrypted.
+    let hello = [&[22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3][..], &noise(1, 250)].concat();
+    let packets: Vec<_> = [hello, noise(2, 1000), noise(3, 1000)]
+        .iter()
+        .map(|payload| packet(SERVER, CLIENT, payload))
+        .collect();
+    let verdict = study(settings(&[FigureId::Irreducible], &packets), &packets).verdict;
+    assert!(
+        verdict
+            .reasons
+            .iter()
+            .any(|reason| reason.starts_with("100.0 % of the payload is encrypted")),
+        "{verdict:?}"
+    );
+    let packets = again();
+    let verdict = study(settings(&[FigureId::Irreducible], &packets), &packets).verdict;
+    assert!(!verdict.reasons.iter().any(|reason| reason.contains("encrypted")), "{verdict:?}");
 }
 
 #[test]
@@ -406,17 +494,29 @@ fn distances_are_shares_of_the_cache_that_was_asked_for() {
     let settings = Settings { cache: 1 << 20, ..settings(&[FigureId::Locality], &packets) };
     let unknown = study(Settings { survey: None, ..settings.clone() }, &packets);
     let known = study(settings, &packets);
-    assert_eq!(figure(&known, FigureId::Locality).tables[0].rows, figure(&unknown, FigureId::Locality).tables[0].rows);
+    assert_eq!(
+        figure(&known, FigureId::Locality).tables[0].rows,
+        figure(&unknown, FigureId::Locality).tables[0].rows
+    );
 }
 
 #[test]
 fn what_ends_a_study_is_told_by_whoever_meets_it_first() {
     let data = packet(SERVER, CLIENT, &noise(1, 1400));
     let settings = settings(&[FigureId::Lengths], std::slice::from_ref(&data));
-    let mut study = Study::new(settings, Some(Box::new(|_| Err("the disk is full".into())))).unwrap();
+    let mut study =
+        Study::new(settings, Some(Box::new(|_| Err("the disk is full".into())))).unwrap();
     // Batches have some megabytes, and two may wait.
-    let pushed = (0..20_000)
-        .find_map(|time| study.push(&Record { time, link: LinkType::ETHERNET, wire_len: data.len() as u32, data: &data }).err());
+    let pushed = (0..20_000).find_map(|time| {
+        study
+            .push(&Record {
+                time,
+                link: LinkType::ETHERNET,
+                wire_len: data.len() as u32,
+                data: &data,
+            })
+            .err()
+    });
     let error = pushed.expect("the measuring thread has ended").to_string();
     assert!(error.contains("the disk is full"), "{error}");
     assert!(study.finish(Vec::new(), Vec::new()).is_err());
@@ -430,8 +530,11 @@ fn flows_larger_than_the_cache_are_named_with_what_a_larger_one_would_save() {
     };
     // Twice 410 KB, and twenty times 50 KB.
     let small = (0..20).flat_map(|port| file(2000 + port, 2, 50));
-    let packets: Vec<_> = file(1000, 1, 410).into_iter().chain(small).chain(file(1001, 1, 410)).collect();
-    let run = |cache, figures: &[FigureId]| study(Settings { cache, ..settings(figures, &packets) }, &packets).verdict;
+    let packets: Vec<_> =
+        file(1000, 1, 410).into_iter().chain(small).chain(file(1001, 1, 410)).collect();
+    let run = |cache, figures: &[FigureId]| {
+        study(Settings { cache, ..settings(figures, &packets) }, &packets).verdict
+    };
     let reason = |verdict: &oncewire_trace::results::Verdict| {
         verdict.reasons.iter().find(|reason| reason.contains("carried more than a cache")).cloned()
     };
@@ -439,17 +542,28 @@ fn flows_larger_than_the_cache_are_named_with_what_a_larger_one_would_save() {
     // Caches of 120 and 240 kB: the first is advised, and neither holds the file.
     let verdict = run(60_000, &[FigureId::Caches]);
     let large = verdict.large_flows.unwrap();
-    assert_eq!((large.cache, large.flows, large.bytes, large.largest), (120_000, 2, 820_000, 410_000));
+    assert_eq!(
+        (large.cache, large.flows, large.bytes, large.largest),
+        (120_000, 2, 820_000, 410_000)
+    );
     let text = reason(&verdict).unwrap();
-    for part in
-        ["2 flows carried", "120 kB", "820 kB", "45.1 % of the payload", "240 kB, still less than the largest flow's 410 kB"]
-    {
+    for part in [
+        "2 flows carried",
+        "120 kB",
+        "820 kB",
+        "45.1 % of the payload",
+        "240 kB, still less than the largest flow's 410 kB",
+    ] {
         assert!(text.contains(part), "{part:?} is not in {text:?}");
     }
     // Without the sweep there is no advice: the cache that was set counts, and figure 3 is named.
     let verdict = run(300_000, &[FigureId::Algorithms]);
     assert_eq!(verdict.large_flows.unwrap().cache, 300_000);
-    assert!(reason(&verdict).unwrap().contains("larger than 410 kB; figure 3"), "{:?}", verdict.reasons);
+    assert!(
+        reason(&verdict).unwrap().contains("larger than 410 kB; figure 3"),
+        "{:?}",
+        verdict.reasons
+    );
     // One that holds everything has nothing to say.
     let verdict = run(1_000_000, &[FigureId::Algorithms]);
     assert_eq!((verdict.large_flows, reason(&verdict)), (None, None));

@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Placement, Unwatched,
+    NodeId, Placement, Unwatched,
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
-/// X sends along X, A, B (path 0) and X, A, C (path 1): thesis, section 3.5, on what non-overlapping caches cost. 30 matches of 1 byte on the first path
-/// with itself, 20 of the second with the first.
+/// X sends along X, A, B (path 0) and X, A, C (path 1): thesis, section 3.5, on what
+/// non-overlapping caches cost. 30 matches of 1 byte on the first path with itself, 20 of the
+/// second with the first.
 fn fork() -> Instance {
     let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
     let routes = vec![route(&network, &[0, 1, 2], 100.0), route(&network, &[0, 1, 3], 100.0)];
@@ -30,7 +31,8 @@ fn smartre(instance: &Instance) -> f64 {
 #[test]
 fn caches_that_do_not_overlap_cost_one_of_two_kinds() {
     let fork = fork();
-    // Stored at A, what matches is saved once on both paths; at B, twice on one. Overlapping caches would do both.
+    // Stored at A, what matches is saved once on both paths; at B, twice on one. Overlapping caches
+    // would do both.
     assert_eq!(saved(&fork, &[1.0, 0.0, 0.0, 0.0]), 50.0);
     assert_eq!(saved(&fork, &[0.0, 1.0, 0.0, 0.0]), 60.0);
     assert!((smartre(&fork) - 60.0).abs() < 1e-6);
@@ -41,16 +43,17 @@ fn caches_that_do_not_overlap_cost_one_of_two_kinds() {
     assert_eq!(nothing(&fork).links, fork.link_volumes());
 }
 
-/// In the manner of the thesis's figure 3.1: 8 packets on one path of 4 links, 4 of them matched; the first link's device holds 4 packets, the others
-/// one each.
+/// In the manner of the thesis's figure 3.1: 8 packets on one path of 4 links, 4 of them matched;
+/// the first link's device holds 4 packets, the others one each.
 #[test]
 fn coordinated_caches_hold_more_than_the_same_packets_everywhere() {
     let network = network(5, &[(0, 1), (1, 2), (2, 3), (3, 4)]);
     let routes = vec![route(&network, &[0, 1, 2, 3, 4], 8.0)];
     let profile = measured(&[(0, 0, 4.0, 1.0)]);
-    let mut chain = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    let mut chain =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
     for device in &mut chain.devices {
-        device.memory = if device.node == 1 { 4.0 } else { 1.0 };
+        device.memory = if device.node == NodeId(1) { 4.0 } else { 1.0 };
     }
     assert_eq!(hop_by_hop(&chain).footprint.saved, 4.0 * (4.0 / 8.0 + 3.0 / 8.0));
     let coordinated = [4.0 / 8.0, 1.0 / 8.0, 1.0 / 8.0, 1.0 / 8.0];
@@ -58,15 +61,19 @@ fn coordinated_caches_hold_more_than_the_same_packets_everywhere() {
     assert!((smartre(&chain) - 6.5).abs() < 1e-6);
 }
 
-/// The thesis's figure 3.2: four ingresses of 5 packets each on slow links to R1 (node 4), fast links to R2 (5) and R3 (6); each match saves X = 1 byte.
-/// A device on a slow link encodes 5 packets and decodes 5; one on a fast link 10 and 20. Caching takes as many operations again here.
+/// The thesis's figure 3.2: four ingresses of 5 packets each on slow links to R1 (node 4), fast
+/// links to R2 (5) and R3 (6); each match saves X = 1 byte. A device on a slow link encodes 5
+/// packets and decodes 5; one on a fast link 10 and 20. Caching takes as many operations again
+/// here.
 fn star() -> Instance {
     let network = network(7, &[(0, 4), (1, 4), (2, 4), (3, 4), (4, 5), (5, 6)]);
     let routes = (0..4).map(|ingress| route(&network, &[ingress, 4, 5, 6], 5.0)).collect();
-    let profile = measured(&[(0, 0, 5.0, 1.0), (1, 1, 5.0, 1.0), (2, 2, 5.0, 1.0), (3, 3, 5.0, 1.0)]);
-    let mut star = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    let profile =
+        measured(&[(0, 0, 5.0, 1.0), (1, 1, 5.0, 1.0), (2, 2, 5.0, 1.0), (3, 3, 5.0, 1.0)]);
+    let mut star =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
     for device in &mut star.devices {
-        let slow = device.node == 4;
+        let slow = device.node == NodeId(4);
         device.encodings = if slow { 5.0 } else { 10.0 };
         device.operations = if slow { 10.0 } else { 40.0 };
     }
@@ -76,8 +83,9 @@ fn star() -> Instance {
 #[test]
 fn decoding_where_it_saves_most_beats_every_link_by_itself() {
     let star = star();
-    // 5 X on each slow link. On a fast one half of the packets are fingerprinted, so half of those that they match are known: a quarter of 20 X. (The
-    // figure counts each fingerprinted packet as a match, and so 10 X.)
+    // 5 X on each slow link. On a fast one half of the packets are fingerprinted, so half of those
+    // that they match are known: a quarter of 20 X. (The figure counts each fingerprinted packet as
+    // a match, and so 10 X.)
     let hop_by_hop = hop_by_hop(&star);
     assert_eq!(hop_by_hop.footprint.saved, 4.0 * 5.0 + 2.0 * 5.0);
     assert_eq!(hop_by_hop.ingresses, [Footprint { before: 15.0, saved: 7.5 }; 4]);
@@ -91,7 +99,8 @@ fn decoding_where_it_saves_most_beats_every_link_by_itself() {
 #[test]
 fn decoding_where_it_saves_most_needs_no_device_elsewhere() {
     let star = star();
-    let last = star.restricted(|_, hop| star.devices[hop.device as usize].node == 6).unwrap();
+    let last =
+        star.restricted(|_, hop| star.devices[hop.device as usize].node == NodeId(6)).unwrap();
     assert_eq!(hop_by_hop(&last).footprint.saved, 5.0);
     assert!((smartre(&last) - 60.0).abs() < 1e-5);
     assert_eq!(ideal(&last).footprint.saved, 60.0);
@@ -106,8 +115,11 @@ fn hop_by_hop_keeps_each_limit() {
     let whole = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
     let saved = |encodings: f64, memory: f64, operations: f64| {
         let mut instance = whole.clone();
-        (instance.devices[0].encodings, instance.devices[0].memory, instance.devices[0].operations) =
-            (encodings, memory, operations);
+        (
+            instance.devices[0].encodings,
+            instance.devices[0].memory,
+            instance.devices[0].operations,
+        ) = (encodings, memory, operations);
         hop_by_hop(&instance).footprint.saved
     };
     let infinite = f64::INFINITY;
@@ -129,7 +141,8 @@ fn hop_by_hop_shares_a_routers_device_among_its_links() {
     let network = network(3, &[(0, 2), (1, 2)]);
     let routes = vec![route(&network, &[0, 2], 30.0), route(&network, &[1, 2], 10.0)];
     let profile = measured(&[(0, 0, 8.0, 1.0), (1, 1, 4.0, 1.0)]);
-    let mut instance = Instance::new(network, routes, &unlimited(), &Placement::Routers, profile).unwrap();
+    let mut instance =
+        Instance::new(network, routes, &unlimited(), &Placement::Routers, profile).unwrap();
     instance.devices.iter_mut().for_each(|device| device.memory = 20.0);
     let outcome = hop_by_hop(&instance);
     assert_eq!(outcome.links, [30.0 - 4.0, 0.0, 10.0 - 2.0, 0.0]);
@@ -138,13 +151,21 @@ fn hop_by_hop_shares_a_routers_device_among_its_links() {
 #[test]
 fn edge_only_keeps_the_last_device_of_each_path() {
     let network = network(4, &[(0, 1), (1, 2), (2, 3)]);
-    let routes = vec![route(&network, &[0, 1], 10.0), route(&network, &[0, 1, 2], 10.0), route(&network, &[0, 1, 2, 3], 10.0)];
+    let routes = vec![
+        route(&network, &[0, 1], 10.0),
+        route(&network, &[0, 1, 2], 10.0),
+        route(&network, &[0, 1, 2, 3], 10.0),
+    ];
     // Each path repeats itself, and the last the first.
-    let profile = measured(&[(0, 0, 1.0, 1.0), (1, 1, 2.0, 1.0), (2, 2, 4.0, 1.0), (2, 0, 8.0, 0.5)]);
+    let profile =
+        measured(&[(0, 0, 1.0, 1.0), (1, 1, 2.0, 1.0), (2, 2, 4.0, 1.0), (2, 0, 8.0, 0.5)]);
     let whole = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
     let edge = edge_only(&whole).unwrap();
-    let hops: Vec<Vec<(u32, u32)>> =
-        edge.paths.iter().map(|path| path.hops.iter().map(|hop| (hop.device, hop.distance)).collect()).collect();
+    let hops: Vec<Vec<(u32, u32)>> = edge
+        .paths
+        .iter()
+        .map(|path| path.hops.iter().map(|hop| (hop.device, hop.distance)).collect())
+        .collect();
     assert_eq!(hops, [[(0, 1)], [(2, 2)], [(4, 3)]]);
     assert_eq!(edge.hop_count(), 3);
     assert_eq!(saved(&edge, &[1.0; 3]), 1.0 + 2.0 * 2.0 + 3.0 * 4.0);
@@ -156,10 +177,15 @@ fn edge_only_keeps_the_last_device_of_each_path() {
 fn restricting_may_not_tear_ranges_apart() {
     let network = network(4, &[(0, 1), (1, 2), (2, 3)]);
     let routes = vec![route(&network, &[0, 1, 2], 10.0), route(&network, &[0, 1, 2, 3], 10.0)];
-    let whole = Instance::new(network, routes, &unlimited(), &Placement::Links, measured(&[])).unwrap();
-    // Path 0 keeps links 0 and 2, path 1 only 2: of path 0's range only the second half can be decoded on path 1.
+    let whole =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, measured(&[])).unwrap();
+    // Path 0 keeps links 0 and 2, path 1 only 2: of path 0's range only the second half can be
+    // decoded on path 1.
     let error = whole.restricted(|path, hop| path == 0 || hop.device == 2).unwrap_err();
-    assert!(error.to_string().contains("paths from 0 keep 1 -> 2, but different devices before it"), "{error}");
+    assert!(
+        error.to_string().contains("paths from 0 keep 1 -> 2, but different devices before it"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -167,11 +193,15 @@ fn rules_of_thumb_share_a_path() {
     let network = network(4, &[(0, 1), (1, 2), (2, 3)]);
     let routes = vec![route(&network, &[0, 1, 2, 3], 60.0)];
     let profile = measured(&[(0, 0, 30.0, 1.0)]);
-    let mut chain = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
-    let close = |a: Vec<f64>, b: [f64; 3]| assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}");
+    let mut chain =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    let close = |a: Vec<f64>, b: [f64; 3]| {
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}")
+    };
     close(equal(&chain), [1.0 / 3.0; 3]);
     close(by_distance(&chain), [1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0]);
-    // The last device holds 15 of the 30 bytes, the second does 20 of the 30 operations that it should: 20 packets cached, 10 matches decoded.
+    // The last device holds 15 of the 30 bytes, the second does 20 of the 30 operations that it
+    // should: 20 packets cached, 10 matches decoded.
     chain.devices[4].memory = 15.0;
     chain.devices[2].operations = 20.0;
     close(by_distance(&chain), [1.0 / 6.0, 2.0 / 9.0, 1.0 / 4.0]);
@@ -192,10 +222,13 @@ fn all_schemes_are_compared_in_order() {
     let outcomes = compare(&fork, &solve, &Unwatched).unwrap();
     let schemes: Vec<Scheme> = outcomes.iter().map(|outcome| outcome.scheme).collect();
     assert_eq!(schemes, Scheme::ALL);
-    let saved: Vec<f64> = outcomes.iter().map(|outcome| (outcome.footprint.saved * 1e3).round() / 1e3).collect();
-    // Hop-by-hop: a store of 10 of 200 bytes on the first link, 65 operations of 130 on the second. Edge-only: half of path 0, 2 links away. Both
-    // heuristics: a twentieth of each path at A, as they do not know that path 1's is of no use, and half of path 0 at B. SmartRE: a tenth of path 0 at A and
-    // half at B; without memory limits the other half at A; without processing limits all at B.
+    let saved: Vec<f64> =
+        outcomes.iter().map(|outcome| (outcome.footprint.saved * 1e3).round() / 1e3).collect();
+    // Hop-by-hop: a store of 10 of 200 bytes on the first link, 65 operations of 130 on the second.
+    // Edge-only: half of path 0, 2 links away. Both heuristics: a twentieth of each path at A, as
+    // they do not know that path 1's is of no use, and half of path 0 at B. SmartRE: a tenth of
+    // path 0 at A and half at B; without memory limits the other half at A; without processing
+    // limits all at B.
     assert_eq!(saved, [0.0, 2.5 + 15.0, 30.0, 32.5, 32.5, 35.0, 55.0, 60.0, 60.0, 80.0]);
     // Edge-only's shares are told on the hops of the whole.
     let edge = outcomes[2].cached.as_ref().unwrap();
@@ -231,7 +264,7 @@ fn ingresses_can_be_chosen() {
     let star = star();
     let two = star.only(&[3, 1, 3]).unwrap();
     assert_eq!(two.paths.iter().map(|path| path.ingress).collect::<Vec<_>>(), [0, 1]);
-    assert_eq!(two.ingresses.iter().map(|ingress| ingress.node).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(two.ingresses.iter().map(|ingress| ingress.node.0).collect::<Vec<_>>(), [1, 3]);
     assert_eq!(two.matches(1, 1).count, 5.0);
     assert_eq!(two.devices, star.devices);
     assert_eq!(two.footprint(), 30.0);
@@ -244,8 +277,9 @@ fn ingresses_can_be_chosen() {
 fn plainly(instance: &Instance) -> Vec<f64> {
     let mut on_links = vec![0.0; instance.network.links.len()];
     for (link, on_link) in on_links.iter_mut().enumerate() {
-        let through: Vec<usize> =
-            (0..instance.paths.len()).filter(|&path| instance.paths[path].links.contains(&(link as u32))).collect();
+        let through: Vec<usize> = (0..instance.paths.len())
+            .filter(|&path| instance.paths[path].links.contains(&(link as u32)))
+            .collect();
         for &p in &through {
             *on_link += through.iter().map(|&q| instance.matches(p, q).bytes()).sum::<f64>();
         }

@@ -1,4 +1,4 @@
-//! Who caches what, as the emulator reads it.
+//! Assignments of caches, in the form the emulator uses.
 
 use crate::{
     Error, Instance, Solution,
@@ -13,15 +13,17 @@ const SPACE: f64 = 4_294_967_296.0;
 pub struct Share {
     /// First hash.
     pub from: u64,
-    /// First hash behind it, at most 2^32.
+    /// End of the range (exclusive), at most 2^32.
     pub to: u64,
     /// The device.
     pub device: u32,
-    /// Size in bytes of the FIFO bucket at ingress and device: packets count with headers and payload.
+    /// Size in bytes of the FIFO bucket at ingress and device: packets count with headers and
+    /// payload.
     pub bytes: u64,
 }
 
-/// The facts of all manifests of one version: per path its devices and its ranges, in the order of [`Instance::paths`].
+/// The facts of all manifests of one version: per path its devices and its ranges, in the order of
+/// [`Instance::paths`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// Per path: devices in order, on the route that the manifests were made for.
@@ -31,13 +33,14 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// The ranges of a solution (thesis, section 3.2, "Assigning caching responsibilities"), with buckets of d x v bytes.
+    /// The ranges of a solution (thesis, section 3.2, "Assigning caching responsibilities"), with
+    /// buckets of d x v bytes.
     ///
     /// # Errors
     /// A solution of another instance.
     pub fn new(instance: &Instance, solution: &Solution) -> Result<Self, Error> {
         if solution.cached.len() != instance.hop_count() {
-            return Err(Error::Emulation(format!(
+            return Err(Error::emulation(format!(
                 "a solution for {} hops, but the paths have {}",
                 solution.cached.len(),
                 instance.hop_count()
@@ -51,7 +54,12 @@ impl Allocation {
                 end = (end + share.max(0.0)).min(1.0);
                 let to = (end * SPACE).round() as u64;
                 if to > from {
-                    shares.push(Share { from, to, device: hop.device, bytes: (share * path.volume) as u64 });
+                    shares.push(Share {
+                        from,
+                        to,
+                        device: hop.device,
+                        bytes: (share * path.volume) as u64,
+                    });
                 }
             }
             shares
@@ -77,29 +85,41 @@ impl Allocation {
     /// Ranges given per path of the instance.
     ///
     /// # Errors
-    /// Not one list per path; ranges that do not follow each other, or of devices that are not on the path, or not in its order.
+    /// Not one list per path; ranges that do not follow each other, or of devices that are not on
+    /// the path, or not in its order.
     pub fn of_parts(instance: &Instance, shares: Vec<Vec<Share>>) -> Result<Self, Error> {
         if shares.len() != instance.paths.len() {
-            return Err(Error::Emulation(format!("ranges of {} paths, but there are {}", shares.len(), instance.paths.len())));
+            return Err(Error::emulation(format!(
+                "ranges of {} paths, but there are {}",
+                shares.len(),
+                instance.paths.len()
+            )));
         }
         for (number, (path, shares)) in instance.paths.iter().zip(&shares).enumerate() {
             let mut hops = path.hops.iter();
             let mut end = 0;
             for share in shares {
                 if share.from != end || share.to < share.from || share.to > 1 << 32 {
-                    return Err(Error::Emulation(format!(
+                    return Err(Error::emulation(format!(
                         "path {number}: hashes from {} to {} follow {end}",
                         share.from, share.to
                     )));
                 }
                 if !hops.any(|hop| hop.device == share.device) {
-                    return Err(Error::Emulation(format!("path {number}: device {} is not next on it", share.device)));
+                    return Err(Error::emulation(format!(
+                        "path {number}: device {} is not next on it",
+                        share.device
+                    )));
                 }
                 end = share.to;
             }
         }
         Ok(Self {
-            devices: instance.paths.iter().map(|path| path.hops.iter().map(|hop| hop.device).collect()).collect(),
+            devices: instance
+                .paths
+                .iter()
+                .map(|path| path.hops.iter().map(|hop| hop.device).collect())
+                .collect(),
             shares: shares.into_iter().map(Vec::into_boxed_slice).collect(),
         })
     }
@@ -119,23 +139,29 @@ impl Allocation {
         &self.shares[path as usize]
     }
 
-    /// Who caches packets of this path with this hash.
+    /// The device that caches packets of this path with this hash.
     pub fn holder(&self, path: u32, hash: u32) -> Option<&Share> {
         let shares = self.shares(path);
         let at = shares.partition_point(|share| share.to <= u64::from(hash));
         shares.get(at)
     }
 
-    /// The overlap bound (thesis, section 3.3): packets of path `q` with a hash below it are cached by devices of path `p`. One bound is enough
-    /// because the paths of an ingress form a tree and ranges are in on-path order.
+    /// The overlap bound (thesis, section 3.3): packets of path `q` with a hash below it are cached
+    /// by devices of path `p`. One bound is enough because the paths of an ingress form a tree and
+    /// ranges are in on-path order.
     pub fn overlap(&self, p: u32, q: u32) -> u64 {
         let (of, with) = (&self.devices[p as usize], &self.devices[q as usize]);
         let common = of.iter().zip(with).take_while(|(a, b)| a == b).count();
         let shares = self.shares(q);
-        shares.iter().take_while(|share| with[..common].contains(&share.device)).last().map_or(0, |share| share.to)
+        shares
+            .iter()
+            .take_while(|share| with[..common].contains(&share.device))
+            .last()
+            .map_or(0, |share| share.to)
     }
 
-    /// What the plan expects, by the program's own formulas (3.2) and (3.4): for reports, and to divide devices among ingresses.
+    /// What the plan expects, by the program's own formulas (3.2) and (3.4): for reports, and to
+    /// divide devices among ingresses.
     pub(super) fn expect(&self, instance: &Instance) -> Expectation {
         let devices = instance.devices.len();
         let mut operations = vec![vec![0.0; devices]; instance.ingresses.len()];
@@ -153,7 +179,11 @@ impl Allocation {
                         continue;
                     }
                     for share in self.shares(q) {
-                        if let Some(hop) = instance.paths[p as usize].hops.iter().find(|hop| hop.device == share.device) {
+                        if let Some(hop) = instance.paths[p as usize]
+                            .hops
+                            .iter()
+                            .find(|hop| hop.device == share.device)
+                        {
                             operations[share.device as usize] += part(share) * found.count;
                             saved[number] += part(share) * found.bytes() * f64::from(hop.saves);
                         }

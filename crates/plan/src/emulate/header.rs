@@ -1,4 +1,5 @@
-//! The hash of a packet's header, by which ingress and nodes agree on who caches it and how it is named.
+//! The hash of a packet's header. From it, ingress and nodes agree on which device caches the
+//! packet and on its name.
 
 use std::net::IpAddr;
 
@@ -7,15 +8,17 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Fields, Header};
 
-/// When the hash covers the transport fields ([`Header::transport`]) besides addresses, ports, protocol and identification. Each node decides from
-/// the header alone.
+/// When the hash covers the transport fields ([`Header::transport`]) besides addresses, ports,
+/// protocol and identification. Each node decides from the header alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extension {
-    /// Never: the thesis's hash (section 3.2). Packets without identification, or of a flow where it is constant, all have one name.
+    /// Never: the thesis's hash (section 3.2). All packets without identification, or of a flow
+    /// with a constant one, have the same name.
     Never,
     /// If the packet has no identification, or 0. Does not help flows with another constant.
     WithoutIdentification,
-    /// Always. No node can tell a constant identification from the header of one packet, and covering more fields costs nothing.
+    /// Always. No node can tell a constant identification from the header of one packet, and
+    /// covering more fields costs nothing.
     #[default]
     Always,
 }
@@ -23,13 +26,15 @@ pub enum Extension {
 /// The hash function of a network: the same at all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderHash {
-    /// Secret of the network, so that outsiders cannot craft headers whose hashes collide or fall on one device.
+    /// Secret of the network, so that outsiders cannot craft headers whose hashes collide or fall
+    /// on one device.
     pub seed: u64,
-    /// Which fields count.
+    /// Fields that the hash covers.
     pub extension: Extension,
 }
 
-/// Hash of a packet's header: SipHash-2-4. XXH3 is faster, but whoever tries knows how to make its hashes collide.
+/// Hash of a packet's header: SipHash-2-4. XXH3 is faster, but attackers can make its hashes
+/// collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(pub u64);
 
@@ -48,8 +53,9 @@ impl Identity {
 impl HeaderHash {
     /// The hash of a header.
     ///
-    /// Hashed are, in network byte order: 4 or 6; source and destination address, 4 or 16 bytes each; the ports; the protocol; 1 and the
-    /// identification, or 0; and, if extended, 1, sequence number, acknowledgement number and checksum (TCP), 2, length and checksum (UDP), or 0.
+    /// Input, in network byte order: 4 or 6; source and destination address, 4 or 16 bytes each;
+    /// the ports; the protocol; 1 and the identification, or 0; and, if extended, 1, sequence
+    /// number, acknowledgment number and checksum (TCP), 2, length and checksum (UDP), or 0.
     pub fn identity(&self, header: &Header) -> Identity {
         let mut bytes = Bytes { bytes: [0; 64], len: 0 };
         bytes.flow(header);
@@ -62,15 +68,17 @@ impl HeaderHash {
         }
         let extended = match self.extension {
             Extension::Never => false,
-            Extension::WithoutIdentification => header.identification.is_none_or(|identification| identification == 0),
+            Extension::WithoutIdentification => {
+                header.identification.is_none_or(|identification| identification == 0)
+            }
             Extension::Always => true,
         };
         if extended {
             match header.transport {
-                Fields::Tcp { sequence, acknowledgement, checksum } => {
+                Fields::Tcp { sequence, acknowledgment, checksum } => {
                     bytes.put(&[1]);
                     bytes.put(&sequence.to_be_bytes());
-                    bytes.put(&acknowledgement.to_be_bytes());
+                    bytes.put(&acknowledgment.to_be_bytes());
                     bytes.put(&checksum.to_be_bytes());
                 }
                 Fields::Udp { length, checksum } => {
@@ -91,7 +99,7 @@ impl HeaderHash {
         xxh3_64_with_seed(payload, xxh3_64_with_seed(&bytes.bytes[..bytes.len], self.seed))
     }
 
-    /// What a shim says of the payload: the lower 32 bits of its XXH3-64.
+    /// Checksum of the payload in a shim: the lower 32 bits of its XXH3-64.
     pub fn check(&self, payload: &[u8]) -> u32 {
         xxh3_64_with_seed(payload, self.seed) as u32
     }
@@ -140,7 +148,7 @@ mod tests {
             destination_port: 2,
             protocol: 6,
             identification,
-            transport: Fields::Tcp { sequence, acknowledgement: 0, checksum: 0 },
+            transport: Fields::Tcp { sequence, acknowledgment: 0, checksum: 0 },
         }
     }
 
@@ -148,9 +156,10 @@ mod tests {
     fn every_field_counts() {
         let hash = HeaderHash::default();
         let plain = header(Some(1), 1);
-        let udp = |length, checksum| Header { transport: Fields::Udp { length, checksum }, ..plain };
-        let tcp = |sequence, acknowledgement, checksum| Header {
-            transport: Fields::Tcp { sequence, acknowledgement, checksum },
+        let udp =
+            |length, checksum| Header { transport: Fields::Udp { length, checksum }, ..plain };
+        let tcp = |sequence, acknowledgment, checksum| Header {
+            transport: Fields::Tcp { sequence, acknowledgment, checksum },
             ..plain
         };
         let all = [
@@ -178,10 +187,18 @@ mod tests {
     /// As `docs/PLANNERS.md` has it, field by field.
     #[test]
     fn the_hash_is_the_one_of_the_document() {
-        let bytes =
-            [&[4, 10, 0, 0, 1][..], &[4, 10, 0, 0, 2], &[0, 1, 0, 2, 6], &[1, 0x12, 0x34], &[1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0]];
+        let bytes = [
+            &[4, 10, 0, 0, 1][..],
+            &[4, 10, 0, 0, 2],
+            &[0, 1, 0, 2, 6],
+            &[1, 0x12, 0x34],
+            &[1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0],
+        ];
         let hash = HeaderHash { seed: 5, extension: Extension::Always };
-        assert_eq!(hash.identity(&header(Some(0x1234), 7)).0, SipHasher24::new_with_keys(5, 0).hash(&bytes.concat()));
+        assert_eq!(
+            hash.identity(&header(Some(0x1234), 7)).0,
+            SipHasher24::new_with_keys(5, 0).hash(&bytes.concat())
+        );
     }
 
     #[test]
@@ -193,7 +210,10 @@ mod tests {
         for identification in [None, Some(0), Some(9)] {
             assert!(!differ(Extension::Never, identification));
             assert!(differ(Extension::Always, identification));
-            assert_eq!(differ(Extension::WithoutIdentification, identification), identification != Some(9));
+            assert_eq!(
+                differ(Extension::WithoutIdentification, identification),
+                identification != Some(9)
+            );
         }
     }
 
@@ -201,7 +221,10 @@ mod tests {
     fn hash_and_name_are_the_upper_bits() {
         let identity = Identity(0x0123_4567_89ab_cdef);
         assert_eq!(identity.hash(), 0x0123_4567);
-        assert_eq!((identity.name(4), identity.name(5), identity.name(8)), (0x0123_4567, 0x01_2345_6789, identity.0));
+        assert_eq!(
+            (identity.name(4), identity.name(5), identity.name(8)),
+            (0x0123_4567, 0x01_2345_6789, identity.0)
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where packets enter: stores, finds matches, and encodes what a device ahead can decode.
+//! Ingresses: store packets, find matches, and encode what a device downstream can decode.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -7,17 +7,17 @@ use std::{
 
 use super::{
     Allocation, HeaderHash, Identity, Packet, Refusals,
-    node::{Body, Flight},
+    node::{Body, InFlight},
     route::Route,
     shim::{Format, Shim, Spec},
     store::{Found, Store, Stored},
 };
 use crate::Error;
 
-/// Encoded packets outside the store that are remembered to know their retransmissions.
+/// Encoded packets outside the store that are remembered to detect retransmissions.
 const REMEMBERED: usize = 1 << 16;
 
-/// What is the same for all ingresses.
+/// Parameters shared by all ingresses.
 #[derive(Clone, Copy)]
 pub(super) struct Common<'a> {
     pub(super) format: &'a Format,
@@ -27,7 +27,7 @@ pub(super) struct Common<'a> {
     pub(super) known: &'a [Route],
 }
 
-/// What the ingress did to a packet.
+/// How an ingress encoded a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) matches: u32,
@@ -36,7 +36,7 @@ pub(super) struct Sent {
     pub(super) shim: u32,
 }
 
-/// Matches of a pair of paths: how many, and their bytes.
+/// Matches of a pair of paths: number and bytes.
 pub(super) type Pairs = BTreeMap<(u32, u32), (u64, u64)>;
 
 pub(super) struct Ingress {
@@ -45,9 +45,9 @@ pub(super) struct Ingress {
     pub(super) version: u32,
     /// First hash that is not fingerprinted.
     coded: u64,
-    /// Operations that it may cause per epoch, per device.
+    /// Budget of operations per epoch, per device.
     pub(super) limits: Vec<f64>,
-    /// Operations that it has caused in this epoch, per device.
+    /// Operations used in this epoch, per device.
     used: Vec<f64>,
     /// Matches found since the last report, used or not.
     pub(super) pairs: Pairs,
@@ -59,7 +59,12 @@ pub(super) struct Ingress {
 }
 
 impl Ingress {
-    pub(super) fn new(store: Store, allocation: Arc<Allocation>, coded: f64, limits: Vec<f64>) -> Self {
+    pub(super) fn new(
+        store: Store,
+        allocation: Arc<Allocation>,
+        coded: f64,
+        limits: Vec<f64>,
+    ) -> Self {
         Self {
             store,
             allocation,
@@ -75,14 +80,21 @@ impl Ingress {
         }
     }
 
-    /// A new epoch: devices may be loaded again.
+    /// Starts an epoch: budgets are full again.
     pub(super) fn new_epoch(&mut self) {
         self.used.fill(0.0);
     }
 
-    /// Goes over to another allocation. Buckets that keep their device keep their packets.
-    pub(super) fn switch(&mut self, allocation: Arc<Allocation>, version: u32, paths: std::ops::Range<u32>, limits: Vec<f64>) {
-        let mut sizes: BTreeMap<(u32, u32), u64> = self.store.buckets().map(|(path, device, _)| ((path, device), 0)).collect();
+    /// Switches to another allocation. Buckets that keep their device keep their packets.
+    pub(super) fn switch(
+        &mut self,
+        allocation: Arc<Allocation>,
+        version: u32,
+        paths: std::ops::Range<u32>,
+        limits: Vec<f64>,
+    ) {
+        let mut sizes: BTreeMap<(u32, u32), u64> =
+            self.store.buckets().map(|(path, device, _)| ((path, device), 0)).collect();
         for path in paths {
             for share in allocation.shares(path) {
                 sizes.insert((path, share.device), share.bytes);
@@ -94,11 +106,19 @@ impl Ingress {
         (self.allocation, self.version, self.limits) = (allocation, version, limits);
     }
 
-    pub(super) fn encode(&mut self, common: &Common<'_>, packet: &Packet, identity: Identity) -> Result<(Flight, Sent), Error> {
+    pub(super) fn encode(
+        &mut self,
+        common: &Common<'_>,
+        packet: &Packet,
+        identity: Identity,
+    ) -> Result<(InFlight, Sent), Error> {
         let payload = &packet.payload;
         let hash = identity.hash();
         if payload.len() < common.window || u64::from(hash) >= self.coded {
-            return Ok((Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) }, Sent::default()));
+            return Ok((
+                InFlight { shim: Vec::new(), body: Body::Whole(payload.clone()) },
+                Sent::default(),
+            ));
         }
         let copy = common.hash.copy(&packet.header, payload);
         self.matches.clear();
@@ -109,9 +129,14 @@ impl Ingress {
             self.find(common, packet);
         }
 
-        let shim = Shim { path: packet.path, cache: self.place(common, packet, hash), check: 0, matches: Vec::new() };
+        let shim = Shim {
+            path: packet.path,
+            cache: self.place(common, packet, hash),
+            check: 0,
+            matches: Vec::new(),
+        };
         let shim = self.describe(common, packet, shim);
-        let mut flight = Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
+        let mut flight = InFlight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
         shim.write(common.format, &mut flight.shim);
         if !shim.matches.is_empty() {
             flight.body = Body::Literals(literals(payload, &shim.matches));
@@ -126,11 +151,20 @@ impl Ingress {
             self.used[self.store.get(found.slot).device as usize] += 1.0;
         }
         if shim.cache.is_some() {
-            let share = *self.allocation.holder(packet.path, hash).expect("it is stored because it has one");
+            let share = *self
+                .allocation
+                .holder(packet.path, hash)
+                .expect("it is stored because it has one");
             self.used[share.device as usize] += 1.0;
             let name = identity.name(common.format.name_bytes);
             let size = payload.len() as u64 + u64::from(packet.header_bytes);
-            let stored = Stored::new((packet.path, name, hash), (share.device, self.version), copy, payload.clone(), size);
+            let stored = Stored::new(
+                (packet.path, name, hash),
+                (share.device, self.version),
+                copy,
+                payload.clone(),
+                size,
+            );
             self.store.insert(stored, &self.matches, true)?;
         } else if !self.matches.is_empty() {
             self.remember(copy);
@@ -138,7 +172,7 @@ impl Ingress {
         Ok((flight, sent))
     }
 
-    /// Fills `matches` with those to encode.
+    /// Fills `matches` with the matches to encode.
     fn find(&mut self, common: &Common<'_>, packet: &Packet) {
         let Self { store, allocation, version, limits, used, pairs, refusals, matches, .. } = self;
         let path = packet.path;
@@ -151,7 +185,8 @@ impl Ingress {
             let pair = pairs.entry((path, stored.path)).or_default();
             pair.0 += 1;
             pair.1 += u64::from(found.length);
-            // Overlap bounds are those of the manifests' routes, and of what is cached by these manifests; else the device itself counts.
+            // Overlap bounds are those of the manifests' routes, and of what is cached by these
+            // manifests; else the device itself counts.
             let within = if here && stored.version == *version && as_planned(stored.path) {
                 u64::from(stored.hash) < allocation.overlap(path, stored.path)
             } else {
@@ -161,12 +196,16 @@ impl Ingress {
                 refusals.overlap += 1;
                 return false;
             }
-            debug_assert!(route.distance(stored.device).is_some(), "the overlap bound holds what this path's devices cache");
+            debug_assert!(
+                route.distance(stored.device).is_some(),
+                "the overlap bound holds what this path's devices cache"
+            );
             if store.ambiguous(stored.path, stored.name) {
                 refusals.ambiguous += 1;
                 return false;
             }
-            let before: f64 = counting.iter().filter(|entry| entry.0 == stored.device).map(|entry| entry.1).sum();
+            let before: f64 =
+                counting.iter().filter(|entry| entry.0 == stored.device).map(|entry| entry.1).sum();
             if used[stored.device as usize] + before + 1.0 > limits[stored.device as usize] {
                 refusals.overloaded += 1;
                 return false;
@@ -181,23 +220,30 @@ impl Ingress {
         let most = usize::from(common.format.max_matches);
         if matches.len() > most {
             refusals.many += (matches.len() - most) as u64;
-            let worth =
-                |found: &Found| u64::from(found.length) * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0));
+            let worth = |found: &Found| {
+                u64::from(found.length)
+                    * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0))
+            };
             matches.sort_by_key(|found| (std::cmp::Reverse(worth(found)), found.at));
             matches.truncate(most);
             matches.sort_by_key(|found| found.at);
         }
     }
 
-    /// Whether a device ahead caches the packet, by which version.
+    /// Which version, if any, makes a device downstream cache the packet.
     fn place(&self, common: &Common<'_>, packet: &Packet, hash: u32) -> Option<bool> {
         let share = self.allocation.holder(packet.path, hash)?;
         let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
         let ahead = common.known[packet.path as usize].distance(share.device).is_some();
         let room = self.store.takes(packet.path, share.device, size);
         // This packet's own matches there come first.
-        let own = self.matches.iter().filter(|found| self.store.get(found.slot).device == share.device).count();
-        let idle = self.used[share.device as usize] + own as f64 + 1.0 <= self.limits[share.device as usize];
+        let own = self
+            .matches
+            .iter()
+            .filter(|found| self.store.get(found.slot).device == share.device)
+            .count();
+        let idle = self.used[share.device as usize] + own as f64 + 1.0
+            <= self.limits[share.device as usize];
         (ahead && room && idle).then_some(self.version & 1 == 1)
     }
 
@@ -212,7 +258,8 @@ impl Ingress {
             out.len() as u64
         };
         let plain = bytes(&shim);
-        shim.matches = self.matches.iter().map(|found| spec(self.store.get(found.slot), found)).collect();
+        shim.matches =
+            self.matches.iter().map(|found| spec(self.store.get(found.slot), found)).collect();
         let saved: u64 = self.matches.iter().map(|found| u64::from(found.length)).sum();
         if saved <= bytes(&shim) - plain {
             self.refusals.short += self.matches.len() as u64;
@@ -240,10 +287,16 @@ impl Ingress {
 }
 
 pub(super) fn spec(stored: &Stored, found: &Found) -> Spec {
-    Spec { path: stored.path, name: stored.name, at: found.at, offset: found.offset, length: found.length }
+    Spec {
+        path: stored.path,
+        name: stored.name,
+        at: found.at,
+        offset: found.offset,
+        length: found.length,
+    }
 }
 
-/// What is not matched.
+/// The unmatched bytes.
 pub(super) fn literals(payload: &[u8], matches: &[Spec]) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload.len());
     let mut at = 0;

@@ -3,13 +3,13 @@
 use super::{
     HeaderHash, Identity, Packet,
     ingress::{literals, spec},
-    node::{Body, Duty, Flight, Node, Passed},
+    node::{Body, CacheTask, InFlight, Node, Processed},
     shim::{Format, Shim, ShimError},
     store::{Finding, Store, Stored},
 };
 use crate::Error;
 
-/// What a link's pair of devices may use.
+/// Limits of a link's pair of devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     /// Bytes of either cache.
@@ -22,7 +22,7 @@ pub(super) struct Limits {
     pub(super) operations: f64,
 }
 
-/// The pair of one link. The decoder sees every packet whole once it is through with it, so nothing is null.
+/// The encoder and decoder of one link. The decoder restores every packet, so nothing is null.
 pub(super) struct Pair {
     store: Store,
     node: Node,
@@ -31,7 +31,7 @@ pub(super) struct Pair {
     operations: f64,
 }
 
-/// The only path that a pair knows.
+/// A pair has a single path.
 const PATH: u32 = 0;
 
 impl Pair {
@@ -55,7 +55,7 @@ impl Pair {
         &self.node
     }
 
-    /// What the upstream device sends for a packet.
+    /// Encodes a packet at the upstream device.
     pub(super) fn encode(
         &mut self,
         format: &Format,
@@ -63,9 +63,9 @@ impl Pair {
         window: usize,
         packet: &Packet,
         identity: Identity,
-    ) -> Result<Flight, Error> {
+    ) -> Result<InFlight, Error> {
         let payload = &packet.payload;
-        let mut flight = Flight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
+        let mut flight = InFlight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
         let below = f64::from(identity.hash()) < self.limits.coded * 4_294_967_296.0;
         if payload.len() < window || !below || self.encodings + 1.0 > self.limits.encodings {
             return Ok(flight);
@@ -77,7 +77,10 @@ impl Pair {
         let (mut used, most) = (self.operations, usize::from(format.max_matches));
         self.store.search(payload, &mut matches, |store, stored, found| {
             let worth = found.length as usize > spec(stored, found).bytes(format, PATH, 0);
-            let good = !again && worth && !store.ambiguous(PATH, stored.name) && used + 1.0 <= self.limits.operations;
+            let good = !again
+                && worth
+                && !store.ambiguous(PATH, stored.name)
+                && used + 1.0 <= self.limits.operations;
             used += f64::from(u8::from(good));
             good
         });
@@ -88,7 +91,8 @@ impl Pair {
         }
         self.operations += matches.len() as f64;
         let size = payload.len() as u64 + u64::from(packet.header_bytes);
-        let cached = self.operations + 1.0 <= self.limits.operations && self.store.takes(PATH, 0, size);
+        let cached =
+            self.operations + 1.0 <= self.limits.operations && self.store.takes(PATH, 0, size);
         let shim = Shim {
             path: PATH,
             cache: cached.then_some(false),
@@ -102,13 +106,14 @@ impl Pair {
         if cached {
             self.operations += 1.0;
             let name = identity.name(format.name_bytes);
-            let stored = Stored::new((PATH, name, identity.hash()), (0, 0), copy, payload.clone(), size);
+            let stored =
+                Stored::new((PATH, name, identity.hash()), (0, 0), copy, payload.clone(), size);
             self.store.insert(stored, &matches, false)?;
         }
         Ok(flight)
     }
 
-    /// What the downstream device makes of it.
+    /// Decodes a packet at the downstream device.
     pub(super) fn decode(
         &mut self,
         format: &Format,
@@ -116,15 +121,15 @@ impl Pair {
         window: usize,
         packet: &Packet,
         identity: Identity,
-        flight: &mut Flight,
-    ) -> Result<Passed, ShimError> {
-        let duty = Duty {
+        flight: &mut InFlight,
+    ) -> Result<Processed, ShimError> {
+        let task = CacheTask {
             holds: [true; 2],
             name: identity.name(format.name_bytes),
             header_bytes: packet.header_bytes,
             path: PATH,
             window,
         };
-        self.node.receive(format, hash, &duty, flight)
+        self.node.receive(format, hash, &task, flight)
     }
 }

@@ -1,8 +1,9 @@
 //! Packets through a planned network, with the real codec.
 //!
-//! An [`Emulation`] takes packets in order of time and carries each through the network before the next: the ingress stores it, finds what repeats
-//! packets before, and encodes what a device ahead can decode; devices cache by hash range and decode what they hold; at the egress it is compared
-//! with what entered. `docs/PLANNERS.md`, "Emulation", defines the mechanisms.
+//! An [`Emulation`] takes packets in order of time and carries each through the network before the
+//! next. The ingress stores it, finds matches with earlier packets, and encodes what a device
+//! downstream can decode. Devices cache by hash range and decode packets they hold. At the egress
+//! it is compared with what entered. `docs/PLANNERS.md`, "Emulation", defines the mechanisms.
 
 mod allocation;
 mod dynamics;
@@ -11,8 +12,9 @@ mod header;
 mod ingress;
 mod link;
 mod node;
-mod packet;
 mod report;
+mod request;
+mod reroute;
 mod route;
 mod shim;
 mod store;
@@ -20,11 +22,15 @@ mod store;
 mod tests;
 pub mod workload;
 
+pub use crate::packet::{Fields, Header, Packet};
 pub use allocation::{Allocation, Share};
 pub use dynamics::{Change, Event, Observed, Replanner, Replanning, Rollout};
 pub use engine::{Emulation, Scheme, Settings};
 pub use header::{Extension, HeaderHash, Identity};
-pub use packet::{Fields, Header, Packet};
 pub use report::{DeviceReport, EpochReport, IngressReport, Refusals, Report, Traffic};
+pub use request::{
+    Captured, Captures, FlashCrowd, NoCaptures, Outcome, Replan, Request, Reroute, Run, Source, run,
+};
+pub use reroute::reroute;
 pub use shim::{Format, MAX_MATCHES, MAX_PAYLOAD, Shim, ShimError, Spec};
 pub use store::Finding;

@@ -1,4 +1,4 @@
-//! A device inside the network: caches by range, decodes what it holds.
+//! Devices inside the network: cache by range, and decode packets they hold.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -10,12 +10,12 @@ use super::{
     shim::{Format, Shim, ShimError, Spec},
 };
 
-/// What is left of a payload on its way.
+/// A payload in transit.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    /// All of it.
+    /// The whole payload.
     Whole(Arc<[u8]>),
-    /// What is not matched.
+    /// The unmatched bytes.
     Literals(Vec<u8>),
 }
 
@@ -28,20 +28,20 @@ impl Body {
     }
 }
 
-/// A packet on its way: its shim, and the rest of its payload.
+/// A packet in flight: its shim, and the rest of its payload.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     pub(super) shim: Vec<u8>,
     pub(super) body: Body,
 }
 
-/// What a device remembers of a packet.
+/// A cached packet.
 #[derive(Debug)]
 struct Held {
     payload: Arc<[u8]>,
-    /// What was not decoded when it came by: `from..to`, ascending and disjoint.
+    /// Regions that were not decoded when it passed: `from..to`, ascending and disjoint.
     gaps: Vec<(u32, u32)>,
-    /// Tells it from one of the same name.
+    /// Distinguishes it from another of the same name.
     serial: u64,
 }
 
@@ -53,27 +53,28 @@ struct Bucket {
     queue: VecDeque<(u64, u64, u64)>,
 }
 
-/// What happened to a packet at a device.
+/// What a device did with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Passed {
+pub(super) struct Processed {
     pub(super) cached: bool,
     pub(super) decoded: u32,
     /// Bytes that it decoded.
     pub(super) decoded_bytes: u32,
-    /// The payload is whole now, and is not what was sent.
+    /// The payload is complete, but its checksum is wrong.
     pub(super) damaged: bool,
 }
 
-/// Why a device caches a packet, or does not.
+/// What a device needs to know to process a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Duty {
-    /// Whether its manifest of even and of odd version holds this packet; versions that it does not have do not.
+pub(super) struct CacheTask {
+    /// Whether its manifest of even and of odd version holds this packet; versions that it does not
+    /// have do not.
     pub(super) holds: [bool; 2],
     /// Name of the packet.
     pub(super) name: u64,
-    /// Bytes in front of the payload.
+    /// Header bytes.
     pub(super) header_bytes: u32,
-    /// The path that routing tells.
+    /// The path, known from routing.
     pub(super) path: u32,
     /// Payloads shorter than that are not cached.
     pub(super) window: usize,
@@ -90,7 +91,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Gives the bucket of a path its size; evicts what no longer fits.
+    /// Sets the size of a path's bucket, and evicts packets that no longer fit.
     pub(super) fn resize(&mut self, path: u32, capacity: u64) {
         let bucket = self.buckets.entry(path).or_default();
         bucket.capacity = capacity;
@@ -105,7 +106,7 @@ impl Node {
         self.buckets.iter().map(|(&path, bucket)| (path, bucket.capacity))
     }
 
-    /// Bytes cached now, and the most there have been.
+    /// Bytes cached now, and their maximum so far.
     pub(super) fn used(&self) -> (u64, u64) {
         (self.used, self.most)
     }
@@ -115,19 +116,20 @@ impl Node {
         self.held.len()
     }
 
-    /// Decodes what it holds, caches the packet if that is its part, and clears what need not be said any more.
+    /// Decodes matches with packets it holds, caches the packet if it is assigned to, and clears
+    /// finished parts of the shim.
     pub(super) fn receive(
         &mut self,
         format: &Format,
         hash: &HeaderHash,
-        duty: &Duty,
-        flight: &mut Flight,
-    ) -> Result<Passed, ShimError> {
-        let mut passed = Passed::default();
+        task: &CacheTask,
+        flight: &mut InFlight,
+    ) -> Result<Processed, ShimError> {
+        let mut passed = Processed::default();
         if flight.shim.is_empty() {
             return Ok(passed);
         }
-        let mut shim = Shim::take_head(format, duty.path, &mut &flight.shim[..])?;
+        let mut shim = Shim::take_head(format, task.path, &mut &flight.shim[..])?;
         let total = shim.decoded_length(flight.body.bytes().len())?;
         if !shim.matches.is_empty() {
             self.decode(&mut shim, total, flight, &mut passed);
@@ -138,8 +140,10 @@ impl Node {
                 }
             }
         }
-        if shim.cache.is_some_and(|version| duty.holds[usize::from(version)]) && total >= duty.window {
-            self.cache(&shim, duty, total, flight);
+        if shim.cache.is_some_and(|version| task.holds[usize::from(version)])
+            && total >= task.window
+        {
+            self.cache(&shim, task, total, flight);
             passed.cached = true;
             shim.cache = None;
         }
@@ -150,8 +154,15 @@ impl Node {
         Ok(passed)
     }
 
-    fn decode(&mut self, shim: &mut Shim, total: usize, flight: &mut Flight, passed: &mut Passed) {
-        let sources: Vec<Option<&[u8]>> = shim.matches.iter().map(|spec| self.source(spec)).collect();
+    fn decode(
+        &mut self,
+        shim: &mut Shim,
+        total: usize,
+        flight: &mut InFlight,
+        passed: &mut Processed,
+    ) {
+        let sources: Vec<Option<&[u8]>> =
+            shim.matches.iter().map(|spec| self.source(spec)).collect();
         if sources.iter().all(Option::is_none) {
             return;
         }
@@ -174,10 +185,11 @@ impl Node {
         }
         bytes.extend_from_slice(literals);
         shim.matches = left;
-        flight.body = if shim.matches.is_empty() { Body::Whole(bytes.into()) } else { Body::Literals(bytes) };
+        flight.body =
+            if shim.matches.is_empty() { Body::Whole(bytes.into()) } else { Body::Literals(bytes) };
     }
 
-    /// The bytes that a match stands for, if they are here.
+    /// The bytes of a match, if they are in the cache.
     fn source(&self, spec: &Spec) -> Option<&[u8]> {
         let held = self.held.get(&(spec.path, spec.name))?;
         let (from, to) = (spec.offset, spec.offset + spec.length);
@@ -185,9 +197,9 @@ impl Node {
         held.gaps.iter().all(|&(gap, end)| to <= gap || end <= from).then_some(bytes)
     }
 
-    fn cache(&mut self, shim: &Shim, duty: &Duty, total: usize, flight: &Flight) {
-        let (path, name) = (shim.path, duty.name);
-        let size = total as u64 + u64::from(duty.header_bytes);
+    fn cache(&mut self, shim: &Shim, task: &CacheTask, total: usize, flight: &InFlight) {
+        let (path, name) = (shim.path, task.name);
+        let size = total as u64 + u64::from(task.header_bytes);
         if self.buckets.get(&path).is_none_or(|bucket| size > bucket.capacity) {
             return;
         }

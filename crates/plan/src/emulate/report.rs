@@ -1,21 +1,22 @@
-//! What an emulation found.
+//! Results of an emulation.
 
 use crate::Measured;
 
 /// Why matches were not used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// The packet matched is cached by no device of this path: its hash is beyond the overlap bound.
+    /// No device on this path caches the matched packet: its hash is beyond the overlap bound.
     pub overlap: u64,
     /// The device that would decode it has no operations left for this ingress in this epoch.
     pub overloaded: u64,
-    /// More than one packet in the store has the name of the one matched.
+    /// More than one stored packet has the matched packet's name.
     pub ambiguous: u64,
     /// It would have taken as many bytes in the shim as it saves.
     pub short: u64,
     /// More matches in a packet than a shim carries.
     pub many: u64,
-    /// Packets sent plain because the same payload of the same five-tuple had been sent: retransmissions.
+    /// Retransmissions: packets sent plain because the same payload was sent before with the same
+    /// five-tuple.
     pub retransmission: u64,
     /// Hits in regions that are null because they had been matched before.
     pub gap: u64,
@@ -33,7 +34,7 @@ impl Refusals {
     }
 }
 
-/// Bytes, without redundancy elimination and with it.
+/// Bytes without and with redundancy elimination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Without.
@@ -54,7 +55,7 @@ impl Traffic {
     }
 }
 
-/// What one ingress did.
+/// Results of one ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IngressReport {
     /// Footprint of its packets: bytes times links that count ([`crate::Instance::counted`]).
@@ -73,12 +74,12 @@ pub struct IngressReport {
     pub refusals: Refusals,
     /// Packets stored under the name of one that was in the store.
     pub collisions: u64,
-    /// Fraction by which the plan expects to reduce the footprint, by its own formulas, profile and volumes. None for hop-by-hop, and if
-    /// none of its links count.
+    /// Fraction by which the plan expects to reduce the footprint, by its own formulas, profile and
+    /// volumes. None for hop-by-hop, and if none of its links count.
     pub expected: Option<f64>,
 }
 
-/// What one device did.
+/// Results of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceReport {
     /// Packets cached.
@@ -124,13 +125,13 @@ pub struct EpochReport {
     pub cached: u64,
     /// Matches decoded, by all devices.
     pub decoded: u64,
-    /// Most operations of a device as a share of what it can do.
+    /// Most operations of a device, as a share of its limit.
     pub busiest: f64,
     /// Packets that could not be decoded.
     pub undecodable: u64,
 }
 
-/// What happened.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Packets that entered.
@@ -147,21 +148,22 @@ pub struct Report {
     pub devices: Vec<DeviceReport>,
     /// In order of time; epochs without packets are left out.
     pub epochs: Vec<EpochReport>,
-    /// Packets that left the network as they entered it.
+    /// Packets that left the network with the content they entered with.
     pub delivered: u64,
     /// Packets lost on links.
     pub lost: u64,
     /// Packets dropped because a match could not be decoded.
     pub undecodable: u64,
-    /// Packets dropped because what was decoded did not have the shim's checksum.
+    /// Packets dropped because the decoded payload did not have the shim's checksum.
     pub damaged: u64,
     /// Packets stored under the name of one that was in the same store.
     pub collisions: u64,
     /// Matches not used, and why, over all ingresses.
     pub refusals: Refusals,
-    /// Times that other manifests were brought out.
+    /// Number of rollouts of new manifests.
     pub updates: u64,
-    /// Matches per epoch as ingresses found them: the profile for the next plan, see [`super::Observed`].
+    /// Matches per epoch as ingresses found them: the profile for the next plan, see
+    /// [`super::Observed`].
     pub profile: Measured,
     /// Footprint reduction that the plan expects. None for hop-by-hop.
     pub expected: Option<f64>,

@@ -1,4 +1,4 @@
-//! The links and devices of a path, as they are or as an ingress knows them.
+//! Links and devices of a path, current or as an ingress knows them.
 
 use crate::{Error, Instance, Path};
 
@@ -11,7 +11,10 @@ pub(super) struct Route {
 
 impl Route {
     pub(super) fn new(links: &[u32], of_link: &[Option<u32>]) -> Self {
-        Self { links: links.into(), devices: links.iter().map(|&link| of_link[link as usize]).collect() }
+        Self {
+            links: links.into(),
+            devices: links.iter().map(|&link| of_link[link as usize]).collect(),
+        }
     }
 
     /// The route of an instance's path, with the devices that decode for it.
@@ -23,12 +26,12 @@ impl Route {
         Self { links: path.links.clone(), devices: devices.into() }
     }
 
-    /// Links to a device, if the route meets it.
+    /// Links to a device, if it is on the route.
     pub(super) fn distance(&self, device: u32) -> Option<u32> {
         self.devices.iter().position(|&found| found == Some(device)).map(|at| at as u32 + 1)
     }
 
-    /// Whether it meets exactly these devices, in this order.
+    /// Whether it has exactly these devices, in this order.
     pub(super) fn meets(&self, devices: &[u32]) -> bool {
         self.devices.iter().flatten().eq(devices)
     }
@@ -41,11 +44,11 @@ pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
     for (number, device) in instance.devices.iter().enumerate() {
         match device.link {
             Some(link) => of_link[link as usize] = Some(number as u32),
-            None => of_node[device.node as usize] = Some(number as u32),
+            None => of_node[device.node] = Some(number as u32),
         }
     }
     for (device, link) in of_link.iter_mut().zip(&instance.network.links) {
-        *device = device.or(of_node[link.to as usize]);
+        *device = device.or(of_node[link.to]);
     }
     of_link
 }
@@ -53,19 +56,27 @@ pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
 /// Whether a path may take these links: from its ingress to its egress, no node twice.
 pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(), Error> {
     let Some(of) = instance.paths.get(path as usize) else {
-        return Err(Error::Emulation(format!("another route for path {path}, but there are {} paths", instance.paths.len())));
+        return Err(Error::emulation(format!(
+            "another route for path {path}, but there are {} paths",
+            instance.paths.len()
+        )));
     };
-    let wrong = |why: &str| Err(Error::Emulation(format!("another route for path {path} {why}")));
+    let wrong = |why: &str| Err(Error::emulation(format!("another route for path {path} {why}")));
     let mut at = instance.ingresses[of.ingress as usize].node;
     let mut seen = std::collections::BTreeSet::from([at]);
     for &link in links {
         match instance.network.links.get(link as usize) {
-            None => return wrong(&format!("takes link {link}, but there are {}", instance.network.links.len())),
+            None => {
+                return wrong(&format!(
+                    "takes link {link}, but there are {}",
+                    instance.network.links.len()
+                ));
+            }
             Some(link) if link.from != at => return wrong("is broken"),
             Some(link) => at = link.to,
         }
         if !seen.insert(at) {
-            return wrong("goes round in a circle");
+            return wrong("loops");
         }
     }
     if at == of.egress { Ok(()) } else { wrong("ends elsewhere") }

@@ -1,10 +1,10 @@
-//! The shim: what an ingress writes between a packet's headers and what it left of the payload.
+//! The shim, which an ingress writes between a packet's headers and the unmatched payload.
 //!
 //! `docs/PLANNERS.md`, "Shim", is the specification.
 
 use oncewire_codec::varint::{self, Stop};
 
-/// Longest payload in bytes: what an IP packet can hold.
+/// Longest payload of an IP packet, in bytes.
 pub const MAX_PAYLOAD: usize = 65_535;
 
 /// Most matches that the format can carry.
@@ -15,14 +15,15 @@ const CACHE: u8 = 0b0000_1000;
 const VERSION: u8 = 0b0001_0000;
 const PATH: u8 = 0b0010_0000;
 
-/// What all nodes of a network agree on.
+/// Parameters that all nodes of a network share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Bytes of a packet's name, 1..=8.
     pub name_bytes: u8,
     /// Most matches in a packet, 0..=7. The thesis: 3 (section 3.5).
     pub max_matches: u8,
-    /// Whether shims carry the packet's path. Otherwise nodes know it from MPLS labels or routing (section 3.2, footnote).
+    /// Whether shims carry the packet's path. Otherwise nodes know it from MPLS labels or routing
+    /// (section 3.2, footnote).
     pub path_ids: bool,
 }
 
@@ -32,7 +33,8 @@ impl Default for Format {
     }
 }
 
-/// A matched region: `length` bytes at `at` of the payload are those at `offset` of the payload of packet `name` of path `path`.
+/// A matched region: `length` bytes at `at` of the payload are those at `offset` of the payload of
+/// packet `name` of path `path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Path of the packet referred to.
@@ -53,7 +55,8 @@ impl Spec {
         self.at + self.length
     }
 
-    /// Bytes of this match in the shim of a packet of path `path`, behind a match that ends at `after`.
+    /// Bytes of this match in the shim of a packet of path `path`, after a match that ends at
+    /// `after`.
     pub fn bytes(&self, format: &Format, path: u32, after: u32) -> usize {
         width(zigzag(i64::from(self.path) - i64::from(path)))
             + usize::from(format.name_bytes)
@@ -68,7 +71,7 @@ impl Spec {
 pub struct Shim {
     /// Path of the packet.
     pub path: u32,
-    /// A node ahead caches this packet, by the manifest whose version has this lowest bit.
+    /// A node downstream caches this packet, under the manifest whose version has this lowest bit.
     pub cache: Option<bool>,
     /// [`super::HeaderHash::check`] of the whole payload. Written only if there are matches.
     pub check: u32,
@@ -80,16 +83,16 @@ pub struct Shim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShimError {
-    /// The packet ends inside it.
+    /// The shim is truncated.
     #[error("the packet ends inside the shim")]
     Short,
-    /// Reserved bits are set, or one that says nothing here.
+    /// A reserved or meaningless bit is set.
     #[error("the shim's first byte is {0:#04x}")]
     Control(u8),
-    /// More matches than agreed on.
+    /// More matches than agreed.
     #[error("{0} matches")]
     Matches(u8),
-    /// A number that is too long, in a longer form than needed, or out of range.
+    /// A varint that is too long, not in shortest form, or out of range.
     #[error("a {0} out of range")]
     Number(&'static str),
     /// The matches reach beyond the packet, or make it too long.
@@ -98,7 +101,7 @@ pub enum ShimError {
 }
 
 impl Shim {
-    /// Whether there is anything to say. If not, the packet travels without a shim.
+    /// Whether the shim is empty. A packet with an empty shim is sent without one.
     pub fn is_empty(&self) -> bool {
         self.cache.is_none() && self.matches.is_empty()
     }
@@ -137,22 +140,31 @@ impl Shim {
         }
     }
 
-    /// Takes a shim off the front of `packet`, which is left with what the ingress left of the payload. `known` is the path that routing tells; it
-    /// counts where the shim carries none.
+    /// Takes a shim off the front of `packet`, which then holds the unmatched payload. `known` is
+    /// the path according to routing; it is used if the shim carries none.
     ///
     /// # Errors
-    /// [`ShimError`]; `packet` is left anywhere.
+    /// [`ShimError`]; `packet` is then unspecified.
     pub fn take(format: &Format, known: u32, packet: &mut &[u8]) -> Result<Shim, ShimError> {
         let shim = Self::take_head(format, known, packet)?;
         shim.decoded_length(packet.len())?;
         Ok(shim)
     }
 
-    /// As [`Shim::take`], where the rest of the packet is elsewhere: its length is to be checked with [`Shim::decoded_length`].
-    pub(super) fn take_head(format: &Format, known: u32, input: &mut &[u8]) -> Result<Shim, ShimError> {
+    /// As [`Shim::take`], where the rest of the packet is elsewhere: its length is to be checked
+    /// with [`Shim::decoded_length`].
+    pub(super) fn take_head(
+        format: &Format,
+        known: u32,
+        input: &mut &[u8],
+    ) -> Result<Shim, ShimError> {
         let control = take_bytes::<1>(input)?[0];
-        let useless = control & VERSION != 0 && control & CACHE == 0 || control & (COUNT | CACHE) == 0;
-        if control & !(COUNT | CACHE | VERSION | PATH) != 0 || useless || (control & PATH != 0) != format.path_ids {
+        let useless =
+            control & VERSION != 0 && control & CACHE == 0 || control & (COUNT | CACHE) == 0;
+        if control & !(COUNT | CACHE | VERSION | PATH) != 0
+            || useless
+            || (control & PATH != 0) != format.path_ids
+        {
             return Err(ShimError::Control(control));
         }
         let count = control & COUNT;
@@ -168,11 +180,16 @@ impl Shim {
             let of = i64::from(path) + unzigzag(number(input, "path")?);
             let of = u32::try_from(of).map_err(|_| ShimError::Number("path"))?;
             let mut name = [0; 8];
-            let (head, rest) = input.split_at_checked(usize::from(format.name_bytes)).ok_or(ShimError::Short)?;
+            let (head, rest) =
+                input.split_at_checked(usize::from(format.name_bytes)).ok_or(ShimError::Short)?;
             name[..head.len()].copy_from_slice(head);
             *input = rest;
-            let position = |value: u64| if value <= MAX_PAYLOAD as u64 { Ok(value as u32) } else { Err(ShimError::Region) };
-            let at = position(u64::from(after) + u64::from(small(number(input, "position")?, "position")?))?;
+            let position = |value: u64| {
+                if value <= MAX_PAYLOAD as u64 { Ok(value as u32) } else { Err(ShimError::Region) }
+            };
+            let at = position(
+                u64::from(after) + u64::from(small(number(input, "position")?, "position")?),
+            )?;
             let offset = i64::from(at) + unzigzag(number(input, "offset")?);
             let offset = position(u64::try_from(offset).map_err(|_| ShimError::Number("offset"))?)?;
             let length = position(u64::from(small(number(input, "length")?, "length")?))?;
@@ -236,7 +253,15 @@ mod tests {
     fn shims() -> impl Strategy<Value = (Format, Shim, usize)> {
         let spec = (any::<u32>(), any::<u64>(), 0u32..500, 0u32..3000, 1u32..500);
         let version = proptest::option::of(any::<bool>());
-        (1u8..=8, any::<bool>(), any::<u32>(), version, any::<u32>(), proptest::collection::vec(spec, 0..=7), 0usize..2000)
+        (
+            1u8..=8,
+            any::<bool>(),
+            any::<u32>(),
+            version,
+            any::<u32>(),
+            proptest::collection::vec(spec, 0..=7),
+            0usize..2000,
+        )
             .prop_map(|(name_bytes, path_ids, path, cache, check, specs, tail)| {
                 let mut after = 0;
                 let mut literals = tail;
@@ -246,11 +271,21 @@ mod tests {
                         let at = after + gap;
                         after = at + length;
                         literals += gap as usize;
-                        Spec { path: of, name: name >> (64 - 8 * u32::from(name_bytes)), at, offset, length }
+                        Spec {
+                            path: of,
+                            name: name >> (64 - 8 * u32::from(name_bytes)),
+                            at,
+                            offset,
+                            length,
+                        }
                     })
                     .collect();
                 let check = if matches.is_empty() { 0 } else { check };
-                (Format { name_bytes, max_matches: 7, path_ids }, Shim { path, cache, check, matches }, literals)
+                (
+                    Format { name_bytes, max_matches: 7, path_ids },
+                    Shim { path, cache, check, matches },
+                    literals,
+                )
             })
     }
 
@@ -302,8 +337,15 @@ mod tests {
         let shim = Shim { path: 300, cache: Some(true), check: 0x0d0c_0b0a, matches: vec![spec] };
         let mut out = Vec::new();
         shim.write(&format, &mut out);
-        assert_eq!(out, [0x39, 0xac, 0x02, 0x0a, 0x0b, 0x0c, 0x0d, 0x01, 1, 2, 3, 4, 0x82, 0x01, 0x00, 0xac, 0x02]);
-        // Bad: 130 bytes before the match are not there; reserved bits; nothing to say; a version of nothing; no path; four matches; length 0.
+        assert_eq!(
+            out,
+            [
+                0x39, 0xac, 0x02, 0x0a, 0x0b, 0x0c, 0x0d, 0x01, 1, 2, 3, 4, 0x82, 0x01, 0x00, 0xac,
+                0x02
+            ]
+        );
+        // Bad: 130 bytes before the match are not there; reserved bits; nothing to say; a version
+        // of nothing; no path; four matches; length 0.
         assert_eq!(Shim::take(&format, 0, &mut &out[..]), Err(ShimError::Region));
         for control in [0xb9, 0x79, 0x20, 0x31, 0x19] {
             out[0] = control;

@@ -1,9 +1,11 @@
-//! An ingress's packet store, and how matches are found in it.
+//! The packet store of an ingress, and its matcher.
 //!
-//! The codec's matchers work over one log that is one FIFO. A store of SmartRE is many FIFO buckets, parts of its packets are null, and some of what
-//! it finds must not be used; so this takes the codec's parts (sampler, fingerprints, fingerprint table, comparison of bytes) and grows matches within
-//! what is not null. Packets have addresses in a virtual ring, by which the table knows them: [`RING`] times what the buckets hold, so that a bucket may
-//! keep its packets that many times longer than the average one before they are no longer found.
+//! The codec's matchers work over one log that is one FIFO. A store of SmartRE is many FIFO
+//! buckets, parts of its packets are null, and some of what it finds must not be used; so this
+//! takes the codec's parts (sampler, fingerprints, fingerprint table, comparison of bytes) and
+//! grows matches within what is not null. Packets have addresses in a virtual ring, by which the
+//! table knows them: [`RING`] times what the buckets hold, so that a bucket may keep its packets
+//! that many times longer than the average bucket before the table loses them.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -11,20 +13,22 @@ use std::{
 };
 
 use oncewire_codec::{
-    Geometry, Kernels, SamplerKind,
+    Geometry, Kernels,
     sampler::Sampler,
     table::{CompactTable, FingerprintTable, Markers, NO_OFFSET},
 };
+use oncewire_family::SamplerKind;
 
 use super::shim::MAX_PAYLOAD;
 use crate::Error;
 
-/// Size of the virtual ring over that of a store of many buckets.
+/// Ratio of the virtual ring to the store, for a store of many buckets.
 pub(super) const RING: u64 = 4;
-/// Ring to begin with in bytes: several packets of the largest size. It grows with what is stored, as a table for all that could be would be touched
-/// all over.
+/// Ring to begin with in bytes: several packets of the largest size. It grows with what is stored,
+/// as a table for all that could be would be touched all over.
 const MIN_RING: u64 = 1 << 20;
-/// Table entries per fingerprint that the ring is expected to have: the newest takes a slot, so with one slot each, many would be lost.
+/// Table entries per fingerprint that the ring is expected to have: the newest takes a slot, so
+/// with one slot each, many would be lost.
 const ROOM: f64 = 2.0;
 /// Markers sought in one call of the sampler.
 const SAMPLE_STEP: usize = 256;
@@ -36,7 +40,7 @@ pub struct Finding {
     pub window: usize,
     /// Sampling period in bytes: 4..=1024.
     pub period: usize,
-    /// Which positions get fingerprints.
+    /// Sampler.
     pub sampler: SamplerKind,
 }
 
@@ -52,14 +56,14 @@ pub(super) struct Stored {
     pub(super) path: u32,
     pub(super) name: u64,
     pub(super) hash: u32,
-    /// Who caches it.
+    /// The device that caches it.
     pub(super) device: u32,
-    /// Version of the allocation that made it so.
+    /// Version of the allocation that assigned it.
     pub(super) version: u32,
     /// Key of five-tuple and payload.
     pub(super) copy: u64,
     pub(super) payload: Arc<[u8]>,
-    /// Regions that nothing may refer to: `from..to`, ascending and disjoint.
+    /// Null regions, which nothing may refer to: `from..to`, ascending and disjoint.
     pub(super) nulls: Vec<(u32, u32)>,
     /// Bytes that it takes in its bucket.
     pub(super) size: u64,
@@ -67,7 +71,8 @@ pub(super) struct Stored {
     start: u64,
 }
 
-/// A match that was found: `length` bytes at `at` of the packet are those at `offset` of the stored one.
+/// A match that was found: `length` bytes at `at` of the packet are those at `offset` of the stored
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) slot: u32,
@@ -92,11 +97,11 @@ struct Bucket {
 /// Counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Packets that were given the name of one that was still there.
+    /// Packets stored under the name of another stored packet.
     pub(super) collisions: u64,
     /// Hits that could not be grown because the bytes are null.
     pub(super) gaps: u64,
-    /// Hits that pointed to other bytes, or to packets that are gone.
+    /// Hits on other bytes, or on evicted packets.
     pub(super) false_hits: u64,
 }
 
@@ -131,14 +136,18 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds: [`RING`], or 1 for a single bucket.
+    /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds:
+    /// [`RING`], or 1 for a single bucket.
     pub(super) fn new(finding: &Finding, key: u64, bytes: u64, slack: u64) -> Result<Self, Error> {
         let expected_rate = finding.sampler.expected_rate(finding.period);
         let (geometry, table) = ring(MIN_RING, expected_rate)?;
         Ok(Self {
             slack,
             // What is left at the ring's end is lost to it.
-            most: bytes.saturating_mul(slack).saturating_add(2 * MAX_PAYLOAD as u64).clamp(MIN_RING, Geometry::MAX_CAPACITY),
+            most: bytes
+                .saturating_mul(slack)
+                .saturating_add(2 * MAX_PAYLOAD as u64)
+                .clamp(MIN_RING, Geometry::MAX_CAPACITY),
             expected_rate,
             held: 0,
             kernels: Kernels::detect(),
@@ -166,7 +175,7 @@ impl Store {
         self.packets[slot as usize].as_ref().expect("a slot of a packet in the store")
     }
 
-    /// Whether more than one packet has this name: then a node might hold another than the one that is meant.
+    /// Whether more than one packet has this name. A node might then hold the wrong one.
     pub(super) fn ambiguous(&self, path: u32, name: u64) -> bool {
         self.names.get(&(path, name)).is_some_and(|&packets| packets > 1)
     }
@@ -176,7 +185,7 @@ impl Store {
         self.copies.contains_key(&key)
     }
 
-    /// Gives a bucket its size; evicts what no longer fits.
+    /// Sets the size of a bucket, and evicts packets that no longer fit.
     pub(super) fn resize(&mut self, path: u32, device: u32, capacity: u64) {
         let bucket = self.buckets.entry((path, device)).or_default();
         bucket.capacity = capacity;
@@ -191,12 +200,13 @@ impl Store {
         self.buckets.iter().map(|(&(path, device), bucket)| (path, device, bucket.capacity))
     }
 
-    /// Whether a packet of this size fits its bucket at all.
+    /// Whether a packet of this size fits its bucket.
     pub(super) fn takes(&self, path: u32, device: u32, size: u64) -> bool {
         self.buckets.get(&(path, device)).is_some_and(|bucket| size <= bucket.capacity)
     }
 
-    /// Looks for `payload` in the store. `judge` decides about each match whether it is used; those are disjoint, ascending, and go to `matches`.
+    /// Looks for `payload` in the store. `judge` decides about each match whether it is used; those
+    /// are disjoint, ascending, and go to `matches`.
     pub(super) fn search(
         &mut self,
         payload: &[u8],
@@ -206,7 +216,11 @@ impl Store {
         self.sample(payload);
         let start = self.geometry.place(self.end, payload.len() + 1);
         self.hits.resize(self.markers.len(), 0);
-        self.table.look_up(&self.fingerprints, Markers { block: start, positions: &self.markers }, &mut self.hits);
+        self.table.look_up(
+            &self.fingerprints,
+            Markers { block: start, positions: &self.markers },
+            &mut self.hits,
+        );
         let mut done = 0;
         // The last match that was not used: its other fingerprints find it again.
         let mut refused: Option<Found> = None;
@@ -235,14 +249,20 @@ impl Store {
                 false_hits += u64::from(high >= stored.payload.len());
                 continue;
             }
-            let forward = self.kernels.common_prefix(&payload[marker..], &stored.payload[position..high]);
+            let forward =
+                self.kernels.common_prefix(&payload[marker..], &stored.payload[position..high]);
             if forward < self.window {
                 false_hits += 1;
                 continue;
             }
-            let back = self.kernels.common_suffix(&payload[done..marker], &stored.payload[low..position]);
-            let found =
-                Found { slot, at: (marker - back) as u32, offset: (position - back) as u32, length: (forward + back) as u32 };
+            let back =
+                self.kernels.common_suffix(&payload[done..marker], &stored.payload[low..position]);
+            let found = Found {
+                slot,
+                at: (marker - back) as u32,
+                offset: (position - back) as u32,
+                length: (forward + back) as u32,
+            };
             if judge(self, stored, &found) {
                 done = found.end() as usize;
                 matches.push(found);
@@ -254,12 +274,18 @@ impl Store {
         self.counts.false_hits += false_hits;
     }
 
-    /// Takes in a packet that [`Store::search`] has just looked for. Fingerprints inside `matches` are associated with the older packets there
-    /// (thesis, section 3.4); the regions are null if `gaps`.
+    /// Stores a packet that [`Store::search`] has just looked up. Fingerprints inside `matches` are
+    /// associated with the older packets there (thesis, section 3.4); the regions are null if
+    /// `gaps`.
     ///
     /// # Errors
     /// No memory for a larger table.
-    pub(super) fn insert(&mut self, mut stored: Stored, matches: &[Found], gaps: bool) -> Result<(), Error> {
+    pub(super) fn insert(
+        &mut self,
+        mut stored: Stored,
+        matches: &[Found],
+        gaps: bool,
+    ) -> Result<(), Error> {
         let bucket = (stored.path, stored.device);
         if !self.takes(bucket.0, bucket.1, stored.size) {
             return Ok(());
@@ -271,9 +297,10 @@ impl Store {
             stored.nulls = matches.iter().map(|found| (found.at, found.end())).collect();
             self.associate(start, matches);
         } else {
-            self.table.insert(&self.fingerprints, Markers { block: start, positions: &self.markers });
+            self.table
+                .insert(&self.fingerprints, Markers { block: start, positions: &self.markers });
         }
-        // Only now: the packets that are matched may be the ones that have to go.
+        // Evict only now: matched packets may be among those evicted.
         self.make_room(bucket, stored.size);
         let names = self.names.entry((stored.path, stored.name)).or_default();
         *names += 1;
@@ -294,7 +321,8 @@ impl Store {
         while self.addresses.front().is_some_and(|&(start, _)| start < floor) {
             self.addresses.pop_front();
         }
-        if self.held * self.slack > self.geometry.capacity() && self.geometry.capacity() < self.most {
+        if self.held * self.slack > self.geometry.capacity() && self.geometry.capacity() < self.most
+        {
             self.grow()
         } else {
             Ok(())
@@ -303,9 +331,12 @@ impl Store {
 
     /// Twice the ring, with all packets in it.
     fn grow(&mut self) -> Result<(), Error> {
-        (self.geometry, self.table) = ring(self.most.min(self.geometry.capacity() * 2), self.expected_rate)?;
-        let mut slots: Vec<(u64, u32)> =
-            (0..).zip(&self.packets).filter_map(|(slot, packet)| packet.as_ref().map(|packet| (packet.start, slot))).collect();
+        (self.geometry, self.table) =
+            ring(self.most.min(self.geometry.capacity() * 2), self.expected_rate)?;
+        let mut slots: Vec<(u64, u32)> = (0..)
+            .zip(&self.packets)
+            .filter_map(|(slot, packet)| packet.as_ref().map(|packet| (packet.start, slot)))
+            .collect();
         slots.sort_unstable();
         self.addresses.clear();
         self.end = 0;
@@ -320,7 +351,8 @@ impl Store {
             for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
                 let end = marker + self.window as u32;
                 if stored.nulls.iter().all(|&(from, to)| to <= marker || end <= from) {
-                    self.table.insert(&[fingerprint], Markers { block: start, positions: &[marker] });
+                    self.table
+                        .insert(&[fingerprint], Markers { block: start, positions: &[marker] });
                 }
             }
         }
@@ -329,22 +361,32 @@ impl Store {
 
     fn associate(&mut self, start: u64, matches: &[Found]) {
         let mut matches = matches.iter().peekable();
-        for (i, (&fingerprint, &marker)) in self.fingerprints.iter().zip(&self.markers).enumerate() {
-            // A fingerprint belongs to where its window lies; one that reaches over the end of a match is in no reference and no literal alone.
+        for (i, (&fingerprint, &marker)) in self.fingerprints.iter().zip(&self.markers).enumerate()
+        {
+            // A fingerprint belongs to where its window lies; one that reaches over the end of a
+            // match is in no reference and no literal alone.
             while matches.peek().is_some_and(|found| found.end() <= marker) {
                 matches.next();
             }
             let window = marker + self.window as u32;
             match matches.peek() {
                 Some(found) if found.at <= marker && window <= found.end() => {
-                    let older = self.packets[found.slot as usize].as_ref().expect("it was found just now").start;
+                    let older = self.packets[found.slot as usize]
+                        .as_ref()
+                        .expect("it was found just now")
+                        .start;
                     let position = found.offset + (marker - found.at);
                     if self.hits[i] != older + u64::from(position) {
-                        self.table.insert(&[fingerprint], Markers { block: older, positions: &[position] });
+                        self.table.insert(
+                            &[fingerprint],
+                            Markers { block: older, positions: &[position] },
+                        );
                     }
                 }
                 Some(found) if found.at < window => {}
-                _ => self.table.insert(&[fingerprint], Markers { block: start, positions: &[marker] }),
+                _ => self
+                    .table
+                    .insert(&[fingerprint], Markers { block: start, positions: &[marker] }),
             }
         }
     }
@@ -353,7 +395,8 @@ impl Store {
         let Some(bucket) = self.buckets.get_mut(&key) else { return };
         while bucket.used + size > bucket.capacity {
             let Some(slot) = bucket.queue.pop_front() else { break };
-            let gone = self.packets[slot as usize].take().expect("a bucket's packets are in the store");
+            let gone =
+                self.packets[slot as usize].take().expect("a bucket's packets are in the store");
             self.free.push(slot);
             bucket.used -= gone.size;
             self.held -= gone.payload.len() as u64;
@@ -377,7 +420,14 @@ impl Store {
         loop {
             let found = self.markers.len();
             self.markers.resize(found + SAMPLE_STEP, 0);
-            let sampled = self.sampler.sample(self.kernels, payload, self.window, self.period, at, &mut self.markers[found..]);
+            let sampled = self.sampler.sample(
+                self.kernels,
+                payload,
+                self.window,
+                self.period,
+                at,
+                &mut self.markers[found..],
+            );
             self.markers.truncate(found + sampled.count);
             at = sampled.resume;
             if sampled.count < SAMPLE_STEP {
@@ -385,12 +435,18 @@ impl Store {
             }
         }
         self.fingerprints.resize(self.markers.len(), 0);
-        self.kernels.fingerprints(payload, &self.markers, self.window, self.key, &mut self.fingerprints);
+        self.kernels.fingerprints(
+            payload,
+            &self.markers,
+            self.window,
+            self.key,
+            &mut self.fingerprints,
+        );
     }
 }
 
 impl Stored {
-    /// A packet that nothing is null of yet.
+    /// A packet without null regions.
     pub(super) fn new(
         (path, name, hash): (u32, u64, u32),
         (device, version): (u32, u32),
@@ -403,13 +459,15 @@ impl Stored {
 }
 
 fn ring(capacity: u64, expected_rate: f64) -> Result<(Geometry, CompactTable<u64>), Error> {
-    let geometry = Geometry::new(capacity, 0).map_err(|error| Error::Emulation(error.to_string()))?;
+    let geometry =
+        Geometry::new(capacity, 0).map_err(|error| Error::emulation(error.to_string()))?;
     let entries = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
-    let table = CompactTable::new(geometry, entries).map_err(|error| Error::Emulation(error.to_string()))?;
+    let table = CompactTable::new(geometry, entries)
+        .map_err(|error| Error::emulation(error.to_string()))?;
     Ok((geometry, table))
 }
 
-/// The part without nulls around a position.
+/// The region without null bytes around a position.
 fn extent(stored: &Stored, position: usize) -> (usize, usize) {
     let mut low = 0;
     for &(from, to) in &stored.nulls {

@@ -1,4 +1,9 @@
-//! The emulator on networks and packets made here. That each packet leaves as it entered is checked by the emulator itself, in every test.
+//! The emulator on networks and packets made here. That each packet leaves as it entered is checked
+//! by the emulator itself, in every test.
+//!
+//! One file, because all tests use the same small networks.
+
+mod laws;
 
 use std::sync::Arc;
 
@@ -6,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Error, Instance, Measured, Network, Placement, Profile, Provision, Unwatched,
+    Error, Instance, Measured, Network, NodeId, Placement, Profile, Provision, Unwatched,
     network::{Link, Node},
     path::Route,
 };
@@ -18,16 +23,32 @@ const HEADER: u32 = 40;
 /// A network of directed links.
 fn network(nodes: u32, links: &[(u32, u32)]) -> Network {
     Network {
-        nodes: (0..nodes).map(|pop| Node { id: format!("n{pop}"), pop, ..Node::default() }).collect(),
-        links: links.iter().map(|&(from, to)| Link { from, to, weight: 1.0, latency: 1.0, capacity: None }).collect(),
+        nodes: (0..nodes)
+            .map(|pop| Node { id: format!("n{pop}"), pop, ..Node::default() })
+            .collect(),
+        links: links
+            .iter()
+            .map(|&(from, to)| Link {
+                from: NodeId(from),
+                to: NodeId(to),
+                weight: 1.0,
+                latency: 1.0,
+                capacity: None,
+            })
+            .collect(),
         ..Network::default()
     }
 }
 
 /// Devices on all links, epochs of one second, and volumes of a megabyte.
 fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provision)) -> Instance {
-    let mut provision =
-        Provision { ingress_memory: 1e6, ingress_rate: 8e6, edge_memory: 1e7, interior_memory: 1e7, ..Provision::default() };
+    let mut provision = Provision {
+        ingress_memory: 1e6,
+        ingress_rate: 8e6,
+        edge_memory: 1e7,
+        interior_memory: 1e7,
+        ..Provision::default()
+    };
     change(&mut provision);
     let routes = routes.iter().map(|links| Route {
         from: network.links[links[0] as usize].from,
@@ -36,7 +57,14 @@ fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provis
         volume: 1e6,
     });
     let routes = routes.collect();
-    Instance::new(network, routes, &provision, &Placement::Links, Profile::Measured(Measured::default())).unwrap()
+    Instance::new(
+        network,
+        routes,
+        &provision,
+        &Placement::Links,
+        Profile::Measured(Measured::default()),
+    )
+    .unwrap()
 }
 
 /// One path over three links, 0 -> 1 -> 2 -> 3.
@@ -54,13 +82,9 @@ fn share(from: u64, to: u64, device: u32) -> Share {
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        })
-        .collect()
+    let mut noise = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut noise);
+    noise
 }
 
 /// Makes packets with distinct headers.
@@ -78,17 +102,29 @@ impl Source {
             destination_port: 80,
             protocol: 6,
             identification: Some(0),
-            transport: Fields::Tcp { sequence: serial, acknowledgement: 0, checksum: 0 },
+            transport: Fields::Tcp { sequence: serial, acknowledgment: 0, checksum: 0 },
         }
     }
 
     fn packet(&mut self, time: u64, path: u32, payload: &[u8]) -> Packet {
         self.serial += 1;
-        Packet { time, path, header: Self::header(self.serial), header_bytes: HEADER, payload: payload.into() }
+        Packet {
+            time,
+            path,
+            header: Self::header(self.serial),
+            header_bytes: HEADER,
+            payload: payload.into(),
+        }
     }
 
     /// One whose hash lies in the given range.
-    fn packet_in(&mut self, settings: &Settings, range: std::ops::Range<u64>, path: u32, payload: &[u8]) -> Packet {
+    fn packet_in(
+        &mut self,
+        settings: &Settings,
+        range: std::ops::Range<u64>,
+        path: u32,
+        payload: &[u8],
+    ) -> Packet {
         loop {
             let packet = self.packet(0, path, payload);
             if range.contains(&u64::from(settings.header_hash().identity(&packet.header).hash())) {
@@ -100,7 +136,10 @@ impl Source {
 
 /// Finds every match.
 fn settings() -> Settings {
-    Settings { finding: Finding { window: 16, period: 4, ..Finding::default() }, ..Settings::default() }
+    Settings {
+        finding: Finding { window: 16, period: 4, ..Finding::default() },
+        ..Settings::default()
+    }
 }
 
 fn planned(instance: &Instance, shares: Vec<Vec<Share>>, settings: Settings) -> Emulation<'_> {
@@ -123,14 +162,19 @@ fn a_match_is_decoded_where_its_packet_is_cached_and_saves_what_is_ahead_of_that
         let device = report.devices[holder as usize];
         assert_eq!((device.cached, device.decoded, device.decoded_bytes), (2, 1, 600));
         assert_eq!(report.ingresses[0].matches, 1);
-        // To be cached: a control byte and the path. With a match: the checksum, own path 1, name 4, position 1, offset (100 back) 2, length 2.
+        // To be cached: a control byte and the path. With a match: the checksum, own path 1, name
+        // 4, position 1, offset (100 back) 2, length 2.
         let (plain, shim) = (2, 2 + 4 + 1 + 4 + 1 + 2 + 2);
         for (link, traffic) in report.links.iter().enumerate() {
             let (before, mut after) = (640 + 840, 640 + 840);
             if link as u32 <= holder {
                 after = 640 + plain + 240 + shim;
             }
-            assert_eq!((traffic.before, traffic.after), (before, after), "link {link}, holder {holder}");
+            assert_eq!(
+                (traffic.before, traffic.after),
+                (before, after),
+                "link {link}, holder {holder}"
+            );
         }
         assert_eq!(report.delivered, 2);
     }
@@ -138,11 +182,13 @@ fn a_match_is_decoded_where_its_packet_is_cached_and_saves_what_is_ahead_of_that
 
 #[test]
 fn gaps_are_not_referred_to() {
-    // Figure 3.5: B is encoded against A, which is cached behind where B is; C could be encoded against B, but R1 has a gap there.
+    // Figure 3.5: B is encoded against A, which is cached behind where B is; C could be encoded
+    // against B, but R1 has a gap there.
     let instance = line();
     let settings = settings();
     let mut source = Source::default();
-    let mut emulation = planned(&instance, vec![vec![share(0, HALF, 0), share(HALF, ALL, 2)]], settings.clone());
+    let mut emulation =
+        planned(&instance, vec![vec![share(0, HALF, 0), share(HALF, ALL, 2)]], settings.clone());
     let (common, own) = (noise(400, 1), noise(400, 2));
     let a = [&common[..], &noise(100, 3)].concat();
     let b = [&common[..], &own].concat();
@@ -164,8 +210,12 @@ fn only_what_lies_on_the_path_is_referred_to() {
     let content = noise(500, 1);
     for (range, matches) in [(0..HALF, 1), (HALF..ALL, 0)] {
         let mut source = Source::default();
-        // Path 0: the lower half on the common link; path 1 the same. Devices have their links' numbers.
-        let shares = vec![vec![share(0, HALF, 0), share(HALF, ALL, 1)], vec![share(0, HALF, 0), share(HALF, ALL, 2)]];
+        // Path 0: the lower half on the common link; path 1 the same. Devices have their links'
+        // numbers.
+        let shares = vec![
+            vec![share(0, HALF, 0), share(HALF, ALL, 1)],
+            vec![share(0, HALF, 0), share(HALF, ALL, 2)],
+        ];
         let mut emulation = planned(&instance, shares, settings.clone());
         emulation.push(&source.packet_in(&settings, range, 1, &content)).unwrap();
         emulation.push(&source.packet(1, 0, &[&content[..], b"other"].concat())).unwrap();
@@ -195,10 +245,15 @@ fn uncovered_packets_are_not_stored() {
 
 #[test]
 fn buckets_evict_in_lockstep() {
-    // Each bucket holds ten packets; old and new content is repeated at random distances. A node that evicts before the ingress fails the run.
+    // Each bucket holds ten packets; old and new content is repeated at random distances. A node
+    // that evicts before the ingress fails the run.
     let instance = line();
     let bucket = |from, to, device| Share { from, to, device, bytes: 10 * 540 };
-    let shares = vec![vec![bucket(0, ALL / 3, 0), bucket(ALL / 3, ALL / 3 * 2, 1), bucket(ALL / 3 * 2, ALL, 2)]];
+    let shares = vec![vec![
+        bucket(0, ALL / 3, 0),
+        bucket(ALL / 3, ALL / 3 * 2, 1),
+        bucket(ALL / 3 * 2, ALL, 2),
+    ]];
     let mut emulation = planned(&instance, shares, settings());
     let mut source = Source::default();
     let mut state = 7u64;
@@ -210,7 +265,11 @@ fn buckets_evict_in_lockstep() {
     }
     let report = emulation.report();
     assert_eq!(report.delivered, 2000);
-    assert!(report.ingresses[0].matches > 500 && report.ingresses[0].matches < 1900, "{}", report.ingresses[0].matches);
+    assert!(
+        report.ingresses[0].matches > 500 && report.ingresses[0].matches < 1900,
+        "{}",
+        report.ingresses[0].matches
+    );
     for device in &report.devices {
         assert_eq!((device.packets, device.used, device.most_used), (10, 5400, 5400));
     }
@@ -219,17 +278,22 @@ fn buckets_evict_in_lockstep() {
 #[test]
 fn overloaded_devices_are_not_loaded() {
     // 10 operations an epoch: the plan expects all of them to be this ingress's.
-    let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| provision.operations = 10.0);
+    let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
+        provision.operations = 10.0
+    });
     let allocation = Allocation::of_parts(&instance, vec![vec![share(0, ALL, 1)]]).unwrap();
     let run = |shed| {
         let settings = Settings { shed, ..settings() };
-        let mut emulation = Emulation::new(&instance, Scheme::Planned(allocation.clone()), settings).unwrap();
+        let mut emulation =
+            Emulation::new(&instance, Scheme::Planned(allocation.clone()), settings).unwrap();
         let mut source = Source::default();
         for epoch in 0..3u64 {
             for packet in 0..20u64 {
                 let mut payload = noise(400, packet / 2 + epoch * 100);
                 payload[..8].copy_from_slice(&(epoch * 20 + packet).to_le_bytes());
-                emulation.push(&source.packet(epoch * 1_000_000_000 + packet, 0, &payload)).unwrap();
+                emulation
+                    .push(&source.packet(epoch * 1_000_000_000 + packet, 0, &payload))
+                    .unwrap();
             }
         }
         emulation.report()
@@ -243,7 +307,9 @@ fn overloaded_devices_are_not_loaded() {
     assert!(shed.refusals.overloaded > 0);
     assert_eq!(shed.delivered, 60);
     assert_eq!(shed.epochs.len(), 3);
-    assert!(shed.epochs.iter().all(|epoch| epoch.cached + epoch.decoded == 10 && epoch.busiest == 1.0));
+    assert!(
+        shed.epochs.iter().all(|epoch| epoch.cached + epoch.decoded == 10 && epoch.busiest == 1.0)
+    );
 }
 
 #[test]
@@ -253,13 +319,20 @@ fn retransmissions_are_sent_plain() {
     let content = noise(500, 1);
     let mut source = Source::default();
     let first = source.packet(0, 0, &content);
-    let again = Packet { header: Header { identification: Some(9), ..first.header }, ..first.clone() };
+    let again =
+        Packet { header: Header { identification: Some(9), ..first.header }, ..first.clone() };
     let other_flow = Packet { header: Header { source_port: 7, ..first.header }, ..first.clone() };
     emulation.push(&first).unwrap();
     emulation.push(&again).unwrap();
-    assert_eq!((emulation.report().refusals.retransmission, emulation.report().ingresses[0].matches), (1, 0));
+    assert_eq!(
+        (emulation.report().refusals.retransmission, emulation.report().ingresses[0].matches),
+        (1, 0)
+    );
     emulation.push(&other_flow).unwrap();
-    assert_eq!((emulation.report().refusals.retransmission, emulation.report().ingresses[0].matches), (1, 1));
+    assert_eq!(
+        (emulation.report().refusals.retransmission, emulation.report().ingresses[0].matches),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -274,7 +347,10 @@ fn retransmissions_of_packets_that_are_not_stored_are_sent_plain_too() {
     emulation.push(&source.packet_in(&settings, HALF..ALL, 0, &other)).unwrap();
     assert_eq!(emulation.report().ingresses[0].matches, 1);
     emulation.push(&source.packet_in(&settings, HALF..ALL, 0, &other)).unwrap();
-    assert_eq!((emulation.report().ingresses[0].matches, emulation.report().refusals.retransmission), (1, 1));
+    assert_eq!(
+        (emulation.report().ingresses[0].matches, emulation.report().refusals.retransmission),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -283,7 +359,8 @@ fn names_that_collide_are_not_referred_to() {
     let instance = line();
     let settings = Settings { format: Format { name_bytes: 1, ..Format::default() }, ..settings() };
     let bucket = |from, to, device| Share { from, to, device, bytes: 50 * 340 };
-    let mut emulation = planned(&instance, vec![vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)]], settings);
+    let mut emulation =
+        planned(&instance, vec![vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)]], settings);
     let mut source = Source::default();
     for time in 0..600u64 {
         let mut payload = noise(300, time / 40 * 20 + time % 20);
@@ -311,7 +388,13 @@ fn a_lost_packet_costs_what_refers_to_it() {
     emulation.push(&source.packet(1, 0, &[&content[..], b"other"].concat())).unwrap();
     assert_eq!((emulation.report().undecodable, emulation.report().delivered), (1, 0));
     // The retransmission goes plain and is cached, so all is well again.
-    emulation.push(&Packet { time: 2, header: Header { identification: Some(5), ..first.header }, ..first }).unwrap();
+    emulation
+        .push(&Packet {
+            time: 2,
+            header: Header { identification: Some(5), ..first.header },
+            ..first
+        })
+        .unwrap();
     emulation.push(&source.packet(3, 0, &[&content[..], b"third"].concat())).unwrap();
     let report = emulation.report();
     assert_eq!((report.undecodable, report.delivered, report.devices[2].decoded), (1, 2, 1));
@@ -324,7 +407,10 @@ fn with_losses_nothing_is_delivered_wrong() {
     let instance = fork();
     let shares = |bytes| {
         let bucket = |from, to, device| Share { from, to, device, bytes };
-        vec![vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)], vec![bucket(0, HALF, 0), bucket(HALF, ALL, 2)]]
+        vec![
+            vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)],
+            vec![bucket(0, HALF, 0), bucket(HALF, ALL, 2)],
+        ]
     };
     let settings = Settings { loss: 0.05, ..settings() };
     let mut emulation = planned(&instance, shares(20_000), settings);
@@ -338,7 +424,10 @@ fn with_losses_nothing_is_delivered_wrong() {
     }
     let report = emulation.report();
     assert_eq!(report.delivered + report.lost + report.undecodable + report.damaged, sent);
-    assert!(report.lost > 200 && report.undecodable > 0 && report.ingresses[0].matches > 500, "{report:?}");
+    assert!(
+        report.lost > 200 && report.undecodable > 0 && report.ingresses[0].matches > 500,
+        "{report:?}"
+    );
     assert_eq!(report.damaged, 0);
 }
 
@@ -350,16 +439,23 @@ fn staggered_updates_lose_nothing() {
         vec![bucket(0, HALF, 0, 30_000), bucket(HALF, ALL, 1, 10_000)],
         vec![bucket(0, HALF, 0, 20_000), bucket(HALF, ALL, 2, 20_000)],
     ];
-    let new = vec![vec![bucket(0, HALF / 2, 0, 12_000), bucket(HALF / 2, HALF, 1, 30_000)], vec![bucket(0, ALL, 0, 50_000)]];
-    let plans: Vec<Allocation> =
-        [&old, &new].iter().map(|shares| Allocation::of_parts(&instance, (*shares).clone()).unwrap()).collect();
+    let new = vec![
+        vec![bucket(0, HALF / 2, 0, 12_000), bucket(HALF / 2, HALF, 1, 30_000)],
+        vec![bucket(0, ALL, 0, 50_000)],
+    ];
+    let plans: Vec<Allocation> = [&old, &new]
+        .iter()
+        .map(|shares| Allocation::of_parts(&instance, (*shares).clone()).unwrap())
+        .collect();
     for stagger in [0, 1, 400] {
         for transition in [0, 1, 300] {
             let mut emulation = planned(&instance, old.clone(), settings());
             for (number, time) in [500, 1000, 1100, 1101, 2000].into_iter().enumerate() {
                 let allocation = plans[(number + 1) % 2].clone();
                 let rollout = Rollout { stagger, transition };
-                emulation.schedule(Event { time, change: Change::Manifests { allocation, rollout } }).unwrap();
+                emulation
+                    .schedule(Event { time, change: Change::Manifests { allocation, rollout } })
+                    .unwrap();
             }
             let mut source = Source::default();
             for time in 0..4000u64 {
@@ -407,7 +503,9 @@ fn after_a_routing_change_only_what_can_be_decoded_is_encoded() {
 #[test]
 fn encoders_that_cannot_keep_up_fingerprint_the_lower_hashes() {
     // 1,000 packets an epoch enter, 250 can be fingerprinted.
-    let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| provision.encodings = 250.0);
+    let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
+        provision.encodings = 250.0
+    });
     let settings = settings();
     let mut emulation = planned(&instance, vec![vec![share(0, ALL, 1)]], settings.clone());
     let mut source = Source::default();
@@ -421,9 +519,10 @@ fn encoders_that_cannot_keep_up_fingerprint_the_lower_hashes() {
 #[test]
 fn hop_by_hop_saves_on_every_link_and_ideal_is_not_limited() {
     let run = |scheme, memory: f64| {
-        let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
-            provision.interior_memory = memory;
-        });
+        let instance =
+            instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
+                provision.interior_memory = memory;
+            });
         let mut emulation = Emulation::new(&instance, scheme, settings()).unwrap();
         let mut source = Source::default();
         for time in 0..100u64 {
@@ -462,8 +561,8 @@ fn a_replanner_is_asked_when_it_is_time_and_when_traffic_changes() {
     let next = Allocation::of_parts(&instance, vec![vec![share(0, ALL, 2)]]).unwrap();
     let replanning = Replanning { every: 3, change: Some(1.0), ..Replanning::default() };
     let settings = Settings { replanning, ..settings() };
-    let mut emulation =
-        planned(&instance, vec![vec![share(0, ALL, 0)]], settings).with_replanner(Planner(Vec::new(), next, seen.clone()));
+    let mut emulation = planned(&instance, vec![vec![share(0, ALL, 0)]], settings)
+        .with_replanner(Planner(Vec::new(), next, seen.clone()));
     let mut source = Source::default();
     // A megabyte an epoch is planned; the fifth has three.
     for epoch in 0..6u64 {
@@ -474,7 +573,10 @@ fn a_replanner_is_asked_when_it_is_time_and_when_traffic_changes() {
         }
     }
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.iter().map(|observed| (observed.epoch, observed.changed)).collect::<Vec<_>>(), [(2, None), (4, Some(0))]);
+    assert_eq!(
+        seen.iter().map(|observed| (observed.epoch, observed.changed)).collect::<Vec<_>>(),
+        [(2, None), (4, Some(0))]
+    );
     assert_eq!((seen[0].volumes[0], seen[1].volumes[0]), (1e6, 2e6));
     let report = emulation.report();
     assert_eq!((report.updates, report.delivered), (2, 8000));
@@ -484,16 +586,30 @@ fn a_replanner_is_asked_when_it_is_time_and_when_traffic_changes() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let instance = line();
-    let message = |result: Result<_, Error>| result.err().map(|error| error.to_string()).unwrap_or_default();
+    let message =
+        |result: Result<_, Error>| result.err().map(|error| error.to_string()).unwrap_or_default();
     let parts = |shares| message(Allocation::of_parts(&instance, shares).map(|_| ()));
     assert_eq!(parts(vec![]), "emulation: ranges of 0 paths, but there are 1");
     assert_eq!(parts(vec![vec![share(1, 2, 0)]]), "emulation: path 0: hashes from 1 to 2 follow 0");
-    assert_eq!(parts(vec![vec![share(0, 9, 1), share(9, 10, 0)]]), "emulation: path 0: device 0 is not next on it");
+    assert_eq!(
+        parts(vec![vec![share(0, 9, 1), share(9, 10, 0)]]),
+        "emulation: path 0: device 0 is not next on it"
+    );
     let allocation = Allocation::of_parts(&instance, vec![vec![]]).unwrap();
-    let new = |settings| message(Emulation::new(&instance, Scheme::Planned(allocation.clone()), settings).map(|_| ()));
-    assert_eq!(new(Settings { loss: f64::NAN, ..settings() }), "emulation: a loss of NaN; it is a probability, from 0 to 1");
+    let new = |settings| {
+        message(
+            Emulation::new(&instance, Scheme::Planned(allocation.clone()), settings).map(|_| ()),
+        )
+    };
+    assert_eq!(
+        new(Settings { loss: f64::NAN, ..settings() }),
+        "emulation: the loss is NaN; it must be a probability, from 0 to 1"
+    );
     let finding = Finding { window: 5, ..Finding::default() };
-    assert_eq!(new(Settings { finding, ..settings() }), "emulation: a window of 5 bytes; it has 12 to 64");
+    assert_eq!(
+        new(Settings { finding, ..settings() }),
+        "emulation: a window of 5 bytes; it has 12 to 64"
+    );
     let mut emulation = planned(&instance, vec![vec![]], settings());
     let mut source = Source::default();
     let mut push = |time, path, len| {
@@ -501,13 +617,23 @@ fn what_makes_no_sense_is_refused() {
         message(emulation.push(&packet))
     };
     assert_eq!(push(5, 0, 10), "");
-    assert_eq!(push(4, 0, 10), "emulation: a packet at 4 ns comes after one at 5 ns");
+    assert_eq!(push(4, 0, 10), "emulation: a packet at 4 ns, but the time is 5 ns");
     assert_eq!(push(5, 1, 10), "emulation: a packet of path 1, but there are 1");
-    assert_eq!(push(5, 0, 65_536), "emulation: a payload of 65536 bytes; a packet has at most 65535");
-    let reroute = Event { time: 9, change: Change::Route { path: 0, links: vec![0, 2], notice: 0 } };
-    assert_eq!(message(emulation.schedule(reroute)), "emulation: another route for path 0 is broken");
+    assert_eq!(
+        push(5, 0, 65_536),
+        "emulation: a payload of 65536 bytes; a packet has at most 65535"
+    );
+    let reroute =
+        Event { time: 9, change: Change::Route { path: 0, links: vec![0, 2], notice: 0 } };
+    assert_eq!(
+        message(emulation.schedule(reroute)),
+        "emulation: another route for path 0 is broken"
+    );
     let loss = Event { time: 1, change: Change::Loss(0.0) };
-    assert_eq!(message(emulation.schedule(loss)), "emulation: an event at 1 ns, but it is 5 ns");
+    assert_eq!(
+        message(emulation.schedule(loss)),
+        "emulation: an event at 1 ns, but the time is 5 ns"
+    );
 }
 
 #[test]
@@ -528,9 +654,10 @@ fn a_run_can_be_stopped() {
 
 #[test]
 fn a_plans_manifests_and_its_solution_say_the_same() {
-    let instance = instance(network(4, &[(0, 1), (1, 2), (1, 3)]), &[&[0, 1], &[0, 2]], |provision| {
-        (provision.ingress_memory, provision.ingress_rate) = (2e6, 16e6);
-    });
+    let instance =
+        instance(network(4, &[(0, 1), (1, 2), (1, 3)]), &[&[0, 1], &[0, 2]], |provision| {
+            (provision.ingress_memory, provision.ingress_rate) = (2e6, 16e6);
+        });
     let solution = crate::Solution {
         cached: vec![0.25, 0.5, 0.0, 0.75],
         objective: 0.0,
@@ -539,8 +666,11 @@ fn a_plans_manifests_and_its_solution_say_the_same() {
         method: String::new(),
         iterations: 0,
     };
-    let plan = crate::manifest::Plan::new(&instance, &solution, &crate::manifest::Options::default()).unwrap();
-    let (of_plan, of_solution) = (Allocation::of_plan(&plan), Allocation::new(&instance, &solution).unwrap());
+    let plan =
+        crate::manifest::Plan::new(&instance, &solution, &crate::manifest::Options::default())
+            .unwrap();
+    let (of_plan, of_solution) =
+        (Allocation::of_plan(&plan), Allocation::new(&instance, &solution).unwrap());
     let manifests = plan.ingress_manifests();
     for path in 0..2 {
         for hash in [0, 1 << 30, (1 << 30) - 1, 3 << 30, (3 << 30) - 1, u32::MAX] {
@@ -554,109 +684,4 @@ fn a_plans_manifests_and_its_solution_say_the_same() {
         }
     }
     assert_eq!((of_plan.overlap(0, 1), of_plan.overlap(1, 0)), (0, 1 << 30));
-}
-
-/// A random tree of paths from node 0, and ranges on them.
-fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
-    let parents = proptest::collection::vec(any::<proptest::sample::Index>(), 1..8);
-    let cuts = proptest::collection::vec((any::<u32>(), 500u64..20_000), 40);
-    (parents, cuts).prop_map(|(parents, cuts)| {
-        let links: Vec<(u32, u32)> =
-            parents.iter().enumerate().map(|(number, parent)| (parent.index(number + 1) as u32, number as u32 + 1)).collect();
-        let routes: Vec<Vec<u32>> = (1..=links.len() as u32)
-            .map(|node| {
-                let mut at = node;
-                let mut back = Vec::new();
-                while at != 0 {
-                    back.push(at - 1);
-                    at = links[at as usize - 1].0;
-                }
-                back.reverse();
-                back
-            })
-            .collect();
-        let routes: Vec<&[u32]> = routes.iter().map(|route| &route[..]).collect();
-        let instance = instance(network(links.len() as u32 + 1, &links), &routes, |provision| provision.operations = 1e4);
-        let mut cuts = cuts.into_iter();
-        let shares = instance.paths.iter().map(|path| {
-            let mut shares: Vec<Share> = Vec::new();
-            for hop in &path.hops {
-                let Some((cut, bytes)) = cuts.next() else { break };
-                let from = shares.last().map_or(0, |last| last.to);
-                let to = from + (((1 << 32) - from) * u64::from(cut)) / (1 << 32);
-                shares.push(Share { from, to, device: hop.device, bytes });
-            }
-            shares
-        });
-        let shares = shares.collect();
-        (instance, shares)
-    })
-}
-
-/// A content, where in it to begin, and how many bytes to take.
-type Piece = (u64, usize, usize);
-
-/// Packets made of pieces of few contents at random offsets, so that they repeat each other in parts.
-fn packets() -> impl Strategy<Value = Vec<(usize, Vec<Piece>)>> {
-    let piece = (0u64..6, 0usize..700, 1usize..500);
-    proptest::collection::vec((any::<usize>(), proptest::collection::vec(piece, 0..4)), 1..300)
-}
-
-fn payload(pieces: &[Piece]) -> Vec<u8> {
-    pieces.iter().flat_map(|&(content, from, len)| noise(1200, content)[from..from + len].to_vec()).collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
-    #[test]
-    fn every_packet_leaves_as_it_entered(
-        (instance, shares) in networks(),
-        packets in packets(),
-        path_ids: bool,
-        name_bytes in 1u8..6,
-        max_matches in 0u8..=7,
-        loss in prop_oneof![Just(0.0), Just(0.1)],
-        second in 0u64..300,
-    ) {
-        let settings = Settings { format: Format { name_bytes, max_matches, path_ids }, loss, ..settings() };
-        let allocation = Allocation::of_parts(&instance, shares.clone()).unwrap();
-        for scheme in [Scheme::Planned(allocation), Scheme::HopByHop, Scheme::Ideal] {
-            let planned = matches!(scheme, Scheme::Planned(_));
-            let mut emulation = Emulation::new(&instance, scheme, settings.clone()).unwrap();
-            if planned {
-                // The ranges of the same paths moved, and all buckets changed.
-                let next = shares.iter().map(|shares| {
-                    shares.iter().map(|share| Share { from: share.from / 2, to: share.to / 2, bytes: 20_000 - share.bytes, ..*share }).collect()
-                });
-                let allocation = Allocation::of_parts(&instance, next.collect()).unwrap();
-                let rollout = Rollout { stagger: 30, transition: 20 };
-                emulation.schedule(Event { time: second, change: Change::Manifests { allocation, rollout } }).unwrap();
-            }
-            let mut source = Source::default();
-            for (time, (path, pieces)) in packets.iter().enumerate() {
-                let path = (path % instance.paths.len()) as u32;
-                emulation.push(&source.packet(time as u64, path, &payload(pieces))).unwrap();
-            }
-            let report = emulation.report();
-            prop_assert_eq!(report.delivered + report.lost + report.undecodable + report.damaged, packets.len() as u64);
-            prop_assert!(loss > 0.0 || report.delivered == packets.len() as u64);
-            // Each byte of the footprint is some link's and some ingress's.
-            let sum = |traffic: &[Traffic]| {
-                (traffic.iter().map(|traffic| traffic.before).sum(), traffic.iter().map(|traffic| traffic.after).sum())
-            };
-            let ingresses: Vec<Traffic> = report.ingresses.iter().map(|ingress| ingress.footprint).collect();
-            let whole = (report.footprint.before, report.footprint.after);
-            prop_assert_eq!((sum(&report.links), sum(&ingresses)), (whole, whole));
-            for device in &report.devices {
-                prop_assert!(device.most_operations as f64 <= device.limit);
-            }
-            if planned && loss == 0.0 {
-                let decoded: u64 = report.devices.iter().map(|device| device.decoded).sum();
-                prop_assert_eq!(decoded, report.ingresses.iter().map(|ingress| ingress.matches).sum::<u64>());
-                let cached: u64 = report.devices.iter().map(|device| device.cached).sum();
-                prop_assert_eq!(cached, report.ingresses.iter().map(|ingress| ingress.stored).sum::<u64>());
-            }
-        }
-    }
 }

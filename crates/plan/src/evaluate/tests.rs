@@ -6,8 +6,8 @@ use crate::{
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
-/// X sends along X, A, B (path 0) and X, A, C (path 1), 100 bytes each; 30 matches of 1 byte on the first path with itself, 20 of the second with the
-/// first.
+/// X sends along X, A, B (path 0) and X, A, C (path 1), 100 bytes each; 30 matches of 1 byte on the
+/// first path with itself, 20 of the second with the first.
 fn fork() -> Instance {
     let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
     let routes = vec![route(&network, &[0, 1, 2], 100.0), route(&network, &[0, 1, 3], 100.0)];
@@ -43,7 +43,10 @@ fn an_ingress_that_fingerprints_half_finds_half() {
     assert_eq!(half.footprint.saved, 12.5);
     assert_eq!(half.violations, []);
     let all = evaluate(&instance, &[1.0, 0.0, 0.0, 0.0]).unwrap();
-    assert_eq!(all.violations, [Violation::Cover { path: 0, cover: Use { used: 1.0, limit: 0.5 } }]);
+    assert_eq!(
+        all.violations,
+        [Violation::Cover { path: 0, cover: Use { used: 1.0, limit: 0.5 } }]
+    );
 }
 
 #[test]
@@ -78,10 +81,17 @@ fn each_rule_can_be_broken() {
         violations(&|instance| instance.ingresses[0].memory = 99.0, &full),
         [Violation::IngressMemory { ingress: 0, memory: Use { used: 100.0, limit: 99.0 } }]
     );
-    assert_eq!(violations(&|_| (), &[0.0, 0.0, 0.5, -0.25]), [Violation::Negative { path: 1, device: 4, share: -0.25 }]);
-    assert!(matches!(violations(&|_| (), &[0.5, 0.6, 0.0, 0.0])[..], [Violation::Cover { path: 0, .. }]));
+    assert_eq!(
+        violations(&|_| (), &[0.0, 0.0, 0.5, -0.25]),
+        [Violation::Negative { path: 1, device: 4, share: -0.25 }]
+    );
+    assert!(matches!(
+        violations(&|_| (), &[0.5, 0.6, 0.0, 0.0])[..],
+        [Violation::Cover { path: 0, .. }]
+    ));
     // Within the tolerance, and just beyond.
-    let limit = |limit: f64| violations(&|instance| instance.devices[0].memory = limit, &full).len();
+    let limit =
+        |limit: f64| violations(&|instance| instance.devices[0].memory = limit, &full).len();
     assert_eq!((limit(100.0 * (1.0 - 5e-10)), limit(100.0 * (1.0 - 2e-9))), (0, 1));
 }
 
@@ -94,7 +104,10 @@ fn a_broken_plan_is_named_in_one_line() {
         evaluation.holds(&instance).unwrap_err().to_string(),
         "solver: the plan breaks 2 rules, the first: devices cache 2 of the path from 0 to 2; its ingress encodes 1"
     );
-    assert_eq!(evaluation.violations[1].words(&instance), "the device of 0 -> 1 caches 100 bytes; it holds 10");
+    assert_eq!(
+        evaluation.violations[1].words(&instance),
+        "the device of 0 -> 1 caches 100 bytes; it holds 10"
+    );
     let whole = evaluate(&fork(), &[1.0, 0.0, 0.0, 0.0]).unwrap();
     assert_eq!(whole.holds(&instance), Ok(()));
 }
@@ -120,7 +133,10 @@ fn a_solver_that_lies_is_caught() {
     let violations = |solution: &Solution| check(&instance, solution).unwrap().violations;
     assert_eq!(violations(&say(50.0, 60.0)), []);
     assert_eq!(violations(&say(50.0 + 4e-5, 60.0)), []);
-    assert_eq!(violations(&say(50.0 + 6e-5, 60.0)), [Violation::Objective { said: 50.0 + 6e-5, found: 50.0 }]);
+    assert_eq!(
+        violations(&say(50.0 + 6e-5, 60.0)),
+        [Violation::Objective { said: 50.0 + 6e-5, found: 50.0 }]
+    );
     assert_eq!(violations(&say(50.0, 49.0)), [Violation::Bound { bound: 49.0, found: 50.0 }]);
     assert_eq!(violations(&say(f64::NAN, f64::NAN)).len(), 2);
 
@@ -130,7 +146,10 @@ fn a_solver_that_lies_is_caught() {
     let load = |capacity| check_for(&instance, &say(0.75, 0.7), &Objective::LinkLoad { capacity });
     assert_eq!(load(Some(1600.0)).unwrap().violations, []);
     assert!(load(None).is_err());
-    assert_eq!(check_for(&instance, &say(50.0, 50.0), &Objective::Footprint).unwrap().violations, []);
+    assert_eq!(
+        check_for(&instance, &say(50.0, 50.0), &Objective::Footprint).unwrap().violations,
+        []
+    );
 
     instance.network.links[0].capacity = Some(1600.0);
     instance.epoch = 1.0;
@@ -145,7 +164,8 @@ fn shares() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(prop_oneof![1 => Just(0.0), 2 => 0.0..1.0], 200)
 }
 
-/// Footprint saved, bytes saved per link, matches decoded per device: each pair, each device, each link, by the definitions alone.
+/// Footprint saved, bytes saved per link, matches decoded per device: each pair, each device, each
+/// link, by the definitions alone.
 fn plainly(instance: &Instance, cached: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
     let mut saved = 0.0;
     let mut on_links = vec![0.0; instance.network.links.len()];
@@ -156,7 +176,9 @@ fn plainly(instance: &Instance, cached: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
             let found = instance.matches(p, q);
             for (at, of_q) in instance.paths[q].hops.iter().enumerate() {
                 for of_p in path.hops.iter().filter(|of_p| of_p.device == of_q.device) {
-                    let matches = instance.coded(path.ingress as usize) * found.count * cached[instance.hop_index(q, at)];
+                    let matches = instance.coded(path.ingress as usize)
+                        * found.count
+                        * cached[instance.hop_index(q, at)];
                     saved += matches * found.length * f64::from(of_p.distance);
                     decoded[of_p.device as usize] += matches;
                     for link in 0..of_p.distance as usize {

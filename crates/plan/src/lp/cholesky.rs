@@ -1,4 +1,5 @@
-//! Cholesky factors of dense matrices, by recursion down to blocks so that nearly all work is matrix products.
+//! Cholesky factors of dense matrices, by recursion down to blocks so that nearly all work is
+//! matrix products.
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, linalg::general_mat_mul};
 
@@ -6,7 +7,8 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, linalg::ge
 const BLOCK: usize = 32;
 /// From this order on, updates are shared among threads.
 const SHARED: usize = 512;
-/// A pivot below this part of its diagonal element is rounding error; its row depends on those above.
+/// A pivot below this part of its diagonal element is rounding error; its row depends on those
+/// above.
 const DEPENDENT: f64 = 1e-15;
 
 /// L with L L' = A, from the lower triangle of A.
@@ -15,8 +17,9 @@ pub(crate) struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factors `matrix`, symmetric positive semidefinite, whose lower triangle is read and whose store is taken. A row that depends on others
-    /// gets a pivot so large that its unknown comes out as nothing.
+    /// Factors `matrix`, symmetric positive semidefinite, whose lower triangle is read and whose
+    /// store is taken. A row that depends on others gets a pivot so large that its unknown comes
+    /// out as nothing.
     pub(crate) fn new(matrix: Array2<f64>) -> Self {
         let mut factor = matrix;
         let least: Vec<f64> = factor.diag().iter().map(|value| value * DEPENDENT).collect();

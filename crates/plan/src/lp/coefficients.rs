@@ -1,4 +1,5 @@
-//! What a device saves and works per unit of a path's traffic that it caches: sums of the profile over the paths that meet there.
+//! Coefficients of the program: bytes saved and operations per unit of a path's traffic that a
+//! device caches, summed over the paths through it.
 
 use std::ops::Range;
 
@@ -6,7 +7,8 @@ use rayon::prelude::*;
 
 use crate::{Error, Instance, Measured, Profile, Synthetic, Watch};
 
-/// Per hop, in the order of [`Instance::hop_index`], for hop r of path q: sums over the paths p of the same ingress through r.
+/// Per hop, in the order of [`Instance::hop_index`], for hop r of path q: sums over the paths p of
+/// the same ingress through r.
 pub(crate) struct Coefficients {
     /// Sum of m(p, q): matches to decode per epoch if r caches all of q.
     pub matches: Vec<f64>,
@@ -15,8 +17,9 @@ pub(crate) struct Coefficients {
 }
 
 impl Coefficients {
-    /// The sums. An ingress's paths form a tree, so that the paths through a device are a subtree: no pair of paths is looked at for a synthetic
-    /// profile, and only the pairs that have matches for a measured one.
+    /// The sums. An ingress's paths form a tree, so that the paths through a device are a subtree:
+    /// no pair of paths is looked at for a synthetic profile, and only the pairs that have matches
+    /// for a measured one.
     pub(crate) fn new(instance: &Instance, watch: &dyn Watch) -> Result<Self, Error> {
         let mut matches = vec![0.0; instance.hop_count()];
         let mut bytes = vec![0.0; instance.hop_count()];
@@ -32,29 +35,43 @@ impl Coefficients {
         parts.into_par_iter().try_for_each_init(
             || Buckets::new(instance.devices.len()),
             |buckets, (ingress, matches, bytes)| {
-                watch.go_on()?;
+                watch.proceed()?;
                 match &instance.profile {
-                    Profile::Synthetic(profile) => synthetic(instance, profile, ingress, buckets, matches, bytes),
-                    Profile::Measured(profile) => measured(instance, profile, ingress, matches, bytes),
+                    Profile::Synthetic(profile) => {
+                        synthetic(instance, profile, ingress, buckets, matches, bytes)
+                    }
+                    Profile::Measured(profile) => {
+                        measured(instance, profile, ingress, matches, bytes)
+                    }
                 }
                 let coded = instance.coded(ingress);
                 if coded < 1.0 {
                     matches.iter_mut().chain(bytes).for_each(|value| *value *= coded);
                 }
-                Ok(())
+                Ok::<(), Error>(())
             },
         )?;
         Ok(Self { matches, bytes })
     }
 }
 
-/// Numbers of all hops of an ingress's paths.
+/// Indices of all hops of an ingress's paths.
 fn hops_of(instance: &Instance, ingress: usize) -> Range<usize> {
     let paths = instance.paths_of(ingress);
-    if paths.is_empty() { 0..0 } else { instance.hop_range(paths.start).start..instance.hop_range(paths.end - 1).end }
+    if paths.is_empty() {
+        0..0
+    } else {
+        instance.hop_range(paths.start).start..instance.hop_range(paths.end - 1).end
+    }
 }
 
-fn measured(instance: &Instance, profile: &Measured, ingress: usize, matches: &mut [f64], bytes: &mut [f64]) {
+fn measured(
+    instance: &Instance,
+    profile: &Measured,
+    ingress: usize,
+    matches: &mut [f64],
+    bytes: &mut [f64],
+) {
     let paths = instance.paths_of(ingress);
     let first = hops_of(instance, ingress).start;
     let from = profile.pairs.partition_point(|pair| (pair.0 as usize) < paths.start);
@@ -89,13 +106,19 @@ struct Member {
 
 impl Buckets {
     fn new(devices: usize) -> Self {
-        Self { start: vec![0; devices], members: Vec::new(), touched: Vec::new(), before: Vec::new() }
+        Self {
+            start: vec![0; devices],
+            members: Vec::new(),
+            touched: Vec::new(),
+            before: Vec::new(),
+        }
     }
 }
 
-/// A path q gets, at a device r, from each path p through r, a share that is the product of v(q) and a factor of p; which factor depends on
-/// whether p leaves in the same PoP. Sums leave out one path or one PoP: they are added from both sides, never subtracted, so that a dominating
-/// path does not swallow the digits of the others.
+/// A path q gets, at a device r, from each path p through r, a share that is the product of v(q)
+/// and a factor of p; which factor depends on whether p leaves in the same PoP. Sums leave out one
+/// path or one PoP: they are added from both sides, never subtracted, so that a dominating path
+/// does not swallow the digits of the others.
 fn synthetic(
     instance: &Instance,
     profile: &Synthetic,
@@ -115,7 +138,9 @@ fn synthetic(
         let in_others = redundant * (1.0 - profile.intrapop);
         let own = redundant * profile.intrapop * profile.intrapath;
         Factors {
-            own: own + if beside > 0.0 { 0.0 } else { in_pop } + if beyond > 0.0 { 0.0 } else { in_others },
+            own: own
+                + if beside > 0.0 { 0.0 } else { in_pop }
+                + if beyond > 0.0 { 0.0 } else { in_others },
             pop: if beside > 0.0 { in_pop / beside } else { 0.0 },
             others: if beyond > 0.0 { in_others / beyond } else { 0.0 },
         }
@@ -144,7 +169,10 @@ fn synthetic(
     for &path in &order {
         for (number, hop) in instance.paths[path].hops.iter().enumerate() {
             let place = &mut start[hop.device as usize];
-            members[*place as usize] = Member { path: path as u32, hop: (instance.hop_index(path, number) - first) as u32 };
+            members[*place as usize] = Member {
+                path: path as u32,
+                hop: (instance.hop_index(path, number) - first) as u32,
+            };
             *place += 1;
         }
     }
@@ -156,7 +184,8 @@ fn synthetic(
         from = to;
         // Other PoPs: what those before it have, then from the back what those behind it have.
         let pops = || here.chunk_by(|a, b| path_of(a).pop == path_of(b).pop);
-        let others = |pop: &[Member]| pop.iter().map(|member| factors(path_of(member)).others).sum::<f64>();
+        let others =
+            |pop: &[Member]| pop.iter().map(|member| factors(path_of(member)).others).sum::<f64>();
         before.clear();
         let mut sum = 0.0;
         for pop in pops() {
@@ -168,7 +197,10 @@ fn synthetic(
         for beyond in before.iter_mut().rev() {
             *beyond += behind;
             let pop = path_of(&here[end - 1]).pop;
-            let begin = here[..end].iter().rposition(|member| path_of(member).pop != pop).map_or(0, |at| at + 1);
+            let begin = here[..end]
+                .iter()
+                .rposition(|member| path_of(member).pop != pop)
+                .map_or(0, |at| at + 1);
             behind += others(&here[begin..end]);
             end = begin;
         }

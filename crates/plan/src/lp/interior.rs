@@ -1,11 +1,14 @@
-//! A primal-dual interior point method (Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM J. Optim. 2(4), 1992) for
-//! programs whose columns come in groups, each with one row of its own (cover), coupled by few rows (limits).
+//! A primal-dual interior point method (Mehrotra, *On the implementation of a primal-dual interior
+//! point method*, SIAM J. Optim. 2(4), 1992) for programs whose columns come in groups, each with
+//! one row of its own (cover), coupled by few rows (limits).
 //!
-//! Maximise w'x with A x + s = b (limits), and x of each group + t = 1 (cover); prices y of the limits and z of the groups, reduced costs sigma =
-//! A'y + z - w. In Newton's equations a group's columns and its cover row are diagonal but for one row and one column, so they are eliminated by
+//! Maximise w'x with A x + s = b (limits), and x of each group + t = 1 (cover); prices y of the
+//! limits and z of the groups, reduced costs sigma = A'y + z - w. In Newton's equations a group's
+//! columns and its cover row are diagonal but for one row and one column, so they are eliminated by
 //! hand; what is left is one dense system for the prices y,
 //!
-//! S dy = r,  S = diag(s/y) + sum over groups (sum of d a a' - h h'/g),  d = x/sigma, h = sum of d a, g = t/z + sum of d.
+//! S dy = r,  S = diag(s/y) + sum over groups (sum of d a a' - h h'/g),  d = x/sigma, h = sum of d
+//! a, g = t/z + sum of d.
 
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -24,7 +27,8 @@ pub(crate) struct Outcome {
     pub centre: Option<Centre>,
 }
 
-/// A point of the central path, nearly: the prices of the rows, and what each product of a variable and its reduced cost is there. The rest follows.
+/// A point of the central path, nearly: the prices of the rows, and what each product of a variable
+/// and its reduced cost is there. The rest follows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Centre {
     pub prices: Vec<f64>,
@@ -37,12 +41,14 @@ const ITERATIONS: u32 = 150;
 const CENTRE_GAP: f64 = 0.02;
 /// Columns from which on threads share the work.
 const SHARED: usize = 4096;
-/// Residual of the rows, relative to their limits, that the clean-up of the solution repairs without loss.
+/// Residual of the rows, relative to their limits, that the clean-up of the solution repairs
+/// without loss.
 const FEASIBLE: f64 = 1e-8;
 /// The same as a part of the tolerance, where that asks for less.
 const FEASIBLE_PART: f64 = 0.1;
-/// What the complementarity of an earlier run's centre is multiplied with: what has changed since has to be made good first, and without room a row
-/// that now holds too much allows only short steps.
+/// What the complementarity of an earlier run's centre is multiplied with: what has changed since
+/// has to be made good first, and without room a row that now holds too much allows only short
+/// steps.
 const ROOM: f64 = 10.0;
 
 /// Solves to a relative gap of `tolerance` or as near as the digits allow.
@@ -55,8 +61,13 @@ pub(crate) fn solve(
 ) -> Result<Outcome, Error> {
     let rows = reduced.rows.len();
     let groups = &reduced.groups;
-    // Each part has a matrix of its own: fewer where that is large. Never by the number of threads: sums must not depend on it.
-    let parts = if groups.column_count() < SHARED { 1 } else { (8_000_000 / (rows * rows).max(1)).clamp(2, 8) };
+    // Each part has a matrix of its own: fewer where that is large. Never by the number of threads:
+    // sums must not depend on it.
+    let parts = if groups.column_count() < SHARED {
+        1
+    } else {
+        (8_000_000 / (rows * rows).max(1)).clamp(2, 8)
+    };
     let mut parts: Vec<Part> = groups.split(parts).into_iter().map(Part::new).collect();
     let b = &reduced.limits;
 
@@ -74,12 +85,14 @@ pub(crate) fn solve(
             };
             let sum: f64 = (0..groups.len()).map(best).sum();
             let mean = sum / groups.len().max(1) as f64;
-            // A quarter of what all may be worth, shared by the rows. A tenth of this complementarity takes a third more iterations.
+            // A quarter of what all may be worth, shared by the rows. A tenth of this
+            // complementarity takes a third more iterations.
             (vec![0.25 * sum / rows.max(1) as f64; rows], mean)
         }
     };
     each(&mut parts, |part| part.centre(&y, mu));
-    // Slack: what is left where something is, and what belongs to the price where nothing is; the residual goes away with the first long steps.
+    // Slack: what is left where something is, and what belongs to the price where nothing is; the
+    // residual goes away with the first long steps.
     let used = total(each(&mut parts, |part| part.used(rows)), rows);
     let mut s: Vec<f64> = (0..rows)
         .map(|i| {
@@ -96,7 +109,7 @@ pub(crate) fn solve(
     let mut stalled = 0;
     for iteration in 0..ITERATIONS {
         watch.progress("solving", u64::from(iteration), 0);
-        watch.go_on()?;
+        watch.proceed()?;
 
         let formed = each(&mut parts, |part| part.form(&y, rows));
         let mut matrix = Array2::zeros((rows, rows));
@@ -151,7 +164,10 @@ pub(crate) fn solve(
         let ds: Vec<f64> = (0..rows).map(|i| -s[i] - s[i] / y[i] * dy[i]).collect();
         let primal = affine.primal.min(longest(&s, &ds));
         let dual = affine.dual.min(longest(&y, &dy));
-        let mut after = affine.products + primal * affine.primal_moves + dual * affine.dual_moves + primal * dual * affine.both;
+        let mut after = affine.products
+            + primal * affine.primal_moves
+            + dual * affine.dual_moves
+            + primal * dual * affine.both;
         for i in 0..rows {
             after += (s[i] + primal * ds[i]) * (y[i] + dual * dy[i]);
         }
@@ -160,7 +176,8 @@ pub(crate) fn solve(
 
         let corrected = each(&mut parts, |part| part.correct(target, rows));
         let mut rhs = total(corrected, rows);
-        let complement: Vec<f64> = (0..rows).map(|i| (target - ds[i] * dy[i]) / y[i] - s[i]).collect();
+        let complement: Vec<f64> =
+            (0..rows).map(|i| (target - ds[i] * dy[i]) / y[i] - s[i]).collect();
         for i in 0..rows {
             rhs[i] += complement[i] - residual[i];
         }
@@ -179,7 +196,10 @@ pub(crate) fn solve(
         }
     }
     if !best_merit.is_finite() {
-        return Err(Error::Solver("the interior point method lost all digits".into()));
+        let reason = "the system of equations is singular to working precision".into();
+        return Err(
+            crate::error::SolverError::Failed { method: "interior point method", reason }.into()
+        );
     }
     Ok(outcome)
 }
@@ -242,7 +262,8 @@ struct Part {
     /// Per group: slack and price of its cover row.
     t: Vec<f64>,
     z: Vec<f64>,
-    // Of the Newton system: x/sigma; residual of the dual; what x moves at unchanged prices. Per group: g; residual; what t moves.
+    // Of the Newton system: x/sigma; residual of the dual; what x moves at unchanged prices. Per
+    // group: g; residual; what t moves.
     d: Vec<f64>,
     dual_residual: Vec<f64>,
     q: Vec<f64>,
@@ -270,7 +291,8 @@ struct Formed {
 struct Step {
     primal: f64,
     dual: f64,
-    /// Sums of products of variables and reduced costs: now, by what a step of the one, of the other and of both changes them.
+    /// Sums of products of variables and reduced costs: now, by what a step of the one, of the
+    /// other and of both changes them.
     products: f64,
     primal_moves: f64,
     dual_moves: f64,
@@ -278,7 +300,14 @@ struct Step {
 }
 
 fn step(parts: Vec<Step>) -> Step {
-    let none = Step { primal: f64::INFINITY, dual: f64::INFINITY, products: 0.0, primal_moves: 0.0, dual_moves: 0.0, both: 0.0 };
+    let none = Step {
+        primal: f64::INFINITY,
+        dual: f64::INFINITY,
+        products: 0.0,
+        primal_moves: 0.0,
+        dual_moves: 0.0,
+        both: 0.0,
+    };
     parts.into_iter().fold(none, |a, b| Step {
         primal: a.primal.min(b.primal),
         dual: a.dual.min(b.dual),
@@ -313,11 +342,13 @@ impl Part {
         }
     }
 
-    /// The point of the central path for these prices: given y and mu, x = mu / sigma and t = mu / z, and z of a group is what makes them add up
-    /// to 1. That sum is convex and decreasing in z, so Newton's method from the left comes near without passing.
+    /// The point of the central path for these prices: given y and mu, x = mu / sigma and t = mu /
+    /// z, and z of a group is what makes them add up to 1. That sum is convex and decreasing in z,
+    /// so Newton's method from the left comes near without passing.
     fn centre(&mut self, y: &[f64], mu: f64) {
         for group in 0..self.groups.len() {
-            let columns = self.groups.columns[group] as usize..self.groups.columns[group + 1] as usize;
+            let columns =
+                self.groups.columns[group] as usize..self.groups.columns[group + 1] as usize;
             let rows = &self.groups.rows[self.groups.row_offsets[group] as usize..];
             let mut worth: f64 = 0.0;
             for column in columns.clone() {
@@ -353,9 +384,14 @@ impl Part {
         let mut used = vec![0.0; rows];
         for group in 0..self.groups.len() {
             let own = &self.groups.rows[self.groups.row_offsets[group] as usize..];
-            for column in self.groups.columns[group] as usize..self.groups.columns[group + 1] as usize {
-                for entry in self.groups.entries[column] as usize..self.groups.entries[column + 1] as usize {
-                    used[own[self.groups.local[entry] as usize] as usize] += self.groups.coefficients[entry] * self.x[column];
+            for column in
+                self.groups.columns[group] as usize..self.groups.columns[group + 1] as usize
+            {
+                for entry in
+                    self.groups.entries[column] as usize..self.groups.entries[column + 1] as usize
+                {
+                    used[own[self.groups.local[entry] as usize] as usize] +=
+                        self.groups.coefficients[entry] * self.x[column];
                 }
             }
         }
@@ -376,9 +412,11 @@ impl Part {
         let matrix = formed.matrix.as_slice_mut().expect("a new matrix is contiguous");
         let groups = &self.groups;
         // Of the group: h, A q, A x; and the lower triangle of its matrix.
-        let (mut h, mut moved, mut used, mut local) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut h, mut moved, mut used, mut local) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for group in 0..groups.len() {
-            let own = &groups.rows[groups.row_offsets[group] as usize..groups.row_offsets[group + 1] as usize];
+            let own = &groups.rows
+                [groups.row_offsets[group] as usize..groups.row_offsets[group + 1] as usize];
             let n = own.len();
             for vector in [&mut h, &mut moved, &mut used] {
                 vector.clear();
@@ -404,7 +442,8 @@ impl Part {
                 formed.value += groups.weights[column] * x;
                 formed.products += x * sigma;
                 let entries = groups.entries[column] as usize..groups.entries[column + 1] as usize;
-                let (places, coefficients) = (&groups.local[entries.clone()], &groups.coefficients[entries]);
+                let (places, coefficients) =
+                    (&groups.local[entries.clone()], &groups.coefficients[entries]);
                 for (k, (&i, &a)) in places.iter().zip(coefficients).enumerate() {
                     let i = i as usize;
                     let weighted = d * a;
@@ -486,7 +525,8 @@ impl Part {
         Step { primal: 1.0 / primal, dual: 1.0 / dual, products, primal_moves, dual_moves, both }
     }
 
-    /// Aims at products of `target`, with the direction found so far as the second-order term; the right-hand side of that system.
+    /// Aims at products of `target`, with the direction found so far as the second-order term; the
+    /// right-hand side of that system.
     fn correct(&mut self, target: f64, rows: usize) -> Vec<f64> {
         let mut rhs = vec![0.0; rows];
         let groups = &self.groups;
@@ -496,17 +536,19 @@ impl Part {
             let mut q_sum = 0.0;
             for column in columns.clone() {
                 let (d, sigma) = (self.d[column], self.sigma[column]);
-                let q =
-                    d * self.dual_residual[column] - self.x[column] + (target - self.dx[column] * self.dsigma[column]) / sigma;
+                let q = d * self.dual_residual[column] - self.x[column]
+                    + (target - self.dx[column] * self.dsigma[column]) / sigma;
                 self.q[column] = q;
                 q_sum += q;
             }
-            self.q_t[group] = (target - self.dt[group] * self.dz[group]) / self.z[group] - self.t[group];
+            self.q_t[group] =
+                (target - self.dt[group] * self.dz[group]) / self.z[group] - self.t[group];
             let share = (q_sum + self.q_t[group] - self.residual[group]) / self.g[group];
             for column in columns {
                 let moved = self.q[column] - self.d[column] * share;
                 for entry in groups.entries[column] as usize..groups.entries[column + 1] as usize {
-                    rhs[own[groups.local[entry] as usize] as usize] += groups.coefficients[entry] * moved;
+                    rhs[own[groups.local[entry] as usize] as usize] +=
+                        groups.coefficients[entry] * moved;
                 }
             }
         }
@@ -529,7 +571,9 @@ impl Part {
 fn priced(groups: &Groups, rows: &[u32], column: usize, prices: &[f64]) -> f64 {
     let entries = groups.entries[column] as usize..groups.entries[column + 1] as usize;
     let mut sum = 0.0;
-    for (&place, &coefficient) in groups.local[entries.clone()].iter().zip(&groups.coefficients[entries]) {
+    for (&place, &coefficient) in
+        groups.local[entries.clone()].iter().zip(&groups.coefficients[entries])
+    {
         sum += coefficient * prices[rows[place as usize] as usize];
     }
     sum

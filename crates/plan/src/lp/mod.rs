@@ -1,7 +1,8 @@
-//! SmartRE's linear program: built from an [`Instance`], solved, with a bound that needs no trust in the solver.
+//! SmartRE's linear program: built from an [`Instance`], solved, with a bound that needs no trust
+//! in the solver.
 //!
-//! `docs/PLANNERS.md`, "The program", defines it. The method is an interior point method that uses the program's shape (one row per path, few rows
-//! per device); a simplex method is the fallback.
+//! `docs/PLANNERS.md`, "The program", defines it. The method is an interior point method that uses
+//! the program's shape (one row per path, few rows per device); a simplex method is the fallback.
 
 mod cholesky;
 mod coefficients;
@@ -15,7 +16,7 @@ mod simplex;
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, Instance, Prices, Solution, Watch};
+use crate::{Error, Instance, Prices, Solution, Watch, error::SolverError};
 use interior::Centre;
 use presolve::Reduced;
 use program::Program;
@@ -23,10 +24,12 @@ use program::Program;
 /// What a plan is to be good at.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Objective {
-    /// Save as many bytes times links as possible (thesis, section 3.2, equation 3.4). [`Solution::objective`] is that number per epoch.
+    /// Save as many bytes times links as possible (thesis, section 3.2, equation 3.4).
+    /// [`Solution::objective`] is that number per epoch.
     #[default]
     Footprint,
-    /// Make the highest utilization of a link as low as possible. [`Solution::objective`] is that utilization: 1 is a full link.
+    /// Make the highest utilization of a link as low as possible. [`Solution::objective`] is that
+    /// utilization: 1 is a full link.
     LinkLoad {
         /// Capacity in bit/s of links whose own is not known; without it they take no part.
         capacity: Option<f64>,
@@ -36,12 +39,14 @@ pub enum Objective {
 /// How the program is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// The interior point method; the simplex method where that ends with too large a gap and the program is small.
+    /// The interior point method; the simplex method where that ends with too large a gap and the
+    /// program is small.
     #[default]
     Auto,
     /// The interior point method.
     Interior,
-    /// The simplex method of the crate `microlp`. For small programs: its time grows steeply with size.
+    /// The simplex method of the crate `microlp`. For small programs: its time grows steeply with
+    /// size.
     Simplex,
     /// The solver HiGHS, as a reference: its dual simplex method.
     #[cfg(feature = "highs")]
@@ -58,11 +63,13 @@ pub struct Options {
     pub objective: Objective,
     /// How it is solved.
     pub method: Method,
-    /// Relative gap at which solving ends, before limits that it breaks by a hair are repaired: [`Solution::gap`] may be some times as large. What it costs to
-    /// make it smaller is little: each iteration divides it by about ten.
+    /// Relative gap at which solving ends, before limits that it breaks by a hair are repaired:
+    /// [`Solution::gap`] may be some times as large. What it costs to make it smaller is little:
+    /// each iteration divides it by about ten.
     pub tolerance: f64,
-    /// Relative gap that is good enough for a re-plan: the old plan, fitted to the changed instance, is kept if it is within that, and otherwise solving
-    /// ends as soon as the new one is. 0 always solves to `tolerance`.
+    /// Relative gap that is good enough for a re-plan: the old plan, fitted to the changed
+    /// instance, is kept if it is within that, and otherwise solving ends as soon as the new one
+    /// is. 0 always solves to `tolerance`.
     pub gap: f64,
 }
 
@@ -85,7 +92,8 @@ pub struct WarmStart {
     centre: Option<WholeCentre>,
 }
 
-/// A [`Centre`] for all rows of the program in units of the objective, so that it outlives changes of limits and scales.
+/// A [`Centre`] for all rows of the program in units of the objective, so that it outlives changes
+/// of limits and scales.
 #[derive(Clone, Debug, PartialEq)]
 struct WholeCentre {
     prices: Vec<f64>,
@@ -96,17 +104,20 @@ struct WholeCentre {
 const SMALL: usize = 3000;
 /// Gap of the old plan up to which the old centre is a better beginning than none.
 const NEAR: f64 = 1e-3;
-/// Rows above which the matrix of the prices would not fit in a reasonable memory (1.2 GB for it and its factor).
+/// Rows above which the matrix of the prices would not fit in a reasonable memory (1.2 GB for it
+/// and its factor).
 const MOST_ROWS: usize = 8000;
 
-/// A plan for `instance`, and what a re-plan can begin with. `warm` is what an earlier call returned for an instance with the same paths and devices;
-/// of another shape it is not used.
+/// A plan for `instance`, and what a re-plan can begin with. `warm` is what an earlier call
+/// returned for an instance with the same paths and devices; of another shape it is not used.
 ///
-/// The plan holds every limit to 1e-12 of it, whatever the method did. [`Solution::bound`] follows from the prices by weak duality.
+/// The plan holds every limit to 1e-12 of it, whatever the method did. [`Solution::bound`] follows
+/// from the prices by weak duality.
 ///
 /// # Errors
-/// Numbers in the instance that are no numbers, or negative; for link load, no link with a capacity; more limits that may bind than this solver
-/// takes; a solver that fails; [`Error::Stopped`].
+/// Numbers in the instance that are no numbers, or negative; for link load, no link with a
+/// capacity; more limits that may bind than this solver takes; a solver that fails;
+/// [`Error::Stopped`].
 pub fn solve(
     instance: &Instance,
     options: &Options,
@@ -115,11 +126,11 @@ pub fn solve(
 ) -> Result<(Solution, WarmStart), Error> {
     for (name, value) in [("tolerance", options.tolerance), ("gap", options.gap)] {
         if !(value >= 0.0 && value.is_finite()) {
-            return Err(Error::Solver(format!("the {name} is {value}; it must be a number from 0")));
+            return Err(SolverError::Range { what: name, value, range: "0 or more" }.into());
         }
     }
     watch.progress("building the program", 0, 0);
-    watch.go_on()?;
+    watch.proceed()?;
     let program = Program::new(instance, &options.objective, watch)?;
     let warm = warm.filter(|warm| warm.fits(&program));
     let mut centre = None;
@@ -136,10 +147,13 @@ pub fn solve(
         }
     }
     watch.progress("reducing the program", 0, 0);
-    watch.go_on()?;
+    watch.proceed()?;
     let reduced = presolve::reduce(&program);
     let start = centre.map(|centre| centre.for_rows(&program, &reduced));
-    if warm.is_some() && options.gap > options.tolerance && matches!(options.method, Method::Auto | Method::Interior) {
+    if warm.is_some()
+        && options.gap > options.tolerance
+        && matches!(options.method, Method::Auto | Method::Interior)
+    {
         // Mending the plan costs a part of the gap.
         let near = Options { tolerance: options.gap / 4.0, ..*options };
         match interior(&program, &reduced, &near, start.clone(), watch) {
@@ -163,7 +177,9 @@ pub fn solve(
                 _ if reduced.groups.column_count() > SMALL => found,
                 _ => match (found, simplex(&program, &reduced, watch)) {
                     (_, Err(Error::Stopped)) => Err(Error::Stopped),
-                    (Ok(interior), Ok(simplex)) if interior.0.gap() <= simplex.0.gap() => Ok(interior),
+                    (Ok(interior), Ok(simplex)) if interior.0.gap() <= simplex.0.gap() => {
+                        Ok(interior)
+                    }
                     (found, Err(_)) => found,
                     (_, simplex) => simplex,
                 },
@@ -174,12 +190,21 @@ pub fn solve(
 
 type Answer = Result<(Solution, WarmStart), Error>;
 
-fn interior(program: &Program<'_>, reduced: &Reduced, options: &Options, start: Option<Centre>, watch: &dyn Watch) -> Answer {
+fn interior(
+    program: &Program<'_>,
+    reduced: &Reduced,
+    options: &Options,
+    start: Option<Centre>,
+    watch: &dyn Watch,
+) -> Answer {
     if reduced.rows.len() > MOST_ROWS {
-        return Err(Error::Solver(format!(
-            "{} limits of devices may bind, more than the {MOST_ROWS} that this solver takes; plan fewer devices or larger ones",
-            reduced.rows.len()
-        )));
+        return Err(SolverError::TooLarge {
+            what: "limits of devices that may bind",
+            size: reduced.rows.len(),
+            most: MOST_ROWS,
+            remedy: "plan fewer devices, or larger ones",
+        }
+        .into());
     }
     if reduced.groups.len() == 0 {
         return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
@@ -187,13 +212,22 @@ fn interior(program: &Program<'_>, reduced: &Reduced, options: &Options, start: 
     let offset = if program.links.is_some() { -1.0 } else { reduced.constant };
     let attempt = |tolerance: f64, start: Option<Centre>| -> Answer {
         let outcome = interior::solve(reduced, offset, tolerance, start, watch)?;
-        Ok(finish(program, reduced, outcome.x, outcome.prices, outcome.centre, "interior point", outcome.iterations))
+        Ok(finish(
+            program,
+            reduced,
+            outcome.x,
+            outcome.prices,
+            outcome.centre,
+            "interior point",
+            outcome.iterations,
+        ))
     };
     let first = attempt(options.tolerance, start)?;
     if good_enough(&first.0, options) || reduced.groups.column_count() > SMALL {
         return Ok(first);
     }
-    // What the method ends with breaks limits by a hair. Where numbers are of very different sizes, that hair is worth more than the tolerance.
+    // What the method ends with breaks limits by a hair. Where numbers are of very different sizes,
+    // that hair is worth more than the tolerance.
     match attempt(options.tolerance * 1e-3, None) {
         Ok(second) if second.0.gap() < first.0.gap() => Ok(second),
         Err(Error::Stopped) => Err(Error::Stopped),
@@ -255,7 +289,13 @@ fn finish(
 }
 
 /// The solution with its value and its bound, both computed from the whole program.
-fn certified(program: &Program<'_>, cached: Vec<f64>, prices: &[f64], method: &str, iterations: u32) -> Solution {
+fn certified(
+    program: &Program<'_>,
+    cached: Vec<f64>,
+    prices: &[f64],
+    method: &str,
+    iterations: u32,
+) -> Solution {
     let objective = program.value(&cached);
     let bound = program.bound(prices);
     // A bound beyond the value is rounding.
@@ -288,8 +328,9 @@ impl WarmStart {
 }
 
 impl WholeCentre {
-    /// For the rows of a program reduced from a changed instance; rows that were not there get a price that is small, but not nothing. Where the
-    /// one limit of a device implied the other and it is the other way round now, the price goes over to the other.
+    /// For the rows of a program reduced from a changed instance; rows that were not there get a
+    /// price that is small, but not nothing. Where the one limit of a device implied the other and
+    /// it is the other way round now, the price goes over to the other.
     fn for_rows(&self, program: &Program<'_>, reduced: &Reduced) -> Centre {
         let complementarity = self.complementarity / reduced.unit;
         let of_devices = 2 * program.instance.devices.len();

@@ -1,12 +1,13 @@
-//! What is left of a program once it is clear which limits cannot bind and which columns nobody would choose.
+//! What is left of a program once it is clear which limits cannot bind and which columns nobody
+//! would choose.
 
 use super::program::Program;
 
 /// No column, no row.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The program for a solver: rows and columns scaled, paths in groups. Maximise the weights of the columns, each group's adding up to at most 1,
-/// each row's to at most its limit.
+/// The program for a solver: rows and columns scaled, paths in groups. Maximise the weights of the
+/// columns, each group's adding up to at most 1, each row's to at most its limit.
 pub(crate) struct Reduced {
     /// Row of the program, per row.
     pub rows: Vec<usize>,
@@ -86,7 +87,8 @@ impl Groups {
         let mut from = 0;
         while from < self.len() {
             let end = self.columns[from] as usize + target;
-            let to = self.columns.partition_point(|&at| (at as usize) < end).clamp(from + 1, self.len());
+            let to =
+                self.columns.partition_point(|&at| (at as usize) < end).clamp(from + 1, self.len());
             all.push(self.part(from, to));
             from = to;
         }
@@ -111,14 +113,15 @@ impl Groups {
     }
 }
 
-/// A limit that lets less than this share of a path through lets nothing through.
+/// A limit below this share of a path counts as 0.
 pub(crate) const NOTHING: f64 = 1e-15;
 
-/// Rounds of looking for rows and columns to leave out; each makes the next find more, the first two nearly all.
+/// Rounds of presolve. Each helps the next; the first two find nearly everything.
 const ROUNDS: usize = 6;
 
-/// Leaves out: columns that save nothing or need what there is none of; rows that hold even if every path puts all of itself there; of a
-/// device's memory and operations, the one that the other implies; on a path with a device without limits, whatever is worth no more than that.
+/// Drops columns that save nothing or need a resource of zero capacity; rows that can never bind;
+/// of a device's memory and operations, the one that the other implies; on a path with an unlimited
+/// device, columns worth no more than that device.
 pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
     let instance = program.instance;
     let devices = instance.devices.len();
@@ -141,10 +144,14 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
                     continue;
                 }
                 any = true;
-                let (memory, operations) = (program.memory_row(hop.device), program.operations_row(hop.device));
+                let (memory, operations) =
+                    (program.memory_row(hop.device), program.operations_row(hop.device));
                 most[memory] += coded * path.volume;
                 most[operations] += coded * program.operations[column];
-                let parts = (path.volume / program.limits[memory], program.operations[column] / program.limits[operations]);
+                let parts = (
+                    path.volume / program.limits[memory],
+                    program.operations[column] / program.limits[operations],
+                );
                 memory_implied[hop.device as usize] &= parts.0 <= parts.1;
                 operations_implied[hop.device as usize] &= parts.1 <= parts.0;
             }
@@ -178,22 +185,30 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
                     continue;
                 }
                 let columns = instance.hop_range(number);
-                let unlimited =
-                    |hop: &crate::Hop| !kept[program.memory_row(hop.device)] && !kept[program.operations_row(hop.device)];
+                let unlimited = |hop: &crate::Hop| {
+                    !kept[program.memory_row(hop.device)]
+                        && !kept[program.operations_row(hop.device)]
+                };
                 // Of several as good, the first.
                 let best = path
                     .hops
                     .iter()
                     .zip(columns.clone())
-                    .filter(|(hop, column)| (alive[*column] || free[number] == *column as u32) && unlimited(hop))
+                    .filter(|(hop, column)| {
+                        (alive[*column] || free[number] == *column as u32) && unlimited(hop)
+                    })
                     .fold(None, |best: Option<usize>, (_, column)| match best {
-                        Some(known) if program.weight[known] >= program.weight[column] => Some(known),
+                        Some(known) if program.weight[known] >= program.weight[column] => {
+                            Some(known)
+                        }
                         _ => Some(column),
                     });
                 let Some(best) = best else { continue };
                 free[number] = best as u32;
                 for column in columns {
-                    if alive[column] && (column == best || program.weight[column] <= program.weight[best]) {
+                    if alive[column]
+                        && (column == best || program.weight[column] <= program.weight[best])
+                    {
                         alive[column] = false;
                         changed = true;
                     }
@@ -208,7 +223,7 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
     pack(program, &alive, &kept, free)
 }
 
-/// Columns that could be worth something.
+/// Columns that can have a benefit.
 fn alive(program: &Program<'_>) -> Vec<bool> {
     let instance = program.instance;
     let mut alive = vec![false; program.weight.len()];
@@ -227,7 +242,7 @@ fn alive(program: &Program<'_>) -> Vec<bool> {
     alive
 }
 
-/// Links whose load might be the highest: those that carry more than some other must carry whatever is done.
+/// Links that can be the busiest.
 fn keep_links(program: &Program<'_>, alive: &[bool], kept: &mut [bool]) {
     let Some(links) = &program.links else { return };
     let mut most = vec![0.0; program.weight.len()];
@@ -236,18 +251,23 @@ fn keep_links(program: &Program<'_>, alive: &[bool], kept: &mut [bool]) {
         for column in program.instance.hop_range(number) {
             most[column] = if alive[column] { coded } else { 0.0 };
         }
-        // Not a plan: every hop takes all, of which a link is saved the largest.
+        // Not a plan: every hop caches everything, for an upper bound on what a link saves.
         let columns = program.instance.hop_range(number);
         let mut largest: f64 = 0.0;
         for column in columns.rev() {
             let value = most[column] * program.bytes[column];
-            most[column] =
-                if value > largest && program.bytes[column] > 0.0 { (value - largest) / program.bytes[column] } else { 0.0 };
+            most[column] = if value > largest && program.bytes[column] > 0.0 {
+                (value - largest) / program.bytes[column]
+            } else {
+                0.0
+            };
             largest = largest.max(value);
         }
     }
     let saved = program.saved(&most);
-    let least = (0..saved.len()).map(|link| (links.load[link] - saved[link]) / links.capacity[link]).fold(0.0, f64::max);
+    let least = (0..saved.len())
+        .map(|link| (links.load[link] - saved[link]) / links.capacity[link])
+        .fold(0.0, f64::max);
     for (link, row) in program.link_rows().enumerate() {
         // A hair below, for the rounding of the sums.
         kept[row] = links.load[link] / links.capacity[link] > least * (1.0 - 1e-9);
@@ -316,7 +336,11 @@ fn pack(program: &Program<'_>, alive: &[bool], kept: &[bool], free: Vec<u32>) ->
                     continue;
                 }
             }
-            groups.column(column as u32, (program.weight[column] - base) * coded / unit, entries.iter().copied());
+            groups.column(
+                column as u32,
+                (program.weight[column] - base) * coded / unit,
+                entries.iter().copied(),
+            );
             any = true;
         }
         if any {
@@ -324,7 +348,8 @@ fn pack(program: &Program<'_>, alive: &[bool], kept: &[bool], free: Vec<u32>) ->
         }
     }
     if program.links.is_some() {
-        let links = (0..rows.len() as u32).filter(|&row| rows[row as usize] >= program.limits.len());
+        let links =
+            (0..rows.len() as u32).filter(|&row| rows[row as usize] >= program.limits.len());
         groups.column(NONE, 1.0, links.map(|row| (row, 1.0)));
         groups.close();
     }

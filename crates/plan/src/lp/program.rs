@@ -2,14 +2,21 @@
 
 use std::ops::Range;
 
-use crate::{Error, Instance, Watch, lp::Objective, lp::coefficients::Coefficients};
+use crate::{
+    Error, Instance, NodeId, Watch,
+    error::{DeviceError, ProfileError, TopologyError, TrafficError},
+    lp::{Objective, coefficients::Coefficients},
+};
 
-/// The whole program. Columns are the hops of all paths; the rows of a column are found from its device, ingress and links, not stored.
+/// The whole program. Columns are the hops of all paths; the rows of a column are found from its
+/// device, ingress and links, not stored.
 ///
-/// Rows are numbered: memory of each device, operations of each device, memory of each ingress, links.
+/// Rows are numbered: memory of each device, operations of each device, memory of each ingress,
+/// links.
 pub(crate) struct Program<'a> {
     pub instance: &'a Instance,
-    /// Value of a column in the objective. All zero for link load, where only the row of a link says what a column is worth.
+    /// Value of a column in the objective. All zero for link load, where only the row of a link
+    /// says what a column is worth.
     pub weight: Vec<f64>,
     /// Bytes that a column saves on each link up to its device.
     pub bytes: Vec<f64>,
@@ -17,14 +24,14 @@ pub(crate) struct Program<'a> {
     pub operations: Vec<f64>,
     /// Cover limit of each ingress's paths: c.
     pub coded: Vec<f64>,
-    /// What each row may hold; infinite where it has no limit, and for links.
+    /// Limit of each row; infinite if unlimited, and for links.
     pub limits: Vec<f64>,
     pub links: Option<Links>,
 }
 
-/// What is to be minimised for link load.
+/// Data of the link-load objective.
 pub(crate) struct Links {
-    /// Bytes per epoch that a link could carry; infinite for links that take no part.
+    /// Capacity in bytes per epoch; infinite for links that are ignored.
     pub capacity: Vec<f64>,
     /// Bytes per epoch that it carries without redundancy elimination.
     pub load: Vec<f64>,
@@ -33,9 +40,14 @@ pub(crate) struct Links {
 }
 
 impl<'a> Program<'a> {
-    pub(crate) fn new(instance: &'a Instance, objective: &Objective, watch: &dyn Watch) -> Result<Self, Error> {
+    pub(crate) fn new(
+        instance: &'a Instance,
+        objective: &Objective,
+        watch: &dyn Watch,
+    ) -> Result<Self, Error> {
         check(instance)?;
-        let coded: Vec<f64> = (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).collect();
+        let coded: Vec<f64> =
+            (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).collect();
         let Coefficients { mut matches, bytes } = Coefficients::new(instance, watch)?;
         let mut weight = vec![0.0; bytes.len()];
         for (number, path) in instance.paths.iter().enumerate() {
@@ -45,8 +57,11 @@ impl<'a> Program<'a> {
                 if matches!(objective, Objective::Footprint) {
                     weight[column] = f64::from(hop.saves) * bytes[column];
                 }
-                if !(matches[column].is_finite() && bytes[column].is_finite() && weight[column].is_finite()) {
-                    return Err(Error::Profile("the matches of all paths together are too many for a number".into()));
+                if !(matches[column].is_finite()
+                    && bytes[column].is_finite()
+                    && weight[column].is_finite())
+                {
+                    return Err(ProfileError::Overflow.into());
                 }
             }
         }
@@ -88,7 +103,7 @@ impl<'a> Program<'a> {
         self.limits.len() + self.links.as_ref().map_or(0, |links| links.capacity.len())
     }
 
-    /// How much each limited resource is used.
+    /// Use of each resource.
     pub(crate) fn loads(&self, cached: &[f64]) -> Vec<f64> {
         let mut loads = vec![0.0; self.limits.len()];
         for (number, path) in self.instance.paths.iter().enumerate() {
@@ -131,13 +146,15 @@ impl<'a> Program<'a> {
             }
             Some(links) => {
                 let saved = self.saved(cached);
-                let utilization = |link: usize| (links.load[link] - saved[link]) / links.capacity[link];
+                let utilization =
+                    |link: usize| (links.load[link] - saved[link]) / links.capacity[link];
                 (0..saved.len()).map(utilization).fold(0.0, f64::max)
             }
         }
     }
 
-    /// What links' prices make a byte saved up to each hop of the path worth: per hop, the sum of the prices of the links before it.
+    /// What links' prices make a byte saved up to each hop of the path worth: per hop, the sum of
+    /// the prices of the links before it.
     pub(crate) fn link_worth(&self, path: &crate::Path, prices: &[f64], worth: &mut Vec<f64>) {
         worth.clear();
         let mut sum = 0.0;
@@ -153,22 +170,31 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Per hop of a path, what caching all of the path there is worth at these prices of the rows.
+    /// Per hop of a path, the value of caching the whole path there, at these prices of the rows.
     pub(crate) fn gains(&self, path: usize, prices: &[f64], gains: &mut Vec<f64>) {
         let whole = &self.instance.paths[path];
         self.link_worth(whole, prices, gains);
-        for ((hop, column), gain) in whole.hops.iter().zip(self.instance.hop_range(path)).zip(gains) {
-            *gain = self.weight[column] + *gain * self.bytes[column] - self.cost(whole, hop, column, prices);
+        for ((hop, column), gain) in whole.hops.iter().zip(self.instance.hop_range(path)).zip(gains)
+        {
+            *gain = self.weight[column] + *gain * self.bytes[column]
+                - self.cost(whole, hop, column, prices);
         }
     }
 
-    /// What a column's resources cost at these prices.
-    pub(crate) fn cost(&self, path: &crate::Path, hop: &crate::Hop, column: usize, prices: &[f64]) -> f64 {
+    /// Cost of a column's resources at these prices.
+    pub(crate) fn cost(
+        &self,
+        path: &crate::Path,
+        hop: &crate::Hop,
+        column: usize,
+        prices: &[f64],
+    ) -> f64 {
         (prices[self.memory_row(hop.device)] + prices[self.ingress_row(path.ingress)]) * path.volume
             + prices[self.operations_row(hop.device)] * self.operations[column]
     }
 
-    /// The best that any plan can reach, by weak duality: for any prices >= 0 no plan is better. Prices of unlimited rows must be 0.
+    /// Bound on any plan, by weak duality: for any prices >= 0 no plan is better. Prices of
+    /// unlimited rows must be 0.
     pub(crate) fn bound(&self, prices: &[f64]) -> f64 {
         let mut sum = Sum::default();
         for (price, limit) in prices.iter().zip(&self.limits) {
@@ -183,7 +209,8 @@ impl<'a> Program<'a> {
             sum.add(best * self.coded[path.ingress as usize]);
         }
         let Some(links) = &self.links else { return sum.value() };
-        // load(l) - saved(l) <= theta cap(l), weighted with the prices of links and added; what is saved is at most what has been summed so far.
+        // load(l) - saved(l) <= theta cap(l), weighted with the prices of links and added; what is
+        // saved is at most what has been summed so far.
         let rows = self.link_rows();
         let weights: f64 = prices[rows.clone()]
             .iter()
@@ -211,7 +238,11 @@ pub(crate) struct Sum {
 impl Sum {
     pub(crate) fn add(&mut self, value: f64) {
         let sum = self.sum + value;
-        self.lost += if self.sum.abs() >= value.abs() { (self.sum - sum) + value } else { (value - sum) + self.sum };
+        self.lost += if self.sum.abs() >= value.abs() {
+            (self.sum - sum) + value
+        } else {
+            (value - sum) + self.sum
+        };
         self.sum = sum;
     }
 
@@ -223,7 +254,15 @@ impl Sum {
 /// An instance may have been changed by hand after it was built.
 fn check(instance: &Instance) -> Result<(), Error> {
     let limit = |what: &str, of: &dyn Fn() -> String, value: f64| {
-        if value >= 0.0 { Ok(()) } else { Err(Error::Devices(format!("{what} of {} is {value}; it must be 0 or more", of()))) }
+        if value >= 0.0 {
+            Ok(())
+        } else {
+            Err(DeviceError::Range {
+                what: format!("{what} of {}", of()),
+                value,
+                range: "0 or more",
+            })
+        }
     };
     for (number, device) in instance.devices.iter().enumerate() {
         let name = || instance.device_name(number);
@@ -231,33 +270,37 @@ fn check(instance: &Instance) -> Result<(), Error> {
         limit("the operations per epoch", &name, device.operations)?;
     }
     for ingress in &instance.ingresses {
-        let name = || format!("ingress {}", instance.network.nodes[ingress.node as usize].id);
+        let name = || format!("ingress {}", instance.network.nodes[ingress.node].id);
         limit("the memory", &name, ingress.memory)?;
         limit("the encodings per epoch", &name, ingress.encodings)?;
         if !(ingress.volume >= 0.0 && ingress.volume.is_finite()) {
-            return Err(Error::Traffic(format!(
-                "{} sends {} bytes per epoch; it must be a number from 0",
-                name(),
-                ingress.volume
-            )));
+            let what = format!("the volume of {} in bytes per epoch", name());
+            return Err(
+                TrafficError::Range { what, value: ingress.volume, range: "0 or more" }.into()
+            );
         }
     }
     if !(instance.packet > 0.0 && instance.packet.is_finite()) {
-        return Err(Error::Devices(format!("mean packet size is {}; it must be above 0", instance.packet)));
+        let what = "mean packet size".into();
+        return Err(DeviceError::Range { what, value: instance.packet, range: "above 0" }.into());
     }
     if !(instance.epoch > 0.0 && instance.epoch.is_finite()) {
-        return Err(Error::Devices(format!("the retention epoch is {} seconds; it must be above 0", instance.epoch)));
+        let what = "the retention epoch in seconds".into();
+        return Err(DeviceError::Range { what, value: instance.epoch, range: "above 0" }.into());
     }
     for path in &instance.paths {
-        for (what, value) in [("its volume", path.volume), ("the volume to its PoP", path.pop_volume)] {
+        for (what, value) in
+            [("its volume", path.volume), ("the volume to its PoP", path.pop_volume)]
+        {
             if !(value >= 0.0 && value.is_finite()) {
-                let name = |node: u32| &instance.network.nodes[node as usize].id;
+                let name = |node: NodeId| &instance.network.nodes[node].id;
                 let from = instance.ingresses[path.ingress as usize].node;
-                return Err(Error::Traffic(format!(
-                    "the path from {} to {}: {what} is {value} bytes per epoch; it must be a number from 0",
+                let what = format!(
+                    "the path from {} to {}: {what} in bytes per epoch",
                     name(from),
                     name(path.egress)
-                )));
+                );
+                return Err(TrafficError::Range { what, value, range: "0 or more" }.into());
             }
         }
     }
@@ -271,22 +314,19 @@ fn links(instance: &Instance, otherwise: Option<f64>) -> Result<Links, Error> {
             None => f64::INFINITY,
             Some(rate) if rate > 0.0 => rate * instance.epoch / 8.0,
             Some(rate) => {
-                return Err(Error::Topology(format!(
-                    "the link {} has a capacity of {rate} bit/s; for link load it must be above 0",
-                    instance.network.link_name(number as u32)
-                )));
+                let link = instance.network.link_name(number as u32);
+                return Err(TopologyError::Capacity { link, capacity: rate }.into());
             }
         });
     }
     let load = instance.link_volumes();
     if !load.iter().zip(&capacity).any(|(load, capacity)| *load > 0.0 && capacity.is_finite()) {
-        return Err(Error::Topology(
-            "no link that carries traffic has a capacity, so there is no link load to lower; give links a capacity".into(),
-        ));
+        return Err(TopologyError::NoLoad.into());
     }
-    let highest = load.iter().zip(&capacity).map(|(load, capacity)| load / capacity).fold(0.0, f64::max);
+    let highest =
+        load.iter().zip(&capacity).map(|(load, capacity)| load / capacity).fold(0.0, f64::max);
     if !highest.is_finite() {
-        return Err(Error::Topology("a link's capacity is too small for a number".into()));
+        return Err(TopologyError::CapacityTooSmall.into());
     }
     Ok(Links { capacity, load, highest })
 }

@@ -1,15 +1,16 @@
-//! From a point near the best to a plan that holds every limit, and from prices near the best to a bound.
+//! Turns a near-optimal point into a plan that holds every limit, and near-optimal prices into a
+//! bound.
 
 use super::{
     presolve::{NONE, NOTHING, Reduced},
     program::Program,
 };
 
-/// Shares below this are taken for nothing where another hop of the path is clearly better.
+/// Shares below this are dropped if another hop of the path is clearly better.
 const TINY: f64 = 1e-6;
-/// By what part of its worth a hop is clearly better.
+/// Relative difference in value for "clearly better".
 const CLEARLY: f64 = 1e-4;
-/// What must stay free of each limit for the rounding of sums, as a part of it.
+/// Relative margin below each limit, for rounding of sums.
 const ROUNDING: f64 = 1e-12;
 
 /// Shares of the whole program from the columns of the reduced one.
@@ -36,8 +37,9 @@ pub(crate) fn expand(program: &Program<'_>, reduced: &Reduced, x: &[f64]) -> Vec
     cached
 }
 
-/// Prices of the whole program's rows from those of the reduced one, at least 0. A resource of which there is nothing gets the least price at
-/// which none of the columns that need it is wanted: what the first unit of it would be worth.
+/// Prices of the whole program's rows from those of the reduced one, at least 0. A resource of
+/// which there is nothing gets the least price at which none of the columns that need it is wanted:
+/// what the first unit of it would be worth.
 pub(crate) fn prices(program: &Program<'_>, reduced: &Reduced, of_rows: &[f64]) -> Vec<f64> {
     let mut prices = vec![0.0; program.row_count()];
     for ((&row, &price), &scale) in reduced.rows.iter().zip(of_rows).zip(&reduced.scale) {
@@ -77,7 +79,9 @@ fn price_missing(program: &Program<'_>, prices: &mut [f64]) {
             ]
         };
         let columns = || path.hops.iter().zip(instance.hop_range(number));
-        let missing = |hop: &crate::Hop, column: usize| needs(hop, column).into_iter().find(|&(row, need)| nothing(row, need));
+        let missing = |hop: &crate::Hop, column: usize| {
+            needs(hop, column).into_iter().find(|&(row, need)| nothing(row, need))
+        };
         let best = columns()
             .zip(&gains)
             .filter(|((hop, column), _)| missing(hop, *column).is_none())
@@ -94,18 +98,28 @@ fn price_missing(program: &Program<'_>, prices: &mut [f64]) {
     }
 }
 
-/// What caching all of a path at one hop is worth at these prices.
-fn gain_of(program: &Program<'_>, prices: &[f64], number: usize, hop: &crate::Hop, column: usize) -> f64 {
+/// Value of caching a whole path at one hop, at these prices.
+fn gain_of(
+    program: &Program<'_>,
+    prices: &[f64],
+    number: usize,
+    hop: &crate::Hop,
+    column: usize,
+) -> f64 {
     let path = &program.instance.paths[number];
     let saved: f64 = match program.links {
-        Some(_) => path.links[..hop.distance as usize].iter().map(|&link| prices[program.link_row(link)]).sum(),
+        Some(_) => path.links[..hop.distance as usize]
+            .iter()
+            .map(|&link| prices[program.link_row(link)])
+            .sum(),
         None => 0.0,
     };
     program.weight[column] + saved * program.bytes[column] - program.cost(path, hop, column, prices)
 }
 
-/// Makes `cached` hold every limit: takes from rows that hold too much what is worth least there, then gives what paths have left to where there is
-/// room, the best first. Prices say what is best; without any (all 0) it is the weight.
+/// Makes `cached` hold every limit: removes what is worth least from rows that exceed it, then
+/// assigns what paths have left where there is room, the best first. Prices say what is best;
+/// without any (all 0) it is the weight.
 pub(crate) fn repair(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
     tidy(program, prices, cached);
     unload(program, prices, cached);
@@ -125,7 +139,9 @@ fn tidy(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
         program.gains(number, prices, &mut gains);
         let best = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
-        for ((share, gain), (hop, column)) in shares.iter_mut().zip(&gains).zip(path.hops.iter().zip(columns)) {
+        for ((share, gain), (hop, column)) in
+            shares.iter_mut().zip(&gains).zip(path.hops.iter().zip(columns))
+        {
             let whole = *gain + program.cost(path, hop, column, prices);
             let crumb = *share < TINY * coded && best - *gain > CLEARLY * whole;
             *share = if *share > 0.0 && !crumb { *share } else { 0.0 };
@@ -145,12 +161,17 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
         return;
     }
     let devices = instance.devices.len();
-    // What each column of a row that holds too much would lose per unit of the row, if its share went to the path's best other hop.
+    // What each column of a row that holds too much would lose per unit of the row, if its share
+    // went to the path's best other hop.
     let mut crowded: Vec<Vec<(f64, u32, u32)>> = vec![Vec::new(); loads.len()];
     let mut gains = Vec::new();
     for (number, path) in instance.paths.iter().enumerate() {
         let rows = |hop: &crate::Hop| {
-            [program.memory_row(hop.device), program.operations_row(hop.device), program.ingress_row(path.ingress)]
+            [
+                program.memory_row(hop.device),
+                program.operations_row(hop.device),
+                program.ingress_row(path.ingress),
+            ]
         };
         if !path.hops.iter().any(|hop| rows(hop).into_iter().any(|row| over(&loads, row))) {
             continue;
@@ -163,10 +184,21 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
             let needs = [path.volume, program.operations[column], path.volume];
             for (row, need) in rows(hop).into_iter().zip(needs) {
                 if over(&loads, row) && need > 0.0 {
-                    let others = gains.iter().enumerate().filter(|(other, _)| row >= 2 * devices || *other != at);
-                    let other = if row >= 2 * devices { 0.0 } else { others.map(|(_, gain)| *gain).fold(0.0, f64::max) };
+                    let others = gains
+                        .iter()
+                        .enumerate()
+                        .filter(|(other, _)| row >= 2 * devices || *other != at);
+                    let other = if row >= 2 * devices {
+                        0.0
+                    } else {
+                        others.map(|(_, gain)| *gain).fold(0.0, f64::max)
+                    };
                     let loss = (gains[at] - other) / need;
-                    crowded[row].push((if loss.is_finite() { loss } else { 0.0 }, column as u32, number as u32));
+                    crowded[row].push((
+                        if loss.is_finite() { loss } else { 0.0 },
+                        column as u32,
+                        number as u32,
+                    ));
                 }
             }
         }
@@ -187,7 +219,11 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
             }
             let path = &instance.paths[number as usize];
             let (column, device) = (column as usize, device_of[column as usize]);
-            let need = if row >= devices && row < 2 * devices { program.operations[column] } else { path.volume };
+            let need = if row >= devices && row < 2 * devices {
+                program.operations[column]
+            } else {
+                path.volume
+            };
             let taken = (excess / need).min(cached[column]);
             cached[column] -= taken;
             loads[program.memory_row(device)] -= taken * path.volume;
@@ -201,7 +237,9 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
     for (number, path) in instance.paths.iter().enumerate() {
         let whole = part(program.ingress_row(path.ingress));
         for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
-            let part = whole.min(part(program.memory_row(hop.device))).min(part(program.operations_row(hop.device)));
+            let part = whole
+                .min(part(program.memory_row(hop.device)))
+                .min(part(program.operations_row(hop.device)));
             if part < 1.0 {
                 cached[column] *= part;
             }
@@ -212,8 +250,13 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
 fn fill(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
     let instance = program.instance;
     let loads = program.loads(cached);
-    let mut left: Vec<f64> = loads.iter().zip(&program.limits).map(|(load, limit)| limit * (1.0 - ROUNDING) - load).collect();
-    // Paths with the most to win first, as far as that is known: by the gain of what they have left.
+    let mut left: Vec<f64> = loads
+        .iter()
+        .zip(&program.limits)
+        .map(|(load, limit)| limit * (1.0 - ROUNDING) - load)
+        .collect();
+    // Paths with the most to win first, as far as that is known: by the gain of what they have
+    // left.
     let mut gains = Vec::new();
     let mut order: Vec<(f64, u32)> = Vec::new();
     for (number, path) in instance.paths.iter().enumerate() {
@@ -235,8 +278,10 @@ fn fill(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
         let mut rest = program.coded[path.ingress as usize] - covered;
         program.gains(number, prices, &mut gains);
         hops.clear();
-        // What saves on links that do not count is not worth a cache.
-        let saves = |column: usize| program.bytes[column] > 0.0 && (program.weight[column] > 0.0 || program.links.is_some());
+        // Savings on links that do not count are not worth a cache.
+        let saves = |column: usize| {
+            program.bytes[column] > 0.0 && (program.weight[column] > 0.0 || program.links.is_some())
+        };
         hops.extend((0..path.hops.len()).filter(|&hop| saves(first + hop)));
         hops.sort_by(|&a, &b| gains[b].total_cmp(&gains[a]).then(b.cmp(&a)));
         for &hop in &hops {

@@ -1,12 +1,12 @@
-//! What a device that caches and decodes is told.
+//! Manifests of devices.
 
 use super::{
     MAX_NUMBER,
-    plan::{check_name, check_range, check_version},
+    checks::{check_name, check_range, check_version},
 };
 use crate::Error;
 
-/// A device's manifest: of which paths it caches which packets.
+/// A device's manifest: the packets of each path that it caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceManifest {
     pub(super) version: u64,
@@ -17,14 +17,14 @@ pub struct DeviceManifest {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a device caches of a path.
+/// The range of a path that a device caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path id.
     pub path: u32,
     /// First hash.
     pub from: u64,
-    /// First hash behind it.
+    /// End of the range (exclusive).
     pub to: u64,
     /// Size of the FIFO bucket in bytes.
     pub bytes: u64,
@@ -38,7 +38,7 @@ impl Entry {
 }
 
 impl DeviceManifest {
-    /// A manifest of these parts, if they agree with each other.
+    /// A manifest of these parts, if they are consistent.
     pub(super) fn checked(
         version: u64,
         network: String,
@@ -51,18 +51,26 @@ impl DeviceManifest {
         check_name(&network)?;
         check_name(&name)?;
         if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
-            return Err(Error::Manifest(format!("a memory of {memory} bytes; the most is {MAX_NUMBER}")));
+            return Err(Error::Manifest(format!(
+                "a memory of {memory} bytes; the most is {MAX_NUMBER}"
+            )));
         }
         let mut used = 0u128;
         for (at, entry) in entries.iter().enumerate() {
             check_range(entry.path, entry.from, entry.to, entry.bytes)?;
             if at > 0 && entries[at - 1].path >= entry.path {
-                return Err(Error::Manifest(format!("path {} comes twice or out of order", entry.path)));
+                return Err(Error::Manifest(format!(
+                    "path {} comes twice or out of order",
+                    entry.path
+                )));
             }
             used += entry.bytes as u128;
         }
         if memory.is_some_and(|memory| used > memory as u128) {
-            return Err(Error::Manifest(format!("the buckets of {name} take {used} bytes; it has {}", memory.unwrap_or(0))));
+            return Err(Error::Manifest(format!(
+                "the buckets of {name} take {used} bytes; it has {}",
+                memory.unwrap_or(0)
+            )));
         }
         Ok(Self { version, network, device, name, memory, entries })
     }
@@ -87,19 +95,22 @@ impl DeviceManifest {
         &self.name
     }
 
-    /// Cache in bytes; none is without limit.
+    /// Cache in bytes; `None` means no limit.
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
 
-    /// What it caches, sorted by path id.
+    /// Its ranges, sorted by path id.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// What it caches of a path. O(log n).
+    /// Its range of a path. O(log n).
     pub fn entry(&self, path: u32) -> Option<&Entry> {
-        self.entries.binary_search_by_key(&path, |entry| entry.path).ok().map(|at| &self.entries[at])
+        self.entries
+            .binary_search_by_key(&path, |entry| entry.path)
+            .ok()
+            .map(|at| &self.entries[at])
     }
 
     /// Whether it caches packets of this path with this hash. O(log n).

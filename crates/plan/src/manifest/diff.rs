@@ -1,4 +1,4 @@
-//! What changes from one plan to another.
+//! Differences between two plans.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,13 +14,13 @@ pub struct Diff {
     pub from: u64,
     /// Version after.
     pub to: u64,
-    /// Devices of which something changes, by name.
+    /// Devices with changes, by name.
     pub devices: Vec<DeviceDiff>,
     /// Sums.
     pub totals: Totals,
 }
 
-/// What changes at a device.
+/// Changes at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDiff {
     /// Name of the device.
@@ -31,7 +31,7 @@ pub struct DeviceDiff {
     pub useless: u64,
 }
 
-/// What changes of a path at a device.
+/// Change of a path's range at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Where the path enters.
@@ -44,11 +44,12 @@ pub struct Change {
     pub before: Option<Entry>,
     /// The range after.
     pub after: Option<Entry>,
-    /// Bytes of the bucket that become useless: hashes that are no longer the device's, and what no longer fits.
+    /// Bytes of the bucket that become useless: hashes that are no longer the device's, and what no
+    /// longer fits.
     pub useless: u64,
 }
 
-/// What happens to a range.
+/// Kind of change of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// It was not there before.
@@ -85,8 +86,8 @@ pub struct Totals {
     pub resized: usize,
     /// Ranges that stay as they are.
     pub unchanged: usize,
-    /// Share of all paths' hashes that have another holder after, or one where there was none, or none where there was one. Paths count alike, those that
-    /// only one plan has too.
+    /// Share of all paths' hashes that have another holder after, or one where there was none, or
+    /// none where there was one. Paths count alike, those that only one plan has too.
     pub hands: f64,
     /// Bytes of cache that become useless.
     pub useless: u64,
@@ -95,7 +96,8 @@ pub struct Totals {
 /// Device, ingress, egress and path id, with the range before and after.
 type Pairs<'a> = BTreeMap<(&'a str, &'a str, &'a str, u32), (Option<Entry>, Option<Entry>)>;
 
-/// What changes from `old` to `new`. Devices are told by name; paths by id, ingress and egress.
+/// What changes from `old` to `new`. Devices are identified by name; paths by id, ingress and
+/// egress.
 pub fn diff(old: &Plan, new: &Plan) -> Diff {
     let mut pairs: Pairs<'_> = BTreeMap::new();
     for (plan, after) in [(old, false), (new, true)] {
@@ -103,7 +105,8 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
             for range in &path.ranges {
                 let device = plan.devices()[path.hops[range.hop as usize] as usize].name.as_str();
                 let (ingress, egress) = ends(plan, path);
-                let entry = Entry { path: path.id, from: range.from, to: range.to, bytes: range.bytes };
+                let entry =
+                    Entry { path: path.id, from: range.from, to: range.to, bytes: range.bytes };
                 let pair = pairs.entry((device, ingress, egress, path.id)).or_default();
                 *(if after { &mut pair.1 } else { &mut pair.0 }) = Some(entry);
             }
@@ -117,7 +120,9 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
                 totals.unchanged += 1;
                 continue;
             }
-            (Some(before), Some(after)) if (before.from, before.to) == (after.from, after.to) => Kind::Resized,
+            (Some(before), Some(after)) if (before.from, before.to) == (after.from, after.to) => {
+                Kind::Resized
+            }
             (Some(_), Some(_)) => Kind::Moved,
             (Some(_), None) => Kind::Removed,
             _ => Kind::Added,
@@ -135,7 +140,14 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
         }
         if let Some(last) = devices.last_mut() {
             last.useless = last.useless.saturating_add(useless);
-            last.changes.push(Change { ingress: ingress.into(), egress: egress.into(), kind, before, after, useless });
+            last.changes.push(Change {
+                ingress: ingress.into(),
+                egress: egress.into(),
+                kind,
+                before,
+                after,
+                useless,
+            });
         }
     }
     totals.hands = hands(old, new);
@@ -156,8 +168,9 @@ fn useless(before: Option<Entry>, after: Option<Entry>) -> u64 {
 
 fn hands(old: &Plan, new: &Plan) -> f64 {
     let (mut changed, mut paths) = (0u128, 0u128);
-    let same =
-        |path: &PlannedPath, from: &Plan, to: &Plan| to.path(path.id).is_some_and(|other| ends(from, path) == ends(to, other));
+    let same = |path: &PlannedPath, from: &Plan, to: &Plan| {
+        to.path(path.id).is_some_and(|other| ends(from, path) == ends(to, other))
+    };
     for path in old.paths() {
         paths += 1;
         match new.path(path.id).filter(|_| same(path, old, new)) {
@@ -174,7 +187,8 @@ fn hands(old: &Plan, new: &Plan) -> f64 {
 
 /// Hashes of a path whose holder changes.
 fn moved(old: &Plan, before: &PlannedPath, new: &Plan, after: &PlannedPath) -> u64 {
-    let ends: BTreeSet<u64> = before.ranges.iter().chain(&after.ranges).map(|range| range.to).collect();
+    let ends: BTreeSet<u64> =
+        before.ranges.iter().chain(&after.ranges).map(|range| range.to).collect();
     let holder = |plan: &Plan, path: &PlannedPath, hash: u64| -> Option<String> {
         path.holder(hash as u32).map(|device| plan.devices()[device as usize].name.clone())
     };
@@ -217,7 +231,11 @@ impl fmt::Display for Diff {
             writeln!(f, "{}: {} bytes useless", device.name, device.useless)?;
             for change in &device.changes {
                 let (before, after) = (share(&change.before), share(&change.after));
-                writeln!(f, "  {:<8} {} -> {}  {before}  =>  {after}", change.kind, change.ingress, change.egress)?;
+                writeln!(
+                    f,
+                    "  {:<8} {} -> {}  {before}  =>  {after}",
+                    change.kind, change.ingress, change.egress
+                )?;
             }
         }
         Ok(())

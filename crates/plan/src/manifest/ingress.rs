@@ -1,18 +1,19 @@
-//! What an ingress is told.
+//! Manifests of ingresses.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
     MAX_HOPS, MAX_NUMBER, Plan, PlannedPath,
-    plan::{check_name, check_range, check_version},
+    checks::{check_name, check_range, check_version},
 };
 use crate::Error;
 
 /// An ingress's manifest: what to store of each path, and against what to encode.
 ///
-/// The overlap matrix (thesis, section 3.3) has a bound for each pair of paths. The paths of an ingress form a tree, and the bound of (p, q) depends
-/// only on where they part: it is the end of q's last range that lies before that. So the manifest holds the tree, and each path's leaf and ranges;
-/// [`IngressManifest::overlap`] finds the bound in the time of a walk along the path.
+/// The overlap matrix (thesis, section 3.3) has a bound for each pair of paths. The paths of an
+/// ingress form a tree, and the bound of (p, q) depends only on where they separate: it is the end
+/// of q's last range that lies before that. So the manifest holds the tree, and each path's leaf
+/// and ranges; [`IngressManifest::overlap`] finds the bound in one walk along the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressManifest {
     pub(super) version: u64,
@@ -55,7 +56,7 @@ pub struct IngressRange {
     pub node: u32,
     /// First hash.
     pub from: u64,
-    /// First hash behind it.
+    /// End of the range (exclusive).
     pub to: u64,
     /// Size of the FIFO bucket in bytes.
     pub bytes: u64,
@@ -115,7 +116,8 @@ impl IngressManifest {
         }
     }
 
-    /// A manifest of these parts, if they agree with each other. `tree` has a parent and a device for each place.
+    /// A manifest of these parts, if they are consistent. `tree` has a parent and a device for each
+    /// place.
     pub(super) fn checked(
         version: u64,
         network: String,
@@ -138,7 +140,10 @@ impl IngressManifest {
         let mut devices = BTreeSet::new();
         for (at, (parent, device)) in tree.into_iter().enumerate() {
             if parent as usize > at {
-                return wrong(format!("place {} of the tree comes before its parent, {parent}", at + 1));
+                return wrong(format!(
+                    "place {} of the tree comes before its parent, {parent}",
+                    at + 1
+                ));
             }
             if !devices.insert(device) {
                 return wrong(format!("device {device} is in the tree twice"));
@@ -160,12 +165,19 @@ impl IngressManifest {
                 return wrong(format!("two paths from {name} to {}", path.egress));
             }
             if path.leaf as usize > nodes.len() {
-                return wrong(format!("path {id} ends at place {} of the tree, which has {}", path.leaf, nodes.len()));
+                return wrong(format!(
+                    "path {id} ends at place {} of the tree, which has {}",
+                    path.leaf,
+                    nodes.len()
+                ));
             }
             let mut at = 0;
             for range in &path.ranges {
                 if range.from != at {
-                    return wrong(format!("path {id} has a range from {}; it must begin at {at}", range.from));
+                    return wrong(format!(
+                        "path {id} has a range from {}; it must begin at {at}",
+                        range.from
+                    ));
                 }
                 check_range(id, range.from, range.to, range.bytes)?;
                 at = range.to;
@@ -187,7 +199,10 @@ impl IngressManifest {
             }
         }
         if memory.is_some_and(|memory| stored > memory as u128) {
-            return wrong(format!("the buckets of {name} take {stored} bytes; it has {}", memory.unwrap_or(0)));
+            return wrong(format!(
+                "the buckets of {name} take {stored} bytes; it has {}",
+                memory.unwrap_or(0)
+            ));
         }
         Ok(Self { version, network, ingress, name, memory, tree: nodes, paths })
     }
@@ -212,7 +227,7 @@ impl IngressManifest {
         &self.name
     }
 
-    /// Packet store in bytes; none is without limit.
+    /// Packet store in bytes; `None` means no limit.
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
@@ -244,7 +259,8 @@ impl IngressManifest {
         devices
     }
 
-    /// Who caches packets of this path with this hash; none if nobody does, and then the ingress does not store them either. O(log n).
+    /// The device that caches packets of this path with this hash; if `None`, the ingress does not
+    /// store them either. O(log n).
     pub fn held(&self, path: u32, hash: u32) -> Option<Held> {
         let path = self.path(path)?;
         let range = path.ranges.partition_point(|range| range.to <= hash as u64);
@@ -257,8 +273,8 @@ impl IngressManifest {
         self.held(path, hash).map(|held| (held.hop, held.device))
     }
 
-    /// bound(p, q): a packet of path p may be encoded against one of path q whose hash is below this (thesis, section 3.3). 0 if one of them is not of
-    /// this ingress. O(log n + depth).
+    /// bound(p, q): a packet of path p may be encoded against one of path q whose hash is below
+    /// this (thesis, section 3.3). 0 if one of them is not of this ingress. O(log n + depth).
     pub fn overlap(&self, p: u32, q: u32) -> u64 {
         let (Some(of), Some(with)) = (self.path(p), self.path(q)) else { return 0 };
         let shared = self.shared_depth(of.leaf, with.leaf);
@@ -274,14 +290,18 @@ impl IngressManifest {
 
     /// Bytes of its buckets.
     pub fn bytes(&self) -> u64 {
-        self.paths.iter().flat_map(|path| &path.ranges).map(|range| range.bytes).fold(0, u64::saturating_add)
+        self.paths
+            .iter()
+            .flat_map(|path| &path.ranges)
+            .map(|range| range.bytes)
+            .fold(0, u64::saturating_add)
     }
 
     fn node(&self, place: u32) -> Option<&TreeNode> {
         self.tree.get((place as usize).wrapping_sub(1))
     }
 
-    /// Devices that the ways to two places have in common.
+    /// Devices that two places have in common on their way from the ingress.
     fn shared_depth(&self, a: u32, b: u32) -> u32 {
         let (mut a, mut b) = (self.node(a), self.node(b));
         while let (Some(x), Some(y)) = (a, b) {

@@ -1,10 +1,11 @@
-//! Plans and manifests as JSON. `docs/PLANNERS.md`, "Manifests", is the description of the documents.
+//! Plans and manifests as JSON. `docs/PLANNERS.md`, "Manifests", is the description of the
+//! documents.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    DeviceManifest, Entry, FORMAT, HASH, IngressManifest, IngressPath, IngressRange, MAX_DOCUMENT, Parameters, Plan,
-    PlannedDevice, PlannedIngress, PlannedPath, Range,
+    DeviceManifest, Entry, FORMAT, HASH, IngressManifest, IngressPath, IngressRange, MAX_DOCUMENT,
+    Parameters, Plan, PlannedDevice, PlannedIngress, PlannedPath, Range,
 };
 use crate::Error;
 
@@ -89,7 +90,7 @@ struct IngressPathDocument {
     ranges: Vec<(u32, u64, u64)>,
 }
 
-/// What every document begins with; read first, so that a document of another format is told as that.
+/// The start of every document; read first, so that another format is reported as such.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
@@ -101,21 +102,31 @@ fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
     if text.len() > MAX_DOCUMENT {
         return wrong(format!("{what} of {} bytes; the most is {MAX_DOCUMENT}", text.len()));
     }
-    // The reader's messages quote the document, which may hold anything.
-    let line = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>();
-    let bad = |error: serde_json::Error| Error::Manifest(format!("not {what}: {}", line(&error.to_string())));
+    // The parser's messages quote the document, which may contain anything.
+    let line = |text: &str| {
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>()
+    };
+    let bad = |error: serde_json::Error| {
+        Error::Manifest(format!("not {what}: {}", line(&error.to_string())))
+    };
     let head: Head = serde_json::from_str(text).map_err(bad)?;
     if head.format != FORMAT {
-        return wrong(format!("{what} of format {}; this program reads format {FORMAT}", head.format));
+        return wrong(format!(
+            "{what} of format {}; this program reads format {FORMAT}",
+            head.format
+        ));
     }
     if head.hash != HASH {
-        return wrong(format!("{what} for the header hash {:?}; this program computes {HASH:?}", line(&head.hash)));
+        return wrong(format!(
+            "{what} for the header hash {:?}; this program computes {HASH:?}",
+            line(&head.hash)
+        ));
     }
     serde_json::from_str(text).map_err(bad)
 }
 
 fn write(document: &impl Serialize) -> String {
-    // Strings, whole numbers, finite floats, lists and structures: nothing of which JSON is not capable.
+    // Strings, integers, finite floats, lists and structures: JSON can represent all of it.
     serde_json::to_string(document).unwrap_or_default()
 }
 
@@ -143,8 +154,16 @@ impl Plan {
                 method: parameters.method.clone(),
                 derivation: parameters.derivation.clone(),
             },
-            devices: self.devices().iter().map(|one| Place { name: one.name.clone(), memory: one.memory }).collect(),
-            ingresses: self.ingresses().iter().map(|one| Place { name: one.name.clone(), memory: one.memory }).collect(),
+            devices: self
+                .devices()
+                .iter()
+                .map(|one| Place { name: one.name.clone(), memory: one.memory })
+                .collect(),
+            ingresses: self
+                .ingresses()
+                .iter()
+                .map(|one| Place { name: one.name.clone(), memory: one.memory })
+                .collect(),
             paths: self
                 .paths()
                 .iter()
@@ -153,7 +172,11 @@ impl Plan {
                     ingress: path.ingress,
                     egress: path.egress.clone(),
                     hops: path.hops.to_vec(),
-                    ranges: path.ranges.iter().map(|range| (range.hop, range.to, range.bytes)).collect(),
+                    ranges: path
+                        .ranges
+                        .iter()
+                        .map(|range| (range.hop, range.to, range.bytes))
+                        .collect(),
                 })
                 .collect(),
         })
@@ -162,16 +185,25 @@ impl Plan {
     /// A plan from JSON.
     ///
     /// # Errors
-    /// Anything that [`Plan::to_json`] would not have written.
+    /// A document that [`Plan::to_json`] would not write.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let document: PlanDocument = read("a plan", text)?;
-        let ParametersDocument { epoch, headroom, smallest, method, derivation } = document.parameters;
+        let ParametersDocument { epoch, headroom, smallest, method, derivation } =
+            document.parameters;
         Plan::checked(
             document.version,
             document.network,
             Parameters { epoch, headroom, smallest, method, derivation },
-            document.devices.into_iter().map(|one| PlannedDevice { name: one.name, memory: one.memory }).collect(),
-            document.ingresses.into_iter().map(|one| PlannedIngress { name: one.name, memory: one.memory }).collect(),
+            document
+                .devices
+                .into_iter()
+                .map(|one| PlannedDevice { name: one.name, memory: one.memory })
+                .collect(),
+            document
+                .ingresses
+                .into_iter()
+                .map(|one| PlannedIngress { name: one.name, memory: one.memory })
+                .collect(),
             document
                 .paths
                 .into_iter()
@@ -180,7 +212,9 @@ impl Plan {
                     ingress: path.ingress,
                     egress: path.egress,
                     hops: path.hops.into(),
-                    ranges: chain(path.ranges).map(|(hop, from, to, bytes)| Range { hop, from, to, bytes }).collect(),
+                    ranges: chain(path.ranges)
+                        .map(|(hop, from, to, bytes)| Range { hop, from, to, bytes })
+                        .collect(),
                 })
                 .collect(),
         )
@@ -198,17 +232,25 @@ impl DeviceManifest {
             device: self.device,
             name: self.name.clone(),
             memory: self.memory,
-            ranges: self.entries.iter().map(|entry| (entry.path, entry.from, entry.to, entry.bytes)).collect(),
+            ranges: self
+                .entries
+                .iter()
+                .map(|entry| (entry.path, entry.from, entry.to, entry.bytes))
+                .collect(),
         })
     }
 
     /// A manifest from JSON.
     ///
     /// # Errors
-    /// Anything that [`DeviceManifest::to_json`] would not have written.
+    /// A document that [`DeviceManifest::to_json`] would not write.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let document: DeviceDocument = read("a device's manifest", text)?;
-        let entries = document.ranges.into_iter().map(|(path, from, to, bytes)| Entry { path, from, to, bytes }).collect();
+        let entries = document
+            .ranges
+            .into_iter()
+            .map(|(path, from, to, bytes)| Entry { path, from, to, bytes })
+            .collect();
         let DeviceDocument { version, network, device, name, memory, .. } = document;
         Self::checked(version, network, device, name, memory, entries)
     }
@@ -233,7 +275,11 @@ impl IngressManifest {
                     path: path.id,
                     egress: path.egress.clone(),
                     leaf: path.leaf,
-                    ranges: path.ranges.iter().map(|range| (range.node, range.to, range.bytes)).collect(),
+                    ranges: path
+                        .ranges
+                        .iter()
+                        .map(|range| (range.node, range.to, range.bytes))
+                        .collect(),
                 })
                 .collect(),
         })
@@ -242,7 +288,7 @@ impl IngressManifest {
     /// A manifest from JSON.
     ///
     /// # Errors
-    /// Anything that [`IngressManifest::to_json`] would not have written.
+    /// A document that [`IngressManifest::to_json`] would not write.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let document: IngressDocument = read("an ingress's manifest", text)?;
         let paths = document
@@ -252,7 +298,9 @@ impl IngressManifest {
                 id: path.path,
                 egress: path.egress,
                 leaf: path.leaf,
-                ranges: chain(path.ranges).map(|(node, from, to, bytes)| IngressRange { node, from, to, bytes }).collect(),
+                ranges: chain(path.ranges)
+                    .map(|(node, from, to, bytes)| IngressRange { node, from, to, bytes })
+                    .collect(),
             })
             .collect();
         let who = (document.ingress, document.name, document.memory);

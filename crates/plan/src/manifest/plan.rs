@@ -1,18 +1,21 @@
-//! The plan of a whole network, and how a solution becomes one.
+//! The plan of a whole network, made from a solution.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NAME, MAX_NUMBER, SPACE};
-use crate::{Error, Instance, Solution};
+use super::checks::{check_name, check_range, check_version, unique};
+use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
+use crate::{Error, Instance, NodeId, Solution};
 
 /// How a solution becomes a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The plan's version: its number in the sequence of a network's plans.
     pub version: u64,
-    /// Bucket size over d x v, at least 1 (default): room for traffic above the planned volume, as far as the device's and the ingress's memory reach.
+    /// Bucket size over d x v, at least 1 (default): room for traffic above the planned volume, as
+    /// far as the device's and the ingress's memory reach.
     pub headroom: f64,
-    /// Smallest share of a path's packets that a range may have (default 2^-20). Less is not worth an entry and is left uncovered.
+    /// Smallest share of a path's packets that a range may have (default 2^-20). Less is not worth
+    /// an entry and is left uncovered.
     pub smallest: f64,
 }
 
@@ -22,7 +25,7 @@ impl Default for Options {
     }
 }
 
-/// How a plan was made: for people and reports; nothing else reads it.
+/// How a plan was made, for reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
     /// Retention epoch in seconds.
@@ -37,8 +40,8 @@ pub struct Parameters {
     pub derivation: Vec<String>,
 }
 
-/// A plan: which device caches which packets of which path. In the order of the instance that it was made for: device, ingress and path `k` are
-/// the instance's.
+/// A plan: which device caches which packets of which path. In the order of the instance that it
+/// was made for: device, ingress and path `k` are the instance's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub(super) version: u64,
@@ -56,7 +59,7 @@ pub struct Plan {
 pub struct PlannedDevice {
     /// Unique name: of its link (`a -> b`) or router.
     pub name: String,
-    /// Cache in bytes; none is without limit.
+    /// Cache in bytes; `None` means no limit.
     pub memory: Option<u64>,
 }
 
@@ -65,7 +68,7 @@ pub struct PlannedDevice {
 pub struct PlannedIngress {
     /// Unique name: its node's id.
     pub name: String,
-    /// Packet store in bytes; none is without limit.
+    /// Packet store in bytes; `None` means no limit.
     pub memory: Option<u64>,
 }
 
@@ -91,14 +94,15 @@ pub struct Range {
     pub hop: u32,
     /// First hash.
     pub from: u64,
-    /// First hash behind it.
+    /// End of the range (exclusive).
     pub to: u64,
     /// Size in bytes of the FIFO bucket, the same at the ingress and the device.
     pub bytes: u64,
 }
 
 impl PlannedPath {
-    /// First hash that no device caches: the share of the path's packets that is covered, of [`SPACE`].
+    /// First hash that no device caches: the share of the path's packets that is covered, of
+    /// [`SPACE`].
     pub fn covered(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.to)
     }
@@ -114,45 +118,66 @@ impl PlannedPath {
     }
 }
 
-/// What a solution may break its limits by, as a share: solvers compute in floating point.
+/// Tolerance for limits, as a share: solvers compute in floating point.
 const TOLERANCE: f64 = 1e-6;
 
 impl Plan {
     /// The plan of a solution. Path ids are the numbers of the instance's paths.
     ///
-    /// d(p, r) becomes a range of whole hashes: ends are rounded to the nearest hash, never past the share that the ingress encodes
-    /// ([`Instance::coded`]). Ranges below [`Options::smallest`], and those whose bucket would have less than a byte, are left out, and what comes after
-    /// them moves up. Buckets have d x v bytes times the headroom, rounded down; where those of a device or an ingress would exceed its memory, all of
-    /// its buckets shrink alike.
+    /// d(p, r) becomes a range of whole hashes: ends are rounded to the nearest hash, never past
+    /// the share that the ingress encodes ([`Instance::coded`]). Ranges below
+    /// [`Options::smallest`], and those whose bucket would have less than a byte, are left out, and
+    /// what comes after them moves up. Buckets have d x v bytes times the headroom, rounded down;
+    /// where those of a device or an ingress would exceed its memory, all of its buckets shrink
+    /// alike.
     ///
     /// # Errors
-    /// A solution of another instance, or one that breaks a limit by more than 1e-6 of it; options out of range.
+    /// A solution of another instance, or one that breaks a limit by more than 1e-6 of it; options
+    /// out of range.
     pub fn new(instance: &Instance, solution: &Solution, options: &Options) -> Result<Self, Error> {
         let ids = (0..instance.paths.len() as u32).collect();
         Self::build(instance, solution, options, ids)
     }
 
-    /// The plan that comes after `old`: its version is the next ([`Options::version`] is not used), and a path with the same ingress, egress and
-    /// devices keeps its id. Other paths get ids that `old` does not have.
+    /// The plan that comes after `old`: its version is the next ([`Options::version`] is not used),
+    /// and a path with the same ingress, egress and devices keeps its id. Other paths get ids that
+    /// `old` does not have.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn after(old: &Plan, instance: &Instance, solution: &Solution, options: &Options) -> Result<Self, Error> {
+    pub fn after(
+        old: &Plan,
+        instance: &Instance,
+        solution: &Solution,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let names = device_names(instance);
         let known: HashMap<(&str, &str, Vec<&str>), u32> = old
             .paths
             .iter()
             .map(|path| {
-                let hops = path.hops.iter().map(|&device| old.devices[device as usize].name.as_str()).collect();
-                ((old.ingresses[path.ingress as usize].name.as_str(), path.egress.as_str(), hops), path.id)
+                let hops = path
+                    .hops
+                    .iter()
+                    .map(|&device| old.devices[device as usize].name.as_str())
+                    .collect();
+                (
+                    (
+                        old.ingresses[path.ingress as usize].name.as_str(),
+                        path.egress.as_str(),
+                        hops,
+                    ),
+                    path.id,
+                )
             })
             .collect();
         let mut taken: BTreeSet<u32> = old.paths.iter().map(|path| path.id).collect();
         let mut next = 0;
         let mut ids = Vec::with_capacity(instance.paths.len());
         for path in &instance.paths {
-            let node = |node: u32| instance.network.nodes[node as usize].id.as_str();
-            let hops: Vec<&str> = path.hops.iter().map(|hop| names[hop.device as usize].as_str()).collect();
+            let node = |node: NodeId| instance.network.nodes[node].id.as_str();
+            let hops: Vec<&str> =
+                path.hops.iter().map(|hop| names[hop.device as usize].as_str()).collect();
             let ingress = node(instance.ingresses[path.ingress as usize].node);
             ids.push(match known.get(&(ingress, node(path.egress), hops)) {
                 Some(&id) => id,
@@ -167,16 +192,29 @@ impl Plan {
         Self::build(instance, solution, &Options { version: old.version + 1, ..*options }, ids)
     }
 
-    fn build(instance: &Instance, solution: &Solution, options: &Options, ids: Vec<u32>) -> Result<Self, Error> {
+    fn build(
+        instance: &Instance,
+        solution: &Solution,
+        options: &Options,
+        ids: Vec<u32>,
+    ) -> Result<Self, Error> {
         if solution.cached.len() != instance.hop_count() {
             let (has, needs) = (solution.cached.len(), instance.hop_count());
-            return Err(Error::Manifest(format!("the solution has {has} shares, the paths have {needs} hops")));
+            return Err(Error::Manifest(format!(
+                "the solution has {has} shares, the paths have {needs} hops"
+            )));
         }
         if !(options.headroom >= 1.0 && options.headroom.is_finite()) {
-            return Err(Error::Manifest(format!("a headroom of {}; it must be 1 or more", options.headroom)));
+            return Err(Error::Manifest(format!(
+                "a headroom of {}; it must be 1 or more",
+                options.headroom
+            )));
         }
         if !(0.0..=1.0).contains(&options.smallest) {
-            return Err(Error::Manifest(format!("a smallest share of {}; it must be from 0 to 1", options.smallest)));
+            return Err(Error::Manifest(format!(
+                "a smallest share of {}; it must be from 0 to 1",
+                options.smallest
+            )));
         }
         let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
         let names = device_names(instance);
@@ -197,8 +235,10 @@ impl Plan {
                     "the solution has {name} cache {used:.0} bytes, but it has room for {memory:.0}"
                 )));
             }
-            // A little less than what fits, so that no sum of rounded products is more; far below a byte in practice.
-            let most = if used > 0.0 { memory.floor() / used * (1.0 - 1e-10) } else { f64::INFINITY };
+            // Slightly less than what fits, so that no sum of rounded products exceeds it; far
+            // below a byte in practice.
+            let most =
+                if used > 0.0 { memory.floor() / used * (1.0 - 1e-10) } else { f64::INFINITY };
             Ok(if options.headroom <= most { options.headroom } else { most })
         };
         let of_device: Vec<f64> = instance
@@ -213,7 +253,11 @@ impl Plan {
             .iter()
             .zip(&at_ingress)
             .map(|(ingress, &used)| {
-                factor(&format!("the ingress {}", instance.network.nodes[ingress.node as usize].id), ingress.memory, used)
+                factor(
+                    &format!("the ingress {}", instance.network.nodes[ingress.node].id),
+                    ingress.memory,
+                    used,
+                )
             })
             .collect::<Result<_, _>>()?;
 
@@ -232,10 +276,17 @@ impl Plan {
                 }
                 let factor = of_device[device].min(of_ingress[path.ingress as usize]);
                 // Buckets are of the exact share, unless the ingress's limit cut the range.
-                let exact = if rounded <= most { share } else { share.min((to - at) as f64 / SPACE as f64) };
+                let exact = if rounded <= most {
+                    share
+                } else {
+                    share.min((to - at) as f64 / SPACE as f64)
+                };
                 let bytes = exact * path.volume * factor;
                 if bytes > MAX_NUMBER as f64 {
-                    return Err(Error::Manifest(format!("a bucket of {bytes:.0} bytes at {}", names[device])));
+                    return Err(Error::Manifest(format!(
+                        "a bucket of {bytes:.0} bytes at {}",
+                        names[device]
+                    )));
                 }
                 if bytes < 1.0 {
                     continue;
@@ -246,7 +297,7 @@ impl Plan {
             paths.push(PlannedPath {
                 id,
                 ingress: path.ingress,
-                egress: instance.network.nodes[path.egress as usize].id.clone(),
+                egress: instance.network.nodes[path.egress].id.clone(),
                 hops: path.hops.iter().map(|hop| hop.device).collect(),
                 ranges: ranges.into(),
             });
@@ -260,7 +311,7 @@ impl Plan {
             .ingresses
             .iter()
             .map(|ingress| PlannedIngress {
-                name: instance.network.nodes[ingress.node as usize].id.clone(),
+                name: instance.network.nodes[ingress.node].id.clone(),
                 memory: whole(ingress.memory),
             })
             .collect();
@@ -271,10 +322,17 @@ impl Plan {
             method: solution.method.clone(),
             derivation: instance.network.derivation.clone(),
         };
-        Self::checked(options.version, instance.network.name.clone(), parameters, devices, ingresses, paths)
+        Self::checked(
+            options.version,
+            instance.network.name.clone(),
+            parameters,
+            devices,
+            ingresses,
+            paths,
+        )
     }
 
-    /// A plan of these parts, if they agree with each other.
+    /// A plan of these parts, if they are consistent.
     pub(super) fn checked(
         version: u64,
         network: String,
@@ -291,19 +349,27 @@ impl Plan {
         devices.iter().try_for_each(|device| check_name(&device.name))?;
         ingresses.iter().try_for_each(|ingress| check_name(&ingress.name))?;
         paths.iter().try_for_each(|path| check_name(&path.egress))?;
-        for (name, value) in
-            [("epoch", parameters.epoch), ("headroom", parameters.headroom), ("smallest share", parameters.smallest)]
-        {
+        for (name, value) in [
+            ("epoch", parameters.epoch),
+            ("headroom", parameters.headroom),
+            ("smallest share", parameters.smallest),
+        ] {
             if !(value >= 0.0 && value.is_finite()) {
                 return wrong(format!("{name} is {value}"));
             }
         }
-        if [devices.len(), ingresses.len(), paths.len()].iter().any(|&count| count >= u32::MAX as usize) {
+        if [devices.len(), ingresses.len(), paths.len()]
+            .iter()
+            .any(|&count| count >= u32::MAX as usize)
+        {
             return wrong("too many devices, ingresses or paths".into());
         }
         unique("devices", devices.iter().map(|device| device.name.as_str()))?;
         unique("ingresses", ingresses.iter().map(|ingress| ingress.name.as_str()))?;
-        let sizes = devices.iter().map(|device| device.memory).chain(ingresses.iter().map(|ingress| ingress.memory));
+        let sizes = devices
+            .iter()
+            .map(|device| device.memory)
+            .chain(ingresses.iter().map(|ingress| ingress.memory));
         if let Some(size) = sizes.flatten().find(|&size| size > MAX_NUMBER) {
             return wrong(format!("a memory of {size} bytes; the most is {MAX_NUMBER}"));
         }
@@ -316,7 +382,11 @@ impl Plan {
         for path in &paths {
             let id = path.id;
             if path.ingress as usize >= ingresses.len() {
-                return wrong(format!("path {id} enters at ingress {}, but there are {}", path.ingress, ingresses.len()));
+                return wrong(format!(
+                    "path {id} enters at ingress {}, but there are {}",
+                    path.ingress,
+                    ingresses.len()
+                ));
             }
             if path.ingress < last {
                 return wrong(format!("path {id} is out of order: paths come ingress by ingress"));
@@ -327,32 +397,49 @@ impl Plan {
                 egresses.clear();
             }
             if !egresses.insert(&path.egress) {
-                return wrong(format!("two paths from {} to {}", ingresses[last as usize].name, path.egress));
+                return wrong(format!(
+                    "two paths from {} to {}",
+                    ingresses[last as usize].name, path.egress
+                ));
             }
             if path.hops.len() > MAX_HOPS {
-                return wrong(format!("path {id} has {} devices; the most is {MAX_HOPS}", path.hops.len()));
+                return wrong(format!(
+                    "path {id} has {} devices; the most is {MAX_HOPS}",
+                    path.hops.len()
+                ));
             }
-            // One parent per device makes the paths of an ingress a tree, and keeps a path from coming to a device twice.
+            // With one parent per device, the paths of an ingress form a tree, and no path visits a
+            // device twice.
             let mut parent = u32::MAX;
             for (at, &device) in path.hops.iter().enumerate() {
                 if device as usize >= devices.len() {
-                    return wrong(format!("path {id} crosses device {device}, but there are {}", devices.len()));
+                    return wrong(format!(
+                        "path {id} crosses device {device}, but there are {}",
+                        devices.len()
+                    ));
                 }
                 if *parents.entry(device).or_insert(parent) != parent {
                     if path.hops[..at].contains(&device) {
                         return wrong(format!("path {id} comes to device {device} twice"));
                     }
-                    return wrong(format!("path {id} and another of its ingress come to device {device} by different ways"));
+                    return wrong(format!(
+                        "path {id} and another of its ingress come to device {device} by different ways"
+                    ));
                 }
                 parent = device;
             }
             let (mut hop, mut at) = (0, 0);
             for range in &path.ranges {
                 if range.hop < hop || range.hop as usize >= path.hops.len() {
-                    return wrong(format!("path {id} has ranges that are not in the order of its devices"));
+                    return wrong(format!(
+                        "path {id} has ranges that are not in the order of its devices"
+                    ));
                 }
                 if range.from != at {
-                    return wrong(format!("path {id} has a range from {}; it must begin at {at}", range.from));
+                    return wrong(format!(
+                        "path {id} has a range from {}; it must begin at {at}",
+                        range.from
+                    ));
                 }
                 check_range(id, range.from, range.to, range.bytes)?;
                 (hop, at) = (range.hop + 1, range.to);
@@ -361,10 +448,14 @@ impl Plan {
             }
         }
         let buckets = used.iter().zip(devices.iter().map(|device| (&device.name, device.memory)));
-        let stores = stored.iter().zip(ingresses.iter().map(|ingress| (&ingress.name, ingress.memory)));
+        let stores =
+            stored.iter().zip(ingresses.iter().map(|ingress| (&ingress.name, ingress.memory)));
         for (&bytes, (name, memory)) in buckets.chain(stores) {
             if memory.is_some_and(|memory| bytes > memory as u128) {
-                return wrong(format!("the buckets of {name} take {bytes} bytes; it has {}", memory.unwrap_or(0)));
+                return wrong(format!(
+                    "the buckets of {name} take {bytes} bytes; it has {}",
+                    memory.unwrap_or(0)
+                ));
             }
         }
         let mut ids: Vec<(u32, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();
@@ -411,7 +502,7 @@ impl Plan {
         self.paths.get(self.ids[at].1 as usize)
     }
 
-    /// What each device is told, in the order of devices. Devices without ranges are told so.
+    /// The manifest of each device, in order, also for devices without ranges.
     pub fn device_manifests(&self) -> Vec<DeviceManifest> {
         let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); self.devices.len()];
         for &(id, path) in &self.ids {
@@ -436,28 +527,40 @@ impl Plan {
             .collect()
     }
 
-    /// What each ingress is told, in the order of ingresses.
+    /// The manifest of each ingress, in order.
     pub fn ingress_manifests(&self) -> Vec<IngressManifest> {
         let mut paths: Vec<Vec<&PlannedPath>> = vec![Vec::new(); self.ingresses.len()];
         for &(_, path) in &self.ids {
             let path = &self.paths[path as usize];
             paths[path.ingress as usize].push(path);
         }
-        paths.iter().zip(0..).map(|(paths, number)| IngressManifest::of_plan(self, number, paths)).collect()
+        paths
+            .iter()
+            .zip(0..)
+            .map(|(paths, number)| IngressManifest::of_plan(self, number, paths))
+            .collect()
     }
 }
 
 /// d(p, r) of a path's hops, in bounds.
-fn shares<'a>(instance: &Instance, solution: &'a Solution, path: usize) -> Result<impl Iterator<Item = f64> + 'a, Error> {
+fn shares<'a>(
+    instance: &Instance,
+    solution: &'a Solution,
+    path: usize,
+) -> Result<impl Iterator<Item = f64> + 'a, Error> {
     let shares = solution.of_path(instance, path);
     let coded = instance.coded(instance.paths[path].ingress as usize);
     let most = coded + TOLERANCE;
     if let Some(&share) = shares.iter().find(|&&share| !(share >= -TOLERANCE && share <= most)) {
-        return Err(Error::Manifest(format!("the solution gives a device {share} of path {path}; a share is from 0 to 1")));
+        return Err(Error::Manifest(format!(
+            "the solution gives a device {share} of path {path}; a share is from 0 to 1"
+        )));
     }
     let sum: f64 = shares.iter().sum();
     if sum > most {
-        return Err(Error::Manifest(format!("the solution covers {sum} of path {path}; it can be at most {coded}")));
+        return Err(Error::Manifest(format!(
+            "the solution covers {sum} of path {path}; it can be at most {coded}"
+        )));
     }
     Ok(shares.iter().map(|share| share.clamp(0.0, 1.0)))
 }
@@ -481,47 +584,7 @@ fn device_names(instance: &Instance) -> Vec<String> {
         .collect()
 }
 
-/// A size in whole bytes; none if no memory is that large.
+/// A size in whole bytes; `None` if no memory is that large.
 fn whole(bytes: f64) -> Option<u64> {
     (bytes <= MAX_NUMBER as f64).then_some(bytes as u64)
-}
-
-fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(Error::Manifest(format!("two {what} have the name {name:?}")));
-        }
-    }
-    Ok(())
-}
-
-/// A name that fits into a line.
-pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    let wrong = |why: &str| Err(Error::Manifest(format!("a name {why}: {:?}", name.chars().take(40).collect::<String>())));
-    if name.len() > MAX_NAME {
-        return wrong("that is too long");
-    }
-    if name.chars().any(char::is_control) {
-        return wrong("with control characters");
-    }
-    Ok(())
-}
-
-pub(super) fn check_version(version: u64) -> Result<(), Error> {
-    if version > MAX_NUMBER { Err(Error::Manifest(format!("version {version}; the most is {MAX_NUMBER}"))) } else { Ok(()) }
-}
-
-/// A range within the space that is not empty, with a bucket.
-pub(super) fn check_range(path: u32, from: u64, to: u64, bytes: u64) -> Result<(), Error> {
-    if from >= to {
-        return Err(Error::Manifest(format!("path {path} has an empty range, from {from} to {to}")));
-    }
-    if to > SPACE {
-        return Err(Error::Manifest(format!("path {path} has a range to {to}; the last hash is {}", SPACE - 1)));
-    }
-    if bytes == 0 || bytes > MAX_NUMBER {
-        return Err(Error::Manifest(format!("path {path} has a bucket of {bytes} bytes; it must be from 1 to {MAX_NUMBER}")));
-    }
-    Ok(())
 }

@@ -1,4 +1,5 @@
-//! From one plan to the next while devices change over one by one (thesis, section 3.4, "Consistent configurations").
+//! Transitions from one plan to the next, while devices switch one by one (thesis, section 3.4,
+//! "Consistent configurations").
 
 use std::sync::Arc;
 
@@ -14,21 +15,21 @@ pub enum Configuration {
     New,
 }
 
-/// Which plans a device honours: it caches the packets, and keeps the buckets, of those.
+/// Which plans a device honors: it caches their packets and keeps their buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// The old one: the new manifest is not there yet.
+    /// The old plan; the new manifest has not arrived.
     #[default]
     Old,
     /// Both.
     Both,
-    /// The new one: the old buckets are gone.
+    /// The new plan; the old buckets are gone.
     New,
 }
 
 impl State {
-    /// Whether a device in this state honours that plan.
-    pub fn honours(self, configuration: Configuration) -> bool {
+    /// Whether a device in this state honors that plan.
+    pub fn honors(self, configuration: Configuration) -> bool {
         match configuration {
             Configuration::Old => self != State::New,
             Configuration::New => self != State::Old,
@@ -38,9 +39,10 @@ impl State {
 
 /// What an ingress knows of the devices' states.
 ///
-/// A device goes from old to both when the new manifest arrives, and acknowledges that. It goes from both to new when every ingress has released it and
-/// the packets sent before that have passed. What an ingress knows may be late, but a plan that a device honours by what its ingress knows is one that
-/// it does honour: that is all that [`Transition`] relies on.
+/// A device goes from old to both when the new manifest arrives, and acknowledges that. It goes
+/// from both to new when every ingress has released it and the packets sent before that have
+/// passed. What an ingress knows may be late, but a plan that a device honors by what its ingress
+/// knows is one that it does honor. [`Transition`] relies on nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     states: Vec<State>,
@@ -52,7 +54,8 @@ impl Progress {
         Self { states: vec![State::Old; devices] }
     }
 
-    /// The device has acknowledged the new manifest. Late or repeated acknowledgements change nothing.
+    /// The device has acknowledged the new manifest. Late or repeated acknowledgments change
+    /// nothing.
     pub fn acknowledge(&mut self, device: u32) {
         if let Some(state) = self.states.get_mut(device as usize)
             && *state == State::Old
@@ -61,7 +64,8 @@ impl Progress {
         }
     }
 
-    /// From now on, nothing is encoded that needs the device's old buckets; tell it so. Changes nothing, and says so, unless it is in both.
+    /// Releases the device: from now on, nothing is encoded that needs its old buckets. Returns
+    /// false, without effect, unless the state is both.
     pub fn release(&mut self, device: u32) -> bool {
         match self.states.get_mut(device as usize) {
             Some(state) if *state == State::Both => {
@@ -72,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// What the device is known to honour.
+    /// What the device is known to honor.
     pub fn state(&self, device: u32) -> State {
         self.states.get(device as usize).copied().unwrap_or_default()
     }
@@ -83,7 +87,7 @@ impl Progress {
     }
 }
 
-/// Who certainly cached a packet, under each of the plans: what an ingress keeps with the packet.
+/// The devices that certainly cached a packet, per plan. An ingress keeps this with the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// Under the old plan.
@@ -92,14 +96,14 @@ pub struct Copies {
     pub new: Option<u32>,
 }
 
-/// Who can decode a match.
+/// The device that decodes a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     /// Number of the device.
     pub device: u32,
     /// Which hop of the encoded packet's path it is.
     pub hop: u32,
-    /// By which plan it has the matched packet.
+    /// Plan under which it has the matched packet.
     pub configuration: Configuration,
 }
 
@@ -110,12 +114,13 @@ pub struct Spare {
     pub old: u64,
     /// Under the new plan.
     pub new: u64,
-    /// While both are honoured; buckets that do not change count once.
+    /// While both are honored; unchanged buckets count once.
     pub both: u64,
 }
 
 impl Spare {
-    /// Bytes that a memory of this size (none: without limit) lacks while both are honoured: the thesis's spare memory.
+    /// Bytes that a memory of this size (none: without limit) lacks while both are honored: the
+    /// thesis's spare memory.
     pub fn beyond(&self, memory: Option<u64>) -> u64 {
         memory.map_or(0, |memory| self.both.saturating_sub(memory))
     }
@@ -123,9 +128,11 @@ impl Spare {
 
 /// Two plans, one after the other, for the same devices.
 ///
-/// Each plan has its own buckets. A bucket of the new plan begins empty when its device (or, at the ingress, what is known of the device) comes to honour
-/// the plan; a bucket that is the same in both (path, device, range and size) goes on. The contents of a FIFO bucket are the longest run of its latest
-/// packets that fits. So a device that began earlier than its ingress knew has all that the ingress thinks it has.
+/// Each plan has its own buckets. A bucket of the new plan begins empty when its device (or, at the
+/// ingress, what is known of the device) comes to honor the plan; a bucket that is the same in both
+/// (path, device, range and size) goes on. The contents of a FIFO bucket are the longest run of its
+/// latest packets that fits. So a device that began earlier than its ingress knew has all that the
+/// ingress thinks it has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
     old: Arc<Plan>,
@@ -136,23 +143,45 @@ impl Transition {
     /// From `old` to `new`. [`Plan::after`] makes plans that suit each other.
     ///
     /// # Errors
-    /// Plans of different networks or devices; a new version that is not above the old; an id that means different paths.
+    /// Plans of different networks or devices; a new version that is not above the old; an id that
+    /// means different paths.
     pub fn new(old: Arc<Plan>, new: Arc<Plan>) -> Result<Self, Error> {
         let wrong = |what: String| Err(Error::Manifest(what));
         if old.network() != new.network() {
-            return wrong(format!("a change from a plan of {:?} to one of {:?}", old.network(), new.network()));
+            return wrong(format!(
+                "a change from a plan of {:?} to one of {:?}",
+                old.network(),
+                new.network()
+            ));
         }
         if old.version() >= new.version() {
-            return wrong(format!("a change from version {} to {}; the new one must be higher", old.version(), new.version()));
+            return wrong(format!(
+                "a change from version {} to {}; the new one must be higher",
+                old.version(),
+                new.version()
+            ));
         }
-        if !old.devices().iter().map(|device| &device.name).eq(new.devices().iter().map(|device| &device.name)) {
+        if !old
+            .devices()
+            .iter()
+            .map(|device| &device.name)
+            .eq(new.devices().iter().map(|device| &device.name))
+        {
             return wrong("the two plans have different devices".into());
         }
         for path in old.paths() {
             let Some(after) = new.path(path.id) else { continue };
-            let ingress = |plan: &Plan, path: &PlannedPath| plan.ingresses()[path.ingress as usize].name.clone();
-            if ingress(&old, path) != ingress(&new, after) || path.egress != after.egress || path.hops != after.hops {
-                return wrong(format!("path {} is not the same in both plans; a changed path needs another id", path.id));
+            let ingress = |plan: &Plan, path: &PlannedPath| {
+                plan.ingresses()[path.ingress as usize].name.clone()
+            };
+            if ingress(&old, path) != ingress(&new, after)
+                || path.egress != after.egress
+                || path.hops != after.hops
+            {
+                return wrong(format!(
+                    "path {} is not the same in both plans; a changed path needs another id",
+                    path.id
+                ));
             }
         }
         Ok(Self { old, new })
@@ -183,14 +212,24 @@ impl Transition {
 
     /// Whether a device in this state caches packets of this path with this hash. O(log n).
     pub fn stores(&self, device: u32, state: State, path: u32, hash: u32) -> bool {
-        [Configuration::Old, Configuration::New].into_iter().any(|one| self.keeps(one, device, state, path, hash))
+        [Configuration::Old, Configuration::New]
+            .into_iter()
+            .any(|one| self.keeps(one, device, state, path, hash))
     }
 
-    /// Whether a device in this state puts packets of this path with this hash into a bucket of that plan. If the bucket is
-    /// [unchanged](Transition::unchanged), it is one, whichever plan asks.
-    pub fn keeps(&self, configuration: Configuration, device: u32, state: State, path: u32, hash: u32) -> bool {
+    /// Whether a device in this state puts packets of this path with this hash into a bucket of
+    /// that plan. If the bucket is [unchanged](Transition::unchanged), it is one, whichever plan
+    /// asks.
+    pub fn keeps(
+        &self,
+        configuration: Configuration,
+        device: u32,
+        state: State,
+        path: u32,
+        hash: u32,
+    ) -> bool {
         self.holder(configuration, path, hash) == Some(device)
-            && (state.honours(configuration) || self.unchanged(path, hash).is_some())
+            && (state.honors(configuration) || self.unchanged(path, hash).is_some())
     }
 
     /// The device whose bucket for this path and hash is the same in both plans.
@@ -200,35 +239,45 @@ impl Transition {
         (new.range(hash) == Some(range)).then(|| old.hops[range.hop as usize])
     }
 
-    /// Who certainly caches a packet of this path with this hash that is sent now. The ingress keeps the packet in its own buckets of the same plans, and
-    /// this beside it.
+    /// Who certainly caches a packet of this path with this hash that is sent now. The ingress
+    /// keeps the packet in its own buckets of the same plans, and this beside it.
     pub fn copies(&self, progress: &Progress, path: u32, hash: u32) -> Copies {
         let unchanged = self.unchanged(path, hash);
         let certain = |configuration| {
             let device = self.holder(configuration, path, hash)?;
-            (progress.state(device).honours(configuration) || unchanged == Some(device)).then_some(device)
+            (progress.state(device).honors(configuration) || unchanged == Some(device))
+                .then_some(device)
         };
         Copies { old: certain(Configuration::Old), new: certain(Configuration::New) }
     }
 
-    /// Who decodes a packet of path `p` that is sent now and encoded against one of path `q` with this hash, which was sent when `copies` were certain;
-    /// none if it must not be encoded.
+    /// Who decodes a packet of path `p` that is sent now and encoded against one of path `q` with
+    /// this hash, which was sent when `copies` were certain; none if it must not be encoded.
     ///
-    /// A match is allowed if a device that certainly cached the packet still certainly has it, and the two paths come to that device by the same
-    /// devices: so it lies on p, and the matched packet came there first. With two such devices, the answer is the nearer to the ingress.
-    pub fn decoder(&self, progress: &Progress, p: u32, q: u32, hash: u32, copies: Copies) -> Option<Decoder> {
+    /// A match is allowed if a device that certainly cached the packet still certainly has it, and
+    /// the two paths come to that device by the same devices: so it lies on p, and the matched
+    /// packet came there first. With two such devices, the answer is the nearer to the ingress.
+    pub fn decoder(
+        &self,
+        progress: &Progress,
+        p: u32,
+        q: u32,
+        hash: u32,
+        copies: Copies,
+    ) -> Option<Decoder> {
         let of = self.path(p)?;
         let with = self.path(q)?;
         let unchanged = self.unchanged(q, hash);
         let pairs = [(Configuration::Old, copies.old), (Configuration::New, copies.new)];
         let able = pairs.into_iter().filter_map(|(configuration, device)| {
             let device = device?;
-            if !progress.state(device).honours(configuration) && unchanged != Some(device) {
+            if !progress.state(device).honors(configuration) && unchanged != Some(device) {
                 return None;
             }
             let hop = of.hops.iter().position(|&hop| hop == device)?;
-            (self.holder(configuration, q, hash) == Some(device) && with.hops.get(..=hop) == Some(&of.hops[..=hop]))
-                .then_some(Decoder { device, hop: hop as u32, configuration })
+            (self.holder(configuration, q, hash) == Some(device)
+                && with.hops.get(..=hop) == Some(&of.hops[..=hop]))
+            .then_some(Decoder { device, hop: hop as u32, configuration })
         });
         able.min_by_key(|decoder| decoder.hop)
     }
@@ -240,12 +289,15 @@ impl Transition {
         spare
     }
 
-    /// Bytes of each ingress's buckets, in the order of the new plan's ingresses; an ingress that only the old plan has is left out.
+    /// Bytes of each ingress's buckets, in the order of the new plan's ingresses; an ingress that
+    /// only the old plan has is left out.
     pub fn ingress_spare(&self) -> Vec<Spare> {
         let mut spare = vec![Spare::default(); self.new.ingresses().len()];
         let mut after = vec![usize::MAX; self.old.ingresses().len()];
         for (at, ingress) in self.old.ingresses().iter().enumerate() {
-            if let Some(found) = self.new.ingresses().iter().position(|other| other.name == ingress.name) {
+            if let Some(found) =
+                self.new.ingresses().iter().position(|other| other.name == ingress.name)
+            {
                 after[at] = found;
             }
         }
@@ -258,7 +310,12 @@ impl Transition {
         self.new.path(id).or_else(|| self.old.path(id))
     }
 
-    fn sum(&self, at: impl Fn(&PlannedPath, &Range) -> usize, spare: &mut [Spare], from_old: impl Fn(usize) -> usize) {
+    fn sum(
+        &self,
+        at: impl Fn(&PlannedPath, &Range) -> usize,
+        spare: &mut [Spare],
+        from_old: impl Fn(usize) -> usize,
+    ) {
         for path in self.old.paths() {
             for range in &path.ranges {
                 let Some(spare) = spare.get_mut(from_old(at(path, range))) else { continue };

@@ -2,9 +2,10 @@ use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
+use super::measurement::{escape, unescape};
 use super::*;
 use crate::{
-    Network, Placement, Provision,
+    Network, NodeId, Placement, Provision,
     emulate::Fields,
     network::{Link, Node},
     path::Route,
@@ -12,18 +13,46 @@ use crate::{
 
 /// One ingress and four paths, with a store of `memory` bytes that lasts a second.
 fn instance(ids: &[&str], memory: f64) -> Instance {
-    let nodes = ids.iter().zip(0..).map(|(id, pop)| Node { id: (*id).into(), pop, ..Node::default() }).collect();
-    let links = (1..ids.len() as u32).map(|to| Link { from: 0, to, weight: 1.0, latency: 1.0, capacity: None }).collect();
+    let nodes = ids
+        .iter()
+        .zip(0..)
+        .map(|(id, pop)| Node { id: (*id).into(), pop, ..Node::default() })
+        .collect();
+    let links = (1..ids.len() as u32)
+        .map(|to| Link {
+            from: NodeId(0),
+            to: NodeId(to),
+            weight: 1.0,
+            latency: 1.0,
+            capacity: None,
+        })
+        .collect();
     let network = Network { nodes, links, ..Network::default() };
-    let routes = (1..ids.len() as u32).map(|to| Route { from: 0, to, links: vec![to - 1], volume: memory / 4.0 }).collect();
-    let provision = Provision { ingress_memory: memory, ingress_rate: memory * 8.0, ..Provision::default() };
-    Instance::new(network, routes, &provision, &Placement::Links, Profile::Measured(Measured::default())).unwrap()
+    let routes = (1..ids.len() as u32)
+        .map(|to| Route {
+            from: NodeId(0),
+            to: NodeId(to),
+            links: vec![to - 1],
+            volume: memory / 4.0,
+        })
+        .collect();
+    let provision =
+        Provision { ingress_memory: memory, ingress_rate: memory * 8.0, ..Provision::default() };
+    Instance::new(
+        network,
+        routes,
+        &provision,
+        &Placement::Links,
+        Profile::Measured(Measured::default()),
+    )
+    .unwrap()
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let byte = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     std::iter::repeat_with(byte).take(len).collect()
@@ -54,7 +83,12 @@ fn count(older: Older, memory: f64, packets: &[(u32, Vec<u8>)]) -> Vec<(u32, u32
     }
     // An epoch is a second.
     let measured = profiler.measurement_until(1_000_000_000).unwrap();
-    measured.profile.pairs.iter().map(|&(p, q, found)| (p, q, found.count as u64, found.bytes().round() as u64)).collect()
+    measured
+        .profile
+        .pairs
+        .iter()
+        .map(|&(p, q, found)| (p, q, found.count as u64, found.bytes().round() as u64))
+        .collect()
 }
 
 #[test]
@@ -72,14 +106,21 @@ fn what_matched_is_null_and_the_rest_is_not() {
     let third = [&second[10..140], &noise(3, 50), &second[200..500], &second[560..690]].concat();
     // 200..500 of the second is 150..450 of the first; 10..140 and 560..690 are its own.
     let packets = [(0, first), (1, second), (2, third)];
-    assert_eq!(count(Older::First, 1e6, &packets), [(1, 0, 1, 400), (2, 0, 1, 300), (2, 1, 2, 260)]);
+    assert_eq!(
+        count(Older::First, 1e6, &packets),
+        [(1, 0, 1, 400), (2, 0, 1, 300), (2, 1, 2, 260)]
+    );
 }
 
 #[test]
 fn a_match_is_with_one_packet_and_at_most_three_count() {
     let content = noise(4, 1000);
     // Two packets, one after the other in the store, that a third repeats in one piece.
-    let packets = [(0, content[..400].to_vec()), (1, content[400..].to_vec()), (2, content[100..900].to_vec())];
+    let packets = [
+        (0, content[..400].to_vec()),
+        (1, content[400..].to_vec()),
+        (2, content[100..900].to_vec()),
+    ];
     assert_eq!(count(Older::First, 1e6, &packets), [(2, 0, 1, 300), (2, 1, 1, 500)]);
     let pieces: Vec<u8> = [100, 300, 200, 250]
         .iter()
@@ -122,13 +163,17 @@ fn what_has_left_the_store_matches_nothing() {
 #[test]
 fn a_retransmission_is_no_match_but_the_same_in_another_flow_is() {
     let instance = instance(&IDS, 1e6);
-    let mut profiler = Profiler::new(&instance, Settings { warm_up: 0.0, ..Settings::default() }).unwrap();
+    let mut profiler =
+        Profiler::new(&instance, Settings { warm_up: 0.0, ..Settings::default() }).unwrap();
     let content = noise(6, 500);
     for (port, len) in [(1, 500), (1, 500), (2, 500), (2, 500), (2, 499)] {
         profiler.push(&packet(0, port, &content[..len])).unwrap();
     }
     let seen = profiler.seen();
-    assert_eq!((seen.packets, seen.retransmissions, seen.matches, seen.match_bytes), (5, 2, 2, 999));
+    assert_eq!(
+        (seen.packets, seen.retransmissions, seen.matches, seen.match_bytes),
+        (5, 2, 2, 999)
+    );
     assert_eq!(seen.bytes, 4 * 540 + 539);
 }
 
@@ -138,7 +183,12 @@ fn what_comes_before_stores_are_warm_does_not_count() {
     let mut profiler = Profiler::new(&instance, Settings::default()).unwrap();
     let content = noise(7, 500);
     for second in 0..4 {
-        profiler.push(&Packet { time: second * 1_000_000_000, ..packet(second as u32 % 2, second as u16, &content) }).unwrap();
+        profiler
+            .push(&Packet {
+                time: second * 1_000_000_000,
+                ..packet(second as u32 % 2, second as u16, &content)
+            })
+            .unwrap();
         assert_eq!(profiler.measurement().is_ok(), second > 1);
     }
     let measured = profiler.measurement_until(4_000_000_000).unwrap();
@@ -155,7 +205,7 @@ fn stores_and_settings_out_of_range_are_refused() {
     let small = instance(&IDS, 1e4);
     assert_eq!(
         Profiler::new(&small, Settings::default()).err().unwrap().to_string(),
-        "redundancy profile: an ingress's store of 10000 bytes; it holds at least the largest packet, 65535 bytes, and at most 1099511627776"
+        "redundancy profile: an ingress's store in bytes is 10000; it must be at least 65535, the largest packet, and at most 1099511627776"
     );
     let plain = instance(&IDS, 1e6);
     for change in [
@@ -179,13 +229,19 @@ fn errors_of_the_text_form_name_the_line() {
     assert_eq!(error("a\tin\t1"), "redundancy profile: line 1: there is no path from a to in");
     assert_eq!(error("in\ta\t-1"), "redundancy profile: line 1: -1 is not a number above 0");
     assert_eq!(error("in\ta\tNaN"), "redundancy profile: line 1: NaN is not a number above 0");
-    assert_eq!(error("in\ta\t1\nin\ta\t2"), "redundancy profile: line 2: a second volume from in to a");
+    assert_eq!(
+        error("in\ta\t1\nin\ta\t2"),
+        "redundancy profile: line 2: a second volume from in to a"
+    );
     assert_eq!(
         error("in\ta\tin\tb\t10\t15001"),
         "redundancy profile: line 1: 10 matches with 15001 bytes: each has more than none and at most the largest packet's, 1500"
     );
     let twice = "in\ta\tin\tb\t10\t1500\n";
-    assert_eq!(error(&twice.repeat(2)), "redundancy profile: line 2: the matches of these two paths come a second time");
+    assert_eq!(
+        error(&twice.repeat(2)),
+        "redundancy profile: line 2: the matches of these two paths come a second time"
+    );
     let fields = "redundancy profile: line 1: 3 fields (from, to, bytes) or 6 (from, to, from, to, matches, bytes) with tabs between them are needed";
     assert_eq!(error("in a 1"), fields);
     assert_eq!(error("in\ta\tin\tb\t1\t1\t1"), fields);
@@ -199,7 +255,12 @@ fn no_path_matches_more_than_it_sends() {
     let instance = instance(&IDS, 1e6);
     let of = |volume: f64, counts: [f64; 2]| Measurement {
         volumes: vec![volume; instance.paths.len()],
-        profile: Measured { pairs: (0..).zip(counts).map(|(q, count)| (0, q, Match { count, length: 100.0 })).collect() },
+        profile: Measured {
+            pairs: (0..)
+                .zip(counts)
+                .map(|(q, count)| (0, q, Match { count, length: 100.0 }))
+                .collect(),
+        },
     };
     assert!(of(1000.0, [4.0, 6.0]).check(&instance).is_ok());
     for wrong in [of(1000.0, [4.0, 6.1]), of(0.0, [1.0, 1.0]), of(f64::NAN, [1.0, 1.0])] {
@@ -251,7 +312,8 @@ proptest! {
         prop_assert_eq!(unescape(&text), id);
     }
 
-    /// What is counted is there: no more than what a search of all substrings of the window's length finds.
+    /// What is counted is there: no more than what a search of all substrings of the window's
+    /// length finds.
     #[test]
     fn no_more_matches_than_there_are(cuts in proptest::collection::vec((0u32..4, 0usize..900, 1usize..600), 1..30)) {
         let content = noise(8, 1500);

@@ -8,7 +8,8 @@ use crate::{
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
-/// 0 - 1 - 2 - 3 and 1 - 4; traffic of nodes 0 and 3. Paths: 0 to 1 (90 bytes), 0 to 2 (10), 0 to 4 (40), 3 to 2 (100).
+/// 0 - 1 - 2 - 3 and 1 - 4; traffic of nodes 0 and 3. Paths: 0 to 1 (90 bytes), 0 to 2 (10), 0 to 4
+/// (40), 3 to 2 (100).
 fn example() -> Instance {
     let network = network(5, &[(0, 1), (1, 2), (2, 3), (1, 4)]);
     let routes = vec![
@@ -17,7 +18,13 @@ fn example() -> Instance {
         route(&network, &[0, 1, 4], 40.0),
         route(&network, &[3, 2], 100.0),
     ];
-    let profile = measured(&[(0, 0, 9.0, 1.0), (1, 1, 5.0, 1.0), (2, 2, 1.0, 1.0), (2, 1, 3.0, 1.0), (3, 3, 20.0, 1.0)]);
+    let profile = measured(&[
+        (0, 0, 9.0, 1.0),
+        (1, 1, 5.0, 1.0),
+        (2, 2, 1.0, 1.0),
+        (2, 1, 3.0, 1.0),
+        (3, 3, 20.0, 1.0),
+    ]);
     Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
 }
 
@@ -36,8 +43,12 @@ fn links_are_ranked_by_the_papers_weights() {
     let candidates = [0, 2, 6, 5, 1, 6];
     let ranked = |strategy| order(&rank(&example, strategy, &candidates).unwrap());
     assert_eq!(ranked(Strategy::Paths), [(0, 3.0), (2, 1.0), (5, 1.0), (6, 1.0), (1, 0.0)]);
-    assert_eq!(ranked(Strategy::VolumeDistance), [(0, 140.0), (5, 100.0), (6, 80.0), (2, 20.0), (1, 0.0)]);
-    // At node 1: 9 + 5 + (1 + 3); path 1 at node 2: 5, twice; path 2 at node 4: 1, twice: path 1 does not come there.
+    assert_eq!(
+        ranked(Strategy::VolumeDistance),
+        [(0, 140.0), (5, 100.0), (6, 80.0), (2, 20.0), (1, 0.0)]
+    );
+    // At node 1: 9 + 5 + (1 + 3); path 1 at node 2: 5, twice; path 2 at node 4: 1, twice: path 1
+    // does not come there.
     assert_eq!(ranked(Strategy::Redundancy), [(5, 20.0), (0, 18.0), (2, 10.0), (6, 2.0), (1, 0.0)]);
     assert!(rank(&example, Strategy::Paths, &[8]).is_err());
 }
@@ -46,16 +57,21 @@ fn links_are_ranked_by_the_papers_weights() {
 fn greedy_takes_what_adds_most() {
     let example = example();
     let greedy = greedy(&example, &all(&example), 4, &solve, &Unwatched).unwrap();
-    // With the device at 1 -> 2, path 1 moves there from 0 -> 1: 10 for 8. That at 1 -> 4 adds 1 for path 2.
-    let rounded: Vec<(u32, f64)> = order(&greedy).iter().map(|(device, gain)| (*device, gain.round())).collect();
+    // With the device at 1 -> 2, path 1 moves there from 0 -> 1: 10 for 8. That at 1 -> 4 adds 1
+    // for path 2.
+    let rounded: Vec<(u32, f64)> =
+        order(&greedy).iter().map(|(device, gain)| (*device, gain.round())).collect();
     assert_eq!(rounded, [(5, 20.0), (0, 18.0), (2, 2.0), (6, 1.0)]);
 }
 
 #[test]
 fn a_curve_ends_at_full_deployment() {
     let example = example();
-    let order: Vec<u32> =
-        rank(&example, Strategy::Redundancy, &all(&example)).unwrap().iter().map(|ranked| ranked.device).collect();
+    let order: Vec<u32> = rank(&example, Strategy::Redundancy, &all(&example))
+        .unwrap()
+        .iter()
+        .map(|ranked| ranked.device)
+        .collect();
     let steps = curve(&example, &order, &[0, 1, 2, 8], &solve, &Unwatched).unwrap();
     let saved: Vec<f64> = steps.iter().map(|step| step.footprint.saved.round()).collect();
     assert_eq!(saved, [0.0, 20.0, 38.0, 41.0]);
@@ -65,11 +81,13 @@ fn a_curve_ends_at_full_deployment() {
 
 #[test]
 fn the_best_pair_need_not_hold_the_best_one() {
-    // The middle device can hold both paths' matches, each end one path's; two devices at the ends save twice as much as anything with the middle.
+    // The middle device can hold both paths' matches, each end one path's; two devices at the ends
+    // save twice as much as anything with the middle.
     let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
     let routes = vec![route(&network, &[0, 1, 2], 10.0), route(&network, &[0, 1, 3], 10.0)];
     let profile = measured(&[(0, 0, 8.0, 1.0), (1, 1, 7.0, 1.0)]);
-    let mut fork = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    let mut fork =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
     fork.devices[0].memory = 20.0;
     let best = |budget| {
         let best = optimal(&fork, &all(&fork), budget, &Limits::default(), &Unwatched).unwrap();
@@ -90,7 +108,7 @@ fn programs_that_are_too_large_are_refused_in_words() {
     let error = optimal(&example(), &all(&example()), 2, &limits, &Unwatched).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "solver: the best placement is a program of 10 variables, 9 are the limit: take fewer ingresses or links, or rank the links"
+        "solver: variables of the placement program: 10, but the limit is 9; use fewer ingresses or links, or rank the links"
     );
     let limits = Limits { nodes: 0, ..Limits::default() };
     assert!(optimal(&example(), &all(&example()), 2, &limits, &Unwatched).is_err());
@@ -104,7 +122,9 @@ impl Watch for Patience {
     fn progress(&self, _stage: &str, _done: u64, _total: u64) {}
 
     fn stopped(&self) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_err()
     }
 }
 
@@ -112,27 +132,35 @@ impl Watch for Patience {
 fn searches_can_be_stopped() {
     let example = example();
     let none = || Patience(AtomicU32::new(0));
-    assert_eq!(optimal(&example, &all(&example), 2, &Limits::default(), &none()), Err(Error::Stopped));
+    assert_eq!(
+        optimal(&example, &all(&example), 2, &Limits::default(), &none()),
+        Err(Error::Stopped)
+    );
     assert_eq!(greedy(&example, &all(&example), 2, &solve, &none()), Err(Error::Stopped));
     assert_eq!(curve(&example, &[0], &[1], &solve, &none()), Err(Error::Stopped));
 }
 
-/// Many ingresses along a chain, whose devices are too small for all: enough to choose from that the search takes some nodes.
+/// Many ingresses along a chain, whose devices are too small for all: enough to choose from that
+/// the search takes some nodes.
 fn hard() -> Instance {
     let cables: Vec<(u32, u32)> = (0..7).map(|node| (node, node + 1)).collect();
     let network = network(8, &cables);
     let mut routes = Vec::new();
     for from in 0..8_u32 {
         for to in (0..8).filter(|&to| to != from) {
-            let nodes: Vec<u32> = if from < to { (from..=to).collect() } else { (to..=from).rev().collect() };
+            let nodes: Vec<u32> =
+                if from < to { (from..=to).collect() } else { (to..=from).rev().collect() };
             routes.push(route(&network, &nodes, f64::from(100 + (from * 37 + to * 61) % 50)));
         }
     }
-    let empty = Instance::new(network, routes, &unlimited(), &Placement::Links, measured(&[])).unwrap();
+    let empty =
+        Instance::new(network, routes, &unlimited(), &Placement::Links, measured(&[])).unwrap();
     let pairs: Vec<_> = (0..empty.paths.len())
         .flat_map(|p| {
             let ingress = empty.paths[p].ingress as usize;
-            empty.paths_of(ingress).map(move |q| (p as u32, q as u32, ((p * 13 + q * 7) % 11) as f64, 1.0))
+            empty
+                .paths_of(ingress)
+                .map(move |q| (p as u32, q as u32, ((p * 13 + q * 7) % 11) as f64, 1.0))
         })
         .collect();
     let mut hard = empty.with_profile(measured(&pairs)).unwrap();
@@ -147,7 +175,8 @@ fn a_search_that_is_cut_short_tells_its_gap() {
     assert!(whole.complete && whole.nodes > SLICE, "{whole:?}");
     let cut = Limits { nodes: 2, ..Limits::default() };
     let cut = optimal(&hard, &all(&hard), 5, &cut, &Unwatched).unwrap();
-    let impatient = optimal(&hard, &all(&hard), 5, &Limits::default(), &Patience(AtomicU32::new(1))).unwrap();
+    let impatient =
+        optimal(&hard, &all(&hard), 5, &Limits::default(), &Patience(AtomicU32::new(1))).unwrap();
     for part in [cut, impatient] {
         assert!(!part.complete && part.nodes < whole.nodes, "{part:?}");
         assert!(part.gap() > 0.0);
@@ -180,23 +209,41 @@ fn upgrades_are_sorted_by_worth() {
         operations: vec![0.0, 0.0, 0.2, 0.5, 0.0, 0.0, 0.0, 0.0],
         ingress_memory: vec![0.0, 4e-9],
     };
-    let solution = Solution { cached: vec![], objective: 0.0, bound: 0.0, prices, method: String::new(), iterations: 0 };
-    let upgrades: Vec<(Resource, f64, f64)> =
-        upgrades(&example, &solution).iter().map(|upgrade| (upgrade.resource, upgrade.amount, upgrade.worth.round())).collect();
+    let solution = Solution {
+        cached: vec![],
+        objective: 0.0,
+        bound: 0.0,
+        prices,
+        method: String::new(),
+        iterations: 0,
+    };
+    let upgrades: Vec<(Resource, f64, f64)> = upgrades(&example, &solution)
+        .iter()
+        .map(|upgrade| (upgrade.resource, upgrade.amount, upgrade.worth.round()))
+        .collect();
     assert_eq!(
         upgrades,
-        [(Resource::Operations(2), 50.0, 10.0), (Resource::IngressMemory(1), 1e9, 4.0), (Resource::Memory(1), 1e9, 3.0)]
+        [
+            (Resource::Operations(2), 50.0, 10.0),
+            (Resource::IngressMemory(1), 1e9, 4.0),
+            (Resource::Memory(1), 1e9, 3.0)
+        ]
     );
 }
 
 /// The most that any set of at most `budget` devices saves.
 fn exhaustively(instance: &Instance, budget: u32) -> f64 {
-    let useful: Vec<u32> = all(instance).into_iter().filter(|&device| on_paths(instance)[device as usize]).collect();
+    let useful: Vec<u32> =
+        all(instance).into_iter().filter(|&device| on_paths(instance)[device as usize]).collect();
     (0..1_u32 << useful.len())
         .filter(|set| set.count_ones() <= budget)
         .map(|set| {
-            let devices: Vec<u32> =
-                useful.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, device)| *device).collect();
+            let devices: Vec<u32> = useful
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| set >> at & 1 == 1)
+                .map(|(_, device)| *device)
+                .collect();
             saved_by(instance, &devices, &solve).unwrap().saved
         })
         .fold(0.0, f64::max)

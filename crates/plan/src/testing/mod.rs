@@ -7,26 +7,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::{
-    Error, Instance, Match, Measured, Network, Placement, Prices, Profile, Provision, Solution, Synthetic,
+    Error, Instance, Match, Measured, Network, NodeId, Placement, Prices, Profile, Provision,
+    Solution, Synthetic,
     network::{Link, Node},
     path::Route,
     placement::Model,
 };
 
-/// A network of cables between nodes with names "0", "1", ...: cable i is links 2 i and 2 i + 1. Each node is a PoP by itself.
+/// A network of cables between nodes with names "0", "1", ...: cable i is links 2 i and 2 i + 1.
+/// Each node is a PoP by itself.
 pub(crate) fn network(nodes: usize, cables: &[(u32, u32)]) -> Network {
     let link = |from, to| Link { from, to, weight: 1.0, latency: 1.0, capacity: None };
     Network {
-        nodes: (0..nodes).map(|node| Node { id: node.to_string(), pop: node as u32, ..Node::default() }).collect(),
-        links: cables.iter().flat_map(|&(a, b)| [link(a, b), link(b, a)]).collect(),
+        nodes: (0..nodes)
+            .map(|node| Node { id: node.to_string(), pop: node as u32, ..Node::default() })
+            .collect(),
+        links: cables
+            .iter()
+            .flat_map(|&(a, b)| [link(NodeId(a), NodeId(b)), link(NodeId(b), NodeId(a))])
+            .collect(),
         ..Network::default()
     }
 }
 
 /// A route along these nodes.
 pub(crate) fn route(network: &Network, nodes: &[u32], volume: f64) -> Route {
-    let hop = |pair: &[u32]| network.links.iter().position(|link| [link.from, link.to] == pair).unwrap() as u32;
-    Route { from: nodes[0], to: nodes[nodes.len() - 1], links: nodes.windows(2).map(hop).collect(), volume }
+    let hop = |pair: &[u32]| {
+        network.links.iter().position(|link| [link.from.0, link.to.0] == pair).unwrap() as u32
+    };
+    Route {
+        from: NodeId(nodes[0]),
+        to: NodeId(nodes[nodes.len() - 1]),
+        links: nodes.windows(2).map(hop).collect(),
+        volume,
+    }
 }
 
 /// No limits that matter; packets of one byte.
@@ -46,7 +60,8 @@ pub(crate) fn unlimited() -> Provision {
 
 /// A measured profile of `(p, q, matches, bytes of each)`.
 pub(crate) fn measured(pairs: &[(u32, u32, f64, f64)]) -> Profile {
-    let mut pairs: Vec<_> = pairs.iter().map(|&(p, q, count, length)| (p, q, Match { count, length })).collect();
+    let mut pairs: Vec<_> =
+        pairs.iter().map(|&(p, q, count, length)| (p, q, Match { count, length })).collect();
     pairs.sort_by_key(|pair| (pair.0, pair.1));
     Profile::Measured(Measured { pairs })
 }
@@ -54,76 +69,122 @@ pub(crate) fn measured(pairs: &[(u32, u32, f64, f64)]) -> Profile {
 /// SmartRE by a general solver, without prices.
 pub(crate) fn solve(instance: &Instance) -> Result<Solution, Error> {
     let model = Model::new(instance, None);
-    let solved = model.problem.solve().map_err(|error| Error::Solver(error.to_string()))?;
+    let solved = model.problem.solve().map_err(|error| {
+        Error::from(crate::error::SolverError::Failed {
+            method: "simplex",
+            reason: error.to_string(),
+        })
+    })?;
     let solved = solved.into_solution().expect("no limit is set");
     let mut cached = model.assignment(instance, &solved);
     // The solver's tolerance is 1e-7, ours less.
     cached.iter_mut().for_each(|share| *share *= 1.0 - 2e-7);
     let objective = solved.objective() * model.scale;
-    Ok(Solution { cached, objective, bound: objective, prices: Prices::default(), method: "simplex".into(), iterations: 0 })
+    Ok(Solution {
+        cached,
+        objective,
+        bound: objective,
+        prices: Prices::default(),
+        method: "simplex".into(),
+        iterations: 0,
+    })
 }
 
-/// Instances on trees of up to 6 nodes, with devices on all links, on some, or per router; limits that bind and that do not; both kinds of profile.
+/// Instances on trees of up to 6 nodes, with devices on all links, on some, or per router; limits
+/// that bind and that do not; both kinds of profile.
 pub(crate) fn instances() -> impl Strategy<Value = Instance> {
     let parents = prop::collection::vec(any::<prop::sample::Index>(), 1..6);
     let volumes = prop::collection::vec(prop_oneof![1 => Just(0.0), 6 => 1e3..1e6], 30);
     let limit = || prop_oneof![1 => Just(0.0), 6 => 0.01..2.0, 1 => Just(f64::INFINITY)];
-    let limits = (prop::collection::vec((limit(), limit()), 10), 0.1..2.0, prop_oneof![0.2..2.0, Just(10.0)]);
+    let limits = (
+        prop::collection::vec((limit(), limit()), 10),
+        0.1..2.0,
+        prop_oneof![0.2..2.0, Just(10.0)],
+    );
     let shares = prop::collection::vec(prop_oneof![1 => Just(0.0), 1 => 0.0..1.0], 900);
     let synthetic = (0.0..=1.0, 0.0..=1.0, 0.0..=1.0);
-    (parents, volumes, limits, shares, synthetic, 0..3_u8, any::<u16>(), any::<bool>(), 1..4_u32).prop_map(
-        |(parents, volumes, (limits, memory, encodings), shares, synthetic, placement, some, counted, pops)| {
-            let cables: Vec<(u32, u32)> =
-                parents.iter().zip(1..).map(|(parent, node)| (parent.index(node as usize) as u32, node)).collect();
-            let nodes = cables.len() + 1;
-            let mut network = network(nodes, &cables);
-            network.nodes.iter_mut().for_each(|node| node.pop /= pops);
-            let mut routes = Vec::new();
-            let mut volumes = volumes.into_iter();
-            for from in 0..nodes as u32 {
-                for to in (0..nodes as u32).filter(|&to| to != from) {
-                    routes.push(route(&network, &way(&cables, from, to), volumes.next().unwrap()));
-                }
-            }
-            routes[0].volume += 1e4;
-            let placement = match placement {
-                0 => Placement::Links,
-                1 => Placement::Routers,
-                _ => Placement::Some((0..2 * cables.len() as u32).filter(|link| some >> link & 1 == 1).collect::<BTreeSet<_>>()),
-            };
-            let empty = Profile::Measured(Measured::default());
-            let provision = Provision { packet: 500.0, mss: 1500.0, ..unlimited() };
-            let mut instance = Instance::new(network, routes, &provision, &placement, empty).unwrap();
-            for ingress in &mut instance.ingresses {
-                ingress.memory = memory * ingress.volume;
-                ingress.encodings = encodings * ingress.volume / instance.packet;
-            }
-            for (device, (memory, operations)) in instance.devices.iter_mut().zip(limits) {
-                device.memory = memory * 1e6;
-                device.operations = operations * 1e6 / instance.packet;
-                device.encodings = operations * 1e3;
-            }
-            let profile = if counted {
-                let mut shares = shares.into_iter();
-                let mut pairs = Vec::new();
-                for p in 0..instance.paths.len() {
-                    let others = instance.paths_of(instance.paths[p].ingress as usize);
-                    // No byte matches twice.
-                    let most = instance.paths[p].volume / others.len() as f64;
-                    for q in others {
-                        let count = shares.next().unwrap() * most / 300.0;
-                        pairs.push((p as u32, q as u32, count, 300.0));
+    (parents, volumes, limits, shares, synthetic, 0..3_u8, any::<u16>(), any::<bool>(), 1..4_u32)
+        .prop_map(
+            |(
+                parents,
+                volumes,
+                (limits, memory, encodings),
+                shares,
+                synthetic,
+                placement,
+                some,
+                counted,
+                pops,
+            )| {
+                let cables: Vec<(u32, u32)> = parents
+                    .iter()
+                    .zip(1..)
+                    .map(|(parent, node)| (parent.index(node as usize) as u32, node))
+                    .collect();
+                let nodes = cables.len() + 1;
+                let mut network = network(nodes, &cables);
+                network.nodes.iter_mut().for_each(|node| node.pop /= pops);
+                let mut routes = Vec::new();
+                let mut volumes = volumes.into_iter();
+                for from in 0..nodes as u32 {
+                    for to in (0..nodes as u32).filter(|&to| to != from) {
+                        routes.push(route(
+                            &network,
+                            &way(&cables, from, to),
+                            volumes.next().unwrap(),
+                        ));
                     }
                 }
-                pairs.retain(|pair| pair.2 > 0.0);
-                measured(&pairs)
-            } else {
-                let (gamma, intrapop, intrapath) = synthetic;
-                Profile::Synthetic(Synthetic { gamma, intrapop, intrapath, length: 400.0, ingresses: BTreeMap::new() })
-            };
-            instance.with_profile(profile).unwrap()
-        },
-    )
+                routes[0].volume += 1e4;
+                let placement = match placement {
+                    0 => Placement::Links,
+                    1 => Placement::Routers,
+                    _ => Placement::Some(
+                        (0..2 * cables.len() as u32)
+                            .filter(|link| some >> link & 1 == 1)
+                            .collect::<BTreeSet<_>>(),
+                    ),
+                };
+                let empty = Profile::Measured(Measured::default());
+                let provision = Provision { packet: 500.0, mss: 1500.0, ..unlimited() };
+                let mut instance =
+                    Instance::new(network, routes, &provision, &placement, empty).unwrap();
+                for ingress in &mut instance.ingresses {
+                    ingress.memory = memory * ingress.volume;
+                    ingress.encodings = encodings * ingress.volume / instance.packet;
+                }
+                for (device, (memory, operations)) in instance.devices.iter_mut().zip(limits) {
+                    device.memory = memory * 1e6;
+                    device.operations = operations * 1e6 / instance.packet;
+                    device.encodings = operations * 1e3;
+                }
+                let profile = if counted {
+                    let mut shares = shares.into_iter();
+                    let mut pairs = Vec::new();
+                    for p in 0..instance.paths.len() {
+                        let others = instance.paths_of(instance.paths[p].ingress as usize);
+                        // No byte matches twice.
+                        let most = instance.paths[p].volume / others.len() as f64;
+                        for q in others {
+                            let count = shares.next().unwrap() * most / 300.0;
+                            pairs.push((p as u32, q as u32, count, 300.0));
+                        }
+                    }
+                    pairs.retain(|pair| pair.2 > 0.0);
+                    measured(&pairs)
+                } else {
+                    let (gamma, intrapop, intrapath) = synthetic;
+                    Profile::Synthetic(Synthetic {
+                        gamma,
+                        intrapop,
+                        intrapath,
+                        length: 400.0,
+                        ingresses: BTreeMap::new(),
+                    })
+                };
+                instance.with_profile(profile).unwrap()
+            },
+        )
 }
 
 /// The way through a tree given by its cables (parent, child).

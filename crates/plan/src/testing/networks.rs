@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 
 use crate::{
-    Network,
+    Network, NodeId,
     network::{Link, Node},
 };
 
-/// Connected networks of 3 to 12 nodes, with cables of small whole weights (so that many paths are equally long), each way its own.
+/// Connected networks of 3 to 12 nodes, with cables of small whole weights (so that many paths are
+/// equally long), each way its own.
 pub(crate) fn network() -> impl Strategy<Value = Network> {
     let cable = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1..4_u32, 1..4_u32);
     (3..13_u32, prop::collection::vec(cable, 12..40)).prop_map(|(count, cables)| {
@@ -30,10 +31,23 @@ pub(crate) fn network() -> impl Strategy<Value = Network> {
             } else {
                 (a.index(count as usize) as u32, b.index(count as usize) as u32)
             };
-            if from != to && !links.iter().any(|link| (link.from, link.to) == (from, to)) {
-                let link = Link { from, to, weight: f64::from(forth), latency: 1.0, capacity: None };
+            if from != to
+                && !links.iter().any(|link| (link.from, link.to) == (NodeId(from), NodeId(to)))
+            {
+                let link = Link {
+                    from: NodeId(from),
+                    to: NodeId(to),
+                    weight: f64::from(forth),
+                    latency: 1.0,
+                    capacity: None,
+                };
                 links.push(link);
-                links.push(Link { from: to, to: from, weight: f64::from(back), ..link });
+                links.push(Link {
+                    from: NodeId(to),
+                    to: NodeId(from),
+                    weight: f64::from(back),
+                    ..link
+                });
             }
         }
         Network { nodes, links, ..Network::default() }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{bad, kilometres, quote};
+use super::{UNSUITABLE, bad, is_plain, kilometers, quote};
 use crate::{
     Error, Network,
+    error::TopologyError,
     network::{Node, Role},
 };
 
-/// How far from a node's position its city may be, in kilometres: PoPs of large cities are in suburbs and at landing stations. With this the
-/// populations of the Topology Zoo's and SNDlib's maps are those of the JSON that we compare with.
+/// How far from a node's position its city may be, in kilometers: PoPs of large cities are in
+/// suburbs and at landing stations. With this the populations of the Topology Zoo's and SNDlib's
+/// maps are those of the JSON that we compare with.
 const NEAR: f64 = 35.0;
 
 /// A city of the table.
@@ -29,7 +31,7 @@ pub struct City {
     pub population: f64,
 }
 
-/// What becomes of nodes whose city, and so population, is unknown.
+/// What to do with nodes whose city, and therefore population, is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// They are an error.
@@ -50,11 +52,12 @@ pub struct Cities {
 }
 
 impl Cities {
-    /// Reads a table: one city a line, fields separated by tabs: GeoNames number, name, country, first-level division, latitude, longitude,
-    /// population. A first line that begins with `geonameid` is passed over.
+    /// Reads a table: one city per line, fields separated by tabs: GeoNames number, name, country,
+    /// first-level division, latitude, longitude, population. A first line that starts with
+    /// `geonameid` is skipped.
     ///
     /// # Errors
-    /// A line that is not so, or no city at all.
+    /// An invalid line, or no city.
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut table = Self::default();
         for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -64,29 +67,44 @@ impl Cities {
             }
             let fields: Vec<&str> = line.split('\t').take(8).collect();
             let [id, name, country, admin1, lat, lon, population] = fields[..] else {
-                return Err(bad(place, format_args!("{} where 7 fields between tabs should be", quote(line))));
+                return Err(bad(
+                    place,
+                    format_args!("{} where 7 fields between tabs should be", quote(line)),
+                ));
             };
             let number = |text: &str| -> Result<f64, Error> {
-                text.trim().parse().map_err(|_| bad(place, format_args!("{} is no number", quote(text))))
+                text.trim()
+                    .parse()
+                    .map_err(|_| bad(place, format_args!("{} is not a number", quote(text))))
             };
             let city = City {
-                id: id.trim().parse().map_err(|_| bad(place, format_args!("{} is no GeoNames number", quote(id))))?,
+                id: id.trim().parse().map_err(|_| {
+                    bad(place, format_args!("{} is not a GeoNames number", quote(id)))
+                })?,
                 name: name.into(),
                 country: country.into(),
                 admin1: admin1.into(),
                 position: [number(lat)?, number(lon)?],
                 population: number(population)?,
             };
-            if !((-90.0..=90.0).contains(&city.position[0]) && (-180.0..=180.0).contains(&city.position[1])) {
+            if let Some(text) = [name, country, admin1].into_iter().find(|text| !is_plain(text)) {
+                return Err(bad(place, format_args!("{} is {UNSUITABLE}", quote(text))));
+            }
+            if !((-90.0..=90.0).contains(&city.position[0])
+                && (-180.0..=180.0).contains(&city.position[1]))
+            {
                 return Err(bad(place, format_args!("{} is not on Earth", quote(name))));
             }
             if !(city.population >= 0.0 && city.population.is_finite()) {
-                return Err(bad(place, format_args!("{} has a population of {}", quote(name), city.population)));
+                return Err(bad(
+                    place,
+                    format_args!("{} has a population of {}", quote(name), city.population),
+                ));
             }
             table.cities.push(city);
         }
         if table.cities.is_empty() {
-            return Err(Error::Topology("cities: the table is empty".into()));
+            return Err(TopologyError::Malformed("cities: the table is empty".into()).into());
         }
         table.cities.sort_by(|a, b| b.population.total_cmp(&a.population).then(a.id.cmp(&b.id)));
         for (number, city) in table.cities.iter().enumerate() {
@@ -96,21 +114,27 @@ impl Cities {
         Ok(table)
     }
 
-    /// The largest city of that name: `London`, `Chicago, IL`, `Perth,+Australia`. After the comma may stand a state of the United States, or a
-    /// country by its English name or two letters; two letters are a state first. Accents, case, spaces and dots do not matter.
+    /// The largest city of that name: `London`, `Chicago, IL`, `Perth,+Australia`. The text after
+    /// the comma is a state of the United States, or a country by its English name or two letters;
+    /// two letters are a state first. Accents, case, spaces and dots do not matter.
     ///
     /// # Errors
-    /// There is none in the table, or what stands after the comma is neither state nor country.
+    /// The table has no such city, or the text after the comma is neither a state nor a country.
     pub fn find(&self, name: &str) -> Result<&City, Error> {
         let (base, region) = match name.split_once(',') {
-            Some((base, region)) => (fold(base), Some(fold(region)).filter(|region| !region.is_empty())),
+            Some((base, region)) => {
+                (fold(base), Some(fold(region)).filter(|region| !region.is_empty()))
+            }
             None => (fold(name), None),
         };
-        let unknown = || Error::Topology(format!("the city {} is not in the table of cities", quote(name)));
+        let unknown = || Error::from(TopologyError::UnknownCity { city: quote(name) });
         let alias = ALIASES.iter().find(|(other, _)| *other == base).map(|(_, name)| fold(name));
-        // The table's own name comes first: there is a Frankfurt that is not on the Main, but none in the table.
-        let of = |name: &str| self.names.get(name).into_iter().flatten().map(|&number| &self.cities[number as usize]);
-        let candidates: Vec<&City> = of(&base).chain(alias.iter().flat_map(|alias| of(alias))).collect();
+        // The table's own name comes before aliases.
+        let of = |name: &str| {
+            self.names.get(name).into_iter().flatten().map(|&number| &self.cities[number as usize])
+        };
+        let candidates: Vec<&City> =
+            of(&base).chain(alias.iter().flat_map(|alias| of(alias))).collect();
         let Some(region) = region else {
             return candidates
                 .into_iter()
@@ -119,15 +143,21 @@ impl Cities {
         };
         let code = |list: &'static str, region: &str| {
             list.split(';')
-                .find(|entry| entry[..2].eq_ignore_ascii_case(region) || fold(&entry[3..]) == region)
+                .find(|entry| {
+                    entry[..2].eq_ignore_ascii_case(region) || fold(&entry[3..]) == region
+                })
                 .map(|entry| &entry[..2])
         };
         let (state, country) = (code(STATES, &region), code(COUNTRIES, &region));
         if state.is_none() && country.is_none() {
             let region = name.split_once(',').map_or("", |(_, region)| region.trim());
-            return Err(Error::Topology(format!("the city {}: {} is no state or country", quote(name), quote(region))));
+            return Err(
+                TopologyError::UnknownRegion { city: quote(name), region: quote(region) }.into()
+            );
         }
-        let in_state = candidates.iter().find(|city| city.country == "US" && Some(city.admin1.as_str()) == state);
+        let in_state = candidates
+            .iter()
+            .find(|city| city.country == "US" && Some(city.admin1.as_str()) == state);
         let in_country = || candidates.iter().find(|city| Some(city.country.as_str()) == country);
         in_state.or_else(in_country).copied().ok_or_else(unknown)
     }
@@ -135,8 +165,12 @@ impl Cities {
     /// The largest city within 35 km of a position (latitude, longitude in degrees).
     pub fn near(&self, position: [f64; 2]) -> Option<&City> {
         let (lat, lon) = cell(position);
-        // A degree of longitude has 111 km times the cosine of the latitude; at the poles all are near.
-        let width = (NEAR / (111.0 * (position[0].abs() + 1.0).min(90.0).to_radians().cos()).max(0.2)).ceil().min(180.0) as i32;
+        // A degree of longitude has 111 km times the cosine of the latitude; at the poles all are
+        // near.
+        let width = (NEAR
+            / (111.0 * (position[0].abs() + 1.0).min(90.0).to_radians().cos()).max(0.2))
+        .ceil()
+        .min(180.0) as i32;
         let mut best: Option<u32> = None;
         for lat in lat - 1..=lat + 1 {
             for lon in lon - width..=lon + width {
@@ -144,7 +178,7 @@ impl Cities {
                 for &number in numbers.into_iter().flatten() {
                     // Numbers go by population.
                     if best.is_none_or(|best| number < best)
-                        && kilometres(position, self.cities[number as usize].position) <= NEAR
+                        && kilometers(position, self.cities[number as usize].position) <= NEAR
                     {
                         best = Some(number);
                     }
@@ -154,9 +188,10 @@ impl Cities {
         best.map(|number| &self.cities[number as usize])
     }
 
-    /// Gives the nodes of a network what the table knows: populations, and positions to nodes that have none. A node's city is looked up by its name,
-    /// else by its position, else by its label. What the network has is kept. Where several nodes are one PoP (a router map), PoPs whose names mean
-    /// the same city become one.
+    /// Adds populations from the table to a network's nodes, and positions to nodes that have none.
+    /// A node's city is looked up by its name, else by its position, else by its label. Known
+    /// values are kept. Where several nodes are one PoP (a router map), PoPs whose names mean the
+    /// same city become one.
     ///
     /// # Errors
     /// A node whose city is unknown, unless they are to be left out.
@@ -173,7 +208,8 @@ impl Cities {
             if complete && !routers {
                 continue;
             }
-            let mut by_name = |name: &str| *known.entry(name.to_owned()).or_insert_with(|| self.find(name).ok());
+            let mut by_name =
+                |name: &str| *known.entry(name.to_owned()).or_insert_with(|| self.find(name).ok());
             let city = node.city.as_deref().and_then(&mut by_name);
             let city = city.or_else(|| node.position.and_then(|position| self.near(position)));
             let city = city.or_else(|| by_name(&node.label).filter(|_| node.position.is_none()));
@@ -184,9 +220,16 @@ impl Cities {
                 if unknown == Unknown::Refuse {
                     let error = node.city.as_deref().and_then(|name| self.find(name).err());
                     return Err(error.map_or_else(
-                        || Error::Topology(format!("node {}: no city of the table is within {NEAR} km of it", node.id)),
+                        || {
+                            TopologyError::NoCityNear { node: node.id.clone(), kilometers: NEAR }
+                                .into()
+                        },
                         |error| match error {
-                            Error::Topology(what) => Error::Topology(format!("node {}: {what}", node.id)),
+                            Error::Topology(error) => TopologyError::OfNode {
+                                node: node.id.clone(),
+                                error: Box::new(error),
+                            }
+                            .into(),
                             other => other,
                         },
                     ));
@@ -197,7 +240,8 @@ impl Cities {
             };
             changed |= !complete;
             node.position = node.position.or(Some(city.position));
-            node.population = node.population.or(Some(city.population).filter(|&population| population > 0.0));
+            node.population =
+                node.population.or(Some(city.population).filter(|&population| population > 0.0));
             node.city.get_or_insert_with(|| city.name.clone());
             if routers {
                 node.pop = *pop_of_city.entry(city.id).or_insert(node.pop);
@@ -209,7 +253,11 @@ impl Cities {
         }
         if !left_out.is_empty() {
             network.drop_demands_of_backbone();
-            network.derivation.push(format!("no traffic at {} unknown cities: {}", left_out.len(), shortened(&left_out)));
+            network.derivation.push(format!(
+                "no traffic at {} unknown cities: {}",
+                left_out.len(),
+                shortened(&left_out)
+            ));
         }
         Ok(network)
     }
@@ -237,11 +285,19 @@ impl Network {
     }
 }
 
-/// The first names of a list.
+/// The first names of a list: at most ten, and none that makes the line longer than readers keep.
 fn shortened(names: &BTreeSet<String>) -> String {
-    let mut list = names.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("; ");
-    if names.len() > 10 {
-        list.push_str("; ...");
+    const MOST: usize = 800;
+    let mut list = String::new();
+    for (number, name) in names.iter().enumerate() {
+        if number == 10 || list.len() + name.len() > MOST {
+            list.push_str("; ...");
+            break;
+        }
+        if number > 0 {
+            list.push_str("; ");
+        }
+        list.push_str(name);
     }
     list
 }
@@ -255,7 +311,8 @@ fn fold(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     for c in name.chars() {
         let plain = match c {
-            'à' | 'á' | 'â' | 'ã' | 'ä' | 'å' | 'ā' | 'ă' | 'ą' | 'À' | 'Á' | 'Â' | 'Ã' | 'Ä' | 'Å' => "a",
+            'à' | 'á' | 'â' | 'ã' | 'ä' | 'å' | 'ā' | 'ă' | 'ą' | 'À' | 'Á' | 'Â' | 'Ã' | 'Ä'
+            | 'Å' => "a",
             'ç' | 'ć' | 'č' | 'Ç' | 'Č' => "c",
             'è' | 'é' | 'ê' | 'ë' | 'ē' | 'ę' | 'ě' | 'È' | 'É' | 'Ê' | 'Ë' => "e",
             'ì' | 'í' | 'î' | 'ï' | 'ī' | 'İ' | 'ı' | 'Í' | 'Î' => "i",

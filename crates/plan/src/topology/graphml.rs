@@ -6,39 +6,49 @@ use super::{
     Builder, Measures, bad, one_line, quote,
     xml::{self, Element},
 };
-use crate::{Error, Network, network::Node};
+use crate::{Error, Network, error::TopologyError, network::Node};
 
-/// A network in GraphML. Attributes are found by their names (`attr.name` of the keys): `label`, `Latitude`, `Longitude`, `LinkSpeedRaw` (bit/s),
-/// and, which the Zoo does not use, `weight` and `latency` (ms). Each edge of an undirected graph is a link both ways.
+/// A network in GraphML. Attributes are found by their names (`attr.name` of the keys): `label`,
+/// `Latitude`, `Longitude`, `LinkSpeedRaw` (bit/s), and, which the Zoo does not use, `weight` and
+/// `latency` (ms). Each edge of an undirected graph is a link both ways.
 ///
 /// # Errors
 /// Text that is not GraphML; an id twice; an edge to an unknown node; a number out of its range.
 pub fn graphml(text: &str) -> Result<Network, Error> {
-    let root = xml::parse(text)?;
-    if root.name != "graphml" {
-        return Err(bad(root.place(), format_args!("<{}> where <graphml> should be", quote(&root.name))));
+    xml::parse(text, read)
+}
+
+fn read(root: Element<'_>) -> Result<Network, Error> {
+    if root.name() != "graphml" {
+        return Err(bad(
+            root.place(),
+            format_args!("<{}> where <graphml> should be", quote(root.name())),
+        ));
     }
-    // What the keys' ids mean: (what they are for, name).
+    // Attribute names by key id.
     let mut keys: HashMap<&str, &str> = HashMap::new();
     for key in root.all("key") {
-        keys.insert(key.required("id")?, key.attribute("attr.name").or(key.attribute("name")).unwrap_or_default());
+        keys.insert(
+            key.required("id")?,
+            key.attribute("attr.name").or(key.attribute("name")).unwrap_or_default(),
+        );
     }
-    let graph = root.child("graph").ok_or_else(|| Error::Topology("there is no <graph>".into()))?;
-    let data = |element: &'_ Element, name: &str| -> Option<usize> {
-        element.children.iter().position(|child| {
-            child.name == "data" && child.attribute("key").is_some_and(|key| keys.get(key).copied().unwrap_or(key) == name)
-        })
+    let graph = root
+        .child("graph")
+        .ok_or_else(|| TopologyError::Malformed("there is no <graph>".into()))?;
+    let text_of = |element: Element<'_>, name: &str| -> Option<String> {
+        data(&keys, element, name).map(Element::text).filter(|text| !text.is_empty())
     };
-    let text_of = |element: &Element, name: &str| -> Option<String> {
-        data(element, name).map(|at| element.children[at].text().to_owned()).filter(|text| !text.is_empty())
-    };
-    let number_of = |element: &Element, name: &str| -> Result<Option<f64>, Error> {
-        let child = data(element, name).map(|at| &element.children[at]).filter(|child| !child.text().is_empty());
-        child.map(Element::number).transpose()
+    let number_of = |element: Element<'_>, name: &str| -> Result<Option<f64>, Error> {
+        data(&keys, element, name)
+            .filter(|child| !child.text().is_empty())
+            .map(Element::number)
+            .transpose()
     };
 
     let mut builder = Builder::default();
-    builder.network.name = one_line(&text_of(graph, "label").or(text_of(graph, "Network")).unwrap_or_default());
+    builder.network.name =
+        one_line(&text_of(graph, "label").or(text_of(graph, "Network")).unwrap_or_default());
     builder.network.source = one_line(&text_of(graph, "Source").unwrap_or_default());
     for node in graph.all("node") {
         let id = node.required("id")?.to_owned();
@@ -72,4 +82,11 @@ pub fn graphml(text: &str) -> Result<Network, Error> {
         }
     }
     builder.finish()
+}
+
+/// The `<data>` of an element for an attribute name.
+fn data<'a>(keys: &HashMap<&str, &str>, element: Element<'a>, name: &str) -> Option<Element<'a>> {
+    element.all("data").find(|child| {
+        child.attribute("key").is_some_and(|key| keys.get(key).copied().unwrap_or(key) == name)
+    })
 }

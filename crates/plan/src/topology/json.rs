@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Builder, Measures, bad, one_line, quote};
 use crate::{
-    Error, Network,
-    network::{Node, Role},
+    Error, Network, NodeId,
+    error::TopologyError,
+    network::{Link, Node, Role},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -108,10 +109,13 @@ struct FileLink {
 /// A network in our JSON form.
 ///
 /// # Errors
-/// Text that is not that; an id twice; a link or demand that names an unknown node; a weight, capacity, population or demand out of its range.
+/// Text that is not that; an id twice; a link or demand that names an unknown node; a weight,
+/// capacity, population or demand out of its range.
 pub fn json(text: &str) -> Result<Network, Error> {
-    let file: File = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| Error::Topology(format!("not our JSON form: {}", quote(&error.to_string()))))?;
+    let file: File =
+        serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
+            TopologyError::Malformed(format!("not our JSON form: {}", quote(&error.to_string())))
+        })?;
     let mut builder = Builder::default();
     builder.network.name = one_line(&file.name);
     builder.network.asn = file.asn;
@@ -143,7 +147,8 @@ pub fn json(text: &str) -> Result<Network, Error> {
     }
     for (number, link) in file.links.into_iter().enumerate() {
         let place = format_args!("link number {}", number + 1);
-        let (a, b) = (builder.find(place, &link.a.into_text())?, builder.find(place, &link.b.into_text())?);
+        let (a, b) =
+            (builder.find(place, &link.a.into_text())?, builder.find(place, &link.b.into_text())?);
         let capacity = link.capacity_bps.or(link.capacity_kbps.map(|kbps| kbps * 1000.0));
         let forth = Measures { weight: link.weight, latency: link.latency_ms, capacity };
         let back = Measures {
@@ -153,7 +158,10 @@ pub fn json(text: &str) -> Result<Network, Error> {
         };
         if !link.one_way {
             builder.cable(place, a, b, forth, back)?;
-        } else if link.weight_ba.is_some() || link.latency_ms_ba.is_some() || link.capacity_bps_ba.is_some() {
+        } else if link.weight_ba.is_some()
+            || link.latency_ms_ba.is_some()
+            || link.capacity_bps_ba.is_some()
+        {
             return Err(bad(place, "it is one_way, but has values for the other way"));
         } else {
             builder.link(place, a, b, forth)?;
@@ -161,17 +169,23 @@ pub fn json(text: &str) -> Result<Network, Error> {
     }
     for (number, (from, to, volume)) in file.demands.into_iter().enumerate() {
         let place = format_args!("demand number {}", number + 1);
-        let (from, to) = (builder.find(place, &from.into_text())?, builder.find(place, &to.into_text())?);
+        let (from, to) =
+            (builder.find(place, &from.into_text())?, builder.find(place, &to.into_text())?);
         builder.demand(place, from, to, volume)?;
     }
     builder.finish()
 }
 
-/// A network in our JSON form; [`json`] reads the same network from it (with links that are one per pair and direction, as all readers give).
+/// A network in our JSON form; [`json`] reads the same network from it (with links that are one per
+/// pair and direction, as all readers give).
 pub fn to_json(network: &Network) -> String {
-    let id = |node: u32| Id::Text(network.nodes[node as usize].id.clone());
-    let by_ends: HashMap<(u32, u32), usize> =
-        network.links.iter().enumerate().map(|(number, link)| ((link.from, link.to), number)).collect();
+    let id = |node: NodeId| Id::Text(network.nodes[node].id.clone());
+    let by_ends: HashMap<(NodeId, NodeId), usize> = network
+        .links
+        .iter()
+        .enumerate()
+        .map(|(number, link)| ((link.from, link.to), number))
+        .collect();
     let mut links = Vec::new();
     for (number, link) in network.links.iter().enumerate() {
         let back = by_ends.get(&(link.to, link.from)).copied();
@@ -179,17 +193,34 @@ pub fn to_json(network: &Network) -> String {
             continue;
         }
         let back = back.map(|back| &network.links[back]);
-        links.push(FileLink {
+        let one_way = |link: &Link| FileLink {
             a: id(link.from),
             b: id(link.to),
             weight: Some(link.weight),
-            weight_ba: back.map(|back| back.weight).filter(|&weight| weight != link.weight),
+            weight_ba: None,
             latency_ms: Some(link.latency),
-            latency_ms_ba: back.map(|back| back.latency).filter(|&latency| latency != link.latency),
+            latency_ms_ba: None,
             capacity_bps: link.capacity,
-            capacity_bps_ba: back.and_then(|back| back.capacity).filter(|&capacity| Some(capacity) != link.capacity),
+            capacity_bps_ba: None,
             capacity_kbps: None,
-            one_way: back.is_none(),
+            one_way: true,
+        };
+        let Some(back) = back else {
+            links.push(one_way(link));
+            continue;
+        };
+        // A missing capacity of the way back means the same as forth, so one that is unknown where
+        // the other is known takes two entries.
+        if link.capacity.is_some() && back.capacity.is_none() {
+            links.extend([one_way(link), one_way(back)]);
+            continue;
+        }
+        links.push(FileLink {
+            weight_ba: Some(back.weight).filter(|&weight| weight != link.weight),
+            latency_ms_ba: Some(back.latency).filter(|&latency| latency != link.latency),
+            capacity_bps_ba: back.capacity.filter(|&capacity| Some(capacity) != link.capacity),
+            one_way: false,
+            ..one_way(link)
         });
     }
     let shared = network.pop_count() < network.nodes.len();
@@ -219,8 +250,12 @@ pub fn to_json(network: &Network) -> String {
             })
             .collect(),
         links,
-        demands: network.demands.iter().map(|demand| (id(demand.from), id(demand.to), demand.volume)).collect(),
+        demands: network
+            .demands
+            .iter()
+            .map(|demand| (id(demand.from), id(demand.to), demand.volume))
+            .collect(),
     };
-    // Strings, numbers and lists only: there is nothing that JSON could not hold.
+    // Strings, numbers and lists only: JSON can represent all of it.
     serde_json::to_string(&file).unwrap_or_default()
 }

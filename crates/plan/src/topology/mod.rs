@@ -1,7 +1,8 @@
 //! Topologies: the formats they come in, and how one is made from another.
 //!
-//! `docs/PLANNERS.md`, "Topology formats", says what each reader takes from its format and what all of them have in common. A reader gives the
-//! map as it is; [`read`] also looks up cities and refuses what is not connected.
+//! `docs/PLANNERS.md`, "Topology formats", says what each reader takes from its format and what all
+//! of them have in common. A reader gives the map as it is; [`read`] also looks up cities and
+//! refuses what is not connected.
 
 mod cities;
 mod graphml;
@@ -25,7 +26,8 @@ pub use sndlib::sndlib;
 pub use transform::ACCESS_LATENCY;
 
 use crate::{
-    Error, Network,
+    Error, Network, NodeId,
+    error::{TopologyError, invalid as bad, quote},
     network::{Demand, Link, Node},
 };
 
@@ -75,15 +77,18 @@ impl Format {
             Ok(Self::Sndlib)
         } else if first.starts_with("NODES") {
             Ok(Self::Repetita)
-        } else if words.len() > 1 && words[0].parse::<i64>().is_ok() && (words[1].starts_with('@') || words[1].starts_with('=')) {
+        } else if words.len() > 1
+            && words[0].parse::<i64>().is_ok()
+            && (words[1].starts_with('@') || words[1].starts_with('='))
+        {
             Ok(Self::Cch)
-        } else if words.len() == 3 && words[2].parse::<f64>().is_ok() && words[0].ends_with(|c: char| c.is_ascii_digit()) {
+        } else if words.len() == 3
+            && words[2].parse::<f64>().is_ok()
+            && words[0].ends_with(|c: char| c.is_ascii_digit())
+        {
             Ok(Self::Weights)
         } else {
-            Err(Error::Topology(
-                "unknown format; known are our JSON, GraphML, Rocketfuel .cch and weights.intra, REPETITA .graph, SNDlib XML"
-                    .into(),
-            ))
+            Err(TopologyError::UnknownFormat.into())
         }
     }
 }
@@ -91,7 +96,8 @@ impl Format {
 /// What [`read`] needs beside the file itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The text of the file that goes with it: `latencies.intra` with [`Format::Weights`], `.demands` with [`Format::Repetita`].
+    /// The text of the file that goes with it: `latencies.intra` with [`Format::Weights`],
+    /// `.demands` with [`Format::Repetita`].
     pub companion: Option<&'a str>,
     /// Where to look up coordinates and populations that the file does not give.
     pub cities: Option<&'a Cities>,
@@ -101,10 +107,12 @@ pub struct Options<'a> {
     pub largest_component: bool,
 }
 
-/// A network from the text of a file, connected; weights and latencies that the format lacks come from distances.
+/// A network from the text of a file, connected; weights and latencies that the format lacks come
+/// from distances.
 ///
 /// # Errors
-/// Text that is not of the format (with its line or element), a network that is not connected, a city that is unknown.
+/// Text that is not of the format (with its line or element), a network that is not connected, an
+/// unknown city.
 pub fn read(format: Format, text: &str, options: &Options<'_>) -> Result<Network, Error> {
     let mut network = match format {
         Format::Json => json(text)?,
@@ -128,40 +136,46 @@ pub fn read(format: Format, text: &str, options: &Options<'_>) -> Result<Network
     Ok(network)
 }
 
-/// An error with its place.
-fn bad(place: impl Display, what: impl Display) -> Error {
-    Error::Topology(format!("{place}: {what}"))
-}
-
-/// Text from outside, short and on one line.
-pub(crate) fn quote(text: &str) -> String {
-    let mut short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() {
-        short.push_str("...");
-    }
-    format!("{short:.300}")
-}
-
-/// Great-circle distance in kilometres between two positions in degrees, on a sphere of radius 6,371 km.
-fn kilometres(a: [f64; 2], b: [f64; 2]) -> f64 {
+/// Great-circle distance in kilometers between two positions in degrees, on a sphere of radius
+/// 6,371 km.
+fn kilometers(a: [f64; 2], b: [f64; 2]) -> f64 {
     let [lat_a, lon_a, lat_b, lon_b] = [a[0], a[1], b[0], b[1]].map(f64::to_radians);
     let half = |x: f64| (x / 2.0).sin().powi(2);
     let h = half(lat_b - lat_a) + lat_a.cos() * lat_b.cos() * half(lon_b - lon_a);
     2.0 * 6371.0 * h.sqrt().min(1.0).asin()
 }
 
-/// Weight and latency (ms) where none were measured: one unit of weight per 50 km, at least 1; 200 km per millisecond, at least 0.1 ms.
+/// Weight and latency (ms) where none were measured: one unit of weight per 50 km, at least 1; 200
+/// km per millisecond, at least 0.1 ms.
 fn by_distance(a: &Node, b: &Node) -> (f64, f64) {
     match (a.position, b.position) {
         (Some(a), Some(b)) => {
-            let distance = kilometres(a, b);
+            let distance = kilometers(a, b);
             ((distance / 50.0).round().max(1.0), (distance / 200.0).max(0.1))
         }
         _ => (1.0, 0.1),
     }
 }
 
-/// What a file says of one direction of a link.
+/// Longest id, label or city of a node, in bytes. What transformations make up stays within it too,
+/// so that what [`to_json`] writes can be read.
+const MAX_TEXT: usize = 256;
+
+/// Whether a text can be a node's id, label or city.
+fn is_plain(text: &str) -> bool {
+    text.len() <= MAX_TEXT && !text.contains(char::is_control)
+}
+
+/// What a text is for which [`is_plain`] does not hold.
+const UNSUITABLE: &str = "too long or has control characters";
+
+/// The longest start of a text of at most `most` bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Values of one direction of a link, as far as the file has them.
 #[derive(Clone, Copy, Default)]
 struct Measures {
     weight: Option<f64>,
@@ -169,24 +183,33 @@ struct Measures {
     capacity: Option<f64>,
 }
 
-/// Puts a network together and checks each piece on the way in.
+/// Builds a network and checks each part as it is added.
 #[derive(Default)]
 struct Builder {
     network: Network,
-    nodes: HashMap<String, u32>,
+    nodes: HashMap<String, NodeId>,
     pops: HashMap<String, u32>,
     next_pop: u32,
-    links: HashMap<(u32, u32), usize>,
+    links: HashMap<(NodeId, NodeId), usize>,
     loops: usize,
     merged: usize,
 }
 
 impl Builder {
     /// Adds a node. Nodes with the same `pop` are of one PoP; one without is a PoP of its own.
-    fn node(&mut self, place: impl Display, mut node: Node, pop: Option<String>) -> Result<u32, Error> {
-        for (what, text) in [("id", &node.id), ("label", &node.label), ("city", node.city.as_ref().unwrap_or(&node.label))] {
-            if text.len() > 256 || text.contains(|c: char| c.is_control()) {
-                return Err(bad(place, format_args!("the {what} {} is too long or has control characters", quote(text))));
+    fn node(
+        &mut self,
+        place: impl Display,
+        mut node: Node,
+        pop: Option<String>,
+    ) -> Result<NodeId, Error> {
+        for (what, text) in [
+            ("id", &node.id),
+            ("label", &node.label),
+            ("city", node.city.as_ref().unwrap_or(&node.label)),
+        ] {
+            if !is_plain(text) {
+                return Err(bad(place, format_args!("the {what} {} is {UNSUITABLE}", quote(text))));
             }
         }
         if node.id.is_empty() {
@@ -195,15 +218,21 @@ impl Builder {
         if let Some([lat, lon]) = node.position
             && !((-90.0..=90.0).contains(&lat) && (-180.0..=180.0).contains(&lon))
         {
-            return Err(bad(place, format_args!("node {} is at latitude {lat}, longitude {lon}", node.id)));
+            return Err(bad(
+                place,
+                format_args!("node {} is at latitude {lat}, longitude {lon}", node.id),
+            ));
         }
         if let Some(population) = node.population
             && !(population >= 0.0 && population.is_finite())
         {
-            return Err(bad(place, format_args!("node {} has a population of {population}", node.id)));
+            return Err(bad(
+                place,
+                format_args!("node {} has a population of {population}", node.id),
+            ));
         }
         node.population = node.population.filter(|&population| population > 0.0);
-        let number = self.network.nodes.len() as u32;
+        let number = NodeId::new(self.network.nodes.len());
         if self.nodes.insert(node.id.clone(), number).is_some() {
             return Err(bad(place, format_args!("a second node {}", node.id)));
         }
@@ -215,14 +244,24 @@ impl Builder {
     }
 
     /// The number of a node that a link or demand names.
-    fn find(&self, place: impl Display, id: &str) -> Result<u32, Error> {
-        self.nodes.get(id).copied().ok_or_else(|| bad(place, format_args!("unknown node {}", quote(id))))
+    fn find(&self, place: impl Display, id: &str) -> Result<NodeId, Error> {
+        self.nodes
+            .get(id)
+            .copied()
+            .ok_or_else(|| bad(place, format_args!("unknown node {}", quote(id))))
     }
 
-    /// Adds one direction of a link. Says whether it is new: loops are left out, parallel links merged.
-    fn link(&mut self, place: impl Display, from: u32, to: u32, measures: Measures) -> Result<bool, Error> {
+    /// Adds one direction of a link and returns whether it is new: loops are dropped, parallel
+    /// links merged.
+    fn link(
+        &mut self,
+        place: impl Display,
+        from: NodeId,
+        to: NodeId,
+        measures: Measures,
+    ) -> Result<bool, Error> {
         let nodes = &self.network.nodes;
-        let derived = by_distance(&nodes[from as usize], &nodes[to as usize]);
+        let derived = by_distance(&nodes[from], &nodes[to]);
         let link = Link {
             from,
             to,
@@ -230,17 +269,26 @@ impl Builder {
             latency: measures.latency.unwrap_or(derived.1),
             capacity: measures.capacity,
         };
-        let name = format_args!("the link {} -> {}", nodes[from as usize].id, nodes[to as usize].id);
+        let name = format_args!("the link {} -> {}", nodes[from].id, nodes[to].id);
         if !(link.weight > 0.0 && link.weight.is_finite()) {
-            return Err(bad(place, format_args!("{name} has weight {}; it must be above 0", link.weight)));
+            return Err(bad(
+                place,
+                format_args!("{name} has weight {}; it must be above 0", link.weight),
+            ));
         }
         if !(link.latency >= 0.0 && link.latency.is_finite()) {
-            return Err(bad(place, format_args!("{name} has a latency of {} ms; it must be 0 or more", link.latency)));
+            return Err(bad(
+                place,
+                format_args!("{name} has a latency of {} ms; it must be 0 or more", link.latency),
+            ));
         }
         if let Some(capacity) = link.capacity
             && !(capacity > 0.0 && capacity.is_finite())
         {
-            return Err(bad(place, format_args!("{name} has a capacity of {capacity} bit/s; it must be above 0")));
+            return Err(bad(
+                place,
+                format_args!("{name} has a capacity of {capacity} bit/s; it must be above 0"),
+            ));
         }
         if from == to {
             self.loops += 1;
@@ -259,7 +307,14 @@ impl Builder {
     }
 
     /// Adds a link in both directions.
-    fn cable(&mut self, place: impl Display, a: u32, b: u32, forth: Measures, back: Measures) -> Result<(), Error> {
+    fn cable(
+        &mut self,
+        place: impl Display,
+        a: NodeId,
+        b: NodeId,
+        forth: Measures,
+        back: Measures,
+    ) -> Result<(), Error> {
         let (loops, merged) = (self.loops, self.merged);
         self.link(&place, a, b, forth)?;
         self.link(&place, b, a, back)?;
@@ -269,8 +324,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a demand. What a node sends to itself does not enter the network.
-    fn demand(&mut self, place: impl Display, from: u32, to: u32, volume: f64) -> Result<(), Error> {
+    /// Adds a demand; one from a node to itself is dropped.
+    fn demand(
+        &mut self,
+        place: impl Display,
+        from: NodeId,
+        to: NodeId,
+        volume: f64,
+    ) -> Result<(), Error> {
         if !(volume >= 0.0 && volume.is_finite()) {
             return Err(bad(place, format_args!("a demand of {volume}; it must be 0 or more")));
         }
@@ -284,7 +345,7 @@ impl Builder {
     fn finish(self) -> Result<Network, Error> {
         let mut network = self.network;
         if network.nodes.is_empty() {
-            return Err(Error::Topology("there are no nodes".into()));
+            return Err(TopologyError::NoNodes.into());
         }
         let links = std::mem::take(&mut network.links);
         for (number, link) in links.iter().enumerate() {
@@ -301,17 +362,20 @@ impl Builder {
     }
 }
 
-/// One link for two of the same ends and direction: weight and latency of the one with the lower weight (then latency), capacities added; a sum
-/// with an unknown part is unknown.
+/// One link for two of the same ends and direction: weight and latency of the one with the lower
+/// weight (then latency), capacities added; a sum with an unknown part is unknown.
 fn merge(link: &mut Link, other: &Link) {
     if (other.weight, other.latency) < (link.weight, link.latency) {
         (link.weight, link.latency) = (other.weight, other.latency);
     }
-    link.capacity = link.capacity.zip(other.capacity).map(|(a, b)| a + b).filter(|sum| sum.is_finite());
+    link.capacity =
+        link.capacity.zip(other.capacity).map(|(a, b)| a + b).filter(|sum| sum.is_finite());
 }
 
 /// Text for a name or source in reports: one line, at most as long as a manifest's names may be.
 fn one_line(text: &str) -> String {
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= crate::manifest::MAX_NAME).last();
-    text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    cut(text, crate::manifest::MAX_NAME)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }

@@ -1,148 +1,188 @@
-//! XML as a small tree. No DTD, no entities but the predefined ones, so nothing expands; depth and attributes are limited.
+//! XML for GraphML and SNDlib, parsed by `roxmltree`. A scan before parsing refuses references to
+//! declared entities, so nothing expands, and limits what the parser's work and memory are not
+//! linear in: attributes per element, namespaces, and depth.
 
-use quick_xml::{Reader, events::Event};
+use std::fmt;
 
-use super::{bad, quote};
-use crate::Error;
+use roxmltree::{Document, Node, ParsingOptions};
+
+use crate::{
+    Error,
+    error::{TopologyError, invalid, quote},
+};
 
 /// GraphML and SNDlib need six.
 const MAX_DEPTH: usize = 32;
 const MAX_ATTRIBUTES: usize = 64;
+/// Namespace declarations in a document. The parser copies those in scope for each element.
+const MAX_NAMESPACES: usize = 64;
 
-/// An element without its namespace prefix.
-pub(super) struct Element {
-    pub(super) name: String,
-    /// Where it starts, from 1.
-    pub(super) line: usize,
-    attributes: Vec<(String, String)>,
-    pub(super) children: Vec<Element>,
-    text: String,
+/// Parses a text and calls `read` with its root element.
+pub(super) fn parse<T>(
+    text: &str,
+    read: impl FnOnce(Element<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    check_limits(text)?;
+    // `check_limits` has seen to it that nothing refers to the DTD.
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).map_err(|error| match error {
+        roxmltree::Error::NoRootNode => malformed("no XML element"),
+        roxmltree::Error::UnclosedRootNode => malformed("not XML: an element is never closed"),
+        error => invalid(
+            format_args!("line {}", error.pos().row),
+            format_args!("not XML: {}", quote(&error.to_string())),
+        ),
+    })?;
+    read(Element(document.root_element()))
 }
 
-impl Element {
-    /// The first attribute of that name.
-    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+fn malformed(what: &str) -> Error {
+    TopologyError::Malformed(what.into()).into()
+}
+
+/// One pass over the text that knows tags, quotes, comments, CDATA and processing instructions.
+/// What is not XML is left for the parser to refuse.
+fn check_limits(text: &str) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let refuse = |at: usize, what: fmt::Arguments<'_>| {
+        Err(invalid(format_args!("line {}", line_of(text, at)), what))
+    };
+    let (mut at, mut depth, mut namespaces) = (0, 0_usize, 0);
+    loop {
+        let start = text[at..].find('<').map_or(text.len(), |found| at + found);
+        check_references(text, at, start)?;
+        let rest = &text[start..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let skip = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
+            .into_iter()
+            .find(|(open, _)| rest.starts_with(open));
+        if let Some((open, close)) = skip {
+            let Some(end) = rest[open.len()..].find(close) else { return Ok(()) };
+            at = start + open.len() + end + close.len();
+            continue;
+        }
+        // A DTD ends with what is in its brackets, which is scanned like the rest.
+        let declaration = rest.starts_with("<!");
+        let (mut end, mut attributes, mut quoted) = (start + 1, 0, None);
+        while end < bytes.len()
+            && (quoted.is_some() || !(bytes[end] == b'>' || declaration && bytes[end] == b'['))
+        {
+            match (quoted, bytes[end]) {
+                (None, b'"' | b'\'') => {
+                    quoted = Some(bytes[end]);
+                    attributes += 1;
+                }
+                (None, b'x') => namespaces += usize::from(bytes[end..].starts_with(b"xmlns")),
+                (Some(quote), byte) if byte == quote => quoted = None,
+                _ => {}
+            }
+            end += 1;
+        }
+        if attributes > MAX_ATTRIBUTES {
+            return refuse(start, format_args!("more than {MAX_ATTRIBUTES} attributes"));
+        }
+        if namespaces > MAX_NAMESPACES {
+            return refuse(start, format_args!("more than {MAX_NAMESPACES} namespaces"));
+        }
+        if !declaration {
+            check_references(text, start, end)?;
+            match bytes.get(start + 1) {
+                Some(b'/') => depth = depth.saturating_sub(1),
+                _ if bytes[end - 1] == b'/' => {}
+                _ => depth += 1,
+            }
+        }
+        if depth > MAX_DEPTH {
+            return refuse(start, format_args!("elements are nested deeper than {MAX_DEPTH}"));
+        }
+        at = (end + 1).min(bytes.len());
+    }
+}
+
+/// Refuses references to entities other than the predefined ones, so that declarations in a DTD
+/// have no effect.
+fn check_references(text: &str, from: usize, to: usize) -> Result<(), Error> {
+    for (at, _) in text[from..to].match_indices('&') {
+        let name = text[from + at + 1..to].split(';').next().unwrap_or_default();
+        if !name.starts_with('#') && !["lt", "gt", "amp", "quot", "apos"].contains(&name) {
+            let place = format!("line {}", line_of(text, from + at));
+            return Err(invalid(place, format_args!("unknown entity {}", quote(name))));
+        }
+    }
+    Ok(())
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// An element; names are without namespace prefixes.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a>(Node<'a, 'a>);
+
+impl<'a> Element<'a> {
+    pub(super) fn name(self) -> &'a str {
+        self.0.tag_name().name()
     }
 
-    /// An attribute without which there is no going on.
-    pub(super) fn required(&self, name: &str) -> Result<&str, Error> {
-        self.attribute(name).ok_or_else(|| bad(self.place(), format_args!("<{}> has no attribute {name}", quote(&self.name))))
+    /// The first attribute of that name.
+    pub(super) fn attribute(self, name: &str) -> Option<&'a str> {
+        self.0
+            .attributes()
+            .find(|attribute| attribute.name() == name)
+            .map(|attribute| attribute.value())
+    }
+
+    /// An attribute that must be present.
+    pub(super) fn required(self, name: &str) -> Result<&'a str, Error> {
+        let missing = || {
+            invalid(self.place(), format_args!("<{}> has no attribute {name}", quote(self.name())))
+        };
+        self.attribute(name).ok_or_else(missing)
+    }
+
+    /// Child elements.
+    pub(super) fn children(self) -> impl Iterator<Item = Element<'a>> {
+        self.0.children().filter(|child| child.is_element()).map(Element)
     }
 
     /// The first child of that name.
-    pub(super) fn child(&self, name: &str) -> Option<&Self> {
-        self.children.iter().find(|child| child.name == name)
+    pub(super) fn child(self, name: &str) -> Option<Element<'a>> {
+        self.children().find(|child| child.name() == name)
     }
 
     /// Children of that name.
-    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
-        self.children.iter().filter(move |child| child.name == name)
+    pub(super) fn all(self, name: &'static str) -> impl Iterator<Item = Element<'a>> {
+        self.children().filter(move |child| child.name() == name)
     }
 
     /// Its own text, trimmed.
-    pub(super) fn text(&self) -> &str {
-        self.text.trim()
+    pub(super) fn text(self) -> String {
+        let text: String =
+            self.0.children().filter(Node::is_text).filter_map(|child| child.text()).collect();
+        text.trim().to_owned()
     }
 
     /// Its text as a number.
-    pub(super) fn number(&self) -> Result<f64, Error> {
+    pub(super) fn number(self) -> Result<f64, Error> {
         let text = self.text();
-        text.parse().map_err(|_| bad(self.place(), format_args!("{} is no number", quote(text))))
+        text.parse()
+            .map_err(|_| invalid(self.place(), format_args!("{} is not a number", quote(&text))))
     }
 
-    pub(super) fn place(&self) -> String {
-        format!("line {}", self.line)
+    /// Where it starts. The line is only counted when it is displayed.
+    pub(super) fn place(self) -> Place<'a> {
+        Place(self.0)
     }
 }
 
-/// The root element.
-pub(super) fn parse(text: &str) -> Result<Element, Error> {
-    let mut reader = Reader::from_str(text);
-    // Elements that are open, the outermost first.
-    let mut open: Vec<Element> = Vec::new();
-    let mut root = None;
-    let mut counted = 0;
-    let mut line = 1;
-    loop {
-        let at = (reader.buffer_position() as usize).min(text.len());
-        line += text.as_bytes()[counted..at].iter().filter(|&&byte| byte == b'\n').count();
-        counted = at;
-        let place = format_args!("line {line}");
-        let event = reader.read_event().map_err(|error| {
-            let until = (reader.error_position() as usize).clamp(counted, text.len());
-            let line = line + text.as_bytes()[counted..until].iter().filter(|&&byte| byte == b'\n').count();
-            bad(format_args!("line {line}"), format_args!("not XML: {}", quote(&error.to_string())))
-        })?;
-        match event {
-            Event::Start(ref tag) | Event::Empty(ref tag) => {
-                if root.is_some() {
-                    return Err(bad(place, "more than one outermost element"));
-                }
-                if open.len() == MAX_DEPTH {
-                    return Err(bad(place, format_args!("elements are nested deeper than {MAX_DEPTH}")));
-                }
-                let mut attributes = Vec::new();
-                // Without the reader's own check for double ones, which is quadratic.
-                for attribute in tag.attributes().with_checks(false) {
-                    let attribute =
-                        attribute.map_err(|error| bad(place, format_args!("an attribute: {}", quote(&error.to_string()))))?;
-                    if attributes.len() == MAX_ATTRIBUTES {
-                        return Err(bad(place, format_args!("more than {MAX_ATTRIBUTES} attributes")));
-                    }
-                    let value =
-                        quick_xml::escape::unescape(&attribute.value).map_err(|error| bad(place, quote(&error.to_string())))?;
-                    attributes.push((attribute.key.local_name().as_ref().to_owned(), value.into()));
-                }
-                let element = Element {
-                    name: tag.local_name().as_ref().to_owned(),
-                    line,
-                    attributes,
-                    children: Vec::new(),
-                    text: String::new(),
-                };
-                if matches!(event, Event::Start(_)) {
-                    open.push(element);
-                } else {
-                    close(&mut open, &mut root, element);
-                }
-            }
-            Event::End(_) => {
-                let Some(element) = open.pop() else { return Err(bad(place, "an end tag without a start")) };
-                close(&mut open, &mut root, element);
-            }
-            Event::Text(part) => {
-                if let Some(element) = open.last_mut() {
-                    element.text.push_str(&part);
-                }
-            }
-            Event::CData(part) => {
-                if let Some(element) = open.last_mut() {
-                    element.text.push_str(&part);
-                }
-            }
-            Event::GeneralRef(name) => {
-                let value = quick_xml::escape::unescape(&format!("&{};", &*name))
-                    .map_err(|_| bad(place, format_args!("unknown entity {}", quote(&name))))?
-                    .into_owned();
-                if let Some(element) = open.last_mut() {
-                    element.text.push_str(&value);
-                }
-            }
-            Event::DocType(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
-            Event::Eof => break,
-        }
-    }
-    match (open.last(), root) {
-        (Some(element), _) => Err(bad(element.place(), format_args!("<{}> is never closed", quote(&element.name)))),
-        (None, Some(root)) => Ok(root),
-        (None, None) => Err(Error::Topology("no XML element".into())),
-    }
-}
+/// Line of an element.
+pub(super) struct Place<'a>(Node<'a, 'a>);
 
-fn close(open: &mut [Element], root: &mut Option<Element>, element: Element) {
-    match open.last_mut() {
-        Some(parent) => parent.children.push(element),
-        None => *root = Some(element),
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", line_of(self.0.document().input_text(), self.0.range().start))
     }
 }

@@ -1,14 +1,16 @@
-//! What the fuzz target `topology` does, so that tests can do it as well.
+//! The body of the fuzz target `topology`, for use in tests as well.
 
 use oncewire_plan::{
-    Error, Network, Provision, Unwatched, routing,
+    Error, Network, NodeId, Provision, Unwatched, routing,
     topology::{self, Cities, Format, Options, Unknown},
     traffic::{self, Scale},
 };
 
-const FORMATS: [Format; 6] = [Format::Json, Format::GraphMl, Format::Cch, Format::Weights, Format::Repetita, Format::Sndlib];
+const FORMATS: [Format; 6] =
+    [Format::Json, Format::GraphMl, Format::Cch, Format::Weights, Format::Repetita, Format::Sndlib];
 
-/// The first byte says the format and what is asked for; then the file, its companion, a table of cities and a matrix or paths, between form feeds.
+/// The first byte selects the format and the operations. Then follow the file, its companion, a
+/// table of cities, and a matrix or paths, separated by form feeds.
 pub(crate) fn run(input: &[u8]) {
     let Some((&choice, text)) = input.split_first() else { return };
     let text = String::from_utf8_lossy(text);
@@ -38,16 +40,18 @@ pub(crate) fn run(input: &[u8]) {
         assert_eq!(smaller.nodes.len(), 3);
         smaller.check_connected().expect("what reduce keeps is connected");
     }
-    if let Some(routers) = one_line(pops.with_endpoints(4)).and_then(|pops| one_line(pops.with_access_routers(2))) {
+    if let Some(routers) =
+        one_line(pops.with_endpoints(4)).and_then(|pops| one_line(pops.with_access_routers(2)))
+    {
         check(&routers);
         plan(&routers, lines);
     }
 }
 
-/// What every network promises.
+/// Properties of every valid network.
 fn check(network: &Network) {
-    let nodes = network.nodes.len() as u32;
-    assert!(nodes > 0);
+    let nodes = NodeId::new(network.nodes.len());
+    assert!(nodes > NodeId(0));
     for link in &network.links {
         assert!(link.from < nodes && link.to < nodes && link.from != link.to);
         assert!(link.weight > 0.0 && link.weight.is_finite() && link.latency >= 0.0);
@@ -65,10 +69,18 @@ fn plan(network: &Network, lines: &str) {
     }
     let shortest = one_line(routing::shortest_paths(network, &Unwatched));
     let given = one_line(routing::given(network, lines));
-    for matrix in [traffic::gravity(network), traffic::demands(network), traffic::matrix(network, lines)] {
+    for matrix in
+        [traffic::gravity(network), traffic::demands(network), traffic::matrix(network, lines)]
+    {
         let Some(matrix) = one_line(matrix) else { continue };
         for paths in [&shortest, &given].into_iter().flatten() {
-            let assigned = traffic::assign(network, paths.clone(), &matrix, Scale::EqualIngress(0.5), &Provision::default());
+            let assigned = traffic::assign(
+                network,
+                paths.clone(),
+                &matrix,
+                Scale::EqualIngress(0.5),
+                &Provision::default(),
+            );
             for route in one_line(assigned).into_iter().flatten() {
                 assert!(route.volume > 0.0 && route.volume.is_finite());
             }
@@ -76,7 +88,7 @@ fn plan(network: &Network, lines: &str) {
     }
 }
 
-/// The value; an error is one line of a length that people read.
+/// The value, if `Ok`. An error must be a single line of readable length.
 fn one_line<T>(result: Result<T, Error>) -> Option<T> {
     let error = match result {
         Ok(value) => return Some(value),

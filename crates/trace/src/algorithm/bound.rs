@@ -3,7 +3,7 @@
 use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
 use oncewire_codec::ConfigError;
-use oncewire_codec::optimal::{Filter, Optimal};
+use oncewire_family::optimal::{Filter, Optimal};
 
 /// One filter for each direction.
 pub(crate) struct Bound {
@@ -16,12 +16,23 @@ pub(crate) struct Bound {
 
 impl Bound {
     pub(crate) fn new(window: usize, cache: Sizes, charge: Charge) -> Bound {
-        Bound { window, cache, charge, filters: [const { None }; Direction::ALL.len()], tally: Tally::default() }
+        Bound {
+            window,
+            cache,
+            charge,
+            filters: [const { None }; Direction::ALL.len()],
+            tally: Tally::default(),
+        }
     }
 
-    /// What the filters, as full as they are, would claim of random bytes, at most: savings that are not there.
+    /// The largest false savings that the filters, at their current fill, would report for random
+    /// bytes.
     fn bias(&self) -> f64 {
-        self.filters.iter().flatten().map(|filter| filter.false_positive_bias(1, 1 << 20).apparent_savings).fold(0.0, f64::max)
+        self.filters
+            .iter()
+            .flatten()
+            .map(|filter| filter.false_positive_bias(1, 1 << 20).apparent_savings)
+            .fold(0.0, f64::max)
     }
 }
 
@@ -31,14 +42,25 @@ impl Run for Bound {
             let filter = match &mut self.filters[packet.direction.index()] {
                 Some(filter) => filter,
                 empty => {
-                    // What all fits needs not forget, and takes a quarter of the memory.
-                    let kind = if self.cache.holds_all(packet.direction) { Filter::Bloom } else { Filter::CountingBloom };
+                    // If everything fits, nothing is evicted, and the filter takes a quarter of the
+                    // memory.
+                    let kind = if self.cache.holds_all(packet.direction) {
+                        Filter::Bloom
+                    } else {
+                        Filter::CountingBloom
+                    };
                     let pointer = u64::from(self.charge.per_match);
-                    empty.insert(Optimal::new(self.window, self.cache.of(packet.direction), pointer, kind)?)
+                    empty.insert(Optimal::new(
+                        self.window,
+                        self.cache.of(packet.direction),
+                        pointer,
+                        kind,
+                    )?)
                 }
             };
             let found = filter.add_block(view.batch.payload(packet));
-            self.tally.add(packet, found.saved_bytes.saturating_sub(u64::from(self.charge.per_packet)));
+            self.tally
+                .add(packet, found.saved_bytes.saturating_sub(u64::from(self.charge.per_packet)));
         }
         Ok(())
     }
@@ -57,7 +79,7 @@ impl Run for Bound {
             return Vec::new();
         }
         vec![format!(
-            "The bound's Bloom filter would claim {:.1} % of random bytes: that much of `optimal` may not be there.",
+            "The bound's Bloom filter would report {:.1} % savings for random bytes; `optimal` may be too high by that much.",
             bias * 100.0
         )]
     }

@@ -2,11 +2,14 @@
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Cache, Charge, Direction, Matches, Packet, View};
-use oncewire_codec::matcher::{Density, Match, Matcher, PublishedMaxMatch};
+use oncewire_codec::matcher::{Density, Match, Matcher};
+use oncewire_codec::sampler::Sampler;
 use oncewire_codec::table::{COMPACT_LIMIT, CompactTable};
-use oncewire_codec::{ConfigError, Geometry, Kernels, SamplerKind};
+use oncewire_codec::{ConfigError, Geometry, Kernels};
+use oncewire_family::PublishedMaxMatch;
+use oncewire_family::SamplerKind;
 
-/// What distinguishes one max-match from another.
+/// Parameters of a max-match.
 #[derive(Clone, Debug)]
 pub(crate) struct MaxMatchParams {
     pub(crate) sampler: SamplerKind,
@@ -14,33 +17,45 @@ pub(crate) struct MaxMatchParams {
     pub(crate) window: usize,
     /// Sampling period in bytes.
     pub(crate) period: usize,
-    /// How far back matches reach, in bytes of payload.
+    /// Reach of matches, in bytes of payload.
     pub(crate) sizes: Sizes,
     pub(crate) charge: Charge,
 }
 
-/// Fingerprint table slots for each fingerprint that the cache is expected to hold: slots are overwritten, and at one to one every third
-/// fingerprint would be gone before its content is. Where fingerprints are dense, their neighbours make up for that.
+/// Fingerprint table slots for each fingerprint that the cache is expected to hold. Slots are
+/// overwritten: with one slot each, every third fingerprint would be lost before its content. Where
+/// fingerprints are dense, their neighbors compensate for that.
 const SLOTS: f64 = 2.0;
 const SLOTS_IF_DENSE: f64 = 1.0;
 const DENSE: usize = 8;
 
-/// Key of the fingerprints. Fixed: figures repeat, and a study has no adversary but the one who made the capture.
+/// Key of the fingerprints. It is fixed, so that figures repeat; the only adversary of a study is
+/// the author of the capture.
 const KEY: u64 = 0x6f6e_6365_7769_7265;
 
 impl MaxMatchParams {
-    /// A matcher over a log of that geometry.
-    pub(crate) fn matcher(&self, direction: Direction, geometry: Geometry) -> Result<Box<dyn Matcher>, ConfigError> {
+    /// A matcher over a log with this geometry.
+    pub(crate) fn matcher(
+        &self,
+        direction: Direction,
+        geometry: Geometry,
+    ) -> Result<Box<dyn Matcher>, ConfigError> {
         let slots = if self.period <= DENSE { SLOTS_IF_DENSE } else { SLOTS };
         let expected = self.sizes.of(direction) as f64 / self.sampler.expected_rate(self.period);
         let (entries, reach) = (((expected * slots) as u64).max(1 << 10), self.sizes.asked());
         let (kernels, sampler) = (Kernels::detect(), self.sampler.boxed());
         Ok(if geometry.capacity() <= COMPACT_LIMIT {
             let table = CompactTable::<u32>::new(geometry, entries)?;
-            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(reach))
+            Box::new(
+                PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None)
+                    .with_reach(reach),
+            )
         } else {
             let table = CompactTable::<u64>::new(geometry, entries)?;
-            Box::new(PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None).with_reach(reach))
+            Box::new(
+                PublishedMaxMatch::new(sampler, table, kernels, self.window, KEY, None)
+                    .with_reach(reach),
+            )
         })
     }
 }
@@ -55,10 +70,15 @@ pub(crate) struct MaxMatchRun {
 
 impl MaxMatchRun {
     pub(crate) fn new(params: MaxMatchParams, tally: Tally) -> MaxMatchRun {
-        MaxMatchRun { params, matchers: [const { None }; Direction::ALL.len()], tally, scratch: Vec::new() }
+        MaxMatchRun {
+            params,
+            matchers: [const { None }; Direction::ALL.len()],
+            tally,
+            scratch: Vec::new(),
+        }
     }
 
-    /// Whether its parameters can work.
+    /// Returns an error if a parameter is out of range.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let MaxMatchParams { window, period, .. } = self.params;
         if !(12..=64).contains(&window) {
@@ -70,7 +90,7 @@ impl MaxMatchRun {
         Ok(())
     }
 
-    /// Appends the matches of one packet with payload, and counts what they save.
+    /// Appends the matches of a packet with payload, and counts what they save.
     pub(crate) fn find(
         &mut self,
         packet: &Packet,
@@ -83,7 +103,13 @@ impl MaxMatchRun {
             empty => empty.insert(self.params.matcher(packet.direction, cache.log().geometry())?),
         };
         let start = matches.len();
-        matcher.find(cache.log(), payload, packet.offset, Density::Period(self.params.period), matches);
+        matcher.find(
+            cache.log(),
+            payload,
+            packet.offset,
+            Density::Period(self.params.period),
+            matches,
+        );
         let saved = self.params.charge.saved(&matches[start..]);
         self.tally.add(packet, u64::from(saved));
         Ok(saved)
@@ -133,7 +159,8 @@ impl Run for MaxMatchRun {
 
     fn bytes_per_fingerprint(&self) -> Option<f64> {
         let stats = self.matchers.iter().flatten().map(|matcher| matcher.stats());
-        let (bytes, looked_up) = stats.fold((0, 0), |sum, stats| (sum.0 + stats.sampled_bytes, sum.1 + stats.looked_up));
+        let (bytes, looked_up) =
+            stats.fold((0, 0), |sum, stats| (sum.0 + stats.sampled_bytes, sum.1 + stats.looked_up));
         (looked_up > 0).then(|| bytes as f64 / looked_up as f64)
     }
 }

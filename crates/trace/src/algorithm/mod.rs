@@ -1,9 +1,10 @@
-//! Ways of reducing traffic, each run over the whole trace: what figures 1, 2, 3, 5 and 12 compare.
+//! The algorithms that figures 1, 2, 3, 5 and 12 compare, each run over the whole trace.
 //!
-//! All see the same packets in the same order. Those that keep content share one log in each direction and differ in how far they look
-//! back in it; the others have caches of their own.
+//! All see the same packets in the same order. Algorithms that keep content share one log per
+//! direction and differ in how far they look back in it. The others have their own caches.
 
 mod bound;
+mod catalog;
 mod max_match;
 mod names;
 mod oncewire;
@@ -12,6 +13,7 @@ mod timed;
 mod windows;
 
 pub(crate) use bound::Bound;
+pub use catalog::Algorithm;
 pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
 pub(crate) use oncewire::{OncewireRun, Units};
@@ -19,11 +21,11 @@ pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};
-use crate::study::Survey;
+use crate::survey::Survey;
 use oncewire_codec::ConfigError;
 use std::collections::HashMap;
 
-/// How large the caches of the directions are.
+/// Cache sizes by direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     cache: u64,
@@ -35,12 +37,12 @@ impl Sizes {
         Sizes { cache, survey }
     }
 
-    /// Size in bytes that was asked for.
+    /// The requested size in bytes.
     pub(crate) fn asked(&self) -> u64 {
         self.cache
     }
 
-    /// What a direction needs of it: no more than it has payload.
+    /// The size for a direction: no larger than its payload.
     pub(crate) fn of(&self, direction: Direction) -> u64 {
         let payload = self.survey.map_or(u64::MAX, |survey| survey.payload(direction));
         self.cache.min(payload.max(oncewire_codec::MAX_BLOCK as u64))
@@ -52,20 +54,20 @@ impl Sizes {
     }
 }
 
-/// One algorithm with its parameters, at work.
+/// A running algorithm with its parameters.
 pub(crate) trait Run: Send {
-    /// The next batch.
+    /// Processes the next batch.
     fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError>;
 
-    /// The end of the trace: what is still held is finished.
+    /// Finishes held content at the end of the trace.
     fn finish(&mut self) -> Result<(), ConfigError> {
         Ok(())
     }
 
-    /// What it saved so far.
+    /// Bytes saved so far.
     fn tally(&self) -> &Tally;
 
-    /// Memory it took at most, in bytes, without the logs that all share.
+    /// Peak memory in bytes, without the shared logs.
     fn memory(&self) -> u64;
 
     /// Bytes per fingerprint that its sampler achieved, if it has one.
@@ -73,13 +75,13 @@ pub(crate) trait Run: Send {
         None
     }
 
-    /// What to know about its figures.
+    /// Notes about limits of the result.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
@@ -99,19 +101,19 @@ impl Outcome {
     }
 }
 
-/// Bytes saved on the wire, everything charged.
+/// Bytes saved on the wire, net of all charges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     saved: [u64; Direction::ALL.len()],
-    /// By protocol and service, if asked for.
+    /// By protocol and service, if requested.
     services: Option<HashMap<(u8, u16), u64>>,
 }
 
-/// Most services told apart; the others are counted under port 0 of their protocol.
+/// Most services counted separately. Others count under port 0 of their protocol.
 pub(crate) const MAX_SERVICES: usize = 1 << 14;
 
 impl Tally {
-    /// One that also counts by service.
+    /// A tally that also counts by service.
     pub(crate) fn by_service() -> Tally {
         Tally { services: Some(HashMap::new()), ..Tally::default() }
     }
@@ -129,7 +131,7 @@ impl Tally {
         }
     }
 
-    /// For windows that hold many packets.
+    /// Adds bytes saved by a window of several packets.
     pub(crate) fn add_to(&mut self, direction: Direction, saved: u64) {
         self.saved[direction.index()] += saved;
     }

@@ -1,12 +1,17 @@
-//! Algorithms that know content by name: payload-match (Santos and Wetherall) and chunk-match (EndRE section 5.2.1; Martynov section 3.1).
+//! Algorithms that identify content by name: payload-match (Santos and Wetherall) and chunk-match
+//! (EndRE section 5.2.1; Martynov section 3.1).
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::payload::{Compressor, KeyedBlake3, Message, PayloadPolicy, Sent, WholePacket};
-use oncewire_codec::{ConfigError, Encoder, Finder, MatcherKind, SamplerKind, Tokens};
+use oncewire_codec::{ConfigError, Encoder, Finder, Tokens};
+use oncewire_family::chunk::ChunkForm;
+use oncewire_family::payload::{
+    Compressor, KeyedBlake3, Message, PayloadPolicy, Sent, WholePacket,
+};
+use oncewire_family::{FamilySearch, MatcherKind, SamplerKind};
 
-/// What a token stands for and costs here: the name alone, 16 bytes, as in the paper. The codec's own has a checksum too.
+/// Bytes charged for a token: the name alone, as in the paper. The codec's token also has a
+/// checksum.
 const TOKEN: u64 = 16;
 
 /// Payload-match, with a dictionary for each direction.
@@ -22,16 +27,29 @@ impl PayloadRun {
         PayloadRun { policy, ends: [const { None }; Direction::ALL.len()], tally: Tally::default() }
     }
 
-    /// Whether the packet's payload would be sent as a token.
-    pub(crate) fn is_token(&mut self, direction: Direction, payload: &[u8]) -> Result<bool, ConfigError> {
+    /// Whether a payload would be sent as a token.
+    pub(crate) fn is_token(
+        &mut self,
+        direction: Direction,
+        payload: &[u8],
+    ) -> Result<bool, ConfigError> {
         let end = match &mut self.ends[direction.index()] {
             Some(end) => end,
             empty => {
                 const EPOCH: u64 = 1;
-                let too_big = |_| ConfigError::Capacity { capacity: self.policy.capacity, max: PayloadPolicy::MAX_CAPACITY };
-                let mut end =
-                    Compressor::new(self.policy.clone(), KeyedBlake3::new([0; 32]), WholePacket, EPOCH).map_err(too_big)?;
-                end.receive(Message::ResetDone { epoch: EPOCH }).expect("the compressor expects this answer to its first epoch");
+                let too_big = |_| ConfigError::Capacity {
+                    capacity: self.policy.capacity,
+                    max: PayloadPolicy::MAX_CAPACITY,
+                };
+                let mut end = Compressor::new(
+                    self.policy.clone(),
+                    KeyedBlake3::new([0; 32]),
+                    WholePacket,
+                    EPOCH,
+                )
+                .map_err(too_big)?;
+                end.receive(Message::ResetDone { epoch: EPOCH })
+                    .expect("the compressor expects this answer to its first epoch");
                 empty.insert(end)
             }
         };
@@ -58,7 +76,8 @@ impl Run for PayloadRun {
     }
 }
 
-/// Chunk-match, with a table for each direction. Every chunk counts as acknowledged once its packet was seen.
+/// Chunk-match, with a table for each direction. Every chunk counts as acknowledged once its packet
+/// was seen.
 pub(crate) struct ChunkRun {
     form: ChunkForm,
     sampler: SamplerKind,
@@ -101,14 +120,19 @@ impl Run for ChunkRun {
                 Some(finder) => finder,
                 empty => {
                     let matcher = MatcherKind::ChunkMatch { form: self.form };
-                    let cache = self.cache.of(packet.direction).max(oncewire_codec::MAX_BLOCK as u64);
-                    let builder = Encoder::builder().cache(cache).window(self.window).period(self.period);
-                    let builder = builder.sampler(self.sampler.clone()).matcher(matcher).chunk_key([0; 16]);
+                    let cache =
+                        self.cache.of(packet.direction).max(oncewire_codec::MAX_BLOCK as u64);
+                    let builder =
+                        Encoder::builder().cache(cache).window(self.window).period(self.period);
+                    let builder =
+                        builder.sampler(self.sampler.clone()).search(FamilySearch::new(matcher));
                     let builder = builder.table_entries(cache / self.period as u64 * 2);
                     empty.insert(builder.build_halves()?.0)
                 }
             };
-            finder.find(view.batch.payload(packet), &mut self.tokens).expect("payloads are shorter than a block");
+            finder
+                .find(view.batch.payload(packet), &mut self.tokens)
+                .expect("payloads are shorter than a block");
             finder.acknowledge(self.tokens.offset() + u64::from(packet.len));
             self.tally.add(packet, u64::from(self.charge.saved(self.tokens.matches())));
         }

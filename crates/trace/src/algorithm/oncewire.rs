@@ -10,7 +10,8 @@ use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
 pub(crate) enum Units {
     /// Each packet's payload, as `oncewire link` would. Every frame is assumed to arrive.
     Packets,
-    /// What a TCP flow sends within 10 ms, at most 64 KiB, as `oncewire serve` and `connect` would under some load. UDP is not carried.
+    /// What a TCP flow sends within 10 ms, at most 64 KiB, as `oncewire serve` and `connect` would
+    /// under some load. UDP is not carried.
     Tunnel,
 }
 
@@ -53,7 +54,10 @@ impl OncewireRun {
         Ok(())
     }
 
-    fn close(&mut self, Open { mut bytes, value: direction, .. }: Open<Direction>) -> Result<(), ConfigError> {
+    fn close(
+        &mut self,
+        Open { mut bytes, value: direction, .. }: Open<Direction>,
+    ) -> Result<(), ConfigError> {
         self.encode(direction, &bytes)?;
         bytes.clear();
         if self.spare.len() < 256 {
@@ -105,7 +109,8 @@ impl Run for OncewireRun {
     }
 
     fn memory(&self) -> u64 {
-        let encoders: usize = self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
+        let encoders: usize =
+            self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
         encoders as u64 + self.open.memory()
     }
 

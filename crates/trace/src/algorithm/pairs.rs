@@ -2,9 +2,12 @@
 
 use super::{Run, Tally};
 use crate::batch::{Charge, Packet, View};
-use oncewire_codec::matcher::{Density, Match, Matcher, PublishedMaxMatch};
+use oncewire_codec::matcher::{Density, Match, Matcher};
+use oncewire_codec::sampler::Sampler;
 use oncewire_codec::table::{CompactTable, FingerprintTable};
-use oncewire_codec::{ConfigError, Geometry, Kernels, Log, SamplerKind};
+use oncewire_codec::{ConfigError, Geometry, Kernels, Log};
+use oncewire_family::PublishedMaxMatch;
+use oncewire_family::SamplerKind;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -52,12 +55,30 @@ const PAGE: u64 = 4 << 10;
 const OVERHEAD: u64 = 2 << 10;
 
 impl PairCache {
-    fn new(run: &PairParams, capacity: u64, limit: u64, used: u64) -> Result<PairCache, ConfigError> {
+    fn new(
+        run: &PairParams,
+        capacity: u64,
+        limit: u64,
+        used: u64,
+    ) -> Result<PairCache, ConfigError> {
         let geometry = Geometry::new(capacity, 0)?;
         let entries = (capacity as f64 / run.sampler.expected_rate(run.period) * 2.0) as u64;
         let table = CompactTable::new(geometry, entries.max(64))?;
-        let matcher = PublishedMaxMatch::new(run.sampler.boxed(), table, Kernels::detect(), run.window, 0, None);
-        Ok(PairCache { log: Log::new(geometry)?, matcher: matcher.with_reach(limit), lengths: Vec::new(), limit, used })
+        let matcher = PublishedMaxMatch::new(
+            run.sampler.boxed(),
+            table,
+            Kernels::detect(),
+            run.window,
+            0,
+            None,
+        );
+        Ok(PairCache {
+            log: Log::new(geometry)?,
+            matcher: matcher.with_reach(limit),
+            lengths: Vec::new(),
+            limit,
+            used,
+        })
     }
 
     fn memory(&self) -> u64 {
@@ -164,7 +185,13 @@ impl PairRun {
         }
         self.scratch.clear();
         let offset = pair.log.geometry().place(pair.log.end(), payload.len());
-        pair.matcher.find(&pair.log, payload, offset, Density::Period(params.period), &mut self.scratch);
+        pair.matcher.find(
+            &pair.log,
+            payload,
+            offset,
+            Density::Period(params.period),
+            &mut self.scratch,
+        );
         pair.log.append(payload);
         if pair.log.end() <= pair.log.geometry().capacity() {
             pair.lengths.push(packet.len);
@@ -208,8 +235,8 @@ impl Run for PairRun {
             return Vec::new();
         }
         vec![format!(
-            "Caches per host pair came to the limit of {} MiB or {MAX_PAIRS} pairs; {} of the least recently used were dropped before their \
-             time, and what they held was not found again.",
+            "Caches per host pair reached the limit of {} MiB or {MAX_PAIRS} pairs; {} least recently used ones were evicted early, and their \
+             content was no longer found.",
             self.params.memory >> 20,
             self.evicted
         )]

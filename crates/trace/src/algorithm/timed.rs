@@ -14,7 +14,8 @@ pub(crate) struct Timed<T> {
     /// Nanoseconds that each stays open.
     width: i64,
     open: HashMap<u64, Open<T>>,
-    /// Keys by the time of their opening. A capture's clock may be late or be set back: it is not the order of arrival.
+    /// Keys by the time of their opening. A capture's clock may be late or be set back: it is not
+    /// the order of arrival.
     order: BTreeSet<(i64, u64)>,
     held: usize,
     most: usize,
@@ -34,8 +35,8 @@ impl<T> Timed<T> {
         Timed { width, open: HashMap::new(), order: BTreeSet::new(), held: 0, most: 0, early: 0 }
     }
 
-    /// Takes out one that is not open any more at `now`. One that was opened later than `now` by more than its time is not either: the
-    /// clock was set back.
+    /// Takes out one that is not open any more at `now`. One that was opened later than `now` by
+    /// more than its time is not either: the clock was set back.
     pub(crate) fn expired(&mut self, now: i64) -> Option<Open<T>> {
         let over = |&(opened, _): &(i64, u64)| opened.abs_diff(now) >= self.width.unsigned_abs();
         let first = self.order.first().copied().filter(over);
@@ -116,7 +117,12 @@ mod tests {
     use super::*;
 
     fn add(timed: &mut Timed<()>, key: u64, now: i64, len: usize) {
-        timed.with(key, now, || (Vec::new(), ()), |open| open.bytes.resize(open.bytes.len() + len, 0));
+        timed.with(
+            key,
+            now,
+            || (Vec::new(), ()),
+            |open| open.bytes.resize(open.bytes.len() + len, 0),
+        );
     }
 
     fn expired(timed: &mut Timed<()>, now: i64) -> Vec<i64> {
@@ -130,7 +136,7 @@ mod tests {
             add(&mut timed, key, now, 1);
         }
         add(&mut timed, 2, 109, 1);
-        assert_eq!(expired(&mut timed, 109), []);
+        assert!(expired(&mut timed, 109).is_empty());
         assert_eq!(timed.len(2), 2);
         assert_eq!(expired(&mut timed, 116), [100, 105]);
         assert_eq!(timed.len(2), 0);

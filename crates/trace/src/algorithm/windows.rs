@@ -1,6 +1,8 @@
-//! Compression of packets, alone or over windows of time, of what they carry or of what redundancy elimination leaves of it.
+//! Compression of packets, alone or over windows of time, of what they carry or of what redundancy
+//! elimination leaves of it.
 //!
-//! Each window is compressed with fresh state, as a link must that may lose packets (thesis, section 2.2; EndRE, section 9.1; RFC 2393).
+//! Each window is compressed with fresh state, as a link must that may lose packets (thesis,
+//! section 2.2; EndRE, section 9.1; RFC 2393).
 
 use super::timed::{Open, Timed};
 use super::{PayloadRun, Run, Tally};
@@ -11,7 +13,8 @@ use oncewire_codec::ConfigError;
 /// What compresses a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coder {
-    /// DEFLATE at gzip's level 6, without gzip's header and trailer of 18 bytes (as RFC 2394 for IP packets).
+    /// DEFLATE at gzip's level 6, without gzip's header and trailer of 18 bytes (as RFC 2394 for IP
+    /// packets).
     Deflate,
     /// zstd at level 3.
     Zstd,
@@ -32,9 +35,11 @@ pub(crate) enum Grouping {
 pub(crate) enum Source {
     /// Its payload.
     Payload,
-    /// What the reference algorithm leaves of it: literals, and 4 bytes for each match. The shim is not compressed.
+    /// What the reference algorithm leaves of it: literals, and 4 bytes for each match. The shim is
+    /// not compressed.
     Residue,
-    /// A name if payload-match knows the payload, else the payload (Santos and Wetherall, Table 2, "both").
+    /// A name if payload-match knows the payload, else the payload (Santos and Wetherall, Table 2,
+    /// "both").
     Names(Box<PayloadRun>),
 }
 
@@ -85,8 +90,9 @@ impl WindowRun {
         self.out.clear();
         let len = match self.coder {
             Coder::Deflate => {
-                // Room for what does not shrink too: stored blocks add 5 bytes to 16 KiB or less. A stream that was left in the middle must
-                // not be reset: zlib-rs 0.6 then counts what it had still to write, and panics when that fills its buffer.
+                // Room for what does not shrink too: stored blocks add 5 bytes to 16 KiB or less. A
+                // stream that was left in the middle must not be reset: zlib-rs 0.6 then counts
+                // what it had still to write, and panics when that fills its buffer.
                 self.out.reserve(bytes.len() + bytes.len() / 8 + 256);
                 match self.deflate.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
                     Ok(Status::StreamEnd) => self.deflate.reset(),
@@ -119,7 +125,13 @@ impl WindowRun {
     }
 
     /// Appends what of the packet is to be compressed; returns the bytes that are not.
-    fn fill(source: &mut Source, view: &View<'_>, index: usize, packet: &Packet, out: &mut Vec<u8>) -> Result<u64, ConfigError> {
+    fn fill(
+        source: &mut Source,
+        view: &View<'_>,
+        index: usize,
+        packet: &Packet,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, ConfigError> {
         let payload = view.batch.payload(packet);
         match source {
             Source::Payload => out.extend_from_slice(payload),
@@ -153,12 +165,17 @@ impl WindowRun {
 
 impl Run for WindowRun {
     fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
-        for (index, packet) in view.batch.packets().iter().enumerate().filter(|(_, packet)| packet.len > 0) {
+        for (index, packet) in
+            view.batch.packets().iter().enumerate().filter(|(_, packet)| packet.len > 0)
+        {
             let key = match self.grouping {
                 Grouping::Packet => {
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     let plain = WindowRun::fill(&mut self.source, view, index, packet, &mut bytes)?;
-                    self.close(&Window { direction: packet.direction, payload: packet.len.into(), plain }, bytes);
+                    self.close(
+                        &Window { direction: packet.direction, payload: packet.len.into(), plain },
+                        bytes,
+                    );
                     continue;
                 }
                 Grouping::Direction => packet.direction.index() as u64,
@@ -173,9 +190,15 @@ impl Run for WindowRun {
                 self.close_open(window);
             }
             let (source, spare) = (&mut self.source, &mut self.spare);
-            let new = || (spare.pop().unwrap_or_default(), Window { direction: packet.direction, payload: 0, plain: 0 });
+            let new = || {
+                (
+                    spare.pop().unwrap_or_default(),
+                    Window { direction: packet.direction, payload: 0, plain: 0 },
+                )
+            };
             self.open.with(key, packet.time, new, |window| -> Result<(), ConfigError> {
-                window.value.plain += WindowRun::fill(source, view, index, packet, &mut window.bytes)?;
+                window.value.plain +=
+                    WindowRun::fill(source, view, index, packet, &mut window.bytes)?;
                 window.value.payload += u64::from(packet.len);
                 Ok(())
             })?;
@@ -214,7 +237,9 @@ mod tests {
 
     #[test]
     fn what_does_not_shrink_leaves_nothing_behind_for_the_next() {
-        let text = b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nAccept: text/html\r\n\r\n".repeat(30);
+        let text =
+            b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nAccept: text/html\r\n\r\n"
+                .repeat(30);
         for coder in [Coder::Deflate, Coder::Zstd] {
             let fresh = || WindowRun::new(coder, Grouping::Packet, Source::Payload, 0);
             let alone = fresh().coded(&text);

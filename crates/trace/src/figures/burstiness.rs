@@ -1,4 +1,5 @@
-//! The energy of traffic at time scales: a Haar wavelet analysis that runs along with the trace (thesis, section 2.3, Figure 2.5).
+//! The energy of traffic at time scales: a Haar wavelet analysis that runs along with the trace
+//! (thesis, section 2.3, Figure 2.5).
 
 /// Octaves of the analysis: the last compares spans of 10 ms * 2^18, 44 minutes.
 pub(super) const OCTAVES: usize = 19;
@@ -6,11 +7,13 @@ pub(super) const OCTAVES: usize = 19;
 /// Width of a base bucket in nanoseconds.
 pub(super) const BASE: i64 = 10_000_000;
 
-/// An orthonormal Haar multiresolution analysis of several series of bytes per 10 ms, by the pyramid algorithm.
+/// An orthonormal Haar multiresolution analysis of several series of bytes per 10 ms, by the
+/// pyramid algorithm.
 ///
-/// The detail coefficient of octave j at place k is (A - B) / 2^(j/2), with A and B the sums of the series over the two halves of the 2^j
-/// buckets from k * 2^j on. Each octave keeps one sum that waits for its other half: nothing else is stored, and n empty buckets take a time
-/// in proportion to log n.
+/// The detail coefficient of octave j at place k is (A - B) / 2^(j/2), with A and B the sums of the
+/// series over the two halves of the 2^j buckets from k * 2^j on. Each octave keeps one sum that
+/// waits for its other half: nothing else is stored, and n empty buckets take a time in proportion
+/// to log n.
 #[derive(Clone, Debug)]
 pub(super) struct Pyramid<const N: usize> {
     octaves: [Octave<N>; OCTAVES],
@@ -61,7 +64,8 @@ impl<const N: usize> Pyramid<N> {
                 self.push_at(j, [0.0; N]);
                 count -= 1;
             }
-            // Pairs of nothing: coefficients of 0, and half as many empty places in the next octave.
+            // Pairs of nothing: coefficients of 0, and half as many empty places in the next
+            // octave.
             self.octaves[j].count += count / 2;
             if count % 2 == 1 {
                 self.octaves[j].pending = Some([0.0; N]);
@@ -70,10 +74,13 @@ impl<const N: usize> Pyramid<N> {
         }
     }
 
-    /// For each octave from 1 on: the number of complete coefficients, and the mean of their squares for each series. `None` without any.
+    /// For each octave from 1 on: the number of complete coefficients, and the mean of their
+    /// squares for each series. `None` without any.
     pub(super) fn energies(&self) -> impl Iterator<Item = (u64, Option<[f64; N]>)> {
         let mean = |octave: &Octave<N>| octave.squares.map(|sum| sum / octave.count as f64);
-        self.octaves.iter().map(move |octave| (octave.count, (octave.count > 0).then(|| mean(octave))))
+        self.octaves
+            .iter()
+            .map(move |octave| (octave.count, (octave.count > 0).then(|| mean(octave))))
     }
 }
 
@@ -87,8 +94,10 @@ mod tests {
         let mut approximation = series.to_vec();
         (0..OCTAVES)
             .map(|_| {
-                let pairs: Vec<_> = approximation.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-                let energy = pairs.iter().map(|(a, b)| ((a - b) / 2f64.sqrt()).powi(2)).sum::<f64>();
+                let pairs: Vec<_> =
+                    approximation.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+                let energy =
+                    pairs.iter().map(|(a, b)| ((a - b) / 2f64.sqrt()).powi(2)).sum::<f64>();
                 approximation = pairs.iter().map(|(a, b)| (a + b) / 2f64.sqrt()).collect();
                 (pairs.len() as u64, (!pairs.is_empty()).then(|| energy / pairs.len() as f64))
             })

@@ -1,19 +1,25 @@
-//! Figure 10: how often each chunk is matched (thesis, section 2.4, "Redundancy: Hit Distribution", Figure 2.10).
+//! Figure 10: how often each chunk is matched (thesis, section 2.4, "Redundancy: Hit Distribution",
+//! Figure 2.10).
 
+use super::layout::{add_series, chart, drawn, shares, table};
 use super::sampled::Sampled;
-use super::tally::{self, CHARGED, percent, savings, share, varies};
-use crate::batch::{Direction, Observer, View};
-use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use super::tally::{self, CHARGED, savings, share, varies};
+use super::{Figure, FigureId, Finding, Observer};
+use crate::batch::{Direction, View};
+use crate::results::{Axis, Cell, Chart, ChartKind, Table, Unit};
+use crate::text::percent;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Frequency of matches by rank of chunk, the exponent of Zipf's law that fits it, and the share of savings by share of chunks.
+/// Measures hits by rank of the chunk, the exponent of the Zipf law that fits, and the share of
+/// savings by share of chunks.
 #[derive(Debug)]
 pub struct Hits {
     chunks: Sampled<Chunk>,
 }
 
 impl Hits {
-    /// `memory` (bytes) is for chunks, which are sampled when they are more than fit: about 72 bytes each, the work at the end included.
+    /// `memory` (bytes) is for chunks, about 72 bytes each including the final computation; if they
+    /// do not fit, they are sampled.
     pub fn new(memory: u64) -> Hits {
         Hits { chunks: Sampled::new(memory / 3 * 2) }
     }
@@ -27,7 +33,7 @@ struct Chunk {
     saved: f64,
 }
 
-/// Ranks that the fit for the bulk leaves out, as the thesis does.
+/// Ranks that the fit of the bulk leaves out, as in the thesis.
 const TOP: f64 = 100.0;
 
 impl Observer for Hits {
@@ -36,7 +42,9 @@ impl Observer for Hits {
             let payload = view.batch.payload(packet);
             for (found, saved) in savings(view, i) {
                 let content = &payload[found.at as usize..found.end()];
-                if let Some(chunk) = self.chunks.at(xxh3_64_with_seed(content, packet.direction.index() as u64)) {
+                if let Some(chunk) =
+                    self.chunks.at(xxh3_64_with_seed(content, packet.direction.index() as u64))
+                {
                     chunk.hits = chunk.hits.saturating_add(1);
                     chunk.saved += saved;
                     chunk.direction = packet.direction;
@@ -45,11 +53,60 @@ impl Observer for Hits {
         }
     }
 
-    fn finish(self: Box<Self>) -> Figure {
-        let scale = 1.0 / self.chunks.rate();
+    fn finish(self: Box<Self>) -> Finding {
+        Finding::Hits(self.compute())
+    }
+}
+
+/// Figure 10: how often chunks are matched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChunkHits {
+    /// Each direction with matches; the total comes last if there are several.
+    pub directions: Vec<DirectionHits>,
+    /// Chunks that each chunk of the sample stands for; 1 if all are known.
+    pub scale: f64,
+    /// How chunks were sampled. `None` if all are known.
+    pub sampled: Option<String>,
+    /// Memory of the figure's state in bytes.
+    pub memory: u64,
+}
+
+/// Hits of the chunks of one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionHits {
+    /// The direction, or `total`.
+    pub direction: &'static str,
+    /// Estimated number of chunks.
+    pub chunks: u64,
+    /// Estimated number of hits.
+    pub hits: u64,
+    /// Hits of the most popular chunk.
+    pub most: Option<u64>,
+    /// Share of the chunks with one hit.
+    pub once: Option<f64>,
+    /// Exponent of hits by rank: least squares over the bulk.
+    pub bulk: Option<f64>,
+    /// Exponent of hits by rank: least squares over all ranks.
+    pub all_ranks: Option<f64>,
+    /// Exponent of hits by rank: maximum likelihood.
+    pub most_likely: Option<f64>,
+    /// Rank and hits, thinned to about 100 points per power of ten.
+    pub by_rank: Vec<(f64, f64)>,
+    /// Share of savings by the 0.1, 1, 5, 10, 20, 50 and 80 % of the chunks that save most.
+    pub top: [Option<f64>; CONTRIBUTION.len()],
+    /// Share of the chunks that 80 % of the savings take.
+    pub for_80: Option<f64>,
+    /// Share of the chunks, those that save most first, and their share of savings.
+    pub contribution: Vec<(f64, f64)>,
+}
+
+impl Hits {
+    fn compute(self) -> ChunkHits {
+        let Hits { chunks } = self;
+        let scale = 1.0 / chunks.rate();
         let mut groups: Vec<(&'static str, Vec<(u32, f64)>)> = Vec::new();
         for direction in Direction::ALL {
-            let of = self.chunks.iter().filter(|(_, chunk)| chunk.direction == direction);
+            let of = chunks.iter().filter(|(_, chunk)| chunk.direction == direction);
             let of: Vec<_> = of.map(|(_, chunk)| (chunk.hits, chunk.saved)).collect();
             if !of.is_empty() {
                 groups.push((direction.name(), of));
@@ -59,159 +116,187 @@ impl Observer for Hits {
             let all = groups.iter().flat_map(|(_, of)| of).copied().collect();
             groups.push((tally::TOTAL, all));
         }
-        let memory = self.chunks.memory(2 * size_of::<(u32, f64)>());
-        let mut notes: Vec<String> = self.chunks.note("chunks").into_iter().collect();
-        if !notes.is_empty() {
+        let (memory, sampled) = (chunks.memory(2 * size_of::<(u32, f64)>()), chunks.note("chunks"));
+        drop(chunks);
+        let directions = groups
+            .iter_mut()
+            .map(|(direction, chunks)| DirectionHits::of(direction, chunks, scale))
+            .collect();
+        ChunkHits { directions, scale, sampled, memory }
+    }
+}
+
+impl DirectionHits {
+    /// Of chunks as hits and bytes saved; each stands for `scale` chunks.
+    fn of(direction: &'static str, chunks: &mut [(u32, f64)], scale: f64) -> DirectionHits {
+        chunks.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.0));
+        let hits: Vec<u32> = chunks.iter().map(|chunk| chunk.0).collect();
+        let count = chunks.len() as f64;
+        let once = hits.iter().filter(|hits| **hits == 1).count() as f64;
+        let total: f64 = hits.iter().map(|hits| f64::from(*hits)).sum();
+
+        chunks.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
+        let saved: f64 = chunks.iter().map(|chunk| chunk.1).sum();
+        let mut sum = 0.0;
+        // sums[i] is the share of savings of the first i chunks.
+        let sums: Vec<f64> = std::iter::once(0.0)
+            .chain(chunks.iter().map(|chunk| {
+                sum += chunk.1;
+                share(sum, saved).unwrap_or(0.0).min(1.0)
+            }))
+            .collect();
+        let mut contribution = Vec::new();
+        if saved > 0.0 {
+            let places = (0..=1000).map(|i| (sums.len() - 1) * i / 1000);
+            contribution.extend(places.map(|place| (place as f64 / count, sums[place])));
+            contribution.dedup();
+        }
+        DirectionHits {
+            direction,
+            chunks: (count * scale) as u64,
+            hits: (total * scale) as u64,
+            most: hits.first().map(|hits| u64::from(*hits)),
+            once: share(once, count),
+            bulk: least_squares(&hits, scale, |rank, hits| rank > TOP && hits > 1),
+            all_ranks: least_squares(&hits, scale, |_, _| true),
+            most_likely: most_likely(&hits, scale),
+            by_rank: rank_points(&hits, scale),
+            top: CONTRIBUTION.map(|part| (saved > 0.0).then(|| interpolate(&sums, part))),
+            for_80: (saved > 0.0)
+                .then(|| sums.partition_point(|share| *share < 0.8) as f64 / count),
+            contribution,
+        }
+    }
+
+    fn finding(&self) -> Option<String> {
+        let top = self.top[TOP_FIFTH]?;
+        let mut finding = format!(
+            "20 % of the chunks bring {} of the savings, and 80 % of the savings take {} of the chunks: {}.",
+            percent(top),
+            percent(self.for_80?),
+            if top >= 0.6 {
+                "popular content pays most, and a small cache gets the bulk"
+            } else {
+                "savings are spread over many chunks"
+            }
+        );
+        if let Some(bulk) = self.bulk {
+            finding += &format!(" Hits fall with rank as rank^{bulk:.2}; -1 would be Zipf's law.");
+        }
+        Some(finding)
+    }
+}
+
+impl ChunkHits {
+    /// Tables, charts and text.
+    pub fn present(&self) -> Figure {
+        let (tables, charts) = self.layout();
+        let mut notes = Vec::from_iter(self.sampled.clone());
+        if self.sampled.is_some() {
             notes.push(format!(
-                "Each chunk of the sample stands for {scale} ranks, and has the middle one. The most popular chunks are likely not in it, so \
-                 the head of the curves, what the top chunks save, and the fit over all ranks are uncertain; the fit over the bulk is hardly \
-                 affected."
+                "Each chunk of the sample stands for {} ranks and is drawn at the middle one. The most popular chunks are probably not in \
+                 the sample, so the head of the curves, the savings of the top chunks and the fit over all ranks are uncertain. The fit \
+                 over the bulk is hardly affected.",
+                self.scale
             ));
         }
-        drop(self);
-
-        let mut zipf = Table {
-            id: "zipf",
-            caption: "Exponent of a Zipf law for hits by rank".into(),
-            columns: vec![
-                Column::new("direction", Unit::Text),
-                Column::new("chunks", Unit::Count),
-                Column::new("hits", Unit::Count),
-                Column::new("most hits", Unit::Count),
-                Column::new("chunks hit once", Unit::Share),
-                Column::new("exponent, bulk", Unit::Number),
-                Column::new("exponent, all ranks", Unit::Number),
-                Column::new("exponent, most likely", Unit::Number),
-            ],
-            rows: Vec::new(),
-        };
-        let mut contribution = Table {
-            id: "contribution",
-            caption: "Share of savings by share of chunks, those that save most first".into(),
-            columns: [vec![Column::new("direction", Unit::Text)]]
-                .into_iter()
-                .chain([CONTRIBUTION.map(|part| Column::new(format!("top {}", percent(part)), Unit::Share)).to_vec()])
-                .flatten()
-                .chain([Column::new("chunks for 80 % of savings", Unit::Share)])
-                .collect(),
-            rows: Vec::new(),
-        };
-        let mut ranks = Chart {
-            id: "ranks",
-            caption: "Hits of chunks by rank".into(),
-            kind: ChartKind::Points,
-            x: Axis::log("rank of the chunk by hits", Unit::Count),
-            y: Axis::log("hits", Unit::Count),
-            right: None,
-            series: Vec::new(),
-        };
-        let mut curve = Chart {
-            id: "contribution",
-            caption: "Savings by share of chunks, those that save most first".into(),
-            kind: ChartKind::Line,
-            x: Axis::new("share of chunks", Unit::Share),
-            y: Axis::new("share of savings", Unit::Share),
-            right: None,
-            series: Vec::new(),
-        };
-        let mut finding = String::new();
-        for (name, chunks) in &mut groups {
-            chunks.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.0));
-            let hits: Vec<u32> = chunks.iter().map(|chunk| chunk.0).collect();
-            let count = chunks.len() as f64;
-            let once = hits.iter().filter(|hits| **hits == 1).count() as f64;
-            let total: f64 = hits.iter().map(|hits| f64::from(*hits)).sum();
-            let bulk = least_squares(&hits, scale, |rank, hits| rank > TOP && hits > 1);
-            zipf.rows.push(vec![
-                (*name).into(),
-                ((count * scale) as u64).into(),
-                ((total * scale) as u64).into(),
-                hits.first().map(|hits| u64::from(*hits)).into(),
-                share(once, count).into(),
-                bulk.into(),
-                least_squares(&hits, scale, |_, _| true).into(),
-                most_likely(&hits, scale).into(),
-            ]);
-            ranks.series.push(Series::new(*name, rank_points(&hits, scale)));
-
-            chunks.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
-            let saved: f64 = chunks.iter().map(|chunk| chunk.1).sum();
-            let mut sum = 0.0;
-            // sums[i] is the share of savings of the first i chunks.
-            let sums: Vec<f64> = std::iter::once(0.0)
-                .chain(chunks.iter().map(|chunk| {
-                    sum += chunk.1;
-                    share(sum, saved).unwrap_or(0.0).min(1.0)
-                }))
-                .collect();
-            let top = |part: f64| (saved > 0.0).then(|| interpolate(&sums, part));
-            let for_80 = (saved > 0.0).then(|| sums.partition_point(|share| *share < 0.8) as f64 / count);
-            let mut row = vec![(*name).into()];
-            row.extend(CONTRIBUTION.map(|part| top(part).into()));
-            row.push(for_80.into());
-            contribution.rows.push(row);
-            if saved > 0.0 {
-                let places = (0..=1000).map(|i| (sums.len() - 1) * i / 1000);
-                let mut points: Vec<_> = places.map(|place| (place as f64 / count, sums[place])).collect();
-                points.dedup();
-                curve.series.push(Series::new(*name, points));
-            }
-            // The last one is the total.
-            finding = words(top(0.2), for_80, bulk);
-        }
         Figure {
-            number: 10,
-            id: "hits",
+            number: FigureId::Hits.number(),
+            id: FigureId::Hits.name(),
             title: "Hits of chunks",
             source: "thesis, section 2.4, Figure 2.10",
             definition: format!(
-                "How often each chunk is matched in the whole trace. A chunk is the content of a match of the reference algorithm, known by a \
-                 64-bit hash; the packet that brought it first is not a match; directions have their own chunks. Rank 1 is the chunk with the \
-                 most hits. Exponents are those of hits proportional to rank^a: bulk, least squares of log hits by log rank over all \
-                 ranks but the first 100 and chunks hit once, each rank a point; all ranks, the same over all of them; most likely, the \
-                 maximum likelihood of each hit falling on a rank of these with a probability proportional to rank^a. Contribution: \
-                 chunks ordered by the bytes that they save. {CHARGED}"
+                "How often each chunk is matched in the whole trace. A chunk is the content of a match of the reference algorithm, \
+                 identified by a 64-bit hash. The packet that first carried it is not a match. Each direction has its own chunks. Rank 1 \
+                 is the chunk with the most hits. The exponent a is that of hits proportional to rank^a. Bulk: least squares of log hits \
+                 by log rank, each rank a point, without the first 100 ranks and the chunks hit once. All ranks: the same over all ranks. \
+                 Most likely: the maximum likelihood if each hit falls on a rank with a probability proportional to rank^a. Contribution: \
+                 chunks ordered by the bytes they save. {CHARGED}"
             ),
-            finding,
-            tables: if zipf.rows.is_empty() { Vec::new() } else { vec![zipf, contribution] },
-            charts: [ranks, curve].into_iter().filter(|chart| !chart.series.is_empty()).collect(),
+            finding: self.directions.last().and_then(DirectionHits::finding).unwrap_or_default(),
+            tables,
+            charts,
             notes,
-            memory,
+            memory: self.memory,
         }
+    }
+
+    fn layout(&self) -> (Vec<Table>, Vec<Chart>) {
+        if self.directions.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let columns = [
+            ("direction", Unit::Text),
+            ("chunks", Unit::Count),
+            ("hits", Unit::Count),
+            ("most hits", Unit::Count),
+            ("chunks hit once", Unit::Share),
+            ("exponent, bulk", Unit::Number),
+            ("exponent, all ranks", Unit::Number),
+            ("exponent, most likely", Unit::Number),
+        ];
+        let mut zipf = table("zipf", "Exponent of a Zipf law for hits by rank", columns);
+        let names = CONTRIBUTION.map(|part| format!("top {}", percent(part)));
+        let names = names.iter().map(|name| (name.as_str(), Unit::Share));
+        let columns = [("direction", Unit::Text)]
+            .into_iter()
+            .chain(names)
+            .chain([("chunks for 80 % of savings", Unit::Share)]);
+        let caption = "Share of savings by share of chunks, those that save most first";
+        let mut contribution = table("contribution", caption, columns);
+        let axis = Axis::log("rank of the chunk by hits", Unit::Count);
+        let mut ranks = chart(
+            "ranks",
+            "Hits of chunks by rank",
+            ChartKind::Points,
+            axis,
+            Axis::log("hits", Unit::Count),
+        );
+        let caption = "Savings by share of chunks, those that save most first";
+        let (x, y) = (shares("share of chunks"), shares("share of savings"));
+        let mut curve = chart("contribution", caption, ChartKind::Line, x, y);
+        for of in &self.directions {
+            zipf.rows.push(vec![
+                of.direction.into(),
+                of.chunks.into(),
+                of.hits.into(),
+                of.most.into(),
+                of.once.into(),
+                of.bulk.into(),
+                of.all_ranks.into(),
+                of.most_likely.into(),
+            ]);
+            let mut row = vec![of.direction.into()];
+            row.extend(of.top.map(Cell::from));
+            row.push(of.for_80.into());
+            contribution.rows.push(row);
+            add_series(&mut ranks, of.direction, of.by_rank.clone());
+            add_series(&mut curve, of.direction, of.contribution.clone());
+        }
+        (vec![zipf, contribution], drawn([ranks, curve]))
     }
 }
 
 /// Shares of chunks in the table.
 const CONTRIBUTION: [f64; 7] = [0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 0.8];
 
-fn words(top: Option<f64>, for_80: Option<f64>, bulk: Option<f64>) -> String {
-    let (Some(top), Some(for_80)) = (top, for_80) else { return String::new() };
-    let mut words = format!(
-        "20 % of the chunks bring {} of the savings, and 80 % of the savings take {} of the chunks: {}.",
-        percent(top),
-        percent(for_80),
-        if top >= 0.6 {
-            "popular content pays most, and a small cache gets the bulk"
-        } else {
-            "savings are spread over many chunks"
-        }
-    );
-    if let Some(bulk) = bulk {
-        words += &format!(" Hits fall with rank as rank^{bulk:.2}; -1 would be Zipf's law.");
-    }
-    words
-}
+/// Index of 20 % in [`CONTRIBUTION`].
+const TOP_FIFTH: usize = 4;
 
-/// The rank of the sampled chunk in place `index`, which stands for `scale` chunks: the middle of their ranks.
+/// The rank of the sampled chunk at `index`, which stands for `scale` chunks: the middle of their
+/// ranks.
 fn rank(index: usize, scale: f64) -> f64 {
     index as f64 * scale + (scale + 1.0) / 2.0
 }
 
-/// Slope of log hits by log rank over the ranks to `keep`. `None` unless two ranks and two frequencies differ.
+/// Slope of log hits by log rank over the ranks that `keep` accepts. `None` unless there are two
+/// different ranks and frequencies.
 fn least_squares(hits: &[u32], scale: f64, keep: impl Fn(f64, u32) -> bool) -> Option<f64> {
     let kept = || {
         let points = hits.iter().enumerate().map(|(i, hits)| (rank(i, scale), *hits));
-        points.filter(|(rank, hits)| keep(*rank, *hits)).map(|(rank, hits)| (rank.ln(), f64::from(hits).ln()))
+        points
+            .filter(|(rank, hits)| keep(*rank, *hits))
+            .map(|(rank, hits)| (rank.ln(), f64::from(hits).ln()))
     };
     let (n, x, y) = kept().fold((0.0, 0.0, 0.0), |(n, sx, sy), (x, y)| (n + 1.0, sx + x, sy + y));
     let (mean_x, mean_y) = (x / n, y / n);
@@ -222,18 +307,21 @@ fn least_squares(hits: &[u32], scale: f64, keep: impl Fn(f64, u32) -> bool) -> O
     (varies(xx, mean_x, n) && varies(yy, mean_y, n)).then(|| xy / xx)
 }
 
-/// The exponent under which hits fall on these ranks most likely, between -5 and 0. `None` without two ranks.
+/// The exponent between -5 and 0 under which these hits are most likely. `None` with fewer than two
+/// ranks.
 fn most_likely(hits: &[u32], scale: f64) -> Option<f64> {
     if hits.len() < 2 {
         return None;
     }
     let total: f64 = hits.iter().map(|hits| f64::from(*hits)).sum();
-    let logs: f64 = hits.iter().enumerate().map(|(i, hits)| f64::from(*hits) * rank(i, scale).ln()).sum();
+    let logs: f64 =
+        hits.iter().enumerate().map(|(i, hits)| f64::from(*hits) * rank(i, scale).ln()).sum();
     let mean_log = logs / total;
     // Ranks are scale * (i + offset); the scale cancels out.
     let offset = rank(0, scale) / scale;
     let mean_log = mean_log - scale.ln();
-    // Log likelihood of a hit: concave in the exponent, so that the search by sections finds its maximum.
+    // Log likelihood of a hit. It is concave in the exponent, so a ternary search finds the
+    // maximum.
     let likelihood = |exponent: f64| exponent * mean_log - zeta(exponent, offset, hits.len()).ln();
     let (mut low, mut high) = (-5.0, 0.0);
     for _ in 0..60 {
@@ -243,8 +331,8 @@ fn most_likely(hits: &[u32], scale: f64) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// The sum of (i + offset)^exponent for the first `count` i from 0: exact for 1,000 terms, from there on the integral, whose relative error
-/// is below 10^-6.
+/// The sum of (i + offset)^exponent over i from 0 to `count` - 1: exact for the first 1,000 terms,
+/// then the integral, with a relative error below 10^-6.
 fn zeta(exponent: f64, offset: f64, count: usize) -> f64 {
     let exact = count.min(1000);
     let sum: f64 = (0..exact).map(|i| (i as f64 + offset).powf(exponent)).sum();
@@ -258,7 +346,7 @@ fn zeta(exponent: f64, offset: f64, count: usize) -> f64 {
     }
 }
 
-/// Points (rank, hits), at most about 100 for every power of ten of ranks.
+/// Points (rank, hits), about 100 per power of ten of ranks at most.
 fn rank_points(hits: &[u32], scale: f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for (i, hits) in hits.iter().enumerate() {
@@ -271,7 +359,8 @@ fn rank_points(hits: &[u32], scale: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// The share of savings of the first `part` of the chunks, linear between whole chunks.
+/// The share of savings of the first `part` of the chunks, interpolated linearly between whole
+/// chunks.
 fn interpolate(sums: &[f64], part: f64) -> f64 {
     let place = part * (sums.len() - 1) as f64;
     let (below, above) = (sums[place.floor() as usize], sums[place.ceil() as usize]);
@@ -282,22 +371,25 @@ fn interpolate(sums: &[f64], part: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::batch::testing::{Made, noise, observe};
-    use crate::results::Cell;
 
     fn made(seed: u64, len: usize) -> Made {
         Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(seed, len))
     }
 
     fn value(table: &Table, column: &str) -> Cell {
-        let column =
-            table.columns.iter().position(|c| c.name == column).unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
+        let column = table
+            .columns
+            .iter()
+            .position(|c| c.name == column)
+            .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
         table.rows.last().unwrap()[column].clone()
     }
 
     #[test]
     fn hits_and_contributions_are_exact() {
         // Chunk 0 is matched 8 times, 1 to 4 once each: of 5 chunks the first, 20 %, saves 8 of 12.
-        let mut packets: Vec<Made> = (0..5).flat_map(|seed| [made(seed, 104), made(seed, 104)]).collect();
+        let mut packets: Vec<Made> =
+            (0..5).flat_map(|seed| [made(seed, 104), made(seed, 104)]).collect();
         packets.extend((0..7).map(|_| made(0, 104)));
         let figure = observe(Box::new(Hits::new(1 << 20)), &packets, 1 << 20, 4);
         let [zipf, contribution] = &figure.tables[..] else { panic!() };
@@ -308,13 +400,18 @@ mod tests {
         assert_eq!(value(zipf, "exponent, bulk"), Cell::None);
         assert_eq!(value(contribution, "top 20.0 %"), (8.0 / 12.0).into());
         assert_eq!(value(contribution, "chunks for 80 % of savings"), 0.6.into());
-        assert_eq!(figure.charts[0].series[0].points, [(1.0, 8.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0), (5.0, 1.0)]);
+        assert_eq!(
+            figure.charts[0].series[0].points,
+            [(1.0, 8.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0), (5.0, 1.0)]
+        );
     }
 
     #[test]
     fn a_power_law_is_fitted() {
         for exponent in [-0.5, -0.97, -1.3] {
-            let hits: Vec<u32> = (1..=20_000).map(|rank| (1e7 * f64::from(rank).powf(exponent)).round() as u32).collect();
+            let hits: Vec<u32> = (1..=20_000)
+                .map(|rank| (1e7 * f64::from(rank).powf(exponent)).round() as u32)
+                .collect();
             let bulk = least_squares(&hits, 1.0, |rank, hits| rank > TOP && hits > 1).unwrap();
             assert!((bulk - exponent).abs() < 0.01, "{exponent} {bulk}");
             assert!((most_likely(&hits, 1.0).unwrap() - exponent).abs() < 0.01);
@@ -358,7 +455,13 @@ mod tests {
         for exponent in [-2.0, -1.0, -0.7, 0.0] {
             let naive: f64 = (1..=50_000).map(|i| f64::from(i).powf(exponent)).sum();
             assert!((zeta(exponent, 1.0, 50_000) / naive - 1.0).abs() < 1e-6);
-            assert!((zeta(exponent, 1.0, 10) / (1..=10).map(|i| f64::from(i).powf(exponent)).sum::<f64>() - 1.0).abs() < 1e-12);
+            assert!(
+                (zeta(exponent, 1.0, 10)
+                    / (1..=10).map(|i| f64::from(i).powf(exponent)).sum::<f64>()
+                    - 1.0)
+                    .abs()
+                    < 1e-12
+            );
         }
     }
 

@@ -1,8 +1,9 @@
 //! What must hold for every figure on any trace.
 
+use super::Observer;
 use super::{destinations, hits, lengths, locality, origins, temporal};
+use crate::batch::Direction;
 use crate::batch::testing::{Made, noise, observe};
-use crate::batch::{Direction, Observer};
 use crate::results::{Axis, Cell, Figure, Unit};
 use proptest::prelude::*;
 
@@ -24,7 +25,10 @@ fn check(figure: &Figure) {
         assert!(!words.contains("  "), "{words}");
     }
     for words in figure.notes.iter().chain([&figure.finding]) {
-        assert!(!words.contains("  ") && !words.contains("NaN") && !words.contains("inf "), "{words}");
+        assert!(
+            !words.contains("  ") && !words.contains("NaN") && !words.contains("inf "),
+            "{words}"
+        );
     }
     for table in &figure.tables {
         assert!(!table.caption.is_empty(), "{}", table.id);
@@ -32,10 +36,13 @@ fn check(figure: &Figure) {
             assert_eq!(row.len(), table.columns.len(), "{}: {row:?}", table.id);
             for (cell, column) in row.iter().zip(&table.columns) {
                 match cell {
-                    Cell::Text(_) => assert_eq!(column.unit, Unit::Text, "{}: {}", table.id, column.name),
+                    Cell::Text(_) => {
+                        assert_eq!(column.unit, Unit::Text, "{}: {}", table.id, column.name)
+                    }
                     Cell::Number(number) => {
                         assert!(number.is_finite());
-                        let share = column.unit != Unit::Share || (-1e-9..=1.0 + 1e-9).contains(number);
+                        let share =
+                            column.unit != Unit::Share || (-1e-9..=1.0 + 1e-9).contains(number);
                         assert!(share, "{}: {} {number}", table.id, column.name);
                     }
                     Cell::Count(_) | Cell::None => assert_ne!(column.unit, Unit::Text),
@@ -47,8 +54,17 @@ fn check(figure: &Figure) {
     for chart in &figure.charts {
         for series in &chart.series {
             assert!(!series.name.is_empty() && series.points.len() <= 4000);
-            assert!(series.points.is_sorted_by(|a, b| a.0 <= b.0), "{}: {:?}", chart.id, series.points);
-            assert!(series.points.iter().all(|(x, y)| in_range(&chart.x, *x) && in_range(&chart.y, *y)), "{}", chart.id);
+            assert!(
+                series.points.is_sorted_by(|a, b| a.0 <= b.0),
+                "{}: {:?}",
+                chart.id,
+                series.points
+            );
+            assert!(
+                series.points.iter().all(|(x, y)| in_range(&chart.x, *x) && in_range(&chart.y, *y)),
+                "{}",
+                chart.id
+            );
         }
     }
 }

@@ -1,12 +1,19 @@
-//! Figure 9: how far back matches reach (thesis, section 2.4, "Redundancy: Temporal View", Figure 2.8).
+//! Figure 9: how far back matches reach (thesis, section 2.4, "Redundancy: Temporal View", Figure
+//! 2.8).
 
+use super::layout::{add_series, chart, drawn, shares, table};
 use super::sampled::Sampled;
-use super::tally::{self, ByDirection, CHARGED, Histogram, Merge, merge_equal, percent, percentile, savings, share};
-use crate::batch::{Direction, Observer, View};
-use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use super::tally::{
+    self, ByDirection, CHARGED, Histogram, Merge, merge_equal, percentile, savings, share,
+};
+use super::{Figure, FigureId, Finding, Observer};
+use crate::batch::{Direction, View};
+use crate::results::{Axis, Cell, Chart, ChartKind, Table, Unit};
+use crate::text::{percent, seconds};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How far back matches reach, in cache and in time, and for how long a chunk goes on being matched.
+/// Measures how far back matches reach, in cache and in time, and for how long chunks keep being
+/// matched.
 #[derive(Debug)]
 pub struct Locality {
     counts: ByDirection<Counts>,
@@ -17,11 +24,17 @@ pub struct Locality {
 }
 
 impl Locality {
-    /// A quarter of `memory` (bytes) is for distances: 24 KB a direction, with less the times in charts get coarser, but 9 KB a direction
-    /// at least. The rest is for chunks, which are sampled when they are more than fit: about 90 bytes each, the work at the end included.
+    /// A quarter of `memory` (bytes) is for distances: 24 KB per direction. With less, the ages in
+    /// charts get coarser, down to 9 KB per direction. The rest is for chunks, about 90 bytes each
+    /// including the final computation; if they do not fit, they are sampled.
     pub fn new(memory: u64) -> Locality {
         let chunks = Sampled::new(memory / 4 * 3);
-        Locality { counts: ByDirection::default(), chunks, histogram: (memory / 4 / 7).saturating_sub(FIXED), cache: 0 }
+        Locality {
+            counts: ByDirection::default(),
+            chunks,
+            histogram: (memory / 4 / 7).saturating_sub(FIXED),
+            cache: 0,
+        }
     }
 }
 
@@ -31,7 +44,7 @@ struct Chunk {
     /// Times of the first and the last match, in nanoseconds since the Unix epoch.
     first: i64,
     last: i64,
-    /// Number of matches, and where.
+    /// Number of matches, and their direction.
     matches: u32,
     direction: Direction,
 }
@@ -39,13 +52,13 @@ struct Chunk {
 /// The cache is divided into thousandths.
 const PARTS: u64 = 1000;
 
-/// Ages of the cache in the table, in thousandths.
+/// Parts of the cache in the table, in thousandths, counted from the most recent.
 const RECENT: [u64; 9] = [1, 10, 50, 100, 200, 300, 500, 750, 1000];
 
 /// Times in the table, in seconds.
 const TIMES: [u64; 9] = [1, 10, 60, 100, 300, 600, 1000, 3600, 36_000];
 
-/// Bytes of [`Counts`] beside its histogram.
+/// Bytes of [`Counts`] without its histogram.
 const FIXED: u64 = PARTS * 8 + size_of::<Counts>() as u64;
 
 #[derive(Clone, Debug)]
@@ -74,11 +87,6 @@ impl Counts {
             farthest: 0,
         }
     }
-
-    /// Share of the savings from the most recent `parts` thousandths of the cache.
-    fn recent(&self, parts: u64) -> Option<f64> {
-        share(self.distance[..parts as usize].iter().sum(), self.saved)
-    }
 }
 
 impl Merge for Counts {
@@ -102,7 +110,8 @@ impl Observer for Locality {
             let counts = self.counts.at(packet.direction, || Counts::new(self.histogram));
             let payload = view.batch.payload(packet);
             for (found, saved) in savings(view, i) {
-                let distance = u128::from(view.distance(packet, &found)) * u128::from(PARTS) / u128::from(view.cache.max(1));
+                let distance = u128::from(view.distance(packet, &found)) * u128::from(PARTS)
+                    / u128::from(view.cache.max(1));
                 counts.distance[distance.min(u128::from(PARTS - 1)) as usize] += saved;
                 counts.saved += saved;
                 counts.farthest = counts.farthest.max(view.distance(packet, &found));
@@ -118,9 +127,16 @@ impl Observer for Locality {
                     }
                 }
                 let content = &payload[found.at as usize..found.end()];
-                if let Some(chunk) = self.chunks.at(xxh3_64_with_seed(content, packet.direction.index() as u64)) {
+                if let Some(chunk) =
+                    self.chunks.at(xxh3_64_with_seed(content, packet.direction.index() as u64))
+                {
                     if chunk.matches == 0 {
-                        *chunk = Chunk { first: packet.time, last: packet.time, matches: 0, direction: packet.direction };
+                        *chunk = Chunk {
+                            first: packet.time,
+                            last: packet.time,
+                            matches: 0,
+                            direction: packet.direction,
+                        };
                     }
                     chunk.matches = chunk.matches.saturating_add(1);
                     chunk.first = chunk.first.min(packet.time);
@@ -130,170 +146,318 @@ impl Observer for Locality {
         }
     }
 
-    fn finish(self: Box<Self>) -> Figure {
-        let Locality { counts, chunks, cache, .. } = *self;
+    fn finish(self: Box<Self>) -> Finding {
+        Finding::Locality(self.compute())
+    }
+}
+
+/// Figure 9: how far back matches reach, and for how long chunks keep being matched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MatchLocality {
+    /// Each direction with packets; the total comes last if there are several.
+    pub directions: Vec<DirectionLocality>,
+    /// Size of the cache in bytes.
+    pub cache: u64,
+    /// Largest relative error of the distribution and the median of ages.
+    pub error: f64,
+    /// How chunks were sampled. `None` if all are known.
+    pub sampled: Option<String>,
+    /// Memory of the figure's state in bytes.
+    pub memory: u64,
+}
+
+/// Locality of the matches of one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionLocality {
+    /// The direction, or `total`.
+    pub direction: &'static str,
+    /// Bytes saved.
+    pub saved: f64,
+    /// Bytes saved by matches whose origin is known.
+    pub known: f64,
+    /// Largest distance of a match in bytes.
+    pub farthest: u64,
+    /// Bytes saved by matches at each distance, in thousandths of the cache.
+    pub by_distance: Vec<f64>,
+    /// Bytes saved by matches with packets at most 1, 10, 60, 100, 300, 600, 1,000, 3,600 and
+    /// 36,000 seconds old.
+    pub within: [f64; TIMES.len()],
+    /// Median age in seconds of the packets that matches are taken from, weighted by bytes saved.
+    pub median_age: Option<f64>,
+    /// Age in seconds, and the share of savings by matches with packets up to that age.
+    pub savings_by_age: Vec<(f64, f64)>,
+    /// Lives of chunks. `None` if no chunk was matched.
+    pub chunks: Option<ChunkLives>,
+}
+
+/// How long chunks keep being matched: the time from the first to the last match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChunkLives {
+    /// Chunks in the sample.
+    pub sampled: u64,
+    /// Estimated number of chunks.
+    pub chunks: u64,
+    /// Share of the chunks that were matched once.
+    pub once: Option<f64>,
+    /// Share of the chunks with a life of at most 1, 10, 60, 100, 300, 600, 1,000, 3,600 and 36,000
+    /// seconds.
+    pub within: [Option<f64>; TIMES.len()],
+    /// Life in seconds, and the share of chunks with at most that life.
+    pub lives: Vec<(f64, f64)>,
+    /// The same for chunks that were matched more than once.
+    pub lives_if_repeated: Vec<(f64, f64)>,
+}
+
+impl Locality {
+    fn compute(self) -> MatchLocality {
+        let Locality { counts, chunks, cache, .. } = self;
         let mut lives = lives(&chunks);
-        let (rate, sampled, chunk_memory) = (chunks.rate(), chunks.note("chunks"), chunks.memory(2 * size_of::<(u64, u32)>()));
+        let (rate, sampled) = (chunks.rate(), chunks.note("chunks"));
+        let chunk_memory = chunks.memory(2 * size_of::<(u64, u32)>());
         drop(chunks);
         let rows = counts.rows();
-        let text = |name: &str| Column::new(name, Unit::Text);
-        let of = |name: &str| Column::new(name, Unit::Share);
-        let mut columns = vec![text("direction")];
-        columns.extend(RECENT.map(|parts| of(&format!("within {}", percent(parts as f64 / PARTS as f64)))));
-        let mut distance = Table {
-            id: "distance",
-            caption: "Share of savings from the most recent part of the cache".into(),
-            columns,
-            rows: Vec::new(),
-        };
-        let mut columns = vec![text("direction"), Column::new("median", Unit::Seconds)];
-        columns.extend(TIMES.map(|time| of(&format!("within {}", tally::seconds(time as f64)))));
-        let mut time = Table {
-            id: "time",
-            caption: "Share of savings from packets at most so old, and the median age by savings".into(),
-            columns,
-            rows: Vec::new(),
-        };
-        let mut columns = vec![
-            text("direction"),
-            Column::new("chunks in sample", Unit::Count),
-            Column::new("chunks", Unit::Count),
-            of("matched once"),
-        ];
-        columns.extend(TIMES.map(|time| of(&format!("within {}", tally::seconds(time as f64)))));
-        let mut life = Table {
-            id: "chunks",
-            caption: "Share of chunks whose last match follows the first within a time".into(),
-            columns,
-            rows: Vec::new(),
-        };
-        let chart = |id, caption: &str, x, y: &str| Chart {
-            id,
-            caption: caption.into(),
-            kind: ChartKind::Step,
-            x,
-            y: Axis::new(y, Unit::Share),
-            right: None,
-            series: Vec::new(),
-        };
-        let mut by_distance = chart(
-            "distance",
-            "Savings by matches no farther back than a share of the cache",
-            Axis::new("distance as share of the cache", Unit::Share),
-            "share of savings",
-        );
-        let mut by_time = chart(
-            "time",
-            "Savings by matches with packets no older than a time",
-            Axis::log("time since the matched packet", Unit::Seconds),
-            "share of savings",
-        );
-        let mut by_life = chart(
-            "chunks",
-            "Chunks whose last match follows the first within a time",
-            Axis::log("time from the first to the last match", Unit::Seconds),
-            "share of chunks",
-        );
-        let seconds = |nanos: f64| nanos.max(1e3) / 1e9;
-        for (name, counts) in &rows {
-            let mut row = vec![(*name).into()];
-            row.extend(RECENT.map(|parts| counts.recent(parts).into()));
-            distance.rows.push(row);
-            let mut row = vec![(*name).into(), counts.time.quantile(0.5).map(|nanos| nanos as f64 / 1e9).into()];
-            row.extend(counts.within.map(|within| share(within, counts.known).into()));
-            time.rows.push(row);
-            if counts.saved > 0.0 {
-                let mut sum = 0.0;
-                let points = counts.distance.iter().enumerate().map(|(i, saved)| {
-                    sum += saved;
-                    ((i + 1) as f64 / PARTS as f64, (sum / counts.saved).min(1.0))
-                });
-                by_distance.series.push(Series::new(*name, points.collect()));
-            }
-            let points: Vec<_> = counts.time.cdf().into_iter().map(|(nanos, share)| (seconds(nanos), share)).collect();
-            if !points.is_empty() {
-                by_time.series.push(Series::new(*name, merge_equal(points)));
-            }
-            let Some((_, chunks_of)) = lives.iter_mut().find(|(of, _)| of == name) else { continue };
-            chunks_of.sort_unstable();
-            let count = chunks_of.len() as f64;
-            let once = chunks_of.iter().filter(|(_, matches)| *matches == 1).count() as f64;
-            let estimate = (count / rate).round() as u64;
-            let mut row = vec![(*name).into(), (chunks_of.len() as u64).into(), estimate.into(), share(once, count).into()];
-            row.extend(TIMES.map(|time| share(within(chunks_of, time), count).into()));
-            life.rows.push(row);
-            let again: Vec<_> = chunks_of.iter().filter(|(_, matches)| *matches > 1).copied().collect();
-            for (label, chunks) in [((*name).to_owned(), &*chunks_of), (format!("{name}, matched twice or more"), &again)] {
-                let points = (0..=1000).filter_map(|i| {
-                    let share = f64::from(i) / 1000.0;
-                    Some((seconds(percentile(chunks, share)?.0 as f64), share))
-                });
-                let points = merge_equal(points.collect());
-                if !points.is_empty() {
-                    by_life.series.push(Series::new(label, points));
-                }
-            }
-        }
-
-        let mut notes = vec![];
-        notes.extend(sampled);
-        let error = rows.first().map_or(0.0, |(_, counts)| counts.time.error());
-        if error > 0.04 {
-            notes.push(format!(
-                "To stay in its memory, the chart of times and the median show them to within {}.",
-                percent(error)
-            ));
-        }
-        if rows.last().is_some_and(|(_, counts)| counts.known < counts.saved) {
-            notes.push(
-                "Where the cache holds too many small packets, old ones are forgotten: matches with them are in the distances, not in the \
-                 times."
-                    .into(),
-            );
-        }
-        if let Some((_, counts)) = rows.last()
-            && counts.saved > 0.0
-            && counts.farthest < cache / 2
-        {
-            notes.push(format!(
-                "No match reaches farther back than {} of the cache: the trace does not fill it, or repeats only what is near.",
-                percent(counts.farthest as f64 / cache as f64)
-            ));
-        }
-        let used = rows.len() as u64 * FIXED + rows.iter().map(|(_, counts)| counts.time.memory()).sum::<u64>();
-        let finding = rows.last().map(|(_, counts)| finding(counts, lives.last().map(|(_, lives)| lives.as_slice())));
-        Figure {
-            number: 9,
-            id: "locality",
-            title: "Temporal locality of matches",
-            source: "thesis, section 2.4, Figure 2.8",
-            definition: format!(
-                "(a) The distance of a match: bytes of payload that entered the cache between the copy it is taken from, the most recent one, \
-                 and itself, as a share of the size of the cache; also the time between the two packets, in seconds. Shares are of bytes \
-                 saved. {CHARGED} (b) For each chunk, the time from its first match to its last in the whole trace, however often it left the \
-                 cache in between. A chunk is the content of a match, known by a 64-bit hash; the packet that brought it first is not a \
-                 match, and a chunk that was matched once has time 0. Directions have their own chunks. Times below 1 µs are shown as 1 µs."
-            ),
-            finding: finding.unwrap_or_default(),
-            memory: used + chunk_memory,
-            tables: if rows.is_empty() { Vec::new() } else { vec![distance, time, life] },
-            charts: [by_distance, by_time, by_life].into_iter().filter(|chart| !chart.series.is_empty()).collect(),
-            notes,
+        let of_counts = rows.len() as u64 * FIXED
+            + rows.iter().map(|(_, counts)| counts.time.memory()).sum::<u64>();
+        MatchLocality {
+            cache,
+            error: rows.first().map_or(0.0, |(_, counts)| counts.time.error()),
+            sampled,
+            memory: of_counts + chunk_memory,
+            directions: rows
+                .into_iter()
+                .map(|(direction, counts)| DirectionLocality {
+                    direction,
+                    saved: counts.saved,
+                    known: counts.known,
+                    farthest: counts.farthest,
+                    within: counts.within,
+                    median_age: counts.time.quantile(0.5).map(|nanos| nanos as f64 / 1e9),
+                    savings_by_age: merge_equal(
+                        counts
+                            .time
+                            .cdf()
+                            .into_iter()
+                            .map(|(nanos, share)| (visible(nanos), share))
+                            .collect(),
+                    ),
+                    by_distance: counts.distance,
+                    chunks: lives
+                        .iter_mut()
+                        .find(|(of, _)| *of == direction)
+                        .map(|(_, lives)| ChunkLives::of(lives, rate)),
+                })
+                .collect(),
         }
     }
 }
 
-/// How many chunks have their last match at most `seconds` after the first. Chunks are (nanoseconds, matches), ascending.
+/// Nanoseconds in seconds, at least a microsecond: zero has no place on a logarithmic axis.
+fn visible(nanos: f64) -> f64 {
+    nanos.max(1e3) / 1e9
+}
+
+impl ChunkLives {
+    /// Of chunks as nanoseconds from the first to the last match and number of matches, sampled at
+    /// `rate`.
+    fn of(chunks: &mut [(u64, u32)], rate: f64) -> ChunkLives {
+        chunks.sort_unstable();
+        let all = chunks.len() as f64;
+        let once = chunks.iter().filter(|(_, matches)| *matches == 1).count() as f64;
+        let repeated: Vec<_> = chunks.iter().filter(|(_, matches)| *matches > 1).copied().collect();
+        let distribution = |chunks: &[(u64, u32)]| {
+            let points = (0..=1000).filter_map(|i| {
+                let share = f64::from(i) / 1000.0;
+                Some((visible(percentile(chunks, share)?.0 as f64), share))
+            });
+            merge_equal(points.collect())
+        };
+        ChunkLives {
+            sampled: chunks.len() as u64,
+            chunks: (all / rate).round() as u64,
+            once: share(once, all),
+            within: TIMES.map(|time| share(within(chunks, time), all)),
+            lives: distribution(chunks),
+            lives_if_repeated: distribution(&repeated),
+        }
+    }
+}
+
+impl MatchLocality {
+    /// Tables, charts and text.
+    pub fn present(&self) -> Figure {
+        Figure {
+            number: FigureId::Locality.number(),
+            id: FigureId::Locality.name(),
+            title: "Temporal locality of matches",
+            source: "thesis, section 2.4, Figure 2.8",
+            definition: format!(
+                "(a) Distance of a match: bytes of payload that entered the cache between the most recent copy, which the match is taken \
+                 from, and the match itself, as a share of the cache size; and the time between the two packets in seconds. Shares are of \
+                 bytes saved. {CHARGED} (b) For each chunk, the time from its first match to its last in the whole trace, however often \
+                 it left the cache in between. A chunk is the content of a match, identified by a 64-bit hash. The packet that first \
+                 carried it is not a match, and a chunk that was matched once has time 0. Each direction has its own chunks. Times below \
+                 1 µs are shown as 1 µs."
+            ),
+            finding: self
+                .directions
+                .last()
+                .and_then(DirectionLocality::finding)
+                .unwrap_or_default(),
+            memory: self.memory,
+            tables: if self.directions.is_empty() { Vec::new() } else { self.tables().into() },
+            charts: self.charts(),
+            notes: self.notes(),
+        }
+    }
+
+    fn tables(&self) -> [Table; 3] {
+        let within = || TIMES.map(|time| format!("within {}", seconds(time as f64)));
+        let recent = RECENT.map(|parts| format!("within {}", percent(parts as f64 / PARTS as f64)));
+        let of_shares = |id, caption: &str, first: &[(&str, Unit)], names: &[String]| {
+            let names = names.iter().map(|name| (name.as_str(), Unit::Share));
+            table(id, caption, first.iter().copied().chain(names))
+        };
+        let direction = ("direction", Unit::Text);
+        let mut distance = of_shares(
+            "distance",
+            "Share of savings from the most recent part of the cache",
+            &[direction],
+            &recent,
+        );
+        let caption =
+            "Share of savings from packets of at most some age, and the median age by savings";
+        let mut time =
+            of_shares("time", caption, &[direction, ("median", Unit::Seconds)], &within());
+        let caption = "Share of chunks whose last match follows the first within a time";
+        let counts = [
+            ("chunks in sample", Unit::Count),
+            ("chunks", Unit::Count),
+            ("matched once", Unit::Share),
+        ];
+        let mut life =
+            of_shares("chunks", caption, &[&[direction][..], &counts].concat(), &within());
+        for of in &self.directions {
+            let mut row = vec![of.direction.into()];
+            row.extend(RECENT.map(|parts| Cell::from(of.recent(parts))));
+            distance.rows.push(row);
+            let mut row = vec![of.direction.into(), of.median_age.into()];
+            row.extend(of.within.map(|within| Cell::from(share(within, of.known))));
+            time.rows.push(row);
+            if let Some(chunks) = &of.chunks {
+                let mut row = vec![
+                    of.direction.into(),
+                    chunks.sampled.into(),
+                    chunks.chunks.into(),
+                    chunks.once.into(),
+                ];
+                row.extend(chunks.within.map(Cell::from));
+                life.rows.push(row);
+            }
+        }
+        [distance, time, life]
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        let savings = || shares("share of savings");
+        let axis = shares("distance as share of the cache");
+        let caption = "Savings by matches up to a distance, as a share of the cache";
+        let mut by_distance = chart("distance", caption, ChartKind::Step, axis, savings());
+        let axis = Axis::log("time since the matched packet", Unit::Seconds);
+        let caption = "Savings by matches with packets up to an age";
+        let mut by_time = chart("time", caption, ChartKind::Step, axis, savings());
+        let axis = Axis::log("time from the first to the last match", Unit::Seconds);
+        let caption = "Chunks whose last match follows the first within a time";
+        let mut by_life =
+            chart("chunks", caption, ChartKind::Step, axis, shares("share of chunks"));
+        for of in &self.directions {
+            if of.saved > 0.0 {
+                let mut sum = 0.0;
+                let points = of.by_distance.iter().enumerate().map(|(i, saved)| {
+                    sum += saved;
+                    ((i + 1) as f64 / PARTS as f64, (sum / of.saved).min(1.0))
+                });
+                add_series(&mut by_distance, of.direction, points.collect());
+            }
+            add_series(&mut by_time, of.direction, of.savings_by_age.clone());
+            if let Some(chunks) = &of.chunks {
+                add_series(&mut by_life, of.direction, chunks.lives.clone());
+                let name = format!("{}, matched twice or more", of.direction);
+                add_series(&mut by_life, name, chunks.lives_if_repeated.clone());
+            }
+        }
+        drawn([by_distance, by_time, by_life])
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::from_iter(self.sampled.clone());
+        if self.error > 0.04 {
+            notes.push(format!(
+                "To stay within its memory limit, the chart of ages and the median are accurate to within {}.",
+                percent(self.error)
+            ));
+        }
+        let Some(all) = self.directions.last() else { return notes };
+        if all.known < all.saved {
+            notes.push(
+                "If the cache holds too many small packets, old ones are forgotten. Matches with them count in the distances but not in \
+                 the ages."
+                    .into(),
+            );
+        }
+        if all.saved > 0.0 && all.farthest < self.cache / 2 {
+            notes.push(format!(
+                "No match reaches farther back than {} of the cache: the trace does not fill it, or repeats only recent content.",
+                percent(all.farthest as f64 / self.cache as f64)
+            ));
+        }
+        notes
+    }
+}
+
+impl DirectionLocality {
+    /// Share of the savings from the most recent `parts` thousandths of the cache.
+    fn recent(&self, parts: u64) -> Option<f64> {
+        share(self.by_distance[..parts as usize].iter().sum(), self.saved)
+    }
+
+    fn finding(&self) -> Option<String> {
+        let recent = self.recent(PARTS / 10)?;
+        let judgement = if recent >= 0.6 {
+            "a much smaller cache would keep most of them, and first in, first out is a good policy"
+        } else if recent >= 0.3 {
+            "a smaller cache would keep a good part of them"
+        } else {
+            "matches reach far back, and a smaller cache would lose most of them"
+        };
+        let mut finding = format!(
+            "{} of the savings come from the most recent 10 % of the cache: {judgement}.",
+            percent(recent)
+        );
+        // The fourth of the times is 100 s.
+        if let Some(share) = self.chunks.as_ref().and_then(|chunks| chunks.within[3]) {
+            finding += &format!(
+                " {} of the chunks have their last match within 100 s of the first.",
+                percent(share)
+            );
+        }
+        Some(finding)
+    }
+}
+
+/// How many chunks have their last match at most `seconds` after the first. Chunks are
+/// (nanoseconds, matches), ascending.
 fn within(chunks: &[(u64, u32)], seconds: u64) -> f64 {
     chunks.partition_point(|(nanos, _)| *nanos <= seconds * 1_000_000_000) as f64
 }
 
-/// Chunks of each direction that occurs, and of all if there are several, as nanoseconds from first to last match, and matches.
+/// Chunks of each direction that occurs, and of all if there are several, as nanoseconds from first
+/// to last match, and matches.
 fn lives(chunks: &Sampled<Chunk>) -> Vec<(&'static str, Vec<(u64, u32)>)> {
     let mut lives: Vec<(&'static str, Vec<(u64, u32)>)> = Vec::new();
     for direction in Direction::ALL {
         let of = chunks.iter().filter(|(_, chunk)| chunk.direction == direction);
-        let of: Vec<_> = of.map(|(_, chunk)| (chunk.last.abs_diff(chunk.first), chunk.matches)).collect();
+        let of: Vec<_> =
+            of.map(|(_, chunk)| (chunk.last.abs_diff(chunk.first), chunk.matches)).collect();
         if !of.is_empty() {
             lives.push((direction.name(), of));
         }
@@ -305,42 +469,28 @@ fn lives(chunks: &Sampled<Chunk>) -> Vec<(&'static str, Vec<(u64, u32)>)> {
     lives
 }
 
-fn finding(counts: &Counts, chunks: Option<&[(u64, u32)]>) -> String {
-    let Some(recent) = counts.recent(PARTS / 10) else { return String::new() };
-    let judgement = if recent >= 0.6 {
-        "a much smaller cache would bring most of it, and first in, first out is a good rule"
-    } else if recent >= 0.3 {
-        "a smaller cache would bring a good part of it"
-    } else {
-        "matches reach far back: a smaller cache would lose most of it"
-    };
-    let mut finding = format!("{} of the savings come from the most recent 10 % of the cache: {judgement}.", percent(recent));
-    if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
-        let share = within(chunks, 100) / chunks.len() as f64;
-        finding += &format!(" {} of the chunks are matched for the last time within 100 s of the first.", percent(share));
-    }
-    finding
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::batch::testing::{Made, noise, observe};
-    use crate::results::Cell;
 
     fn made(seed: u64, seconds: f64) -> Made {
         Made::udp("10.0.0.1:80", "10.0.0.2:1000").at(seconds).payload(&noise(seed, 1004))
     }
 
     fn value(table: &Table, row: usize, column: &str) -> Cell {
-        let column =
-            table.columns.iter().position(|c| c.name == column).unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
+        let column = table
+            .columns
+            .iter()
+            .position(|c| c.name == column)
+            .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
         table.rows[row][column].clone()
     }
 
     #[test]
     fn distances_and_times_are_exact() {
-        // A cache of 10,040 bytes holds ten packets: distances of 1, 2 and 5 packets are 10, 20 and 50 %.
+        // A cache of 10,040 bytes holds ten packets: distances of 1, 2 and 5 packets are 10, 20 and
+        // 50 %.
         let packets = [
             made(1, 0.0),
             made(1, 5.0), // 10 %, 5 s
@@ -384,7 +534,9 @@ mod tests {
     fn chunks_are_sampled_within_the_memory() {
         // 2,000 chunks, one in four matched a second time 50 s later.
         let mut packets = Vec::new();
-        let small = |seed: u64, time: f64| Made::udp("10.0.0.1:80", "10.0.0.2:1000").at(time).payload(&noise(seed, 60));
+        let small = |seed: u64, time: f64| {
+            Made::udp("10.0.0.1:80", "10.0.0.2:1000").at(time).payload(&noise(seed, 60))
+        };
         for n in 0..2000 {
             packets.push(small(n, 0.0));
             packets.push(small(n, 1.0));
@@ -393,7 +545,11 @@ mod tests {
         let budget = 100_000;
         let figure = observe(Box::new(Locality::new(budget)), &packets, 1 << 20, 1000);
         assert!(figure.memory <= budget, "{}", figure.memory);
-        assert!(figure.notes.iter().any(|note| note.contains("sample of 1 in")), "{:?}", figure.notes);
+        assert!(
+            figure.notes.iter().any(|note| note.contains("sample of 1 in")),
+            "{:?}",
+            figure.notes
+        );
         let Cell::Number(once) = value(&figure.tables[2], 0, "matched once") else { panic!() };
         assert!((once - 0.75).abs() < 0.06, "{once}");
         let Cell::Count(chunks) = value(&figure.tables[2], 0, "chunks") else { panic!() };

@@ -1,23 +1,27 @@
 //! Figure 7: where matches come from (thesis, section 2.4, "Redundancy: Origins", Figure 2.6).
 
-use super::tally::{ByDirection, CHARGED, Merge, percent, savings, share};
-use crate::batch::{FlowKey, Observer, View};
-use crate::results::{Axis, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use super::layout::{add_series, chart, drawn, shares, table};
+use super::lengths::MatchSum;
+use super::tally::{ByDirection, CHARGED, Merge, savings, share};
+use super::{Figure, FigureId, Finding, Observer};
+use crate::batch::{FlowKey, View};
+use crate::results::{Axis, Chart, ChartKind, Table, Unit};
+use crate::text::percent;
 
-/// Every match by what its packet shares with the packet that it is taken from.
+/// Counts matches by what their packet shares with the packet they are taken from.
 #[derive(Debug, Default)]
 pub struct Origins {
     counts: ByDirection<Counts>,
 }
 
 impl Origins {
-    /// Needs about 200 bytes a direction, whatever `memory` is.
+    /// Takes about 200 bytes per direction, whatever `memory` is.
     pub fn new(_memory: u64) -> Origins {
         Origins::default()
     }
 }
 
-/// What two packets share, in the thesis's words.
+/// What two packets share, in the thesis's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     IntraFlow,
@@ -29,13 +33,21 @@ enum Origin {
     Unknown,
 }
 
-const NAMES: [&str; 7] = ["intra-flow", "inter-flow", "reverse", "inter-destination", "inter-source", "inter-node", "unknown"];
+const NAMES: [&str; 7] = [
+    "intra-flow",
+    "inter-flow",
+    "reverse",
+    "inter-destination",
+    "inter-source",
+    "inter-node",
+    "unknown",
+];
 
 fn classify(packet: &FlowKey, origin: &FlowKey) -> Origin {
     if packet == origin {
         Origin::IntraFlow
     } else if packet.pair() == origin.pair() {
-        // Where a host talks to itself there is no telling its two directions but by the ports.
+        // Where a host talks to itself, only the ports distinguish the two directions.
         let same = packet.source == origin.source && *packet != origin.reversed();
         if same { Origin::InterFlow } else { Origin::Reverse }
     } else if packet.source == origin.source {
@@ -47,42 +59,26 @@ fn classify(packet: &FlowKey, origin: &FlowKey) -> Origin {
     }
 }
 
-/// The name of what a packet shares with the one that a match is taken from, if that one is known.
+/// The origin of a match by name: of a packet, and the packet the match is taken from, if known.
 pub(crate) fn origin_name(packet: &FlowKey, origin: Option<&FlowKey>) -> &'static str {
     NAMES[origin.map_or(Origin::Unknown, |origin| classify(packet, origin)) as usize]
 }
 
 #[derive(Clone, Debug, Default)]
 struct Counts {
-    matches: [u64; NAMES.len()],
-    saved: [f64; NAMES.len()],
-    /// Of the inter-flow matches, those with the same source port.
-    same_port: (u64, f64),
-    /// Of the reverse matches, those of the same connection.
-    same_connection: (u64, f64),
+    by_origin: [MatchSum; NAMES.len()],
+    same_port: MatchSum,
+    same_connection: MatchSum,
 }
 
 impl Merge for Counts {
     fn merge(&mut self, other: &Counts) {
-        for i in 0..NAMES.len() {
-            self.matches[i] += other.matches[i];
-            self.saved[i] += other.saved[i];
-        }
-        for (mine, theirs) in [(&mut self.same_port, other.same_port), (&mut self.same_connection, other.same_connection)] {
-            mine.0 += theirs.0;
-            mine.1 += theirs.1;
-        }
-    }
-}
-
-impl Counts {
-    fn share(&self, origin: Origin) -> Option<f64> {
-        share(self.saved[origin as usize], self.saved.iter().sum())
-    }
-
-    /// Share of the savings between packets of the same two addresses.
-    fn end_to_end(&self) -> Option<f64> {
-        Some(self.share(Origin::IntraFlow)? + self.share(Origin::InterFlow)?)
+        self.by_origin
+            .iter_mut()
+            .zip(&other.by_origin)
+            .for_each(|(mine, theirs)| mine.add(*theirs));
+        self.same_port.add(other.same_port);
+        self.same_connection.add(other.same_connection);
     }
 }
 
@@ -94,164 +90,238 @@ impl Observer for Origins {
             for (found, saved) in savings(view, i) {
                 let cached = view.origin(packet, &found);
                 let origin = cached.map_or(Origin::Unknown, |cached| classify(&flow, &cached.flow));
-                counts.matches[origin as usize] += 1;
-                counts.saved[origin as usize] += saved;
+                let one = MatchSum { matches: 1, saved };
+                counts.by_origin[origin as usize].add(one);
                 let Some(cached) = cached else { continue };
                 let (part, is) = match origin {
-                    Origin::InterFlow => (&mut counts.same_port, flow.source_port == cached.flow.source_port),
-                    Origin::Reverse => (&mut counts.same_connection, cached.flow == flow.reversed()),
+                    Origin::InterFlow => {
+                        (&mut counts.same_port, flow.source_port == cached.flow.source_port)
+                    }
+                    Origin::Reverse => {
+                        (&mut counts.same_connection, cached.flow == flow.reversed())
+                    }
                     _ => continue,
                 };
                 if is {
-                    part.0 += 1;
-                    part.1 += saved;
+                    part.add(one);
                 }
             }
         }
     }
 
-    fn finish(self: Box<Self>) -> Figure {
-        let rows = self.counts.rows();
-        let memory = (rows.len().min(6) * size_of::<Counts>()) as u64;
-        let mut origins = Table {
-            id: "origins",
-            caption: "Matches and savings by origin".into(),
-            columns: vec![
-                Column::new("origin", Unit::Text),
-                Column::new("direction", Unit::Text),
-                Column::new("matches", Unit::Count),
-                Column::new("share of matches", Unit::Share),
-                Column::new("saved", Unit::Bytes),
-                Column::new("share of savings", Unit::Share),
-            ],
-            rows: Vec::new(),
-        };
-        let mut ports = Table {
-            id: "ports",
-            caption: "Inter-flow matches from the same source port, and reverse matches from the same connection".into(),
-            columns: vec![
-                Column::new("origin", Unit::Text),
-                Column::new("direction", Unit::Text),
-                Column::new("matches", Unit::Count),
-                Column::new("share of matches of this origin", Unit::Share),
-                Column::new("share of savings of this origin", Unit::Share),
-            ],
-            rows: Vec::new(),
-        };
-        let mut chart = Chart {
-            id: "origins",
-            caption: "Where the savings come from".into(),
-            kind: ChartKind::StackedBars,
-            x: Axis::of("direction", rows.iter().map(|(name, _)| (*name).to_owned()).collect()),
-            y: Axis::new("share of savings", Unit::Share),
-            right: None,
-            series: Vec::new(),
-        };
-        // The total, or the only direction, comes first.
-        for (name, counts) in rows.iter().rev() {
-            let matches: u64 = counts.matches.iter().sum();
-            let saved: f64 = counts.saved.iter().sum();
-            for (i, origin) in NAMES.iter().enumerate() {
-                origins.rows.push(vec![
-                    (*origin).into(),
-                    (*name).into(),
-                    counts.matches[i].into(),
-                    share(counts.matches[i] as f64, matches as f64).into(),
-                    counts.saved[i].into(),
-                    share(counts.saved[i], saved).into(),
-                ]);
-            }
-            let parts = [
-                (Origin::InterFlow, "inter-flow, same source port", counts.same_port),
-                (Origin::Reverse, "reverse, same connection", counts.same_connection),
-            ];
-            for (origin, words, (matches, saved)) in parts {
-                let all = origin as usize;
-                ports.rows.push(vec![
-                    words.into(),
-                    (*name).into(),
-                    matches.into(),
-                    share(matches as f64, counts.matches[all] as f64).into(),
-                    share(saved, counts.saved[all]).into(),
-                ]);
-            }
-        }
-        for (i, origin) in NAMES.iter().enumerate() {
-            if rows.iter().any(|(_, counts)| counts.matches[i] > 0) {
-                let points = rows
-                    .iter()
-                    .enumerate()
-                    .map(|(x, (_, counts))| (x as f64, share(counts.saved[i], counts.saved.iter().sum()).unwrap_or(0.0)));
-                chart.series.push(Series::new(*origin, points.collect()));
-            }
-        }
-
-        let all = rows.last().map(|(_, counts)| counts.clone()).unwrap_or_default();
-        let mut notes = Vec::new();
-        if all.matches[Origin::Unknown as usize] > 0 {
-            notes.push(
-                "The origin of a match is unknown if its packet was forgotten, because the cache holds too many small packets."
-                    .into(),
-            );
-        }
-        if all.matches.iter().sum::<u64>() > 0 {
-            notes.push(
-                "A match that runs on into the next packet of the cache counts as taken from the packet where it begins.".into(),
-            );
-        }
-        Figure {
-            number: 7,
-            id: "origins",
-            title: "Origins of redundancy",
-            source: "thesis, section 2.4, Figure 2.6",
-            definition: format!(
-                "Every match of the reference algorithm, by what its packet shares with the packet that it is taken from, the most recent \
-                 one in the cache with that content. intra-flow: the same source and destination address, ports and protocol; inter-flow: \
-                 the same addresses, other ports or protocol; reverse: a packet the other way between the same two addresses, of the same \
-                 connection or another, which can be found only where both ways share a cache; inter-destination: the same source address, \
-                 another destination; inter-source: the same destination address, another source; inter-node: neither, apart from \
-                 reverse. {CHARGED} Shares are of all matches and of all bytes saved in the direction."
-            ),
-            finding: finding(&all),
-            tables: if rows.is_empty() { Vec::new() } else { vec![origins, ports] },
-            charts: if chart.series.is_empty() { Vec::new() } else { vec![chart] },
-            notes,
-            memory,
-        }
+    fn finish(self: Box<Self>) -> Finding {
+        Finding::Origins(self.compute())
     }
 }
 
-fn finding(all: &Counts) -> String {
-    let Some(end_to_end) = all.end_to_end() else { return String::new() };
-    let other = 1.0 - end_to_end;
-    // The most recent copy says little of what hosts alone would miss: an older copy may have passed between the same two.
-    let judgement = if end_to_end >= 0.9 {
-        "end hosts that remove redundancy between themselves would get nearly all of it"
-    } else if end_to_end >= 0.6 {
-        "end hosts that remove redundancy between themselves would get most of it"
-    } else {
-        "of the rest, end hosts get what also passed between the same two before; figure 12 says how much that is"
-    };
-    let mut finding = format!(
-        "For {} of the savings, the most recent copy came from a packet with the same source and destination address (intra-flow and \
-         inter-flow): {judgement}.",
-        percent(end_to_end)
-    );
-    let shared = all.share(Origin::InterDestination).unwrap_or(0.0);
-    if shared > 0.5 * other && shared >= 0.1 {
-        finding += &format!(" {} come from what a sender sent to other receivers.", percent(shared));
+/// Figure 7: matches by what their packet shares with the packet they are taken from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MatchOrigins {
+    /// Each direction with packets; the total comes last if there are several.
+    pub directions: Vec<DirectionOrigins>,
+    /// Memory of the figure's state in bytes.
+    pub memory: u64,
+}
+
+/// Origins of the matches of one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionOrigins {
+    /// The direction, or `total`.
+    pub direction: &'static str,
+    /// Matches by origin: intra-flow, inter-flow, reverse, inter-destination, inter-source,
+    /// inter-node, unknown.
+    pub by_origin: [MatchSum; NAMES.len()],
+    /// Inter-flow matches with the same source port.
+    pub same_port: MatchSum,
+    /// Reverse matches of the same connection.
+    pub same_connection: MatchSum,
+}
+
+impl Origins {
+    fn compute(self) -> MatchOrigins {
+        let rows = self.counts.rows();
+        let memory = (rows.len().min(6) * size_of::<Counts>()) as u64;
+        let of = |(direction, counts): (_, Counts)| DirectionOrigins {
+            direction,
+            by_origin: counts.by_origin,
+            same_port: counts.same_port,
+            same_connection: counts.same_connection,
+        };
+        MatchOrigins { directions: rows.into_iter().map(of).collect(), memory }
     }
-    if let Some(same) = share(all.same_port.0 as f64, all.matches[Origin::InterFlow as usize] as f64) {
-        finding += &format!(" {} of the inter-flow matches have the same source port too.", percent(same));
+}
+
+impl MatchOrigins {
+    /// Tables, charts and text.
+    pub fn present(&self) -> Figure {
+        let (tables, charts) = self.layout();
+        Figure {
+            number: FigureId::Origins.number(),
+            id: FigureId::Origins.name(),
+            title: "Origins of redundancy",
+            source: "thesis, section 2.4, Figure 2.6",
+            definition: format!(
+                "Every match of the reference algorithm, by what its packet shares with the packet it is taken from: the most recent \
+                 one in the cache with that content. intra-flow: same addresses, ports and protocol. inter-flow: same source and \
+                 destination address, other ports or protocol. reverse: a packet in the opposite direction between the same two \
+                 addresses, of the same connection or another; it can only be found where both directions share a cache. \
+                 inter-destination: same source address, another destination. inter-source: same destination address, another source. \
+                 inter-node: both addresses differ. {CHARGED} Shares are of all matches, and of all bytes saved, in the direction."
+            ),
+            finding: self.directions.last().and_then(DirectionOrigins::finding).unwrap_or_default(),
+            tables,
+            charts,
+            notes: self.notes(),
+            memory: self.memory,
+        }
     }
-    finding
+
+    fn layout(&self) -> (Vec<Table>, Vec<Chart>) {
+        if self.directions.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let text = [("origin", Unit::Text), ("direction", Unit::Text), ("matches", Unit::Count)];
+        let rest = [
+            ("share of matches", Unit::Share),
+            ("saved", Unit::Bytes),
+            ("share of savings", Unit::Share),
+        ];
+        let mut origins =
+            table("origins", "Matches and savings by origin", text.into_iter().chain(rest));
+        let rest = [
+            ("share of matches of this origin", Unit::Share),
+            ("share of savings of this origin", Unit::Share),
+        ];
+        let caption = "Inter-flow matches from the same source port, and reverse matches from the same connection";
+        let mut ports = table("ports", caption, text.into_iter().chain(rest));
+        // The total, or the only direction, comes first.
+        for of in self.directions.iter().rev() {
+            let all = MatchSum::of(&of.by_origin);
+            origins.rows.extend(NAMES.iter().zip(&of.by_origin).map(|(origin, sum)| {
+                vec![
+                    (*origin).into(),
+                    of.direction.into(),
+                    sum.matches.into(),
+                    share(sum.matches as f64, all.matches as f64).into(),
+                    sum.saved.into(),
+                    share(sum.saved, all.saved).into(),
+                ]
+            }));
+            let parts = [
+                (Origin::InterFlow, "inter-flow, same source port", of.same_port),
+                (Origin::Reverse, "reverse, same connection", of.same_connection),
+            ];
+            ports.rows.extend(parts.map(|(origin, label, part)| {
+                let all = of.by_origin[origin as usize];
+                vec![
+                    label.into(),
+                    of.direction.into(),
+                    part.matches.into(),
+                    share(part.matches as f64, all.matches as f64).into(),
+                    share(part.saved, all.saved).into(),
+                ]
+            }));
+        }
+        let directions = self.directions.iter().map(|of| of.direction.to_owned()).collect();
+        let axis = Axis::of("direction", directions);
+        let mut bars = chart(
+            "origins",
+            "Where the savings come from",
+            ChartKind::StackedBars,
+            axis,
+            shares("share of savings"),
+        );
+        for (i, origin) in NAMES.iter().enumerate() {
+            if self.directions.iter().any(|of| of.by_origin[i].matches > 0) {
+                let points = self
+                    .directions
+                    .iter()
+                    .enumerate()
+                    .map(|(x, of)| (x as f64, of.share_at(i).unwrap_or(0.0)));
+                add_series(&mut bars, *origin, points.collect());
+            }
+        }
+        (vec![origins, ports], drawn([bars]))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let all = self.directions.last().map(|of| of.by_origin).unwrap_or_default();
+        let mut notes = Vec::new();
+        if all[Origin::Unknown as usize].matches > 0 {
+            notes.push(
+                "The origin of a match is unknown if its packet was forgotten because the cache holds too many small packets."
+                    .into(),
+            );
+        }
+        if MatchSum::of(&all).matches > 0 {
+            notes.push("A match that extends into the next packet of the cache counts for the packet where it begins.".into());
+        }
+        notes
+    }
+}
+
+impl DirectionOrigins {
+    /// Share of the savings by matches of one origin.
+    fn share(&self, origin: Origin) -> Option<f64> {
+        self.share_at(origin as usize)
+    }
+
+    fn share_at(&self, origin: usize) -> Option<f64> {
+        share(self.by_origin[origin].saved, MatchSum::of(&self.by_origin).saved)
+    }
+
+    /// Share of the savings by matches between packets with the same source and destination
+    /// address.
+    fn end_to_end(&self) -> Option<f64> {
+        Some(self.share(Origin::IntraFlow)? + self.share(Origin::InterFlow)?)
+    }
+
+    fn finding(&self) -> Option<String> {
+        let end_to_end = self.end_to_end()?;
+        let other = 1.0 - end_to_end;
+        // The most recent copy does not show what end hosts would miss: an older copy may have
+        // passed between the same two hosts.
+        let judgement = if end_to_end >= 0.9 {
+            "end hosts that remove redundancy between themselves would get nearly all of it"
+        } else if end_to_end >= 0.6 {
+            "end hosts that remove redundancy between themselves would get most of it"
+        } else {
+            "end hosts get the rest only if it also passed between the same two hosts before; figure 12 shows how much"
+        };
+        let mut finding = format!(
+            "For {} of the savings, the most recent copy came from a packet with the same source and destination address (intra-flow \
+             and inter-flow): {judgement}.",
+            percent(end_to_end)
+        );
+        let elsewhere = self.share(Origin::InterDestination).unwrap_or(0.0);
+        if elsewhere > 0.5 * other && elsewhere >= 0.1 {
+            finding += &format!(
+                " {} come from content that the sender sent to other receivers.",
+                percent(elsewhere)
+            );
+        }
+        let inter_flow = self.by_origin[Origin::InterFlow as usize].matches;
+        if let Some(same) = share(self.same_port.matches as f64, inter_flow as f64) {
+            finding += &format!(
+                " {} of the inter-flow matches also have the same source port.",
+                percent(same)
+            );
+        }
+        Some(finding)
+    }
 }
 
 /// The cell of a table in the row that two names begin, for tests.
 #[cfg(test)]
-pub(super) fn cell(table: &Table, direction: &str, name: &str, column: usize) -> crate::results::Cell {
-    let row =
-        table.rows.iter().find(|row| row[..2] == [direction.into(), name.into()] || row[..2] == [name.into(), direction.into()]);
+pub(super) fn cell(
+    table: &Table,
+    direction: &str,
+    name: &str,
+    column: usize,
+) -> crate::results::Cell {
+    let row = table.rows.iter().find(|row| {
+        row[..2] == [direction.into(), name.into()] || row[..2] == [name.into(), direction.into()]
+    });
     row.unwrap_or_else(|| panic!("no {direction} {name} in {table:?}"))[column].clone()
 }
 
@@ -264,7 +334,9 @@ mod tests {
 
     #[test]
     fn each_origin_once() {
-        let from = |source: &str, destination: &str| Made::tcp(source, destination).payload(&noise(1, 1004));
+        let from = |source: &str, destination: &str| {
+            Made::tcp(source, destination).payload(&noise(1, 1004))
+        };
         // Each packet repeats the one before.
         let packets = [
             from("10.0.0.1:80", "10.0.0.2:1000"),
@@ -294,14 +366,15 @@ mod tests {
 
     #[test]
     fn directions_have_rows_and_a_total() {
-        let made = |direction| Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(1, 504)).direction(direction);
+        let made = |direction| {
+            Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(1, 504)).direction(direction)
+        };
         let (inbound, outbound) = (Direction::Inbound, Direction::Outbound);
         let packets = [made(inbound), made(outbound), made(inbound), made(inbound), made(outbound)];
         let figure = observe(Box::new(Origins::new(0)), &packets, 1 << 20, 3);
         assert_eq!(cell(&figure.tables[0], "inbound", "intra-flow", 4), 1000.0.into());
         assert_eq!(cell(&figure.tables[0], "outbound", "intra-flow", 4), 500.0.into());
         assert_eq!(cell(&figure.tables[0], "total", "intra-flow", 4), 1500.0.into());
-        // The verdict reads the first row of an origin.
         assert_eq!(figure.tables[0].rows[0][..2], ["intra-flow".into(), "total".into()]);
     }
 
@@ -310,8 +383,12 @@ mod tests {
         let figure = observe(Box::new(Origins::new(0)), &[], 1 << 20, 2);
         assert_eq!((figure.number, figure.finding.as_str(), figure.tables.len()), (7, "", 0));
         // One packet without a match: rows without shares.
-        let figure =
-            observe(Box::new(Origins::new(0)), &[Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(1, 504))], 1 << 20, 2);
+        let figure = observe(
+            Box::new(Origins::new(0)),
+            &[Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(1, 504))],
+            1 << 20,
+            2,
+        );
         assert_eq!(cell(&figure.tables[0], "all", "intra-flow", 5), Cell::None);
     }
 

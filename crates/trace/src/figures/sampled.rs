@@ -1,15 +1,20 @@
-//! Counts by content, in bounded memory: when there are too many contents, half of them are forgotten, by hash.
+//! Counts by content, in bounded memory: when there are too many contents, half of them are
+//! forgotten, by hash.
 
-use super::tally::{bytes, percent};
+use crate::text::{bytes, percent};
 
-/// Values by key, for a sample of the keys: those whose hash lies below a limit that is halved whenever the memory is used up.
+/// Values by key, for a sample of the keys: those whose hash lies below a limit that is halved
+/// whenever the memory is used up.
 ///
-/// Whether a key is in the sample depends on the key alone, never on when or how often it came: the sample holds every key with the same
-/// probability, [`Sampled::rate`], and all that ever happened to those it holds. So shares of keys, and sums over them, are estimates
-/// without bias. The top 32 bits of a key decide; they have to be those of a good hash. Two keys are taken for one if all 64 bits are equal.
+/// Whether a key is in the sample depends on the key alone, never on when or how often it came: the
+/// sample holds every key with the same probability, [`Sampled::rate`], and all that ever happened
+/// to those it holds. So shares of keys, and sums over them, are estimates without bias. The top 32
+/// bits of a key decide; they have to be those of a good hash. Two keys are taken for one if all 64
+/// bits are equal.
 #[derive(Debug)]
 pub(super) struct Sampled<V> {
-    /// Open addressing with linear probing from the low bits of the key; key 0 is an empty slot. A power of two of slots.
+    /// Open addressing with linear probing from the low bits of the key; key 0 is an empty slot. A
+    /// power of two of slots.
     slots: Vec<(u64, V)>,
     held: usize,
     /// Keys are held if their top `halvings` bits are 0.
@@ -22,16 +27,24 @@ pub(super) struct Sampled<V> {
 const FEWEST: usize = 64;
 
 impl<V: Copy + Default> Sampled<V> {
-    /// A table of at most `memory` bytes while it grows, when it takes half as much again; but never of fewer than 64 slots.
+    /// A table of at most `memory` bytes while it grows, when it takes half as much again; but
+    /// never of fewer than 64 slots.
     pub(super) fn new(memory: u64) -> Sampled<V> {
         let most = usize::try_from(memory / 3 * 2).unwrap_or(usize::MAX) / size_of::<(u64, V)>();
         let max_slots = (most + 1).next_power_of_two() / 2;
-        let mut table = Sampled { slots: Vec::new(), held: 0, halvings: 0, max_slots: max_slots.max(FEWEST), peak: 0 };
+        let mut table = Sampled {
+            slots: Vec::new(),
+            held: 0,
+            halvings: 0,
+            max_slots: max_slots.max(FEWEST),
+            peak: 0,
+        };
         table.rebuild(FEWEST);
         table
     }
 
-    /// The value of a key, a new one if it is the first time. `None` if the key is not in the sample.
+    /// The value of a key, a new one if it is the first time. `None` if the key is not in the
+    /// sample.
     pub(super) fn at(&mut self, key: u64) -> Option<&mut V> {
         let key = key.max(1);
         if !self.holds(key) {
@@ -67,17 +80,18 @@ impl<V: Copy + Default> Sampled<V> {
         self.slots.iter().filter(|slot| slot.0 != 0).map(|slot| (slot.0, &slot.1))
     }
 
-    /// Most bytes it took, or, if that is more, what it takes now with `each` bytes beside it for every value that it holds.
+    /// Most bytes it took, or, if that is more, what it takes now with `each` bytes beside it for
+    /// every value that it holds.
     pub(super) fn memory(&self, each: usize) -> u64 {
         self.peak.max((self.slots.len() * size_of::<(u64, V)>() + self.held * each) as u64)
     }
 
-    /// How the sampling is to be told in a figure's notes. `None` if all keys are held.
+    /// A note for the figure about the sampling. `None` if all keys are held.
     pub(super) fn note(&self, of: &str) -> Option<String> {
         (self.halvings > 0).then(|| {
             format!(
-                "The {of} did not fit into {}: the figure rests on a sample of 1 in {}, chosen by hash of the content; {} of them are in \
-                 it. Shares of {of} are unbiased, with a standard error of at most {} (more for one direction of several).",
+                "The {of} did not fit into {}, so the figure uses a sample of 1 in {}, chosen by a hash of the content; it has {} of them. \
+                 Shares of {of} are unbiased, with a standard error of at most {} (more for one direction of several).",
                 bytes(self.peak),
                 1u64 << self.halvings.min(63),
                 self.held,

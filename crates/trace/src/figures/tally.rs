@@ -1,11 +1,13 @@
-//! What figures count with: distributions in logarithmic buckets, one of each for every direction, the savings of single matches.
+//! Shared by the figures: distributions in logarithmic buckets, values by direction, savings of
+//! single matches.
 
 use crate::batch::{Direction, View};
 use oncewire_codec::matcher::Match;
 
 /// A distribution of whole numbers, each with a weight, in buckets of bounded relative width.
 ///
-/// Numbers below 2^(bits + 1) have buckets of their own; above, a bucket's width is at most 2^-bits of its lower end.
+/// Each number below 2^(bits + 1) has its own bucket. Above, the width of a bucket is at most
+/// 2^-bits of its lower end.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     bits: u32,
@@ -15,31 +17,33 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Buckets for numbers up to `max`, the finest of at most 2^-`bits` that take no more than `memory` bytes, but never wider than 2^-1.
+    /// Buckets for numbers up to `max`: the finest up to 2^-`bits` that fit in `memory` bytes, but
+    /// never wider than 2^-1.
     pub(super) fn new(max: u64, bits: u32, memory: u64) -> Histogram {
         let fits = |bits| (slot(max, bits) as u64 + 1) * 8 <= memory;
         let bits = (2..=bits).rev().find(|&bits| fits(bits)).unwrap_or(1);
         Histogram { bits, weights: vec![0.0; slot(max, bits) + 1], total: 0.0 }
     }
 
-    /// Adds a number; one above the greatest counts as the greatest.
+    /// Adds a number. Numbers above the maximum count as the maximum.
     pub(super) fn add(&mut self, value: u64, weight: f64) {
         let slot = slot(value, self.bits).min(self.weights.len() - 1);
         self.weights[slot] += weight;
         self.total += weight;
     }
 
-    /// Greatest width of a bucket as a share of the numbers in it.
+    /// Largest relative error of a number.
     pub(super) fn error(&self) -> f64 {
         0.5f64.powi(self.bits as i32)
     }
 
-    /// Bytes it takes.
+    /// Memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.weights.len() as u64 * 8
     }
 
-    /// Points (number, share of the weight at or below it), one for every bucket in use, at the bucket's upper end.
+    /// Points (number, share of the weight at or below it), one for every bucket in use, at the
+    /// bucket's upper end.
     pub(super) fn cdf(&self) -> Vec<(f64, f64)> {
         let mut sum = 0.0;
         let mut points = Vec::new();
@@ -52,11 +56,13 @@ impl Histogram {
         points
     }
 
-    /// The least bucket's upper end with at least `share` of the weight at or below it. `None` without weight.
+    /// The least bucket's upper end with at least `share` of the weight at or below it. `None`
+    /// without weight.
     pub(super) fn quantile(&self, share: f64) -> Option<u64> {
         let mut sum = 0.0;
         let mut last = None;
-        for (slot, &weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        for (slot, &weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0)
+        {
             sum += weight;
             last = Some(top(slot, self.bits));
             if sum >= share * self.total {
@@ -69,7 +75,11 @@ impl Histogram {
 
 impl Merge for Histogram {
     fn merge(&mut self, other: &Histogram) {
-        assert_eq!((self.bits, self.weights.len()), (other.bits, other.weights.len()), "histograms of one figure are alike");
+        assert_eq!(
+            (self.bits, self.weights.len()),
+            (other.bits, other.weights.len()),
+            "histograms of one figure are alike"
+        );
         self.weights.iter_mut().zip(&other.weights).for_each(|(mine, theirs)| *mine += theirs);
         self.total += other.total;
     }
@@ -89,13 +99,13 @@ fn top(slot: usize, bits: u32) -> u64 {
     (((u128::from(place) + 1) << octave) - 1).min(u64::MAX.into()) as u64
 }
 
-/// What can be summed over directions.
+/// Values that can be summed over directions.
 pub(super) trait Merge: Clone {
-    /// Adds the other one's counts.
+    /// Adds the counts of the other.
     fn merge(&mut self, other: &Self);
 }
 
-/// One of each for every direction that occurs.
+/// A value for each direction that occurs.
 #[derive(Clone, Debug)]
 pub(super) struct ByDirection<T>([Option<Box<T>>; Direction::ALL.len()]);
 
@@ -106,12 +116,12 @@ impl<T> Default for ByDirection<T> {
 }
 
 impl<T: Merge> ByDirection<T> {
-    /// That of a direction, made if it is the first of it.
+    /// The value of a direction, created on first use.
     pub(super) fn at(&mut self, direction: Direction, make: impl FnOnce() -> T) -> &mut T {
         self.0[direction.index()].get_or_insert_with(|| Box::new(make()))
     }
 
-    /// Those that occur, with the names of their directions, and the total over them if they are several, which comes last.
+    /// The values with the names of their directions. The total comes last if there are several.
     pub(super) fn rows(self) -> Vec<(&'static str, T)> {
         let mut rows: Vec<(&'static str, T)> = Vec::new();
         for (direction, counts) in Direction::ALL.iter().zip(self.0) {
@@ -129,9 +139,13 @@ impl<T: Merge> ByDirection<T> {
 /// Name of the total over all directions.
 pub(super) const TOTAL: &str = "total";
 
-/// The matches of a packet, each with the bytes that it saves: its length less the charge for a match, and, where packets have a shim,
-/// less a part of the shim in proportion to that. They add up to [`View::saved`].
-pub(super) fn savings<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item = (Match, f64)> + use<'a> {
+/// The matches of a packet, each with the bytes that it saves: its length less the charge for a
+/// match, and, where packets have a shim, less a part of the shim in proportion to that. They add
+/// up to [`View::saved`].
+pub(super) fn savings<'a>(
+    view: &View<'a>,
+    index: usize,
+) -> impl Iterator<Item = (Match, f64)> + use<'a> {
     let matches = view.matches.of(index);
     let charge = view.charge;
     let net = move |found: &Match| found.len.saturating_sub(charge.per_match);
@@ -140,56 +154,30 @@ pub(super) fn savings<'a>(view: &View<'a>, index: usize) -> impl Iterator<Item =
     matches.iter().map(move |found| (*found, f64::from(net(found)) * scale))
 }
 
-/// How [`savings`] shares out the charges, in words, for definitions.
-pub(super) const CHARGED: &str = "The savings of a match are its length less the charge for a match; the shim of a packet, if it \
-                                  is charged for, is taken from the packet's matches in proportion to that.";
+/// How [`savings`] distributes the charges, for definitions.
+pub(super) const CHARGED: &str = "The savings of a match are its length less the charge per match; the shim of a packet, if \
+                                  charged, is deducted from the packet's matches in proportion.";
 
-/// `part` of `whole`. `None` if there is no whole.
+/// `part` of `whole`. `None` if the whole is zero.
 pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// The value of an ascending slice at rank ceil(share * len), at least the first: the nearest-rank percentile. `None` of nothing.
+/// The value of an ascending slice at rank ceil(share * len), at least the first: the nearest-rank
+/// percentile. `None` of nothing.
 pub(super) fn percentile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     // 0.07 * 100 is a little more than 7.
     let rank = (share * ascending.len() as f64 - 1e-9).ceil() as usize;
     ascending.get(rank.max(1).min(ascending.len()).wrapping_sub(1)).copied()
 }
 
-/// Whether a sum of squared differences from the mean of `n` numbers is more than the rounding of equal ones leaves.
+/// Whether a sum of squared differences from the mean of `n` numbers is more than the rounding of
+/// equal ones leaves.
 pub(super) fn varies(squares: f64, mean: f64, n: f64) -> bool {
     squares > n * (mean * 1e-12).powi(2)
 }
 
-/// Bytes in words: `850 KB`, `1.5 MB`.
-pub(super) fn bytes(bytes: u64) -> String {
-    match bytes {
-        b if b < 1_000_000 => format!("{} KB", b.div_ceil(1000)),
-        b => format!("{:.1} MB", b as f64 / 1e6),
-    }
-}
-
-/// A share in words: `12.3 %`.
-pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent != 0.0 && percent.abs() < 0.1 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
-}
-
-/// A time in words: `20 ms`, `1.5 s`, `5 min`, `2 h`.
-pub(super) fn seconds(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s >= 2.0 * 86400.0 => (s / 86400.0, "days"),
-        s if s >= 7200.0 || s == 3600.0 => (s / 3600.0, "h"),
-        s if s >= 3600.0 || (s >= 60.0 && s % 60.0 == 0.0) => (s / 60.0, "min"),
-        s if s >= 1.0 || s == 0.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "µs"),
-    };
-    let value = format!("{value:.1}");
-    format!("{} {unit}", value.strip_suffix(".0").unwrap_or(&value))
-}
-
-/// Of points with one x, the last.
+/// Keeps the last of points with the same x.
 pub(super) fn merge_equal(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let mut merged: Vec<(f64, f64)> = Vec::with_capacity(points.len());
     for point in points {
@@ -208,7 +196,12 @@ pub(super) fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
         return points;
     }
     let last = points.len() - 1;
-    points.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, point)| point).collect()
+    points
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| i % step == 0 || *i == last)
+        .map(|(_, point)| point)
+        .collect()
 }
 
 #[cfg(test)]
@@ -255,12 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
-        assert_eq!(seconds(0.02), "20 ms");
-        assert_eq!(seconds(1800.0), "30 min");
-        assert_eq!(seconds(5400.0), "90 min");
-        assert_eq!(percent(0.1234), "12.3 %");
-        assert_eq!((bytes(31_744), bytes(1_500_000)), ("32 KB".into(), "1.5 MB".into()));
+    fn percentiles_and_thinning_at_the_edges() {
         assert_eq!(percentile::<u8>(&[], 0.5), None);
         assert_eq!(thin((0..10).map(|i| (f64::from(i), 0.0)).collect(), 4).len(), 4);
     }

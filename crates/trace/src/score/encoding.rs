@@ -1,11 +1,11 @@
-//! The two algorithms, encoding only.
+//! Encoders of the two algorithms. Decoding exists only as a test oracle.
 
 use super::{Algorithm, Configuration, WINDOW, Write};
 use oncewire_codec::table::{COMPACT_LIMIT, CompactTable, FingerprintTable, Markers, NO_OFFSET};
 use oncewire_codec::{ConfigError, Geometry, Kernels, Log, varint};
 use std::ops::Range;
 
-/// A repeated part of a unit.
+/// A repeated range of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Match {
     at: usize,
@@ -14,7 +14,7 @@ struct Match {
     source: u64,
 }
 
-/// What encoding came to.
+/// Totals over all encoded units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) units: u64,
@@ -23,15 +23,16 @@ pub(super) struct Counts {
     pub(super) matches: u64,
     /// Chunks whose fingerprint was known but whose content differed. Only counted by a check pass.
     pub(super) collisions: u64,
-    /// Fingerprints that found no room in the table of the modified algorithm.
+    /// Fingerprints that the modified algorithm dropped because its table was full.
     pub(super) dropped: u64,
 }
 
-/// Encodes units one by one against a cache that holds all of them.
+/// Encodes units one at a time against a cache that holds all earlier units.
 ///
-/// An encoded unit is the varints of its length and of the number of its matches; for each match the varint of the literals before it,
-/// these, and the varints of its length and of the distance from its own place in the cache back to its source; then the literals that are
-/// left. This is what is counted, to the byte.
+/// An encoded unit is: the varint of its length; the varint of its number of matches; for each
+/// match, the varint of the number of literals before it, those literals, the varint of the match
+/// length, and the varint of the distance from the unit's own place in the cache back to the
+/// source; then the remaining literals. Sizes are counted to the byte.
 pub(super) struct Encoding {
     kernels: Kernels,
     configuration: Configuration,
@@ -45,8 +46,16 @@ pub(super) struct Encoding {
 }
 
 enum Index {
-    Original { table: Box<dyn FingerprintTable>, fingerprints: Vec<u64>, found: Vec<u64>, scratch: (Vec<u64>, Vec<u32>) },
-    Modified { table: NameTable, chunks: Vec<Chunk> },
+    Original {
+        table: Box<dyn FingerprintTable>,
+        fingerprints: Vec<u64>,
+        found: Vec<u64>,
+        scratch: (Vec<u64>, Vec<u32>),
+    },
+    Modified {
+        table: NameTable,
+        chunks: Vec<Chunk>,
+    },
 }
 
 struct Chunk {
@@ -57,16 +66,23 @@ struct Chunk {
 }
 
 impl Encoding {
-    /// For `bytes` bytes in `units` units. All memory is touched, so that no run pays for page faults. With `check`, hits of the modified
-    /// algorithm are compared, and taken as they are all the same.
-    pub(super) fn new(configuration: Configuration, bytes: u64, units: u64, check: bool) -> Result<Encoding, ConfigError> {
+    /// Allocates for `bytes` bytes in `units` units and touches all memory, so that no run pays for
+    /// page faults. With `check`, hits of the modified algorithm are compared with the cached
+    /// content and counted as collisions if they differ; they are used either way.
+    pub(super) fn new(
+        configuration: Configuration,
+        bytes: u64,
+        units: u64,
+        check: bool,
+    ) -> Result<Encoding, ConfigError> {
         let geometry = Geometry::new(bytes.max(1), 0)?;
         let mut log = Log::new(geometry)?;
         log.prefault();
         let distance = u64::from(configuration.distance);
         let index = match configuration.algorithm {
             Algorithm::Original => {
-                // Markers in runs beyond the expected distance overwrite others.
+                // Runs can have more markers than the expected distance predicts; the extra ones
+                // overwrite others.
                 let entries = (2 * bytes / distance).max(1024);
                 let mut table: Box<dyn FingerprintTable> = if bytes <= COMPACT_LIMIT {
                     Box::new(CompactTable::<u32>::new(geometry, entries)?)
@@ -74,12 +90,19 @@ impl Encoding {
                     Box::new(CompactTable::<u64>::new(geometry, entries)?)
                 };
                 table.prefault();
-                Index::Original { table, fingerprints: Vec::new(), found: Vec::new(), scratch: Default::default() }
+                Index::Original {
+                    table,
+                    fingerprints: Vec::new(),
+                    found: Vec::new(),
+                    scratch: Default::default(),
+                }
             }
-            // Most chunks of a unit end at a marker, one with the unit. At most half full, on average content.
-            Algorithm::Modified => {
-                Index::Modified { table: NameTable::new(2 * (bytes / distance + units) + 1024), chunks: Vec::new() }
-            }
+            // On average content, the table is at most half full: most chunks of a unit end at a
+            // marker, and one ends with the unit.
+            Algorithm::Modified => Index::Modified {
+                table: NameTable::new(2 * (bytes / distance + units) + 1024),
+                chunks: Vec::new(),
+            },
         };
         let (kernels, counts) = (Kernels::detect(), Counts::default());
         let (markers, matches, out) = (Vec::new(), Vec::new(), Vec::new());
@@ -122,7 +145,8 @@ impl Encoding {
         &self.out
     }
 
-    /// Special fingerprints, as published: positions whose window's Rabin fingerprint is 0 modulo the distance.
+    /// Finds the special fingerprints as published: positions whose window has a Rabin fingerprint
+    /// of 0 modulo the distance.
     fn find_markers(&mut self, unit: &[u8]) {
         const STEP: usize = 1024;
         let period = self.configuration.distance as usize;
@@ -131,7 +155,14 @@ impl Encoding {
             if self.markers.len() < count + STEP {
                 self.markers.resize(count + STEP, 0);
             }
-            let found = self.kernels.modp(unit, WINDOW, period, true, from, &mut self.markers[count..count + STEP]);
+            let found = self.kernels.modp(
+                unit,
+                WINDOW,
+                period,
+                true,
+                from,
+                &mut self.markers[count..count + STEP],
+            );
             count += found.count;
             from = found.resume;
             if found.count < STEP {
@@ -147,7 +178,11 @@ impl Encoding {
                 fingerprints.resize(self.markers.len(), 0);
                 found.resize(self.markers.len(), 0);
                 self.kernels.fingerprints(unit, &self.markers, WINDOW, 0, fingerprints);
-                table.look_up(fingerprints, Markers { block: offset, positions: &self.markers }, found);
+                table.look_up(
+                    fingerprints,
+                    Markers { block: offset, positions: &self.markers },
+                    found,
+                );
                 let mut done = 0;
                 for (i, &source) in found.iter().enumerate() {
                     if let Some(&soon) = found.get(i + 8)
@@ -159,12 +194,18 @@ impl Encoding {
                     if source >= offset || marker < done {
                         continue;
                     }
-                    let forward = self.kernels.common_prefix(&unit[marker..], self.log.read(source..offset));
+                    let forward =
+                        self.kernels.common_prefix(&unit[marker..], self.log.read(source..offset));
                     if forward < WINDOW {
                         continue;
                     }
-                    let back = self.kernels.common_suffix(&unit[done..marker], self.log.read(0..source));
-                    let found = Match { at: marker - back, len: back + forward, source: source - back as u64 };
+                    let back =
+                        self.kernels.common_suffix(&unit[done..marker], self.log.read(0..source));
+                    let found = Match {
+                        at: marker - back,
+                        len: back + forward,
+                        source: source - back as u64,
+                    };
                     done = found.at + found.len;
                     self.matches.push(found);
                 }
@@ -172,11 +213,17 @@ impl Encoding {
             Index::Modified { table, chunks } => {
                 chunks.clear();
                 let mut start = 0;
-                let ends = self.markers.iter().map(|&marker| marker as usize + WINDOW).chain([unit.len()]);
+                let ends =
+                    self.markers.iter().map(|&marker| marker as usize + WINDOW).chain([unit.len()]);
                 for end in ends {
-                    // Nearer than a window there are only the markers of runs, one at each byte.
+                    // Markers closer together than a window occur only in runs, one at each byte.
                     if end - start >= WINDOW {
-                        chunks.push(Chunk { at: start, len: end - start, name: name(&unit[start..end]), matched: false });
+                        chunks.push(Chunk {
+                            at: start,
+                            len: end - start,
+                            name: name(&unit[start..end]),
+                            matched: false,
+                        });
                         start = end;
                     }
                 }
@@ -185,10 +232,14 @@ impl Encoding {
                     chunk.matched = true;
                     if self.check {
                         let held = self.log.read(source..(source + chunk.len as u64).min(offset));
-                        self.counts.collisions += u64::from(*held != unit[chunk.at..chunk.at + chunk.len]);
+                        self.counts.collisions +=
+                            u64::from(*held != unit[chunk.at..chunk.at + chunk.len]);
                     }
                     match self.matches.last_mut() {
-                        Some(last) if last.at + last.len == chunk.at && last.source + last.len as u64 == source => {
+                        Some(last)
+                            if last.at + last.len == chunk.at
+                                && last.source + last.len as u64 == source =>
+                        {
                             last.len += chunk.len
                         }
                         _ => self.matches.push(Match { at: chunk.at, len: chunk.len, source }),
@@ -213,7 +264,7 @@ impl Encoding {
         self.out.extend_from_slice(&unit[done..]);
     }
 
-    /// Points the index to what of the unit is in the cache.
+    /// Adds the cached part of the unit to the index.
     fn remember(&mut self, unit_len: usize, offset: u64) {
         let all = self.configuration.write == Write::All;
         match &mut self.index {
@@ -238,7 +289,7 @@ impl Encoding {
                 table.insert(new, Markers { block: offset, positions: places });
             }
             Index::Modified { table, chunks } => {
-                // Bytes of the unit before the chunk that did not enter the cache.
+                // Bytes before the chunk that were not cached.
                 let mut left_out = 0;
                 for chunk in chunks {
                     if all || !chunk.matched {
@@ -253,28 +304,31 @@ impl Encoding {
     }
 }
 
-/// The parts of a unit that no match covers, none of them empty.
+/// The non-empty ranges of a unit that no match covers.
 fn literal_runs(len: usize, matches: &[Match]) -> impl Iterator<Item = Range<usize>> {
     let starts = std::iter::once(0).chain(matches.iter().map(|found| found.at + found.len));
     let ends = matches.iter().map(|found| found.at).chain(std::iter::once(len));
     starts.zip(ends).map(|(start, end)| start..end).filter(|run| !run.is_empty())
 }
 
-/// Modulus of chunk names, a Mersenne prime.
+/// Modulus of chunk names: a Mersenne prime.
 const PRIME: u64 = (1 << 61) - 1;
-/// Where the polynomial is evaluated. Public, and so names can be forged: this is for measurements only.
+/// The point at which the polynomial is evaluated. It is public, so names can be forged; use it for
+/// measurements only.
 const POINT: u64 = 0x0123_4567_89ab_cdef;
-/// Its fourth power.
+/// `POINT` to the fourth power.
 const POINT_4: u64 = {
     let square = (POINT as u128 * POINT as u128 % PRIME as u128) as u64;
     (square as u128 * square as u128 % PRIME as u128) as u64
 };
 
-/// The second fingerprint of the modified algorithm (section 4), over a whole chunk: its bytes, in digits of seven, and its length as
-/// coefficients of a polynomial modulo [`PRIME`]. The paper moves it along byte by byte; equal chunks begin at equal bytes, so digits do as well.
+/// The second fingerprint of the modified algorithm (section 4), over a whole chunk. The chunk's
+/// bytes, in digits of seven bytes, and its length are the coefficients of a polynomial modulo
+/// [`PRIME`]. The paper updates the fingerprint byte by byte; equal chunks start at equal bytes, so
+/// whole digits give the same matches.
 ///
-/// Four digits at a time, each lane a polynomial in the fourth power of the point: a chain of multiplications would take twice the time of all
-/// the rest.
+/// Processes four digits at a time, each lane a polynomial in the fourth power of the point. A
+/// single chain of multiplications would take twice as long as everything else.
 fn name(chunk: &[u8]) -> u64 {
     let (groups, rest) = chunk.as_chunks::<28>();
     let mut lanes = [0u64; 4];
@@ -285,7 +339,7 @@ fn name(chunk: &[u8]) -> u64 {
     }
     let mut name = 0;
     for lane in lanes {
-        // Below 2^61 + 8, and 2^63 with the lane, which is below 2^62.
+        // `name` is below 2^61 + 8 and the lane below 2^62, so the sum is below 2^63.
         name = multiply(name, POINT) + lane;
     }
     for digit in rest.chunks(7) {
@@ -294,7 +348,7 @@ fn name(chunk: &[u8]) -> u64 {
     (multiply(name, POINT) + chunk.len() as u64) % PRIME
 }
 
-/// Up to seven bytes as a number.
+/// Up to seven bytes as a little-endian number.
 #[inline(always)]
 fn number(digit: &[u8]) -> u64 {
     let mut bytes = [0; 8];
@@ -302,7 +356,8 @@ fn number(digit: &[u8]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// `a * b` modulo [`PRIME`], below it plus 8 for `a` below `2^63`; and with a digit added, again below `2^63`.
+/// `a * b` modulo [`PRIME`]. For `a` below `2^63`, the result is below `PRIME + 8`; with a digit
+/// added it is below `2^63` again.
 #[inline(always)]
 fn multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -310,14 +365,14 @@ fn multiply(a: u64, b: u64) -> u64 {
     (folded & PRIME) + (folded >> 61)
 }
 
-/// Names and the offsets of their newest content: open addressing with linear probing, a name and an offset for each entry.
+/// Names and the offsets of their newest content. An open-addressing table with linear probing.
 struct NameTable {
-    /// Name + 1 and offset. Unused entries have [`UNUSED`].
+    /// Name + 1 and offset. Unused entries hold [`UNUSED`].
     entries: Vec<(u64, u64)>,
     room: u64,
 }
 
-/// Not 0, so that making the table touches its memory. Names are below 2^61.
+/// Not 0, so that initialization touches the memory. Names are below 2^61.
 const UNUSED: u64 = u64::MAX;
 
 impl NameTable {
@@ -327,7 +382,7 @@ impl NameTable {
 
     #[inline(always)]
     fn first(&self, name: u64) -> usize {
-        // Names are values of a polynomial, not evenly distributed in some bits alone.
+        // Names are values of a polynomial; single bits of them need not be evenly distributed.
         let spread = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((u128::from(spread) * self.entries.len() as u128) >> 64) as usize
     }
@@ -335,7 +390,7 @@ impl NameTable {
     #[inline(always)]
     fn find(&self, name: u64) -> usize {
         let mut at = self.first(name);
-        // Ends: an eighth of the entries stays unused.
+        // Terminates, since an eighth of the entries stays unused.
         while self.entries[at].0 != name && self.entries[at].0 != UNUSED {
             at = if at + 1 == self.entries.len() { 0 } else { at + 1 };
         }
@@ -348,7 +403,7 @@ impl NameTable {
         (found == name).then_some(offset)
     }
 
-    /// Whether there was room.
+    /// Returns `false` if the table is full.
     #[inline(always)]
     fn put(&mut self, name: u64, offset: u64) -> bool {
         let at = self.find(name);
@@ -368,7 +423,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Decodes, with nothing in common with the encoder but the description of the form.
+    /// A decoder that shares nothing with the encoder but the format description.
     fn decode(wire: &[u8], cache: &mut Vec<u8>, write: Write) -> Vec<u8> {
         let mut rest = wire;
         let len = varint::take(&mut rest).unwrap() as usize;
@@ -404,7 +459,12 @@ mod tests {
         let writes = [Write::All, Write::New];
         algorithms.into_iter().flat_map(move |algorithm| {
             writes.into_iter().flat_map(move |write| {
-                [32, 128, 2048].map(|distance| Configuration { algorithm, write, distance, layer: super::super::Layer::Buffers })
+                [32, 128, 2048].map(|distance| Configuration {
+                    algorithm,
+                    write,
+                    distance,
+                    layer: super::super::Layer::Buffers,
+                })
             })
         })
     }
@@ -412,7 +472,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn what_is_written_is_enough_to_decode(parts in prop::collection::vec((0usize..6, 0usize..3000, 0usize..9000), 1..40)) {
+        fn encoded_units_decode(parts in prop::collection::vec((0usize..6, 0usize..3000, 0usize..9000), 1..40)) {
             // Units are cut from a few sources, so that they repeat in part.
             let sources: Vec<Vec<u8>> = (0..5).map(|seed| noise(seed, 12_000)).chain([vec![0; 12_000]]).collect();
             let units: Vec<Vec<u8>> = parts
@@ -434,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_those_of_a_plain_definition() {
+    fn chunks_match_their_definition() {
         let unit = noise(3, 20_000);
         let configuration = Configuration {
             algorithm: Algorithm::Modified,
@@ -445,8 +505,11 @@ mod tests {
         let mut encoding = Encoding::new(configuration, 20_000, 1, true).unwrap();
         encoding.encode(&unit);
         let Index::Modified { chunks, .. } = &encoding.index else { unreachable!("as configured") };
-        // Oracle: a chunk ends with each window that is a marker by itself, unless it would be shorter than a window.
-        let marker = |window: &[u8]| Kernels::detect().modp(window, WINDOW, 64, true, 0, &mut [0]).count == 1;
+        // Oracle: a chunk ends at each window that is a marker, unless it would be shorter than a
+        // window.
+        let marker = |window: &[u8]| {
+            Kernels::detect().modp(window, WINDOW, 64, true, 0, &mut [0]).count == 1
+        };
         let (mut ends, mut start) = (Vec::new(), 0);
         for end in WINDOW..=unit.len() {
             if end - start >= WINDOW && (marker(&unit[end - WINDOW..end]) || end == unit.len()) {
@@ -459,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_in_length_and_every_byte() {
+    fn names_depend_on_length_and_every_byte() {
         let chunk = noise(9, 100);
         let mut names = vec![name(&chunk)];
         names.extend((0..100).map(|len| name(&chunk[..len])));
@@ -472,7 +535,7 @@ mod tests {
         names.push(name(&[0; 41]));
         let distinct = names.iter().collect::<std::collections::BTreeSet<_>>().len();
         assert_eq!(distinct, names.len());
-        // Oracle: one digit after the other.
+        // Oracle: one digit at a time.
         for len in [0, 6, 7, 27, 28, 29, 56, 83, 100] {
             let mut plain = 0u128;
             for digit in chunk[..len].chunks(7) {
@@ -482,12 +545,15 @@ mod tests {
             assert_eq!(u128::from(name(&chunk[..len])), plain);
         }
         for (a, b) in [((1 << 62) + 12345, PRIME - 1), (0, 5), (u64::MAX >> 1, POINT)] {
-            assert_eq!(u128::from(multiply(a, b) % PRIME), u128::from(a) * u128::from(b) % u128::from(PRIME));
+            assert_eq!(
+                u128::from(multiply(a, b) % PRIME),
+                u128::from(a) * u128::from(b) % u128::from(PRIME)
+            );
         }
     }
 
     #[test]
-    fn a_full_table_says_so() {
+    fn a_full_table_is_reported() {
         let mut table = NameTable::new(8);
         let put = (0..20).filter(|&name| table.put(name, name + 100)).count();
         assert_eq!(put, 7);

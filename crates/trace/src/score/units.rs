@@ -1,21 +1,22 @@
-//! What an encoder is given at once.
+//! Units: the inputs of one encoder call.
 
 use std::ops::Range;
 
-/// A sequence of units, each a TCP buffer or an IP packet, that can be gone through again and again.
+/// A sequence of units, each a TCP buffer or an IP packet. It can be read any number of times.
 ///
-/// Every pass has the same units. Time spent here is not measured. An implementation that reads files ends its sequence at an error,
-/// and keeps it for its owner.
+/// Every pass yields the same units. Time spent here is not measured. An implementation that reads
+/// files ends its sequence at an error and keeps the error for its owner.
 pub trait Units {
-    /// Starts again with the first unit.
+    /// Starts over with the first unit.
     fn rewind(&mut self);
 
     /// The next unit, below 4 GiB; `None` after the last.
     fn next_unit(&mut self) -> Option<&[u8]>;
 }
 
-/// The contents of files in buffers of about one size, as an application would read and send them (Martynov, section 3.3): each buffer is
-/// the base size with a random variance of up to 5 % either way. No buffer spans two files.
+/// File contents in buffers of about one size, as an application would read and send them
+/// (Martynov, section 3.3). Each buffer has the base size with a random variation of up to 5 %
+/// either way. No buffer spans two files.
 pub struct Buffers<'a> {
     files: &'a [Vec<u8>],
     base: usize,
@@ -31,7 +32,7 @@ impl<'a> Buffers<'a> {
         (9..=18).map(|power| 1 << power)
     }
 
-    /// Buffers of about `base` bytes, at least 1. The same seed makes the same buffers.
+    /// Buffers of about `base` bytes; `base` is at least 1. Equal seeds give equal buffers.
     pub fn new(files: &'a [Vec<u8>], base: usize, seed: u64) -> Buffers<'a> {
         Buffers { files, base: base.max(1), seed, state: seed, file: 0, at: 0 }
     }
@@ -41,7 +42,7 @@ impl<'a> Buffers<'a> {
         self.base
     }
 
-    /// The next size: even within 95 to 105 % of the base.
+    /// The next size: uniform from 95 to 105 % of the base.
     fn size(&mut self) -> usize {
         // splitmix64.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -84,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_the_files_within_five_percent() {
+    fn buffers_cover_the_files_within_five_percent() {
         let files = [vec![1; 100_000], Vec::new(), vec![2; 30_001]];
         for base in [1, 512, 16_384] {
             let mut buffers = Buffers::new(&files, base, 9);
             let once = lens(&mut buffers);
             assert_eq!(once, lens(&mut buffers), "a pass repeats");
             assert_eq!(once.iter().sum::<usize>(), 130_001);
-            // The last of each file is what is left.
+            // The last buffer of each file holds the rest.
             let short = once.iter().filter(|&&len| len < base - base / 20).count();
             assert!(short <= 2 && once.iter().all(|&len| len <= base + base / 20));
             let distinct = once.iter().collect::<std::collections::BTreeSet<_>>().len();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_the_papers() {
+    fn sizes_match_the_paper() {
         let sizes: Vec<_> = Buffers::paper_sizes().collect();
         assert_eq!((sizes[0], sizes[9], sizes.len()), (512, 256 << 10, 10));
         assert!(lens(&mut Buffers::new(&[], 512, 0)).is_empty());

@@ -3,184 +3,37 @@
 mod compare;
 mod plan;
 mod sizes;
-mod survey;
 mod verdict;
 
-pub use plan::{Algorithm, Part};
-pub use survey::Survey;
+pub use plan::Part;
 
-use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Outcome, Run};
-use crate::batch::{Batch, Caches, Direction, FlowKey, Kind, Matches, Observer, Packet, View};
-use crate::figures;
-use crate::prefix::Prefixes;
-use crate::results::{Accounting, Figure, Input, MatchRow, Report, Share};
+use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Outcome, PairLimits, Run};
+use crate::batch::{Batch, Caches, Direction, Kind, Matches, Packet, View};
+use crate::figures::{self, FigureId, Finding, Observer};
+use crate::results::{Accounting, Input, MatchRow, Report, Share};
 use crate::service;
-use oncewire_codec::{ConfigError, SamplerKind};
-use oncewire_packet::{Dissector, Layer, Limits, Record, Tally, Transport, Unused};
+use crate::settings::Settings;
+use oncewire_codec::ConfigError;
+use oncewire_packet::{Dissector, Layer, Limits, Record, Skipped, Tally, Transport};
 use plan::Key;
 use rayon::prelude::*;
 use sizes::FlowSizes;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// A figure of the study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
-pub enum FigureId {
-    Algorithms = 1,
-    Periods,
-    Caches,
-    Temporal,
-    Protocols,
-    Http,
-    Origins,
-    Lengths,
-    Locality,
-    Hits,
-    Replicated,
-    Hosts,
-    Destinations,
-    Irreducible,
-}
-
-impl FigureId {
-    /// All, by number.
-    pub const ALL: [FigureId; 14] = [
-        FigureId::Algorithms,
-        FigureId::Periods,
-        FigureId::Caches,
-        FigureId::Temporal,
-        FigureId::Protocols,
-        FigureId::Http,
-        FigureId::Origins,
-        FigureId::Lengths,
-        FigureId::Locality,
-        FigureId::Hits,
-        FigureId::Replicated,
-        FigureId::Hosts,
-        FigureId::Destinations,
-        FigureId::Irreducible,
-    ];
-
-    /// Those that a long trace is worth by default: one pass of the reference algorithm, and few others.
-    pub const LEAN: [FigureId; 11] = [
-        FigureId::Algorithms,
-        FigureId::Temporal,
-        FigureId::Protocols,
-        FigureId::Http,
-        FigureId::Origins,
-        FigureId::Lengths,
-        FigureId::Locality,
-        FigureId::Hits,
-        FigureId::Replicated,
-        FigureId::Destinations,
-        FigureId::Irreducible,
-    ];
-
-    /// Its number.
-    pub fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// Its name, for `--figures`.
-    pub fn name(self) -> &'static str {
-        match self {
-            FigureId::Algorithms => "algorithms",
-            FigureId::Periods => "periods",
-            FigureId::Caches => "caches",
-            FigureId::Temporal => "temporal",
-            FigureId::Protocols => "protocols",
-            FigureId::Http => "http",
-            FigureId::Origins => "origins",
-            FigureId::Lengths => "lengths",
-            FigureId::Locality => "locality",
-            FigureId::Hits => "hits",
-            FigureId::Replicated => "replicated",
-            FigureId::Hosts => "hosts",
-            FigureId::Destinations => "destinations",
-            FigureId::Irreducible => "irreducible",
-        }
-    }
-
-    /// The figure of that name or number.
-    pub fn named(name: &str) -> Option<FigureId> {
-        FigureId::ALL.into_iter().find(|figure| figure.name() == name || figure.number().to_string() == name)
-    }
-}
-
-/// What a study is to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Window in bytes, 12 to 64.
-    pub window: usize,
-    /// Sampling period in bytes, 4 to 1024.
-    pub period: usize,
-    /// Payload that a cache holds, in bytes, in each direction; the index comes on top.
-    pub cache: u64,
-    /// The sampler of the reference algorithm.
-    pub sampler: SamplerKind,
-    /// Bytes charged for each packet that carries matches, besides 4 for each match.
-    pub shim: u32,
-    /// Nanoseconds that a compression window stays open.
-    pub compression_window: i64,
-    /// The networks called inside; one cache for all if `None`.
-    pub inside: Option<Prefixes>,
-    /// Names of destination networks, for figure 13.
-    pub prefixes: Option<Prefixes>,
-    /// The figures to make.
-    pub figures: BTreeSet<FigureId>,
-    /// The rows of figure 1.
-    pub algorithms: Vec<Algorithm>,
-    /// What an earlier look at the same trace found. Caches and tables larger than what they are to hold are not made then.
-    pub survey: Option<Survey>,
-    /// Memory that each figure may take for its own state, in bytes.
-    pub figure_memory: u64,
-    /// Memory that caches per host pair may take together, in bytes.
-    pub pair_memory: u64,
-    /// Price of a gigabyte (10^9 bytes).
-    pub price: Option<f64>,
-    /// Rate of the link in bits per second.
-    pub link: Option<f64>,
-    /// Threads; 0 for one on each core.
-    pub threads: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            window: 32,
-            period: 32,
-            cache: 250_000_000,
-            sampler: SamplerKind::Maxp,
-            shim: 12,
-            compression_window: 10_000_000,
-            inside: None,
-            prefixes: None,
-            figures: FigureId::ALL.into(),
-            algorithms: Algorithm::ALL.to_vec(),
-            survey: None,
-            figure_memory: 64 << 20,
-            pair_memory: 1 << 30,
-            price: None,
-            link: None,
-            threads: 0,
-        }
-    }
-}
-
-/// A study cannot begin or go on.
+/// Why a study failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
-    /// A parameter of an algorithm cannot work, or there is no memory for it.
+    /// A parameter of an algorithm is invalid, or memory cannot be allocated.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The system starts no threads.
+    /// A thread could not be started.
     #[error("cannot start threads for the study: {0}")]
     Threads(String),
-    /// Whoever took the matches could not.
+    /// The sink of matches failed.
     #[error("cannot write the matches: {0}")]
     Matches(String),
     /// A thread of the study ended unexpectedly.
@@ -188,33 +41,34 @@ pub enum StudyError {
     Lost,
 }
 
-/// Takes all matches of the reference algorithm, batch by batch.
+/// Receives all matches of the reference algorithm, batch by batch. An error ends the study.
 pub type MatchSink = Box<dyn FnMut(&[MatchRow]) -> Result<(), String> + Send>;
 
-/// Payload bytes and packets of a batch, at most. A batch is what threads wait for each other for.
+/// Most payload bytes and packets of a batch. Threads synchronize once per batch.
 const BATCH_BYTES: usize = 4 << 20;
 const BATCH_PACKETS: usize = 1 << 15;
 
-/// Times are kept to 146 years around 1970, so that differences of them do not overflow. Times beyond come from damaged captures.
+/// Times are clamped to 146 years around 1970, so that their differences do not overflow. Times
+/// beyond come from corrupt captures.
 const TIME_MAX: i64 = 1 << 62;
 
 /// The thread that measures.
 type Worker = JoinHandle<Result<Pass, StudyError>>;
 
-/// A study at work. Packets are taken apart on the caller's thread and measured on others.
+/// A running study. Packets are dissected on the caller's thread and measured on others.
 pub struct Study {
     settings: Arc<Settings>,
     dissector: Dissector,
     batch: Batch,
     forward: SyncSender<Batch>,
     back: Receiver<Batch>,
-    /// `None` once its error was told.
+    /// `None` once its error was returned.
     worker: Option<Worker>,
     input: Input,
     first: i64,
     last: i64,
-    unused: HashMap<Unused, Share>,
-    /// Sums of `unused`, lost fragments not among them, which are known at the end.
+    unused: HashMap<Skipped, Share>,
+    /// Sums of `unused`, without lost fragments, which are only known at the end.
     unused_sum: Tally,
     tcp_payload: Share,
     tcp_empty: Share,
@@ -227,20 +81,25 @@ pub struct Study {
 }
 
 impl Study {
-    /// A study that does all in one pass. `sink` gets every match of the reference algorithm, if there is one.
+    /// Starts a study that runs in one pass. `sink` receives every match of the reference
+    /// algorithm.
     ///
     /// # Errors
-    /// [`StudyError`] if a parameter cannot work.
+    /// [`StudyError`] if a parameter is invalid.
     pub fn new(settings: Settings, sink: Option<MatchSink>) -> Result<Study, StudyError> {
         let parts = settings.parts(u64::MAX);
         Study::part(settings, parts.into_iter().next().unwrap_or_default(), sink)
     }
 
-    /// One part of a study ([`Settings::parts`]), which goes through the whole trace.
+    /// Starts one part of a study ([`Settings::parts`]). Every part reads the whole trace.
     ///
     /// # Errors
-    /// [`StudyError`] if a parameter cannot work.
-    pub fn part(settings: Settings, part: Part, sink: Option<MatchSink>) -> Result<Study, StudyError> {
+    /// [`StudyError`] if a parameter is invalid.
+    pub fn part(
+        settings: Settings,
+        part: Part,
+        sink: Option<MatchSink>,
+    ) -> Result<Study, StudyError> {
         let settings = Arc::new(settings);
         let mut pass = Pass::new(Arc::clone(&settings), part, sink)?;
         // One batch in work, one waiting, one being filled.
@@ -279,10 +138,10 @@ impl Study {
         })
     }
 
-    /// Takes the next packet of the trace.
+    /// Processes the next packet of the trace.
     ///
     /// # Errors
-    /// [`StudyError`] if the measuring threads failed; the study is over then.
+    /// [`StudyError`] if the measuring threads failed. The study has then ended.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), StudyError> {
         let wire = record.wire_bytes();
         self.input.packets += 1;
@@ -294,25 +153,22 @@ impl Study {
         let mut packet = Packet::other(record.time.clamp(-TIME_MAX, TIME_MAX), wire);
         match self.dissector.dissect(record) {
             Ok(found) => {
-                let (source_port, destination_port) = found.transport.ports();
-                let flow = FlowKey {
-                    source: found.source,
-                    destination: found.destination,
-                    source_port,
-                    destination_port,
-                    protocol: found.protocol,
-                };
-                packet.flow_hash = crate::flow_hash(&flow);
+                let flow = found.flow();
+                packet.flow_hash = flow.hash64();
                 packet.flow = Some(flow);
-                packet.direction = direction(inside, &flow);
-                packet.service = service::service(source_port, destination_port);
+                packet.direction = Direction::of_flow(&flow, inside);
+                packet.service = service::service(flow.source_port, flow.destination_port);
                 packet.missing = found.missing;
-                // With the fragments before.
+                // Earlier fragments included.
                 packet.wire = u32::try_from(found.wire_len).unwrap_or(u32::MAX);
                 let share = match found.transport {
                     Transport::Tcp { seq, flags, .. } => {
                         packet.kind = Kind::Tcp { seq, flags };
-                        if found.payload.is_empty() && found.missing == 0 { &mut self.tcp_empty } else { &mut self.tcp_payload }
+                        if found.payload.is_empty() && found.missing == 0 {
+                            &mut self.tcp_empty
+                        } else {
+                            &mut self.tcp_payload
+                        }
                     }
                     Transport::Udp { .. } => {
                         packet.kind = Kind::Udp;
@@ -337,15 +193,16 @@ impl Study {
                     }
                 }
             }
-            // Their bytes belong to the packet that completes the datagram, or are known as lost at the end.
-            Err(Unused::FragmentHeld | Unused::FragmentLost) => {}
+            // Their bytes belong to the packet that completes the datagram, or are counted as lost
+            // at the end.
+            Err(Skipped::FragmentHeld | Skipped::FragmentLost) => {}
             Err(reason) => {
                 if inside.is_some() {
                     packet.direction = Direction::Unknown;
                 }
-                // More than this packet, if it completed a datagram that turned out to be of no use.
+                // More than this packet, if it completed a datagram that is skipped.
                 let counters = self.dissector.counters();
-                let mut sum = counters.unused();
+                let mut sum = counters.skipped();
                 sum -= counters.fragment_lost;
                 let share = self.unused.entry(reason).or_default();
                 share.packets += sum.packets - self.unused_sum.packets;
@@ -355,7 +212,8 @@ impl Study {
                 self.batch.push(packet, &[]);
             }
         }
-        if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS {
+        if self.batch.payload_bytes() >= BATCH_BYTES || self.batch.packets().len() >= BATCH_PACKETS
+        {
             hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker)?;
         }
         Ok(())
@@ -366,18 +224,23 @@ impl Study {
         self.input.wire_bytes
     }
 
-    /// Ends a study of one part. `captures` are the names of what was read, `damaged` those of them that ended in an error, with its words.
+    /// Ends a study of one part. `captures` are the names of the captures, `damaged` those that
+    /// ended in an error, with its message.
     ///
     /// # Errors
-    /// [`StudyError`] that ended the study before its time.
-    pub fn finish(self, captures: Vec<String>, damaged: Vec<(String, String)>) -> Result<Report, StudyError> {
+    /// [`StudyError`] if the study ended early.
+    pub fn finish(
+        self,
+        captures: Vec<String>,
+        damaged: Vec<(String, String)>,
+    ) -> Result<Report, StudyError> {
         Ok(self.finish_part()?.report(captures, damaged))
     }
 
-    /// Ends a part.
+    /// Ends a part of a study.
     ///
     /// # Errors
-    /// [`StudyError`] that ended the study before its time.
+    /// [`StudyError`] if the study ended early.
     pub fn finish_part(mut self) -> Result<Found, StudyError> {
         let handed = hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker);
         let counters = *self.dissector.finish();
@@ -398,24 +261,33 @@ impl Study {
         }
         let named = |name: &str, share: &Share| Share { name: name.to_owned(), ..*share };
         let of_bytes = |name: &str, bytes| Share { name: name.to_owned(), packets: 0, bytes };
-        // Fragments that were held became part of used packets, were lost, or made a packet that was of no use for another reason.
-        self.unused.remove(&Unused::FragmentHeld);
-        let lost = self.unused.entry(Unused::FragmentLost).or_default();
+        // Held fragments became part of used packets, were lost, or completed a packet that was
+        // skipped for another reason.
+        self.unused.remove(&Skipped::FragmentHeld);
+        let lost = self.unused.entry(Skipped::FragmentLost).or_default();
         (lost.packets, lost.bytes) = (counters.fragment_lost.packets, counters.fragment_lost.bytes);
-        let told = self.unused.values().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+        let told = self
+            .unused
+            .values()
+            .fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
         let of_unused = Share {
             name: "earlier fragments of packets not used".to_owned(),
-            packets: counters.unused().packets - told.0,
-            bytes: counters.unused().bytes - told.1,
+            packets: counters.skipped().packets - told.0,
+            bytes: counters.skipped().bytes - told.1,
         };
-        let mut unused: Vec<Share> = self.unused.iter().map(|(reason, share)| named(&reason.to_string(), share)).collect();
+        let mut unused: Vec<Share> =
+            self.unused.iter().map(|(reason, share)| named(&reason.to_string(), share)).collect();
         unused.push(of_unused);
         unused.retain(|share| share.packets > 0);
         unused.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         let accounting = Accounting {
-            used: [("TCP with payload", &self.tcp_payload), ("TCP without payload", &self.tcp_empty), ("UDP", &self.udp)]
-                .map(|(name, share)| named(name, share))
-                .to_vec(),
+            used: [
+                ("TCP with payload", &self.tcp_payload),
+                ("TCP without payload", &self.tcp_empty),
+                ("UDP", &self.udp),
+            ]
+            .map(|(name, share)| named(name, share))
+            .to_vec(),
             unused,
             bytes: vec![
                 of_bytes("headers", self.headers),
@@ -423,13 +295,17 @@ impl Study {
                 of_bytes("payload that was not captured", self.missing),
                 of_bytes("padding and trailers", self.trailer),
             ],
-            layers: self.layers.iter().map(|(layer, share)| named(&layer.to_string(), share)).collect(),
+            layers: self
+                .layers
+                .iter()
+                .map(|(layer, share)| named(&layer.to_string(), share))
+                .collect(),
         };
         Ok(Found { pass, input, accounting })
     }
 }
 
-/// What a part of a study found.
+/// The result of a part of a study.
 pub struct Found {
     pass: Pass,
     input: Input,
@@ -437,11 +313,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds what another part of the same study found in the same trace. `false`, and nothing is added, if it was not the same: a capture
-    /// that is still being written, say.
+    /// Adds the result of another part of the same study. Returns `false`, and adds nothing, if the
+    /// trace was not the same, such as a capture that is still being written.
     #[must_use]
     pub fn add(&mut self, other: Found) -> bool {
-        let same = (self.input.packets, self.input.wire_bytes) == (other.input.packets, other.input.wire_bytes);
+        let same = (self.input.packets, self.input.wire_bytes)
+            == (other.input.packets, other.input.wire_bytes);
         if same {
             self.pass.outcomes.extend(other.pass.outcomes);
         }
@@ -455,7 +332,8 @@ impl Found {
     }
 }
 
-/// Gives a batch to the measuring threads, and takes an empty one for it. If they have ended, the error is theirs.
+/// Hands a batch to the measuring threads and replaces it with an empty one. If the threads have
+/// ended, returns their error.
 fn hand_over(
     batch: &mut Batch,
     forward: &SyncSender<Batch>,
@@ -475,17 +353,6 @@ fn hand_over(
     }
 }
 
-/// Which way a flow goes.
-fn direction(inside: Option<&Prefixes>, flow: &FlowKey) -> Direction {
-    let Some(inside) = inside else { return Direction::All };
-    match (inside.contains(flow.source), inside.contains(flow.destination)) {
-        (true, false) => Direction::Outbound,
-        (false, true) => Direction::Inbound,
-        (true, true) => Direction::Internal,
-        (false, false) => Direction::Transit,
-    }
-}
-
 /// Wire bytes, payload bytes and packets of something.
 #[derive(Clone, Copy, Debug, Default)]
 struct Volume {
@@ -502,18 +369,19 @@ impl Volume {
     }
 }
 
-/// Everything that looks at the packets, one batch at a time.
+/// One pass over the trace: everything that measures packets, a batch at a time.
 struct Pass {
     settings: Arc<Settings>,
     pool: rayon::ThreadPool,
     caches: Caches,
-    /// In the first part only, as are figures.
+    /// Only in the first part, as are figures.
     reference: Option<MaxMatchRun>,
     matches: Matches,
     runs: Vec<(Key, Box<dyn Run>)>,
     outcomes: BTreeMap<Key, Outcome>,
     observers: Vec<Box<dyn Observer>>,
-    figures: Vec<Figure>,
+    /// The observed figures, in the order of the settings, once the trace has ended.
+    findings: Vec<Finding>,
     volumes: [Volume; Direction::ALL.len()],
     flow_sizes: FlowSizes,
     services: HashMap<(u8, u16), Volume>,
@@ -522,16 +390,25 @@ struct Pass {
 }
 
 impl Pass {
-    fn new(settings: Arc<Settings>, part: Part, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).thread_name(|n| format!("study-{n}")).build();
+    fn new(
+        settings: Arc<Settings>,
+        part: Part,
+        sink: Option<MatchSink>,
+    ) -> Result<Pass, StudyError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(settings.threads)
+            .thread_name(|n| format!("study-{n}"))
+            .build();
         let pool = pool.map_err(|error| StudyError::Threads(error.to_string()))?;
         let Part { mut keys, first } = part;
         let reach = settings.longest_reach(&keys, first);
         let caches = Caches::new(reach, BATCH_BYTES + (64 << 10))?;
         let key = settings.reference();
-        let Key::MaxMatch { sampler, period, cache } = key else { unreachable!("the reference is a max-match") };
+        let Key::MaxMatch { sampler, period, cache } = key else {
+            unreachable!("the reference is a max-match")
+        };
         let reference = settings.max_match_run(sampler, period, cache);
-        // Before a packet is read.
+        // Fails before a packet is read.
         reference.check()?;
         keys.remove(&key);
         let mut pass = Pass {
@@ -542,7 +419,7 @@ impl Pass {
             outcomes: BTreeMap::new(),
             runs: keys.iter().map(|key| (key.clone(), settings.run(key))).collect(),
             observers: Vec::new(),
-            figures: Vec::new(),
+            findings: Vec::new(),
             volumes: Default::default(),
             flow_sizes: FlowSizes::new(settings.cache_sizes().into_iter().chain([settings.cache])),
             services: HashMap::new(),
@@ -551,7 +428,8 @@ impl Pass {
             settings,
         };
         if first {
-            pass.observers = pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
+            pass.observers =
+                pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
         }
         Ok(pass)
     }
@@ -566,12 +444,22 @@ impl Pass {
             FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
             FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
             FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
-            FigureId::Hosts => Box::new(figures::hosts::Hosts::new(&self.settings)),
-            FigureId::Destinations => {
-                Box::new(figures::destinations::Destinations::new(*memory, prefixes.clone().unwrap_or_default()))
+            FigureId::Hosts => {
+                let settings = &self.settings;
+                Box::new(figures::hosts::Hosts::new(
+                    settings.pairs(PairLimits::ByService),
+                    settings.shared_params(),
+                    *memory,
+                ))
             }
+            FigureId::Destinations => Box::new(figures::destinations::Destinations::new(
+                *memory,
+                prefixes.clone().unwrap_or_default(),
+            )),
             FigureId::Irreducible => Box::new(figures::irreducible::Irreducible::new(*memory)),
-            FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => return None,
+            FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => {
+                return None;
+            }
         })
     }
 
@@ -580,7 +468,8 @@ impl Pass {
         for packet in batch.packets() {
             self.volumes[packet.direction.index()].add(packet);
             if let Some(flow) = &packet.flow {
-                self.flow_sizes.add(packet.flow_hash, u64::from(packet.len) + u64::from(packet.missing));
+                self.flow_sizes
+                    .add(packet.flow_hash, u64::from(packet.len) + u64::from(packet.missing));
                 let mut key = (flow.protocol, packet.service);
                 if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
                     key.1 = 0;
@@ -593,21 +482,33 @@ impl Pass {
             if let Some(reference) = reference {
                 reference.find_all(batch, caches, matches)?;
             }
-            let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache.max(1) };
+            let view = View {
+                batch,
+                caches,
+                matches,
+                charge: settings.charge(),
+                cache: settings.cache.max(1),
+            };
             let (outcome, ()) = rayon::join(
                 || runs.par_iter_mut().with_max_len(1).try_for_each(|(_, run)| run.batch(&view)),
-                || observers.par_iter_mut().with_max_len(1).for_each(|observer| observer.batch(&view)),
+                || {
+                    observers
+                        .par_iter_mut()
+                        .with_max_len(1)
+                        .for_each(|observer| observer.batch(&view))
+                },
             );
             outcome
         })?;
         self.write_matches(batch)
     }
 
-    /// Gives the batch's matches to whoever asked for them.
+    /// Passes the batch's matches to the sink.
     fn write_matches(&mut self, batch: &Batch) -> Result<(), StudyError> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         let Pass { caches, matches, rows, settings, .. } = self;
-        let view = View { batch, caches, matches, charge: settings.charge(), cache: settings.cache };
+        let view =
+            View { batch, caches, matches, charge: settings.charge(), cache: settings.cache };
         rows.clear();
         for (index, packet) in batch.packets().iter().enumerate() {
             let Some(flow) = packet.flow else { continue };
@@ -622,7 +523,10 @@ impl Pass {
                 packet_length: packet.len,
                 length: found.len,
                 distance: view.distance(packet, found),
-                origin: figures::origins::origin_name(&flow, view.origin(packet, found).map(|cached| &cached.flow)),
+                origin: figures::origins::origin_name(
+                    &flow,
+                    view.origin(packet, found).map(|cached| &cached.flow),
+                ),
             }));
         }
         sink(rows).map_err(StudyError::Matches)
@@ -630,7 +534,7 @@ impl Pass {
 
     fn finish(&mut self) -> Result<(), StudyError> {
         self.flow_sizes.finish();
-        // Their tables go with them.
+        // Drops their tables.
         for (key, mut run) in self.runs.drain(..) {
             run.finish()?;
             self.outcomes.insert(key, Outcome::of(&*run));
@@ -638,7 +542,7 @@ impl Pass {
         if let Some(reference) = self.reference.take() {
             self.outcomes.insert(self.settings.reference(), Outcome::of(&reference));
         }
-        self.figures = self.observers.drain(..).map(Observer::finish).collect();
+        self.findings = self.observers.drain(..).map(Observer::finish).collect();
         Ok(())
     }
 }

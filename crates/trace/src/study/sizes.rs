@@ -1,25 +1,28 @@
-//! Flows larger than a cache: what they carry has been dropped when it comes again.
+//! Flows larger than a cache: when their content repeats, the first copy has been evicted.
 
-use crate::lru::Lru;
+use crate::lru::LruCache;
 use crate::results::LargeFlows;
 
-/// Flows whose bytes are counted at once. The one that was silent the longest makes room, and begins anew if it is heard of again.
+/// Most flows counted at once. The least recently used one is evicted, and starts over if it
+/// continues.
 const MOST_FLOWS: usize = 1 << 16;
 
-/// Payload of each flow, and of those that have ended, how many carried more than caches of some sizes hold.
-#[derive(Default)]
+/// The payload of each flow, and how many ended flows carried more than each cache size.
 pub(super) struct FlowSizes {
-    flows: Lru<u64, u64>,
-    /// For each size of a cache.
+    flows: LruCache<u64, u64>,
+    /// One entry per cache size.
     large: Vec<LargeFlows>,
 }
 
 impl FlowSizes {
     pub(super) fn new(caches: impl Iterator<Item = u64>) -> FlowSizes {
-        FlowSizes { flows: Lru::default(), large: caches.map(|cache| LargeFlows { cache, ..LargeFlows::default() }).collect() }
+        FlowSizes {
+            flows: LruCache::unbounded(),
+            large: caches.map(|cache| LargeFlows { cache, ..LargeFlows::default() }).collect(),
+        }
     }
 
-    /// A packet of the flow has `bytes` of payload.
+    /// Adds `bytes` of payload to a flow.
     pub(super) fn add(&mut self, flow: u64, bytes: u64) {
         if bytes == 0 {
             return;
@@ -28,11 +31,11 @@ impl FlowSizes {
             Some(sum) => *sum += bytes,
             None => {
                 if self.flows.len() >= MOST_FLOWS
-                    && let Some((_, sum)) = self.flows.pop_oldest()
+                    && let Some((_, sum)) = self.flows.pop_lru()
                 {
                     self.end(sum);
                 }
-                self.flows.insert(flow, bytes);
+                self.flows.put(flow, bytes);
             }
         }
     }
@@ -47,12 +50,13 @@ impl FlowSizes {
 
     /// Ends all flows.
     pub(super) fn finish(&mut self) {
-        while let Some((_, bytes)) = self.flows.pop_oldest() {
+        while let Some((_, bytes)) = self.flows.pop_lru() {
             self.end(bytes);
         }
     }
 
-    /// Flows larger than a cache of that size, which is one of those asked about; `None` if there are none.
+    /// Flows larger than a cache of that size, which is one of those asked about; `None` if there
+    /// are none.
     pub(super) fn larger_than(&self, cache: u64) -> Option<LargeFlows> {
         self.large.iter().find(|large| large.cache == cache && large.flows > 0).copied()
     }
@@ -75,8 +79,14 @@ mod tests {
             assert!(sizes.flows.len() <= MOST_FLOWS);
         }
         sizes.finish();
-        assert_eq!(sizes.larger_than(100), Some(LargeFlows { cache: 100, flows: 8, bytes: 1010 + 7 * 101, largest: 1010 }));
-        assert_eq!(sizes.larger_than(1000), Some(LargeFlows { cache: 1000, flows: 1, bytes: 1010, largest: 1010 }));
+        assert_eq!(
+            sizes.larger_than(100),
+            Some(LargeFlows { cache: 100, flows: 8, bytes: 1010 + 7 * 101, largest: 1010 })
+        );
+        assert_eq!(
+            sizes.larger_than(1000),
+            Some(LargeFlows { cache: 1000, flows: 1, bytes: 1010, largest: 1010 })
+        );
         assert_eq!(sizes.larger_than(5000), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What the fuzz target `study` does, so that tests can do it as well.
 
-use oncewire_codec::SamplerKind;
+use oncewire_family::SamplerKind;
 use oncewire_packet::{LinkType, Record};
 use oncewire_trace::prefix::Prefixes;
 use oncewire_trace::results::{Axis, Cell, Chart, ChartKind, Report, Share, Table, Unit};
@@ -44,8 +44,8 @@ struct Made {
 
 /// Settings (figures and algorithms as bits, none for all; then memory), then records.
 ///
-/// A record is what it is, how its time follows, hosts and ports, and its payload in pieces: as given, as noise, and from earlier payloads, so that
-/// matches happen.
+/// A record is what it is, how its time follows, hosts and ports, and its payload in pieces: as
+/// given, as noise, and from earlier payloads, so that matches happen.
 ///
 /// # Panics
 /// When a promise of the results is broken.
@@ -60,14 +60,20 @@ pub(crate) fn run(input: &[u8]) {
         time = next_time(&mut input, time);
         let record = match what % 8 {
             0 => {
-                let link = LinkType::SUPPORTED[usize::from(input.byte()) % LinkType::SUPPORTED.len()];
+                let link =
+                    LinkType::SUPPORTED[usize::from(input.byte()) % LinkType::SUPPORTED.len()];
                 let len = usize::from(input.byte());
                 let data = input.bytes(len);
                 Made { time, link, wire_len: data.len() as u32, data }
             }
             1 if !records.is_empty() => {
                 let earlier = &records[usize::from(input.short()) % records.len()];
-                Made { time, link: earlier.link, wire_len: earlier.wire_len, data: earlier.data.clone() }
+                Made {
+                    time,
+                    link: earlier.link,
+                    wire_len: earlier.wire_len,
+                    data: earlier.data.clone(),
+                }
             }
             kind => {
                 let payload = payload(&mut input, &payloads);
@@ -86,7 +92,8 @@ pub(crate) fn run(input: &[u8]) {
         records.push(record);
     }
     let bytes = records.iter().map(|record| record.data.len() as u64).sum();
-    let huge = settings.figures.contains(&FigureId::Hosts) || settings.algorithms.contains(&Algorithm::Shared);
+    let huge = settings.figures.contains(&FigureId::Hosts)
+        || settings.algorithms.contains(&Algorithm::Shared);
     if huge || settings.survey.is_some() {
         settings.survey = Some(Survey::all(bytes));
     }
@@ -94,11 +101,17 @@ pub(crate) fn run(input: &[u8]) {
 }
 
 fn settings(input: &mut Input<'_>) -> Settings {
-    let (figures, algorithms) = (input.short(), u32::from(input.short()) << 8 | u32::from(input.byte()));
+    let (figures, algorithms) =
+        (input.short(), u32::from(input.short()) << 8 | u32::from(input.byte()));
     let (memory, more) = (input.byte(), input.byte());
     let chosen = |bits: u32, index: usize| bits == 0 || bits >> index & 1 == 1;
     let pick = |of: [u64; 4], shift: u8| of[usize::from(memory >> shift & 3)];
-    let samplers = [SamplerKind::Maxp, SamplerKind::SampleHash, SamplerKind::sample_byte(), SamplerKind::Fixed];
+    let samplers = [
+        SamplerKind::Maxp,
+        SamplerKind::SampleHash,
+        SamplerKind::sample_byte(),
+        SamplerKind::Fixed,
+    ];
     let tables = Prefixes::parse("10.0.0.0/30 near\n2001:db8::/126\n::/0 all").expect("a table");
     Settings {
         window: [32, 12, 64, 33][usize::from(more & 3)],
@@ -106,10 +119,21 @@ fn settings(input: &mut Input<'_>) -> Settings {
         cache: pick([64 << 10, 100_001, 1 << 18, 1 << 20], 0),
         sampler: samplers[usize::from(more >> 4 & 3)].clone(),
         shim: [12, 0, 1, u32::MAX][usize::from(more >> 6)],
-        inside: (memory & 64 != 0).then(|| Prefixes::parse("10.0.0.0/31\n2001:db8::/127").expect("prefixes")),
+        inside: (memory & 64 != 0)
+            .then(|| Prefixes::parse("10.0.0.0/31\n2001:db8::/127").expect("prefixes")),
         prefixes: (memory & 128 != 0).then_some(tables),
-        figures: FigureId::ALL.into_iter().enumerate().filter(|&(i, _)| chosen(figures.into(), i)).map(|(_, id)| id).collect(),
-        algorithms: Algorithm::ALL.into_iter().enumerate().filter(|&(i, _)| chosen(algorithms, i)).map(|(_, id)| id).collect(),
+        figures: FigureId::ALL
+            .into_iter()
+            .enumerate()
+            .filter(|&(i, _)| chosen(figures.into(), i))
+            .map(|(_, id)| id)
+            .collect(),
+        algorithms: Algorithm::ALL
+            .into_iter()
+            .enumerate()
+            .filter(|&(i, _)| chosen(algorithms, i))
+            .map(|(_, id)| id)
+            .collect(),
         survey: (more & 1 == 0).then(Survey::new),
         figure_memory: pick([64 << 20, 0, 1000, 100_000], 2),
         pair_memory: pick([16 << 20, 0, 100_000, 1 << 20], 4),
@@ -160,7 +184,9 @@ fn payload(input: &mut Input<'_>, earlier: &[Vec<u8>]) -> Vec<u8> {
                 let mut state = u64::from(input.byte());
                 payload.extend(
                     std::iter::repeat_with(|| {
-                        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                        state = state
+                            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                            .wrapping_add(0x1405_7b7e_f767_814f);
                         (state >> 56) as u8
                     })
                     .take(len),
@@ -185,7 +211,11 @@ fn packet(input: &mut Input<'_>, kind: u8, payload: &[u8]) -> Vec<u8> {
         17
     } else {
         // Sequence numbers that follow each other, and others.
-        let seq = if ports & 64 == 0 { u32::from(input.short()) } else { u32::MAX - u32::from(input.byte()) };
+        let seq = if ports & 64 == 0 {
+            u32::from(input.short())
+        } else {
+            u32::MAX - u32::from(input.byte())
+        };
         segment.extend(seq.to_be_bytes());
         segment.extend([0, 0, 0, 1, 0x50, input.byte() & 0x17, 0xff, 0xff, 0, 0, 0, 0]);
         6
@@ -212,7 +242,10 @@ fn check(settings: Settings, records: &[Made]) {
     let window = settings.window as u32;
     let sink: oncewire_trace::MatchSink = Box::new(move |rows| {
         for row in rows {
-            assert!(row.length <= row.packet_length && row.length >= window && row.distance > 0, "{row:?}");
+            assert!(
+                row.length <= row.packet_length && row.length >= window && row.distance > 0,
+                "{row:?}"
+            );
         }
         Ok(())
     });
@@ -232,9 +265,14 @@ fn check(settings: Settings, records: &[Made]) {
 
 /// What every report promises, whatever the traffic.
 pub(crate) fn promises(report: &Report) {
-    let sum = |shares: &[Share]| shares.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+    let sum = |shares: &[Share]| {
+        shares.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes))
+    };
     let (used, unused) = (sum(&report.accounting.used), sum(&report.accounting.unused));
-    assert_eq!((used.0 + unused.0, used.1 + unused.1), (report.input.packets, report.input.wire_bytes));
+    assert_eq!(
+        (used.0 + unused.0, used.1 + unused.1),
+        (report.input.packets, report.input.wire_bytes)
+    );
     assert_eq!(sum(&report.accounting.bytes).1, used.1, "bytes of the used packets");
     assert!(report.input.duration >= 0.0 && report.input.duration.is_finite());
 
@@ -244,10 +282,17 @@ pub(crate) fn promises(report: &Report) {
         assert!(0.0 <= low && low <= high && high <= 1.0, "spread {low} to {high}");
     }
     if let Some(money) = &verdict.money {
-        assert!(money.month_before.is_finite() && (0.0..=money.month_before).contains(&money.month_after), "{money:?}");
+        assert!(
+            money.month_before.is_finite()
+                && (0.0..=money.month_before).contains(&money.month_after),
+            "{money:?}"
+        );
     }
     if let Some(time) = &verdict.time {
-        assert!(time.busy_before.is_finite() && (0.0..=time.busy_before).contains(&time.busy_after), "{time:?}");
+        assert!(
+            time.busy_before.is_finite() && (0.0..=time.busy_before).contains(&time.busy_after),
+            "{time:?}"
+        );
     }
     for figure in &report.figures {
         figure.tables.iter().for_each(|table| of_table(figure.id, table));
@@ -264,7 +309,12 @@ fn of_table(figure: &str, table: &Table) {
             // Quotients of two savings.
             let quotient = matches!(&column.name[..], "share of optimal" | "hosts / middlebox");
             if column.unit == Unit::Share && !quotient {
-                assert!((0.0..=1.0 + 1e-9).contains(&number), "{figure}/{}: {} is {number} in {row:?}", table.id, column.name);
+                assert!(
+                    (0.0..=1.0 + 1e-9).contains(&number),
+                    "{figure}/{}: {} is {number} in {row:?}",
+                    table.id,
+                    column.name
+                );
             }
         }
     }
@@ -274,9 +324,17 @@ fn of_chart(figure: &str, chart: &Chart) {
     let name = chart.id;
     let on = |axis: &Axis, value: f64| value.is_finite() && (!axis.log || value > 0.0);
     for series in &chart.series {
-        let y = if series.right { chart.right.as_ref().expect("an axis for the series") } else { &chart.y };
+        let y = if series.right {
+            chart.right.as_ref().expect("an axis for the series")
+        } else {
+            &chart.y
+        };
         for (index, &point) in series.points.iter().enumerate() {
-            assert!(on(&chart.x, point.0) && on(y, point.1), "{figure}/{name}: {point:?} of {}", series.name);
+            assert!(
+                on(&chart.x, point.0) && on(y, point.1),
+                "{figure}/{name}: {point:?} of {}",
+                series.name
+            );
             assert!(
                 index == 0 || series.points[index - 1].0 <= point.0,
                 "{figure}/{name}: {point:?} of {} goes back",
@@ -285,12 +343,18 @@ fn of_chart(figure: &str, chart: &Chart) {
             if matches!(chart.kind, ChartKind::Bars | ChartKind::StackedBars) {
                 let place = point.0;
                 assert!(
-                    place.fract() == 0.0 && place >= 0.0 && (place as usize) < chart.x.categories.len(),
+                    place.fract() == 0.0
+                        && place >= 0.0
+                        && (place as usize) < chart.x.categories.len(),
                     "{figure}/{name}: {point:?}"
                 );
             }
             if y.unit == Unit::Share {
-                assert!((0.0..=1.0 + 1e-9).contains(&point.1), "{figure}/{name}: {point:?} of {}", series.name);
+                assert!(
+                    (0.0..=1.0 + 1e-9).contains(&point.1),
+                    "{figure}/{name}: {point:?} of {}",
+                    series.name
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Packets of a capture, placed on an instance's paths.
+//! Maps packets of a capture to an instance's paths.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -9,8 +9,9 @@ use oncewire_packet::{
 
 use super::random::{mix, unit};
 use crate::{
-    Error, Instance,
+    Error, Instance, NodeId,
     emulate::{Fields, Header, Packet},
+    error::EmulationError,
     network::Role,
 };
 
@@ -18,19 +19,21 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingresses {
     /// All at this ingress node, as if the capture had been taken there (thesis, section 3.5).
-    One(u32),
-    /// At the node behind which their source address lies.
+    One(NodeId),
+    /// At the node that their source address is behind.
     BySource,
 }
 
-/// Behind which node an address lies.
+/// How addresses are mapped to nodes.
 #[derive(Clone, Debug)]
 pub enum Egresses {
-    /// Behind the node that has the name of its prefix: as id, or else as label or city. Of several nodes with that label or city, such as a PoP's access
-    /// routers, a seeded hash of the address chooses; backbone routers are left out.
+    /// Behind the node that has the name of its prefix: as id, or else as label or city. Of several
+    /// nodes with that label or city, such as a PoP's access routers, a seeded hash of the address
+    /// chooses; backbone routers are left out.
     Prefixes(Box<Prefixes>),
-    /// Behind nodes chosen by a seeded hash of the address, in proportion to the volume that the instance sends there: for captures with too few
-    /// destinations, or none that are known. What the same address sends and receives stays at one node.
+    /// Behind nodes chosen by a seeded hash of the address, in proportion to the volume that the
+    /// instance sends there: for captures with too few destinations, or none that are known. What
+    /// the same address sends and receives stays at one node.
     Spread {
         /// Seed of the hash.
         seed: u64,
@@ -39,24 +42,31 @@ pub enum Egresses {
     },
 }
 
-/// What is done to a capture's times.
+/// Scaling of a capture's times and of the instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeScale {
-    /// What times are multiplied by.
+    /// Factor on times.
     pub time: f64,
-    /// What the instance is to be scaled by ([`Instance::scaled`]).
+    /// Factor for [`Instance::scaled`].
     pub instance: f64,
 }
 
 impl TimeScale {
-    /// As it is.
+    /// No scaling.
     pub const NONE: Self = Self { time: 1.0, instance: 1.0 };
 
-    /// So that `bytes` bytes in `seconds` seconds, all entering at `ingress`, fill that ingress's store `epochs` times, in as many epochs.
+    /// So that `bytes` bytes in `seconds` seconds, all entering at `ingress`, fill that ingress's
+    /// store `epochs` times, in as many epochs.
     ///
     /// # Errors
     /// Nothing to scale.
-    pub fn fill(instance: &Instance, ingress: usize, bytes: u64, seconds: f64, epochs: f64) -> Result<Self, Error> {
+    pub fn fill(
+        instance: &Instance,
+        ingress: usize,
+        bytes: u64,
+        seconds: f64,
+        epochs: f64,
+    ) -> Result<Self, Error> {
         let scale = Self {
             time: epochs * instance.epoch / seconds,
             instance: bytes as f64 / epochs / instance.ingresses[ingress].memory,
@@ -70,7 +80,7 @@ impl TimeScale {
         if factor(self.time) && factor(self.instance) {
             Ok(())
         } else {
-            Err(Error::Emulation(format!(
+            Err(Error::emulation(format!(
                 "the capture's times are multiplied by {} and the instance by {}; factors are above 0: is the capture empty?",
                 self.time, self.instance
             )))
@@ -78,18 +88,18 @@ impl TimeScale {
     }
 }
 
-/// What became of a capture's packets.
+/// How a capture's packets were mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
     /// Packets that were placed on a path.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets with an address that lies nowhere.
+    /// Packets with an address that is behind no node.
     pub nowhere: u64,
     /// Packets that would leave in the PoP where they enter.
     pub own_pop: u64,
-    /// Packets between nodes between which the instance has no path.
+    /// Packets between nodes without a path.
     pub no_path: u64,
     /// Packets too large for IP: captured before a network card cut them.
     pub too_large: u64,
@@ -100,7 +110,7 @@ pub struct FromCapture<'a> {
     instance: &'a Instance,
     ingresses: Ingresses,
     places: Places,
-    paths: HashMap<(u32, u32), u32>,
+    paths: HashMap<(NodeId, NodeId), u32>,
     scale: TimeScale,
     /// Time of the first packet in the capture.
     first: Option<Nanos>,
@@ -111,9 +121,9 @@ pub struct FromCapture<'a> {
 
 enum Places {
     /// Nodes of each name of the table.
-    Prefixes { table: Box<Prefixes>, nodes: HashMap<PrefixId, Box<[u32]>> },
+    Prefixes { table: Box<Prefixes>, nodes: HashMap<PrefixId, Box<[NodeId]>> },
     /// Nodes, with sums of volume up to each.
-    Spread { seed: u64, networks: bool, nodes: Vec<(u32, f64)> },
+    Spread { seed: u64, networks: bool, nodes: Vec<(NodeId, f64)> },
 }
 
 /// Largest payload in bytes: that of IP.
@@ -122,35 +132,48 @@ const MAX_PAYLOAD: usize = 65_535;
 const NAMES_SHOWN: usize = 5;
 
 impl<'a> FromCapture<'a> {
-    /// A mapper onto `instance`. Prefixes of names that no node has are nowhere.
+    /// A mapper onto `instance`. Prefixes with unknown names are behind no node.
     ///
     /// # Errors
-    /// An ingress where nothing enters; a table of prefixes of which no name is a node's.
-    pub fn new(instance: &'a Instance, ingresses: Ingresses, egresses: Egresses, scale: TimeScale) -> Result<Self, Error> {
+    /// An ingress without traffic; a table of prefixes without the name of any node.
+    pub fn new(
+        instance: &'a Instance,
+        ingresses: Ingresses,
+        egresses: Egresses,
+        scale: TimeScale,
+    ) -> Result<Self, Error> {
         scale.check()?;
         if let Ingresses::One(node) = ingresses
             && !instance.ingresses.iter().any(|ingress| ingress.node == node)
         {
-            let name = instance.network.nodes.get(node as usize).map_or("?", |node| node.id.as_str());
-            return Err(Error::Emulation(format!("the capture is to enter at {name}, where the instance has no traffic enter")));
+            let name =
+                instance.network.nodes.get(node.index()).map_or("?", |node| node.id.as_str());
+            return Err(Error::emulation(format!(
+                "the capture is to enter at {name}, where the instance has no traffic enter"
+            )));
         }
         let places = match egresses {
             Egresses::Prefixes(table) => by_name(instance, table)?,
             Egresses::Spread { seed, networks } => {
                 let mut volumes = vec![0.0; instance.network.nodes.len()];
                 for path in &instance.paths {
-                    // Of one ingress the shares of its own paths count, but those to its PoP, which would be left out.
+                    // Of one ingress the shares of its own paths count, but those to its PoP, which
+                    // would be left out.
                     let from = instance.ingresses[path.ingress as usize].node;
-                    let its = ingresses == Ingresses::One(from) && instance.network.nodes[from as usize].pop != path.pop;
+                    let its = ingresses == Ingresses::One(from)
+                        && instance.network.nodes[from].pop != path.pop;
                     if ingresses == Ingresses::BySource || its {
-                        volumes[path.egress as usize] += path.volume;
+                        volumes[path.egress] += path.volume;
                     }
                 }
                 let mut sum = 0.0;
-                let sums = volumes.into_iter().zip(0..).filter(|&(volume, _)| volume > 0.0).map(|(volume, node)| {
-                    sum += volume;
-                    (node, sum)
-                });
+                let sums =
+                    volumes.into_iter().zip(NodeId::all()).filter(|&(volume, _)| volume > 0.0).map(
+                        |(volume, node)| {
+                            sum += volume;
+                            (node, sum)
+                        },
+                    );
                 Places::Spread { seed, networks, nodes: sums.collect() }
             }
         };
@@ -158,15 +181,28 @@ impl<'a> FromCapture<'a> {
             .paths
             .iter()
             .zip(0..)
-            .map(|(path, number)| ((instance.ingresses[path.ingress as usize].node, path.egress), number))
+            .map(|(path, number)| {
+                ((instance.ingresses[path.ingress as usize].node, path.egress), number)
+            })
             .collect();
-        Ok(Self { instance, ingresses, places, paths, scale, first: None, last: 0, mapped: Mapped::default() })
+        Ok(Self {
+            instance,
+            ingresses,
+            places,
+            paths,
+            scale,
+            first: None,
+            last: 0,
+            mapped: Mapped::default(),
+        })
     }
 
-    /// The packet on its path, or none if it has none: [`FromCapture::mapped`] counts why. Packets are to come in the order of the capture; one whose
-    /// time is before that of the last is moved to it.
+    /// The packet on its path, or none if it has none: [`FromCapture::mapped`] counts why. Packets
+    /// are to come in the order of the capture; one whose time is before that of the last is moved
+    /// to it.
     ///
-    /// Bytes that the capture has not, trailers and link headers count as header bytes: they cross every link and cannot be encoded.
+    /// Bytes that the capture lacks, trailers and link headers count as header bytes: they cross
+    /// every link and cannot be encoded.
     pub fn packet(&mut self, time: Nanos, packet: &Dissected<'_>) -> Option<Packet> {
         let first = *self.first.get_or_insert(time);
         if packet.payload.len() > MAX_PAYLOAD {
@@ -181,7 +217,7 @@ impl<'a> FromCapture<'a> {
             self.mapped.nowhere += 1;
             return None;
         };
-        let pop = |node: u32| self.instance.network.nodes[node as usize].pop;
+        let pop = |node: NodeId| self.instance.network.nodes[node].pop;
         if pop(from) == pop(to) {
             self.mapped.own_pop += 1;
             return None;
@@ -192,13 +228,20 @@ impl<'a> FromCapture<'a> {
         };
         let since = time.saturating_sub(first).max(0) as f64 * self.scale.time;
         self.last = self.last.max(since as u64);
-        let header_bytes = packet.headers.saturating_add(packet.missing).saturating_add(packet.trailer);
+        let header_bytes =
+            packet.headers.saturating_add(packet.missing).saturating_add(packet.trailer);
         self.mapped.packets += 1;
         self.mapped.bytes += u64::from(header_bytes) + packet.payload.len() as u64;
-        Some(Packet { time: self.last, path, header: Header::from(packet), header_bytes, payload: packet.payload.into() })
+        Some(Packet {
+            time: self.last,
+            path,
+            header: Header::from(packet),
+            header_bytes,
+            payload: packet.payload.into(),
+        })
     }
 
-    /// What became of the packets so far.
+    /// How packets were mapped so far.
     pub fn mapped(&self) -> Mapped {
         self.mapped
     }
@@ -215,7 +258,9 @@ impl From<&Dissected<'_>> for Header {
             protocol: packet.protocol,
             identification: packet.identification,
             transport: match packet.transport {
-                Transport::Tcp { seq, ack, checksum, .. } => Fields::Tcp { sequence: seq, acknowledgement: ack, checksum },
+                Transport::Tcp { seq, ack, checksum, .. } => {
+                    Fields::Tcp { sequence: seq, acknowledgment: ack, checksum }
+                }
                 Transport::Udp { length, checksum, .. } => Fields::Udp { length, checksum },
             },
         }
@@ -223,7 +268,7 @@ impl From<&Dissected<'_>> for Header {
 }
 
 impl Places {
-    fn node(&self, address: IpAddr) -> Option<u32> {
+    fn node(&self, address: IpAddr) -> Option<NodeId> {
         match self {
             Self::Prefixes { table, nodes } => {
                 let nodes = nodes.get(&table.lookup(address)?)?;
@@ -240,9 +285,9 @@ impl Places {
 }
 
 fn by_name(instance: &Instance, table: Box<Prefixes>) -> Result<Places, Error> {
-    let mut ids: HashMap<&str, Vec<u32>> = HashMap::new();
-    let mut cities: HashMap<String, Vec<u32>> = HashMap::new();
-    for (node, number) in instance.network.nodes.iter().zip(0..) {
+    let mut ids: HashMap<&str, Vec<NodeId>> = HashMap::new();
+    let mut cities: HashMap<String, Vec<NodeId>> = HashMap::new();
+    for (node, number) in instance.network.nodes.iter().zip(NodeId::all()) {
         ids.entry(&node.id).or_default().push(number);
         if node.role == Role::Backbone {
             continue;
@@ -265,7 +310,7 @@ fn by_name(instance: &Instance, table: Box<Prefixes>) -> Result<Places, Error> {
     }
     if nodes.is_empty() {
         unknown.truncate(NAMES_SHOWN);
-        return Err(Error::Emulation(format!("none of the prefixes has the name of a node; names are {}", unknown.join(", "))));
+        return Err(EmulationError::UnknownPrefixes { names: unknown.join(", ") }.into());
     }
     Ok(Places::Prefixes { table, nodes })
 }
@@ -280,7 +325,11 @@ fn network(address: IpAddr) -> IpAddr {
 
 fn hash(address: IpAddr) -> u64 {
     match address.to_canonical() {
-        IpAddr::V4(address) => mix(u64::from(address.to_bits()).wrapping_add(0x9e37_79b9_7f4a_7c15)),
-        IpAddr::V6(address) => mix(mix((address.to_bits() >> 64) as u64).wrapping_add(address.to_bits() as u64)),
+        IpAddr::V4(address) => {
+            mix(u64::from(address.to_bits()).wrapping_add(0x9e37_79b9_7f4a_7c15))
+        }
+        IpAddr::V6(address) => {
+            mix(mix((address.to_bits() >> 64) as u64).wrapping_add(address.to_bits() as u64))
+        }
     }
 }

@@ -1,38 +1,40 @@
-//! What changes while a workload runs.
+//! Changes while a workload runs.
 
 use super::random::normal;
-use crate::{Error, Instance};
+use crate::{Error, Instance, NodeId};
 
-/// What changes while a workload runs: nothing, unless said otherwise.
+/// Changes while a workload runs; none by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dynamics {
     /// Sudden changes (thesis, section 3.5, "Flash-crowd scenarios").
     pub crowds: Vec<Crowd>,
-    /// Slow change of volumes and profile (thesis, section 3.5, "Effect of Stale Redundancy Profiles").
+    /// Slow change of volumes and profile (thesis, section 3.5, "Effect of Stale Redundancy
+    /// Profiles").
     pub drift: Option<Drift>,
 }
 
 /// A flash crowd.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crowd {
-    /// Ingress node; all if none.
-    pub ingress: Option<u32>,
+    /// Ingress node; `None` for all.
+    pub ingress: Option<NodeId>,
     /// When it begins, in seconds from the beginning of the run.
     pub from: f64,
     /// When it ends, in seconds; may be infinite.
     pub until: f64,
-    /// What volumes are multiplied by. Two crowds at once are multiplied.
+    /// Factor on volumes. Factors of simultaneous crowds multiply.
     pub volume: f64,
-    /// What matches per byte are multiplied by: 2 raises gamma from 25 to 50 %.
+    /// Factor on matches per byte: 2 raises gamma from 25 to 50 %.
     pub redundancy: f64,
 }
 
-/// Slow random change: each path's volume and its weight as the older side of matches are multiplied by exp(s z(t) - s^2/2), which has mean 1, where
-/// z(t) = cos(a) z_k + sin(a) z_(k+1) moves between independent standard normal numbers from one multiple k of `time` to the next (a goes from 0
-/// to a right angle).
+/// Slow random change: each path's volume and its weight as the older side of matches are
+/// multiplied by exp(s z(t) - s^2/2), which has mean 1, where z(t) = cos(a) z_k + sin(a) z_(k+1)
+/// moves between independent standard normal numbers from one multiple k of `time` to the next (a
+/// goes from 0 to a right angle).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Seconds after which what was is forgotten; at least an epoch.
+    /// Decorrelation time in seconds; at least an epoch.
     pub time: f64,
     /// s of the volumes.
     pub volume: f64,
@@ -42,9 +44,12 @@ pub struct Drift {
 
 impl Dynamics {
     pub(crate) fn check(&self, instance: &Instance) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::Emulation(what));
+        let wrong = |what: String| Err(Error::emulation(what));
         if self.crowds.len() > MAX_CROWDS {
-            return wrong(format!("{} flash crowds; there are at most {MAX_CROWDS}", self.crowds.len()));
+            return wrong(format!(
+                "{} flash crowds; there are at most {MAX_CROWDS}",
+                self.crowds.len()
+            ));
         }
         for crowd in &self.crowds {
             if let Some(node) = crowd.ingress
@@ -65,7 +70,11 @@ impl Dynamics {
         }
         if let Some(drift) = self.drift {
             let spread = |value: f64| (0.0..=MAX_SPREAD).contains(&value);
-            if !(drift.time >= instance.epoch && drift.time.is_finite() && spread(drift.volume) && spread(drift.matches)) {
+            if !(drift.time >= instance.epoch
+                && drift.time.is_finite()
+                && spread(drift.volume)
+                && spread(drift.matches))
+            {
                 return wrong(format!(
                     "a drift of {} and {} in {} s; the time is at least an epoch, {} s, the others are from 0 to {MAX_SPREAD}",
                     drift.volume, drift.matches, drift.time, instance.epoch
@@ -75,14 +84,17 @@ impl Dynamics {
         Ok(())
     }
 
-    /// (volume, matches per byte) of an ingress node at `time` seconds, as multiples of what the instance says; without drift.
-    pub(crate) fn crowd(&self, node: u32, time: f64) -> (f64, f64) {
-        let now =
-            |crowd: &&Crowd| crowd.ingress.is_none_or(|ingress| ingress == node) && crowd.from <= time && time < crowd.until;
-        self.crowds
-            .iter()
-            .filter(now)
-            .fold((1.0, 1.0), |(volume, matches), crowd| (volume * crowd.volume, matches * crowd.redundancy))
+    /// (volume, matches per byte) of an ingress node at `time` seconds, as multiples of what the
+    /// instance says; without drift.
+    pub(crate) fn crowd(&self, node: NodeId, time: f64) -> (f64, f64) {
+        let now = |crowd: &&Crowd| {
+            crowd.ingress.is_none_or(|ingress| ingress == node)
+                && crowd.from <= time
+                && time < crowd.until
+        };
+        self.crowds.iter().filter(now).fold((1.0, 1.0), |(volume, matches), crowd| {
+            (volume * crowd.volume, matches * crowd.redundancy)
+        })
     }
 
     /// (volume, weight in matches) of a path at `time` seconds, as multiples.
@@ -94,14 +106,15 @@ impl Dynamics {
             if spread == 0.0 {
                 return 1.0;
             }
-            let z = angle.cos() * normal(seed, stream, step) + angle.sin() * normal(seed, stream, step + 1);
+            let z = angle.cos() * normal(seed, stream, step)
+                + angle.sin() * normal(seed, stream, step + 1);
             (spread * z - spread * spread / 2.0).exp()
         };
         (factor(drift.volume, u64::from(path) * 2), factor(drift.matches, u64::from(path) * 2 + 1))
     }
 }
 
-/// Largest s of a drift: beyond it the mean comes from values that a run never sees.
+/// Largest s of a drift. Beyond it, the mean comes from values too rare to occur in a run.
 const MAX_SPREAD: f64 = 3.0;
-/// Most flash crowds: all are looked at for each packet.
+/// Most flash crowds. Each packet checks all of them.
 const MAX_CROWDS: usize = 1024;

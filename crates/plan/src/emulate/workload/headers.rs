@@ -4,14 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::random::Random;
 use crate::{
-    Path,
+    NodeId, Path,
     emulate::{Fields, Header},
 };
 
 /// How hosts fill the IPv4 identification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Identification {
-    /// Each host counts its packets, from a random number on: the same number comes again after 65,536 of them.
+    /// Each host counts its packets, from a random number on: the same number comes again after
+    /// 65,536 of them.
     #[default]
     Counter,
     /// Random.
@@ -39,16 +40,24 @@ pub struct Headers {
 
 impl Default for Headers {
     fn default() -> Self {
-        Self { hosts: 64, flows: 4, flow_packets: 20.0, ipv6: 0.3, udp: 0.2, identification: Identification::Counter }
+        Self {
+            hosts: 64,
+            flows: 4,
+            flow_packets: 20.0,
+            ipv6: 0.3,
+            udp: 0.2,
+            identification: Identification::Counter,
+        }
     }
 }
 
-/// Most nodes that [`address`] tells apart.
+/// Most nodes that [`address`] can distinguish.
 pub const MAX_NODES: usize = 1 << 16;
 
-/// Address of a host behind a node: 10.x.y.h of 10.x.y.0/24, or fd00:0:0:n::h of fd00:0:0:n::/64, where x, y and n are the node's number.
-pub fn address(node: u32, host: u8, ipv6: bool) -> IpAddr {
-    let node = node as u16;
+/// Address of a host behind a node: 10.x.y.h of 10.x.y.0/24, or fd00:0:0:n::h of fd00:0:0:n::/64,
+/// where x, y and n are the node's number.
+pub fn address(node: NodeId, host: u8, ipv6: bool) -> IpAddr {
+    let node = node.0 as u16;
     if ipv6 {
         Ipv6Addr::new(0xfd00, 0, 0, node, 0, 0, 0, u16::from(host)).into()
     } else {
@@ -57,15 +66,15 @@ pub fn address(node: u32, host: u8, ipv6: bool) -> IpAddr {
     }
 }
 
-/// The node behind which an address of [`address`] lies.
-pub fn node(address: IpAddr) -> Option<u32> {
+/// The node of an address from [`address`].
+pub fn node(address: IpAddr) -> Option<NodeId> {
     match address {
         IpAddr::V4(address) => match address.octets() {
-            [10, high, low, _] => Some(u32::from(u16::from_be_bytes([high, low]))),
+            [10, high, low, _] => Some(NodeId(u16::from_be_bytes([high, low]).into())),
             _ => None,
         },
         IpAddr::V6(address) => match address.segments() {
-            [0xfd00, 0, 0, node, 0, 0, 0, _] => Some(u32::from(node)),
+            [0xfd00, 0, 0, node, 0, 0, 0, _] => Some(NodeId(node.into())),
             _ => None,
         },
     }
@@ -80,7 +89,12 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(settings: &Headers, ingress: u32, path: &Path, random: &mut Random) -> Self {
+    pub(super) fn new(
+        settings: &Headers,
+        ingress: NodeId,
+        path: &Path,
+        random: &mut Random,
+    ) -> Self {
         let host = random.below(settings.hosts as usize);
         let peer = random.below(settings.hosts as usize);
         let (ipv6, udp) = (random.chance(settings.ipv6), random.chance(settings.udp));
@@ -88,7 +102,7 @@ impl Flow {
         let transport = if udp {
             Fields::Udp { length: 0, checksum: 0 }
         } else {
-            Fields::Tcp { sequence: bits as u32, acknowledgement: (bits >> 32) as u32, checksum: 0 }
+            Fields::Tcp { sequence: bits as u32, acknowledgment: (bits >> 32) as u32, checksum: 0 }
         };
         let ports = random.next();
         Self {
@@ -102,19 +116,27 @@ impl Flow {
                 identification: (!ipv6).then_some(0),
                 transport,
             },
-            host: ingress as usize * settings.hosts as usize + host,
+            host: ingress.index() * settings.hosts as usize + host,
         }
     }
 
     /// Bytes of IP and transport header.
     pub(super) fn header_bytes(&self) -> u32 {
-        (if self.header.source.is_ipv4() { 20 } else { 40 }) + (if self.header.protocol == 17 { 8 } else { 20 })
+        (if self.header.source.is_ipv4() { 20 } else { 40 })
+            + (if self.header.protocol == 17 { 8 } else { 20 })
     }
 
     /// The header of its next packet.
-    pub(super) fn next(&mut self, payload: &[u8], how: Identification, counters: &mut [u16], random: &mut Random) -> Header {
+    pub(super) fn next(
+        &mut self,
+        payload: &[u8],
+        how: Identification,
+        counters: &mut [u16],
+        random: &mut Random,
+    ) -> Header {
         let mut header = self.header;
-        header.identification = header.identification.map(|_| how.number(&mut counters[self.host], random));
+        header.identification =
+            header.identification.map(|_| how.number(&mut counters[self.host], random));
         if let Fields::Udp { length, .. } = &mut header.transport {
             *length = payload.len() as u16 + 8;
         }
@@ -138,7 +160,7 @@ pub(super) fn host(header: &Header, hosts: u32) -> usize {
         IpAddr::V4(address) => address.octets()[3],
         IpAddr::V6(address) => address.octets()[15],
     };
-    node(header.source).unwrap_or(0) as usize * hosts as usize + usize::from(host) - 1
+    node(header.source).unwrap_or_default().index() * hosts as usize + usize::from(host) - 1
 }
 
 impl Identification {
@@ -155,8 +177,9 @@ impl Identification {
     }
 }
 
-/// The Internet checksum (RFC 1071) over pseudo-header, transport header with a checksum of 0, and payload, as hosts compute it; flags and window of a
-/// TCP header, which a [`Header`] has not, count as 0.
+/// The Internet checksum (RFC 1071) over pseudo-header, transport header with a checksum of 0, and
+/// payload, as hosts compute it; flags and window of a TCP header, which a [`Header`] lacks, count
+/// as 0.
 fn checksum(header: &Header, payload: &[u8]) -> u16 {
     let mut sum = 0u64;
     match (header.source, header.destination) {
@@ -164,10 +187,15 @@ fn checksum(header: &Header, payload: &[u8]) -> u16 {
         (IpAddr::V6(from), IpAddr::V6(to)) => sum += words(&from.octets()) + words(&to.octets()),
         _ => {}
     }
-    sum += u64::from(header.protocol) + u64::from(header.source_port) + u64::from(header.destination_port);
+    sum += u64::from(header.protocol)
+        + u64::from(header.source_port)
+        + u64::from(header.destination_port);
     match header.transport {
-        Fields::Tcp { sequence, acknowledgement, .. } => {
-            sum += 20 + payload.len() as u64 + words(&sequence.to_be_bytes()) + words(&acknowledgement.to_be_bytes());
+        Fields::Tcp { sequence, acknowledgment, .. } => {
+            sum += 20
+                + payload.len() as u64
+                + words(&sequence.to_be_bytes())
+                + words(&acknowledgment.to_be_bytes());
             // Data offset 5, no flags.
             sum += 0x5000;
         }
@@ -203,14 +231,17 @@ mod tests {
 
     #[test]
     fn addresses_tell_their_node() {
-        for node_number in [0, 1, 255, 256, 65_535] {
+        for number in [0, 1, 255, 256, 65_535].map(NodeId) {
             for ipv6 in [false, true] {
-                assert_eq!(node(address(node_number, 7, ipv6)), Some(node_number));
+                assert_eq!(node(address(number, 7, ipv6)), Some(number));
             }
         }
-        assert_eq!(address(258, 3, false).to_string(), "10.1.2.3");
-        assert_eq!(address(258, 3, true).to_string(), "fd00:0:0:102::3");
-        assert_eq!((node("11.0.0.1".parse().unwrap()), node("fd01::1".parse().unwrap())), (None, None));
+        assert_eq!(address(NodeId(258), 3, false).to_string(), "10.1.2.3");
+        assert_eq!(address(NodeId(258), 3, true).to_string(), "fd00:0:0:102::3");
+        assert_eq!(
+            (node("11.0.0.1".parse().unwrap()), node("fd01::1".parse().unwrap())),
+            (None, None)
+        );
     }
 
     proptest! {
@@ -219,10 +250,10 @@ mod tests {
         fn checksums_are_right(payload in proptest::collection::vec(any::<u8>(), 0..200), ipv6: bool, udp: bool, seed: u64) {
             let settings = Headers { ipv6: f64::from(u8::from(ipv6)), udp: f64::from(u8::from(udp)), ..Headers::default() };
             let path = Path {
-                ingress: 0, egress: 1, pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), length: 0, hops: [].into(),
+                ingress: 0, egress: NodeId(1), pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), length: 0, hops: [].into(),
             };
             let mut random = Random::new(seed, 0);
-            let mut flow = Flow::new(&settings, 0, &path, &mut random);
+            let mut flow = Flow::new(&settings, NodeId(0), &path, &mut random);
             let mut counters = vec![0; 128];
             for _ in 0..2 {
                 let header = flow.next(&payload, settings.identification, &mut counters, &mut random);
@@ -238,9 +269,9 @@ mod tests {
                 bytes.extend(header.source_port.to_be_bytes());
                 bytes.extend(header.destination_port.to_be_bytes());
                 match header.transport {
-                    Fields::Tcp { sequence, acknowledgement, checksum } => {
+                    Fields::Tcp { sequence, acknowledgment, checksum } => {
                         bytes.extend(sequence.to_be_bytes());
-                        bytes.extend(acknowledgement.to_be_bytes());
+                        bytes.extend(acknowledgment.to_be_bytes());
                         bytes.extend([0x50, 0, 0, 0]);
                         bytes.extend(checksum.to_be_bytes());
                         bytes.extend([0, 0]);

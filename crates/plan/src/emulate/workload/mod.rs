@@ -1,4 +1,4 @@
-//! What the emulator is fed with: packets made from an instance, or those of a capture.
+//! Packets for the emulator: synthetic ones from an instance, or those of a capture.
 
 mod capture;
 mod dynamics;

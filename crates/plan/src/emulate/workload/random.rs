@@ -1,5 +1,10 @@
-//! Random numbers from a seed, the same on every machine and in every version: xoshiro256** seeded by splitmix64 (Blackman and Vigna,
-//! *Scrambled linear pseudorandom number generators*, ACM TOMS 2021).
+//! Random numbers from a seed, the same on every machine and in every version: xoshiro256** seeded
+//! by splitmix64 (Blackman and Vigna, *Scrambled linear pseudorandom number generators*, ACM TOMS
+//! 2021).
+//!
+//! Not a crate, because the sequence is part of published results: it decides every synthetic
+//! packet, and the figures in `docs/PLANNERS.md` and `docs/SMARTRE.md` come from those. Do not
+//! change it.
 
 /// A generator. Not for secrets.
 #[derive(Clone, Debug)]
@@ -72,7 +77,8 @@ pub(crate) fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A standard normal number that depends on the arguments only (Box and Muller, *A note on the generation of random normal deviates*, 1958).
+/// A standard normal number that depends on the arguments only (Box and Muller, *A note on the
+/// generation of random normal deviates*, 1958).
 pub(crate) fn normal(seed: u64, stream: u64, step: u64) -> f64 {
     let mut random = Random::new(seed ^ mix(step), stream);
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
@@ -103,7 +109,10 @@ mod tests {
             (mean, numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / count as f64)
         };
         let close = |value: f64, expected: f64, deviation: f64| {
-            assert!((value - expected).abs() < 5.0 * deviation / (count as f64).sqrt(), "{value} for {expected}");
+            assert!(
+                (value - expected).abs() < 5.0 * deviation / (count as f64).sqrt(),
+                "{value} for {expected}"
+            );
         };
         let (mean, variance) = moments(&mut |step| normal(3, 4, step));
         close(mean, 0.0, 1.0);

@@ -1,4 +1,7 @@
-//! Packets made from an instance, so that what repeats in them is what its profile says.
+//! Synthetic packets whose redundancy is that of an instance's profile.
+
+mod partners;
+mod settings;
 
 use std::{
     cmp::Reverse,
@@ -6,9 +9,12 @@ use std::{
     sync::Arc,
 };
 
+use partners::Partners;
+pub use settings::{Arrivals, Lengths, Retransmissions, Settings, Sizes};
+use settings::{bimodal, check, longest};
+
 use super::{
-    dynamics::Dynamics,
-    headers::{self, Flow, Headers, MAX_NODES},
+    headers::{self, Flow},
     random::Random,
 };
 use crate::{
@@ -16,117 +22,19 @@ use crate::{
     emulate::{Header, Packet},
 };
 
-/// What synthetic packets are like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The same seed gives the same packets.
-    pub seed: u64,
-    /// How many retention epochs of packets.
-    pub epochs: f64,
-    /// When a path's packets come.
-    pub arrivals: Arrivals,
-    /// Their sizes.
-    pub sizes: Sizes,
-    /// Lengths of the regions that repeat.
-    pub lengths: Lengths,
-    /// Most regions of a packet that repeat earlier ones.
-    pub matches: u32,
-    /// Whether a region may repeat what in the earlier packet was a repeat itself. If so, the packet that a matcher finds need not be of the path that
-    /// the profile says; if not, each region has one first occurrence, on that path.
-    pub chains: bool,
-    /// Packets that come twice.
-    pub retransmissions: Retransmissions,
-    /// Hosts and flows.
-    pub headers: Headers,
-    /// What changes.
-    pub dynamics: Dynamics,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            epochs: 4.0,
-            arrivals: Arrivals::Poisson,
-            sizes: Sizes::default(),
-            lengths: Lengths::Uniform,
-            matches: 3,
-            chains: false,
-            retransmissions: Retransmissions::default(),
-            headers: Headers::default(),
-            dynamics: Dynamics::default(),
-        }
-    }
-}
-
-/// When a path's packets come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
-    /// A Poisson process.
-    #[default]
-    Poisson,
-    /// Evenly: each waits for as long as the one before takes at the path's rate.
-    Paced,
-}
-
-/// Sizes of packets on the wire. Their mean is the instance's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sizes {
-    /// All are of the mean size.
-    Fixed,
-    /// Small ones and largest ones ([`Instance::mss`]), as many of each as the mean asks for; [`Sizes::Fixed`] if it lies outside.
-    Bimodal {
-        /// Size of the small ones in bytes.
-        small: u32,
-    },
-}
-
-impl Default for Sizes {
-    fn default() -> Self {
-        Self::Bimodal { small: 100 }
-    }
-}
-
-/// Lengths of regions around the profile's mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lengths {
-    /// All of the mean.
-    Fixed,
-    /// Evenly from half of the mean to one and a half of it; closer to it where that would be more than a packet holds.
-    #[default]
-    Uniform,
-}
-
-/// Packets that come twice, whole and with the same five-tuple.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Retransmissions {
-    /// Share of the packets that repeat an earlier one of their path.
-    pub share: f64,
-    /// How long ago that was at most, in seconds.
-    pub within: f64,
-    /// Whether the IPv4 identification is another, as hosts do; networks that duplicate packets keep it.
-    pub renumbered: bool,
-}
-
-impl Default for Retransmissions {
-    fn default() -> Self {
-        Self { share: 0.0, within: 1.0, renumbered: true }
-    }
-}
-
-/// What was made so far.
+/// Packets made so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Packets.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets that came a second time.
+    /// Retransmissions.
     pub retransmissions: u64,
     /// Regions that repeat: (p, q) to their number and bytes.
     pub matches: BTreeMap<(u32, u32), (u64, u64)>,
-    /// Regions that the profile asked for and that had no place: too many for the packets, or nothing long enough was sent on the other path within the
-    /// epoch.
+    /// Regions that the profile asks for but that did not fit: too many for the packets, or nothing
+    /// long enough was sent on the other path within the epoch.
     pub missed: u64,
 }
 
@@ -160,7 +68,8 @@ struct State {
     due: f64,
     /// How many must be due for the next packet to get some.
     burst: f64,
-    /// The next region: path it repeats, length; drawn before it is known which packet it fits, so that none is preferred for its length.
+    /// The next region: path it repeats, length; drawn before it is known which packet it fits, so
+    /// that none is preferred for its length.
     region: Option<(u32, u32)>,
     /// Packets that `region` did not fit or found nothing in.
     refused: u32,
@@ -182,17 +91,15 @@ struct Sent {
 }
 
 const NANOS: f64 = 1e9;
-/// Packets looked at for one that has a long enough region.
+/// Packets tried for one with a long enough region.
 const TRIES: usize = 32;
-/// Packets after which a region that has no place is given up.
+/// Packets after which a region that does not fit is dropped.
 const PATIENCE: u32 = 64;
 /// Steps in which a drift moves through its time.
 const DRIFT_STEPS: f64 = 64.0;
-/// Bytes of the longest headers: IPv6 and TCP.
-const LONGEST_HEADER: u32 = 60;
-
 impl<'a> Synthetic<'a> {
-    /// Packets of `instance`. They take memory for about the payload of an epoch: scale the instance ([`Instance::scaled`]).
+    /// Packets of `instance`. They take memory for about the payload of an epoch: scale the
+    /// instance ([`Instance::scaled`]).
     ///
     /// # Errors
     /// Settings out of range; a mean match length that no packet holds.
@@ -211,7 +118,11 @@ impl<'a> Synthetic<'a> {
                 refused: 0,
             })
             .collect();
-        let counters = if instance.paths.is_empty() { 0 } else { instance.network.nodes.len() * settings.headers.hosts as usize };
+        let counters = if instance.paths.is_empty() {
+            0
+        } else {
+            instance.network.nodes.len() * settings.headers.hosts as usize
+        };
         let mut this = Self {
             instance,
             random,
@@ -238,27 +149,33 @@ impl<'a> Synthetic<'a> {
         Ok(this)
     }
 
-    /// What was made so far.
+    /// Packets made so far.
     pub fn made(&self) -> &Made {
         &self.made
     }
 
-    /// The instance as it is at `time` seconds: what a planner would see that knows everything.
+    /// The true instance at `time` seconds, for a planner with perfect knowledge.
     ///
     /// # Errors
-    /// A profile that crowds raise above what there is to repeat.
+    /// A profile that crowds raise above the volume.
     pub fn instance_at(&self, time: f64) -> Result<Instance, Error> {
         let (instance, dynamics) = (self.instance, &self.settings.dynamics);
-        let time = self.quantised(time);
+        let time = self.quantized(time);
         let now = |path: usize| {
             let node = instance.ingresses[instance.paths[path].ingress as usize].node;
-            let ((volume, matches), (drift, weight)) =
-                (dynamics.crowd(node, time.0), dynamics.drift(self.settings.seed, path as u32, time.1));
+            let ((volume, matches), (drift, weight)) = (
+                dynamics.crowd(node, time.0),
+                dynamics.drift(self.settings.seed, path as u32, time.1),
+            );
             (volume * drift, matches, weight)
         };
         let now: Vec<(f64, f64, f64)> = (0..instance.paths.len()).map(now).collect();
-        let volumes: Vec<f64> =
-            instance.paths.iter().zip(&now).map(|(path, now)| (path.volume * now.0).max(f64::MIN_POSITIVE)).collect();
+        let volumes: Vec<f64> = instance
+            .paths
+            .iter()
+            .zip(&now)
+            .map(|(path, now)| (path.volume * now.0).max(f64::MIN_POSITIVE))
+            .collect();
         let changed = instance.clone().with_volumes(&volumes)?;
         if let (Profile::Synthetic(profile), None) = (&instance.profile, dynamics.drift) {
             let mut profile = profile.clone();
@@ -291,7 +208,7 @@ impl<'a> Synthetic<'a> {
     }
 
     /// `time`, and the beginning of its step of the drift.
-    fn quantised(&self, time: f64) -> (f64, f64) {
+    fn quantized(&self, time: f64) -> (f64, f64) {
         (time, self.quantum().map_or(time, |quantum| (time / quantum).floor() * quantum))
     }
 
@@ -300,7 +217,8 @@ impl<'a> Synthetic<'a> {
         let Some(quantum) = self.quantum() else { return };
         let (mut volumes, mut weights) = (Vec::new(), Vec::new());
         for path in 0..self.paths.len() as u32 {
-            let (volume, weight) = self.settings.dynamics.drift(self.settings.seed, path, step as f64 * quantum);
+            let (volume, weight) =
+                self.settings.dynamics.drift(self.settings.seed, path, step as f64 * quantum);
             volumes.push(volume);
             weights.push(weight);
         }
@@ -308,7 +226,8 @@ impl<'a> Synthetic<'a> {
         self.partners.weigh(self.instance, &weights);
     }
 
-    /// Notes when the next packet of `path` comes: when so many bytes more have come at the path's rate, which may change meanwhile.
+    /// Notes when the next packet of `path` comes: when so many bytes more have come at the path's
+    /// rate, which may change meanwhile.
     fn plan(&mut self, path: usize, after: u64, bytes: f64) {
         let dynamics = &self.settings.dynamics;
         let about = &self.instance.paths[path];
@@ -318,13 +237,16 @@ impl<'a> Synthetic<'a> {
         while now < end {
             let drift = match self.quantum() {
                 Some(quantum) if (now / quantum) as u64 == self.step => self.drift[path],
-                _ => dynamics.drift(self.settings.seed, path as u32, self.quantised(now).1).0,
+                _ => dynamics.drift(self.settings.seed, path as u32, self.quantized(now).1).0,
             };
             let rate = about.volume / self.instance.epoch * dynamics.crowd(node, now).0 * drift;
             let edges = dynamics.crowds.iter().flat_map(|crowd| [crowd.from, crowd.until]);
             // Beyond rounding: the next step must not be this one.
-            let steps = self.quantum().map(|quantum| ((now / quantum).floor() + 1.0) * quantum + quantum * 1e-9);
-            let change = edges.chain(steps).filter(|&edge| edge > now).fold(f64::INFINITY, f64::min);
+            let steps = self
+                .quantum()
+                .map(|quantum| ((now / quantum).floor() + 1.0) * quantum + quantum * 1e-9);
+            let change =
+                edges.chain(steps).filter(|&edge| edge > now).fold(f64::INFINITY, f64::min);
             if rate * (change - now) >= bytes && rate > 0.0 {
                 let time = ((now + bytes / rate) * NANOS) as u64;
                 if time < self.end {
@@ -348,14 +270,15 @@ impl<'a> Synthetic<'a> {
         }
     }
 
-    /// Forgets packets of a path that its ingress's store has forgotten, if that lasts for less than an epoch.
+    /// Forgets packets of a path that its ingress's store has evicted, if the store lasts for less
+    /// than an epoch.
     fn forget(&mut self, now: u64, path: usize) {
         let ingress = &self.instance.ingresses[self.instance.paths[path].ingress as usize];
         let lasts = self.instance.epoch * NANOS * (ingress.memory / ingress.volume).min(1.0);
         self.paths[path].forget(now.saturating_sub(lasts as u64));
     }
 
-    /// An earlier packet of the path once more.
+    /// A retransmission of an earlier packet of the path.
     fn again(&mut self, now: u64, path: usize) -> Option<Packet> {
         let settings = self.settings.retransmissions;
         if settings.share == 0.0 || !self.random.chance(settings.share) {
@@ -373,7 +296,8 @@ impl<'a> Synthetic<'a> {
             // Its flow may have ended; the host counts on.
             let headers = self.settings.headers;
             let host = headers::host(&packet.header, headers.hosts);
-            packet.header.identification = Some(headers.identification.number(&mut self.counters[host], &mut self.random));
+            packet.header.identification =
+                Some(headers.identification.number(&mut self.counters[host], &mut self.random));
         }
         self.made.retransmissions += 1;
         Some(packet)
@@ -398,8 +322,10 @@ impl<'a> Synthetic<'a> {
         let header_bytes = flows[slot].header_bytes();
         let wire = match self.settings.sizes {
             Sizes::Bimodal { small } if bimodal(self.instance, small) => {
-                let large =
-                    self.random.chance((self.instance.packet - f64::from(small)) / (self.instance.mss - f64::from(small)));
+                let large = self.random.chance(
+                    (self.instance.packet - f64::from(small))
+                        / (self.instance.mss - f64::from(small)),
+                );
                 if large { self.instance.mss as usize } else { small as usize }
             }
             _ => self.random.round(self.instance.packet),
@@ -407,9 +333,14 @@ impl<'a> Synthetic<'a> {
         let mut payload = vec![0; wire.saturating_sub(header_bytes as usize)];
         self.random.fill(&mut payload);
         let fresh = self.repeat(path, wire, &mut payload, now);
-        let header: Header =
-            self.paths[path].flows[slot].next(&payload, headers.identification, &mut self.counters, &mut self.random);
-        let packet = Packet { time: now, path: path as u32, header, header_bytes, payload: payload.into() };
+        let header: Header = self.paths[path].flows[slot].next(
+            &payload,
+            headers.identification,
+            &mut self.counters,
+            &mut self.random,
+        );
+        let packet =
+            Packet { time: now, path: path as u32, header, header_bytes, payload: payload.into() };
         if !packet.payload.is_empty() {
             self.paths[path].sent.push_back(Sent { packet: packet.clone(), fresh });
             self.held.push_back((now, path as u32));
@@ -418,13 +349,19 @@ impl<'a> Synthetic<'a> {
     }
 
     /// Writes regions of earlier packets into a payload. Returns what is left between them.
-    fn repeat(&mut self, path: usize, wire: usize, payload: &mut [u8], now: u64) -> Box<[(u16, u16)]> {
+    fn repeat(
+        &mut self,
+        path: usize,
+        wire: usize,
+        payload: &mut [u8],
+        now: u64,
+    ) -> Box<[(u16, u16)]> {
         let node = self.instance.ingresses[self.instance.paths[path].ingress as usize].node;
         let raised = self.settings.dynamics.crowd(node, now as f64 / NANOS).1;
         let most = f64::from(self.settings.matches);
         let state = &mut self.paths[path];
         state.due += wire as f64 * state.rate * raised;
-        // What will never have a place must not pile up.
+        // Regions that never fit must not pile up.
         let limit = 2.0 * most + 2.0 * wire as f64 * state.rate * raised;
         if state.due > limit {
             let given_up = (state.due - limit).ceil();
@@ -435,8 +372,11 @@ impl<'a> Synthetic<'a> {
         let mut left = payload.len();
         // In bursts, so that other packets stay whole for later ones to repeat.
         let burst = state.due >= state.burst;
-        while burst && self.paths[path].due >= 1.0 && regions.len() < self.settings.matches as usize {
-            let Some((other, len)) = self.paths[path].region.or_else(|| self.draw(path)) else { break };
+        while burst && self.paths[path].due >= 1.0 && regions.len() < self.settings.matches as usize
+        {
+            let Some((other, len)) = self.paths[path].region.or_else(|| self.draw(path)) else {
+                break;
+            };
             let source = if len as usize <= left { self.find(now, other, len) } else { None };
             let state = &mut self.paths[path];
             let Some((from, at)) = source else {
@@ -529,7 +469,8 @@ impl Iterator for Synthetic<'_> {
         let packet = match self.again(now, path) {
             Some(packet) => {
                 let state = &mut self.paths[path];
-                state.due += f64::from(packet.header_bytes + packet.payload.len() as u32) * state.rate;
+                state.due +=
+                    f64::from(packet.header_bytes + packet.payload.len() as u32) * state.rate;
                 packet
             }
             None => self.packet(now, path),
@@ -543,236 +484,5 @@ impl Iterator for Synthetic<'_> {
         };
         self.plan(path, now, wait);
         Some(packet)
-    }
-}
-
-/// Whether the mean size lies between small packets and the largest.
-fn bimodal(instance: &Instance, small: u32) -> bool {
-    f64::from(small) < instance.packet && instance.packet < instance.mss
-}
-
-/// Bytes that every packet of the largest size has as payload.
-fn longest(instance: &Instance, settings: &Settings) -> f64 {
-    let wire = match settings.sizes {
-        Sizes::Bimodal { small } if bimodal(instance, small) => instance.mss,
-        _ => instance.packet,
-    };
-    wire.floor() - f64::from(LONGEST_HEADER)
-}
-
-fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
-    let wrong = |what: String| Err(Error::Emulation(what));
-    if !(settings.epochs > 0.0 && settings.epochs <= MAX_EPOCHS && settings.epochs * instance.epoch <= MAX_SECONDS) {
-        return wrong(format!(
-            "{} epochs of {} s; there are more than none, at most {MAX_EPOCHS}, and at most {MAX_SECONDS} s in all",
-            settings.epochs, instance.epoch
-        ));
-    }
-    let headers = &settings.headers;
-    if !(1..=254).contains(&headers.hosts) || !(1..=1024).contains(&headers.flows) {
-        return wrong(format!(
-            "{} hosts per node and {} flows per path; there are 1 to 254 and 1 to 1,024",
-            headers.hosts, headers.flows
-        ));
-    }
-    if !(headers.flow_packets >= 1.0 && headers.flow_packets.is_finite()) {
-        return wrong(format!("flows of {} packets; they have at least 1", headers.flow_packets));
-    }
-    for (name, share) in [("IPv6", headers.ipv6), ("UDP", headers.udp), ("retransmissions", settings.retransmissions.share)] {
-        if !(0.0..=1.0).contains(&share) {
-            return wrong(format!("the share of {name} is {share}; it is from 0 to 1"));
-        }
-    }
-    if settings.retransmissions.within.is_nan() || settings.retransmissions.within < 0.0 {
-        return wrong(format!("retransmissions within {} s", settings.retransmissions.within));
-    }
-    if settings.matches == 0 || settings.matches > 64 {
-        return wrong(format!("{} matches per packet; there are 1 to 64", settings.matches));
-    }
-    if instance.network.nodes.len() > MAX_NODES {
-        return wrong(format!("{} nodes; there are addresses for {MAX_NODES}", instance.network.nodes.len()));
-    }
-    let large = instance.packet.max(instance.mss);
-    if large > 65_535.0 || instance.packet < f64::from(LONGEST_HEADER) {
-        return wrong(format!(
-            "packets of {} bytes, at most {}; IP allows 65,535, and the headers take {LONGEST_HEADER}",
-            instance.packet, instance.mss
-        ));
-    }
-    let room = longest(instance, settings);
-    let length = match &instance.profile {
-        Profile::Synthetic(profile) => profile.length,
-        Profile::Measured(profile) => profile.pairs.iter().map(|pair| pair.2.length).fold(0.0, f64::max),
-    };
-    if length > room {
-        return Err(Error::Profile(format!("a mean match length of {length} bytes; packets have {room} bytes of payload")));
-    }
-    settings.dynamics.check(instance)
-}
-
-/// Longest run in epochs.
-const MAX_EPOCHS: f64 = 1e6;
-/// Longest run in seconds of emulated time: a year. Nanoseconds of it fit their type, and are exact enough in a double.
-const MAX_SECONDS: f64 = 3.2e7;
-
-/// Which path a region of a path repeats: q with a probability in proportion to match(p, q) times q's weight.
-enum Partners {
-    /// Of a measured profile: sums of the pairs' weights up to each, path by path.
-    Pairs(Vec<f64>),
-    /// Of a synthetic profile, where all but p's own part goes by volume.
-    Classes(Classes),
-}
-
-/// Per ingress, paths sorted by PoP with sums of volume times weight.
-struct Classes {
-    /// Paths, those of one ingress together, sorted by PoP.
-    order: Vec<u32>,
-    /// Where a path stands in `order`.
-    place: Vec<u32>,
-    /// Places of the paths of the same ingress and PoP, per path.
-    pop: Vec<(u32, u32)>,
-    /// Sum of volume times weight of all before, and of all: one more than there are paths.
-    sums: Vec<f64>,
-    weights: Vec<f64>,
-}
-
-impl Partners {
-    fn new(instance: &Instance) -> Self {
-        let mut partners = match &instance.profile {
-            Profile::Measured(_) => Self::Pairs(Vec::new()),
-            Profile::Synthetic(_) => {
-                let count = instance.paths.len();
-                let mut order: Vec<u32> = (0..count as u32).collect();
-                order.sort_by_key(|&path| {
-                    let path = &instance.paths[path as usize];
-                    (path.ingress, path.pop)
-                });
-                let (mut place, mut pop) = (vec![0; count], vec![(0, 0); count]);
-                let mut from = 0;
-                let same = |a: &u32, b: &u32| {
-                    let (a, b) = (&instance.paths[*a as usize], &instance.paths[*b as usize]);
-                    (a.ingress, a.pop) == (b.ingress, b.pop)
-                };
-                for group in order.chunk_by(same) {
-                    let to = from + group.len() as u32;
-                    for (&path, at) in group.iter().zip(from..) {
-                        place[path as usize] = at;
-                        pop[path as usize] = (from, to);
-                    }
-                    from = to;
-                }
-                Self::Classes(Classes { order, place, pop, sums: Vec::new(), weights: Vec::new() })
-            }
-        };
-        partners.weigh(instance, &vec![1.0; instance.paths.len()]);
-        partners
-    }
-
-    /// Takes over other weights.
-    fn weigh(&mut self, instance: &Instance, weights: &[f64]) {
-        let mut sum = 0.0;
-        match (self, &instance.profile) {
-            (Self::Pairs(sums), Profile::Measured(profile)) => {
-                sums.clear();
-                sums.extend(profile.pairs.iter().map(|pair| {
-                    sum += pair.2.count * weights[pair.1 as usize];
-                    sum
-                }));
-            }
-            (Self::Classes(classes), _) => {
-                classes.weights = weights.to_vec();
-                classes.sums.clear();
-                classes.sums.push(0.0);
-                classes.sums.extend(classes.order.iter().map(|&path| {
-                    sum += instance.paths[path as usize].volume * weights[path as usize];
-                    sum
-                }));
-            }
-            (Self::Pairs(_), Profile::Synthetic(_)) => {}
-        }
-    }
-
-    /// Matches of a path per epoch, with all.
-    fn count(&self, instance: &Instance, path: usize) -> f64 {
-        match (self, &instance.profile) {
-            (Self::Classes(classes), _) => {
-                let (own, beside, beyond) = classes.parts(instance, path);
-                own + beside + beyond
-            }
-            (_, Profile::Measured(profile)) => profile.of_path(path as u32).iter().map(|pair| pair.2.count).sum(),
-            _ => 0.0,
-        }
-    }
-
-    /// A path q, and the mean length of matches with it; none if `path` matches nothing.
-    fn draw(&self, instance: &Instance, path: usize, random: &mut Random) -> Option<(u32, f64)> {
-        let other = match (self, &instance.profile) {
-            (Self::Pairs(sums), Profile::Measured(profile)) => {
-                let from = profile.pairs.partition_point(|pair| pair.0 < path as u32);
-                let to = from + profile.of_path(path as u32).len();
-                let before = if from == 0 { 0.0 } else { sums[from - 1] };
-                if from == to || sums[to - 1] <= before {
-                    return None;
-                }
-                let value = before + random.unit() * (sums[to - 1] - before);
-                let at = from + sums[from..to].partition_point(|&sum| sum <= value);
-                profile.pairs[at.min(to - 1)].1
-            }
-            (Self::Classes(classes), _) => classes.draw(instance, path, random)?,
-            (Self::Pairs(_), Profile::Synthetic(_)) => return None,
-        };
-        let found = instance.matches(path, other as usize);
-        (found.count > 0.0).then_some((other, found.length))
-    }
-}
-
-impl Classes {
-    /// Places of the paths of `path`'s ingress. Those of ingresses follow one another in `order` as in the instance.
-    fn ingress(&self, instance: &Instance, path: usize) -> (usize, usize) {
-        let range = instance.paths_of(instance.paths[path].ingress as usize);
-        (range.start, range.end)
-    }
-
-    /// Matches per epoch of the three parts of a path: with itself, beside it in its PoP, beyond; times weights.
-    fn parts(&self, instance: &Instance, path: usize) -> (f64, f64, f64) {
-        let (from, to) = self.ingress(instance, path);
-        let (pop_from, pop_to) = (self.pop[path].0 as usize, self.pop[path].1 as usize);
-        let sum = |from: usize, to: usize| self.sums[to] - self.sums[from];
-        // All in a class match in proportion to their volumes: any of them tells how much.
-        let per_byte = |other: u32| instance.matches(path, other as usize).count / instance.paths[other as usize].volume;
-        let place = self.place[path] as usize;
-        let beside = (pop_from..pop_to).find(|&at| at != place).map_or(0.0, |at| {
-            let others = sum(pop_from, place) + sum(place + 1, pop_to);
-            per_byte(self.order[at]) * others
-        });
-        let beyond = (from < pop_from).then_some(from).or((pop_to < to).then_some(pop_to)).map_or(0.0, |at| {
-            let others = sum(from, pop_from) + sum(pop_to, to);
-            per_byte(self.order[at]) * others
-        });
-        (instance.matches(path, path).count * self.weights[path], beside, beyond)
-    }
-
-    fn draw(&self, instance: &Instance, path: usize, random: &mut Random) -> Option<u32> {
-        let (own, beside, beyond) = self.parts(instance, path);
-        let value = random.unit() * (own + beside + beyond);
-        let (from, to) = self.ingress(instance, path);
-        let (pop_from, pop_to) = (self.pop[path].0 as usize, self.pop[path].1 as usize);
-        let place = self.place[path] as usize;
-        let without = if own + beside + beyond <= 0.0 {
-            return None;
-        } else if value < own {
-            return Some(path as u32);
-        } else if value < own + beside {
-            ((pop_from, place), (place + 1, pop_to))
-        } else {
-            ((from, pop_from), (pop_to, to))
-        };
-        let ((a, b), (c, d)) = without;
-        let (first, second) = (self.sums[b] - self.sums[a], self.sums[d] - self.sums[c]);
-        let value = random.unit() * (first + second);
-        let (from, to, value) =
-            if value < first && a < b || c == d { (a, b, self.sums[a] + value) } else { (c, d, self.sums[c] + (value - first)) };
-        let at = from + self.sums[from + 1..=to].partition_point(|&sum| sum <= value);
-        Some(self.order[at.min(to - 1)])
     }
 }

@@ -1,7 +1,7 @@
 //! What a shared cache may do with a response, by its fields (RFC 9111), and a simulated one.
 
 use super::message::Fields;
-use crate::lru::Lru;
+use crate::lru::{LruCache, entry_bytes};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 const SECOND: i64 = 1_000_000_000;
@@ -39,12 +39,19 @@ impl Request {
             _ => Method::Other,
         };
         // The absolute form names the host itself (RFC 9112, section 3.2.2).
-        let mut name = match target.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http")) {
+        let mut name = match target
+            .split_once("://")
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http"))
+        {
             Some((_, rest)) => {
                 let slash = rest.find('/').unwrap_or(rest.len());
                 let mut name = rest[..slash].to_ascii_lowercase().into_bytes();
                 name.push(0);
-                name.extend_from_slice(if slash == rest.len() { b"/" } else { &rest.as_bytes()[slash..] });
+                name.extend_from_slice(if slash == rest.len() {
+                    b"/"
+                } else {
+                    &rest.as_bytes()[slash..]
+                });
                 name
             }
             None => {
@@ -102,7 +109,9 @@ impl Control {
                 () if is("no-cache") => control.no_cache = true,
                 () if is("private") => control.private = true,
                 () if is("public") => control.public = true,
-                () if is("must-revalidate") || is("proxy-revalidate") => control.must_revalidate = true,
+                () if is("must-revalidate") || is("proxy-revalidate") => {
+                    control.must_revalidate = true
+                }
                 () if is("max-age") => control.max_age = control.max_age.or_else(seconds),
                 () if is("s-maxage") => control.s_maxage = control.s_maxage.or_else(seconds),
                 () => {}
@@ -113,7 +122,8 @@ impl Control {
 }
 
 fn seconds(value: &[u8]) -> Option<i64> {
-    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+    let value =
+        value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -121,19 +131,24 @@ fn seconds(value: &[u8]) -> Option<i64> {
     Some(std::str::from_utf8(value).ok()?.parse().unwrap_or(LONGEST).min(LONGEST))
 }
 
-/// An IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT`, in seconds since the Unix epoch. The obsolete formats count as not readable.
+/// An IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT`, in seconds since the Unix epoch. The obsolete
+/// formats count as not readable.
 fn date(value: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(value).ok()?;
     let (_, rest) = text.split_once(", ")?;
     let mut parts = rest.split(' ');
-    let number = |text: &str| -> Option<i64> { text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())? };
+    let number = |text: &str| -> Option<i64> {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    };
     let day = number(parts.next()?).filter(|day| (1..=31).contains(day))?;
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let month = parts.next()?;
     let month = MONTHS.iter().position(|&name| name == month)? as i64 + 1;
     let year = number(parts.next()?).filter(|year| (1900..=9999).contains(year))?;
     let mut clock = parts.next()?.split(':');
-    let (hour, minute, second) = (number(clock.next()?)?, number(clock.next()?)?, number(clock.next()?)?);
+    let (hour, minute, second) =
+        (number(clock.next()?)?, number(clock.next()?)?, number(clock.next()?)?);
     if parts.next()? != "GMT" || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -145,7 +160,8 @@ fn date(value: &[u8]) -> Option<i64> {
 
 /// What a response may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+#[allow(missing_docs)]
+pub enum Class {
     Explicit,
     Heuristic,
     Validate,
@@ -161,20 +177,39 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub(crate) const ALL: [(Class, &'static str); 12] = [
-        (Class::Explicit, "cacheable: s-maxage, max-age or Expires"),
-        (Class::Heuristic, "cacheable: by the heuristic"),
-        (Class::Validate, "stored, but to be validated for each use"),
-        (Class::NoValidator, "neither fresh nor with a validator"),
-        (Class::NoStore, "no-store"),
-        (Class::Private, "private"),
-        (Class::Authorized, "request with Authorization"),
-        (Class::Vary, "Vary by more than Accept-Encoding"),
-        (Class::Status, "status that is not cached"),
-        (Class::Method, "method other than GET"),
-        (Class::NotModified, "304: the client's copy was validated"),
-        (Class::NoRequest, "request not seen"),
+    /// All classes.
+    pub const ALL: [Class; 12] = [
+        Class::Explicit,
+        Class::Heuristic,
+        Class::Validate,
+        Class::NoValidator,
+        Class::NoStore,
+        Class::Private,
+        Class::Authorized,
+        Class::Vary,
+        Class::Status,
+        Class::Method,
+        Class::NotModified,
+        Class::NoRequest,
     ];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Explicit => "cacheable: s-maxage, max-age or Expires",
+            Class::Heuristic => "cacheable: by the heuristic",
+            Class::Validate => "stored, but to be validated for each use",
+            Class::NoValidator => "neither fresh nor with a validator",
+            Class::NoStore => "no-store",
+            Class::Private => "private",
+            Class::Authorized => "request with Authorization",
+            Class::Vary => "Vary by more than Accept-Encoding",
+            Class::Status => "status that is not cached",
+            Class::Method => "method other than GET",
+            Class::NotModified => "304: the client's copy was validated",
+            Class::NoRequest => "request not seen",
+        }
+    }
 }
 
 /// What a cache makes of a response's head.
@@ -191,7 +226,12 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// For a response whose head was seen at `now`, in nanoseconds since the Unix epoch.
-    pub(crate) fn new(status: u16, fields: Fields<'_>, request: Option<&Request>, now: i64) -> Policy {
+    pub(crate) fn new(
+        status: u16,
+        fields: Fields<'_>,
+        request: Option<&Request>,
+        now: i64,
+    ) -> Policy {
         let control = Control::of(fields);
         let time = |name| fields.get(name).and_then(date);
         let sent = time("date").unwrap_or(now.div_euclid(SECOND));
@@ -200,8 +240,11 @@ impl Policy {
             fields.get("expires").map(|value| date(value).map_or(0, |expires| expires - sent))
         });
         // RFC 9110, section 15.1, without 206: parts are not put together here.
-        let by_default = matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501);
-        let heuristic = time("last-modified").filter(|_| by_default).map(|modified| (sent - modified).max(0) / 10);
+        let by_default =
+            matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501);
+        let heuristic = time("last-modified")
+            .filter(|_| by_default)
+            .map(|modified| (sent - modified).max(0) / 10);
         let age = fields.get("age").and_then(seconds).unwrap_or(0);
         let lifetime = explicit.or(heuristic).unwrap_or(0).min(LONGEST) - age;
         let validator = fields.get("etag").or_else(|| fields.get("last-modified")).map(xxh3_64);
@@ -222,7 +265,13 @@ impl Policy {
             Some(_) if control.private => Class::Private,
             Some(request) if request.authorized && !shareable => Class::Authorized,
             Some(_) if vary_other => Class::Vary,
-            Some(_) if status < 200 || status == 206 || !(by_default || explicit.is_some() || control.public) => Class::Status,
+            Some(_)
+                if status < 200
+                    || status == 206
+                    || !(by_default || explicit.is_some() || control.public) =>
+            {
+                Class::Status
+            }
             Some(_) if fresh && explicit.is_some() => Class::Explicit,
             Some(_) if fresh => Class::Heuristic,
             Some(_) if validator.is_some() => Class::Validate,
@@ -261,17 +310,17 @@ struct Stored {
 /// A shared cache without bound on its content; it remembers `max` responses by hash.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    stored: Lru<u128, Stored>,
+    stored: LruCache<u128, Stored>,
     max: usize,
     most: usize,
     pub(crate) evicted: u64,
 }
 
 impl Proxy {
-    pub(crate) const ENTRY: usize = Lru::<u128, Stored>::ENTRY;
+    pub(crate) const ENTRY: usize = entry_bytes::<u128, Stored>();
 
     pub(crate) fn new(max: usize) -> Proxy {
-        Proxy { stored: Lru::default(), max: max.max(1), most: 0, evicted: 0 }
+        Proxy { stored: LruCache::unbounded(), max: max.max(1), most: 0, evicted: 0 }
     }
 
     pub(crate) fn memory(&self) -> u64 {
@@ -288,7 +337,10 @@ impl Proxy {
             if now < stored.fresh_until && !request.no_cache && !request.no_store {
                 return Outcome::Hit(stored.body);
             }
-            if stored.validator.is_some() && stored.validator == policy.validator && matches!(policy.status, 200 | 304) {
+            if stored.validator.is_some()
+                && stored.validator == policy.validator
+                && matches!(policy.status, 200 | 304)
+            {
                 stored.fresh_until = policy.fresh_until;
                 return if policy.status == 200 { Outcome::Validated } else { Outcome::Miss };
             }
@@ -304,11 +356,14 @@ impl Proxy {
         let key = policy.key(request);
         if self.stored.peek(&key).is_none() {
             while self.stored.len() >= self.max {
-                self.stored.pop_oldest();
+                self.stored.pop_lru();
                 self.evicted += 1;
             }
         }
-        self.stored.insert(key, Stored { body, fresh_until: policy.fresh_until, validator: policy.validator });
+        self.stored.put(
+            key,
+            Stored { body, fresh_until: policy.fresh_until, validator: policy.validator },
+        );
         self.most = self.most.max(self.stored.len());
     }
 }
@@ -363,25 +418,89 @@ mod tests {
         let check = |status, fields: &str, asked: &str, class, seconds: Option<i64>| {
             let policy = policy(status, fields, asked);
             assert_eq!(policy.class, class, "{fields}");
-            assert_eq!(policy.fresh_until, seconds.map_or(i64::MIN, |seconds| (1000 + seconds) * SECOND), "{fields}");
+            assert_eq!(
+                policy.fresh_until,
+                seconds.map_or(i64::MIN, |seconds| (1000 + seconds) * SECOND),
+                "{fields}"
+            );
         };
-        check(200, "Cache-Control: max-age=60, s-maxage=\"90\"\r\nAge: 30\r\n", "", Class::Explicit, Some(60));
-        check(200, "Cache-Control: max-age=60\r\nAge: 60\r\nETag: x\r\n", "", Class::Validate, None);
-        check(200, &format!("{DATE}Expires: Thu, 01 Jan 1970 00:17:40 GMT\r\n"), "", Class::Explicit, Some(60));
+        check(
+            200,
+            "Cache-Control: max-age=60, s-maxage=\"90\"\r\nAge: 30\r\n",
+            "",
+            Class::Explicit,
+            Some(60),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=60\r\nAge: 60\r\nETag: x\r\n",
+            "",
+            Class::Validate,
+            None,
+        );
+        check(
+            200,
+            &format!("{DATE}Expires: Thu, 01 Jan 1970 00:17:40 GMT\r\n"),
+            "",
+            Class::Explicit,
+            Some(60),
+        );
         check(200, &format!("{DATE}Expires: 0\r\n"), "", Class::NoValidator, None);
-        check(200, &format!("{DATE}Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "", Class::Heuristic, Some(100));
-        check(302, &format!("{DATE}Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "", Class::Status, None);
+        check(
+            200,
+            &format!("{DATE}Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n"),
+            "",
+            Class::Heuristic,
+            Some(100),
+        );
+        check(
+            302,
+            &format!("{DATE}Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n"),
+            "",
+            Class::Status,
+            None,
+        );
         check(302, "Cache-Control: max-age=5\r\n", "", Class::Explicit, Some(5));
         check(200, "Cache-Control: max-age=5, no-cache\r\nETag: x\r\n", "", Class::Validate, None);
         check(200, "Cache-Control: NO-STORE\r\n", "", Class::NoStore, None);
         check(200, "", "Cache-Control: no-store\r\n", Class::NoStore, None);
         check(200, "Cache-Control: private, max-age=5\r\n", "", Class::Private, Some(5));
-        check(200, "Cache-Control: max-age=5\r\n", "Authorization: x\r\n", Class::Authorized, Some(5));
-        check(200, "Cache-Control: max-age=5, public\r\n", "Authorization: x\r\n", Class::Explicit, Some(5));
-        check(200, "Cache-Control: max-age=5\r\nVary: Accept-Encoding, Cookie\r\n", "", Class::Vary, Some(5));
-        check(200, "Cache-Control: max-age=5\r\nVary: accept-encoding\r\n", "", Class::Explicit, Some(5));
+        check(
+            200,
+            "Cache-Control: max-age=5\r\n",
+            "Authorization: x\r\n",
+            Class::Authorized,
+            Some(5),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=5, public\r\n",
+            "Authorization: x\r\n",
+            Class::Explicit,
+            Some(5),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=5\r\nVary: Accept-Encoding, Cookie\r\n",
+            "",
+            Class::Vary,
+            Some(5),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=5\r\nVary: accept-encoding\r\n",
+            "",
+            Class::Explicit,
+            Some(5),
+        );
         check(206, "Cache-Control: max-age=5\r\n", "", Class::Status, Some(5));
-        check(200, "Cache-Control: max-age=99999999999999999999\r\n", "", Class::Explicit, Some(LONGEST));
+        check(
+            200,
+            "Cache-Control: max-age=99999999999999999999\r\n",
+            "",
+            Class::Explicit,
+            Some(LONGEST),
+        );
     }
 
     #[test]
@@ -404,11 +523,16 @@ mod tests {
     fn a_cache_serves_what_is_fresh_and_validates_what_is_not() {
         let mut proxy = Proxy::new(10);
         let at = |seconds: i64| (1000 + seconds) * SECOND;
-        let (plain, fresh) = (request(""), policy(200, "Cache-Control: max-age=60\r\nETag: a\r\n", ""));
+        let (plain, fresh) =
+            (request(""), policy(200, "Cache-Control: max-age=60\r\nETag: a\r\n", ""));
         assert_eq!(proxy.ask(&plain, &fresh, at(0)), Outcome::Miss);
         proxy.store(&plain, &fresh, 7);
         assert_eq!(proxy.ask(&plain, &fresh, at(59)), Outcome::Hit(7));
-        assert_eq!(proxy.ask(&request("Host: other\r\n"), &fresh, at(59)), Outcome::Hit(7), "the first Host counts");
+        assert_eq!(
+            proxy.ask(&request("Host: other\r\n"), &fresh, at(59)),
+            Outcome::Hit(7),
+            "the first Host counts"
+        );
         assert_eq!(proxy.ask(&request("Pragma: no-cache\r\n"), &fresh, at(59)), Outcome::Validated);
         let other = policy(200, "Cache-Control: max-age=60\r\nETag: b\r\n", "");
         assert_eq!(proxy.ask(&plain, &other, at(60)), Outcome::Miss);
@@ -417,7 +541,10 @@ mod tests {
         let varies = policy(200, "Cache-Control: max-age=60\r\nVary: Accept-Encoding\r\n", "");
         proxy.store(&request("Accept-Encoding: gzip\r\n"), &varies, 8);
         assert_eq!(proxy.ask(&plain, &varies, at(1)), Outcome::Miss);
-        assert_eq!(proxy.ask(&request("accept-encoding:  GZIP\r\n"), &varies, at(1)), Outcome::Hit(8));
+        assert_eq!(
+            proxy.ask(&request("accept-encoding:  GZIP\r\n"), &varies, at(1)),
+            Outcome::Hit(8)
+        );
         for i in 0..100 {
             proxy.store(&Request { key: i, ..plain }, &fresh, 0);
         }

@@ -1,13 +1,14 @@
 //! Sizes under gzip, of streams that are never held whole.
 
 use crate::batch::FlowKey;
-use crate::lru::Lru;
+use crate::lru::LruCache;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 /// Header and trailer of a gzip member (RFC 1952).
 const FRAME: u64 = 18;
 
-/// Bytes charged for a compressor: window, chains, hash heads and pending output of DEFLATE at level 6 take 371 KiB (zlib-rs 0.6, counted).
+/// Bytes charged for a compressor: window, chains, hash heads and pending output of DEFLATE at
+/// level 6 take 371 KiB (zlib-rs 0.6, counted).
 pub(crate) const COMPRESSOR: usize = 400 << 10;
 
 /// A gzip -6 stream of which only the size matters.
@@ -34,24 +35,27 @@ impl Gzip {
     /// Ends the stream; returns its size in bytes, and is ready for another.
     pub(crate) fn finish(&mut self) -> u64 {
         let mut out = [0; 4096];
-        while let Ok(Status::Ok | Status::BufError) = self.0.compress(&[], &mut out, FlushCompress::Finish) {}
+        while let Ok(Status::Ok | Status::BufError) =
+            self.0.compress(&[], &mut out, FlushCompress::Finish)
+        {}
         let size = self.0.total_out() + FRAME;
         self.0.reset();
         size
     }
 }
 
-/// The compressors of the objects in transit; the one that was used longest ago is taken for a new object.
+/// The compressors of the objects in transit; the one that was used longest ago is taken for a new
+/// object.
 #[derive(Debug)]
 pub(crate) struct Gzips {
-    live: Lru<FlowKey, Gzip>,
+    live: LruCache<FlowKey, Gzip>,
     free: Vec<Gzip>,
     max: usize,
 }
 
 impl Gzips {
     pub(crate) fn new(max: usize) -> Gzips {
-        Gzips { live: Lru::default(), free: Vec::new(), max: max.max(1) }
+        Gzips { live: LruCache::unbounded(), free: Vec::new(), max: max.max(1) }
     }
 
     /// Most memory taken, in bytes.
@@ -60,14 +64,15 @@ impl Gzips {
     }
 
     pub(crate) fn start(&mut self, flow: &FlowKey) {
-        let mut old = self.live.remove(flow).or_else(|| self.free.pop());
+        let mut old = self.live.pop(flow).or_else(|| self.free.pop());
         if old.is_none() && self.live.len() >= self.max {
-            old = self.live.pop_oldest().map(|(_, gzip)| gzip);
+            old = self.live.pop_lru().map(|(_, gzip)| gzip);
         }
         let mut gzip = old.unwrap_or_else(Gzip::new);
-        // Ends what another object left, rather than only reset it: zlib-rs 0.6.8 loses room for output at a reset with some pending.
+        // Ends what another object left, rather than only reset it: zlib-rs 0.6.8 loses room for
+        // output at a reset with some pending.
         gzip.finish();
-        self.live.insert(*flow, gzip);
+        self.live.put(*flow, gzip);
     }
 
     pub(crate) fn write(&mut self, flow: &FlowKey, bytes: &[u8]) {
@@ -78,7 +83,7 @@ impl Gzips {
 
     /// The size of the flow's object. `None` if its compressor was taken.
     pub(crate) fn finish(&mut self, flow: &FlowKey) -> Option<u64> {
-        let mut gzip = self.live.remove(flow)?;
+        let mut gzip = self.live.pop(flow)?;
         let size = gzip.finish();
         self.free.push(gzip);
         Some(size)

@@ -1,15 +1,15 @@
-//! HTTP/1 messages in a stream of bytes with holes (RFC 9112), recognised by what they look like.
+//! HTTP/1 messages (RFC 9112) in a byte stream with gaps, recognized by their content.
 
-/// Longest head (start line and fields) in bytes.
+/// Longest head (start line and fields), in bytes.
 pub(crate) const MAX_HEAD: usize = 64 << 10;
 
-/// Most fields of a head.
+/// Most fields in a head.
 const MAX_FIELDS: usize = 128;
 
-/// Longest line of a chunk's size with its extensions, and most bytes of trailers.
+/// Most bytes in a chunk-size line with its extensions, and in a trailer section.
 const MAX_CHUNK_LINE: u32 = 4096;
 
-/// Methods that open a request: those of RFC 9110, PATCH, and WebDAV's.
+/// Methods that start a request: those of RFC 9110, PATCH, and those of WebDAV.
 const METHODS: [&str; 20] = [
     "GET",
     "HEAD",
@@ -33,7 +33,7 @@ const METHODS: [&str; 20] = [
     "SUBSCRIBE",
 ];
 
-/// A head.
+/// The head of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Head<'a> {
     Request { method: &'a str, target: &'a str, fields: Fields<'a> },
@@ -45,17 +45,20 @@ pub(crate) enum Head<'a> {
 pub(crate) struct Fields<'a>(&'a [httparse::Header<'a>]);
 
 impl<'a> Fields<'a> {
-    /// The values of all fields of that name.
+    /// The values of all fields named `name`.
     pub(crate) fn all(self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
-        self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.trim_ascii())
+        self.0
+            .iter()
+            .filter(move |field| field.name.eq_ignore_ascii_case(name))
+            .map(|field| field.value.trim_ascii())
     }
 
-    /// The first of them.
+    /// The value of the first field named `name`.
     pub(crate) fn get(self, name: &'static str) -> Option<&'a [u8]> {
         self.all(name).next()
     }
 
-    /// The members of the comma-separated lists in all fields of that name.
+    /// The members of the comma-separated lists in all fields named `name`.
     pub(crate) fn members(self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
         self.all(name)
             .flat_map(|value| value.split(|&byte| byte == b','))
@@ -64,22 +67,23 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// How a message's body is told from the next message.
+/// How the end of a message's body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// The body has this many bytes.
     Length(u64),
     Chunked,
-    /// All up to the end of the stream.
+    /// The body extends to the end of the stream.
     Close,
-    /// There is no more HTTP in this stream.
+    /// The stream carries no more HTTP.
     Tunnel,
-    /// It contradicts itself.
+    /// The framing fields contradict each other.
     Invalid,
 }
 
 impl Framing {
-    /// By the fields alone (RFC 9112, section 6.3); `none` is for messages that say nothing.
+    /// Framing by the fields alone (RFC 9112, section 6.3). `none` applies to messages without
+    /// framing fields.
     pub(crate) fn of(fields: Fields<'_>, none: Framing) -> Framing {
         if let Some(last) = fields.members("transfer-encoding").last() {
             return match (last.eq_ignore_ascii_case(b"chunked"), none) {
@@ -94,98 +98,102 @@ impl Framing {
         });
         match lengths.next() {
             None => none,
-            Some(Some(first)) if lengths.all(|length| length == Some(first)) => Framing::Length(first),
+            Some(Some(first)) if lengths.all(|length| length == Some(first)) => {
+                Framing::Length(first)
+            }
             Some(_) => Framing::Invalid,
         }
     }
 }
 
-/// What hears of messages.
+/// Receives the parsed messages.
 pub(crate) trait Messages {
-    /// A head; the answer is where its body ends.
+    /// A complete head. Returns how its body ends.
     fn head(&mut self, head: Head<'_>) -> Framing;
-    /// The next bytes of the body.
+    /// The next bytes of the current body.
     fn body(&mut self, bytes: &[u8]);
-    /// Bytes of the body that are missing.
+    /// This many bytes of the current body are missing.
     fn lost(&mut self, bytes: u64);
-    /// The end of the message; whether it was where it should be.
+    /// The end of the message; `complete` if it ended where its framing says.
     fn end(&mut self, complete: bool);
 }
 
-/// The parser of one stream. It holds the part of a head, nothing else.
+/// The parser of one stream. It buffers a partial head and nothing else.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    state: State,
-    /// The part of a head that came so far.
+    state: ParserState,
+    /// The part of the head received so far.
     head: Vec<u8>,
-    /// How far it was searched for its end.
+    /// How much of `head` has been searched for its end.
     searched: usize,
-    /// Whether a whole head was seen.
-    pub(crate) recognised: bool,
-    /// Whether the stream's first byte was the connection's.
+    /// Whether a complete head was parsed.
+    pub(crate) recognized: bool,
+    /// Whether parsing started with the connection's first byte.
     from_start: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Between messages.
     Start,
     Head,
     Length(u64),
     Chunk(Chunk),
     Close,
-    /// Somewhere; a message may begin with any segment.
+    /// Position unknown; any segment may start a message.
     Lost,
-    /// Not HTTP, or no longer.
+    /// Not HTTP, or no longer HTTP.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
-    /// In the size: its value, whether it has a digit, whether it is over (extensions follow), bytes of the line.
+    /// In the size line: the value, whether it has a digit, whether the digits have ended
+    /// (extensions follow), and the bytes of the line.
     Size(u64, bool, bool, u32),
     Data(u64),
-    /// Behind the data, before the end of its line.
+    /// After the data, before the end of its line.
     After,
-    /// In the trailers: whether their line is empty so far, and their bytes.
+    /// In the trailer section: whether the current line is empty so far, and the bytes.
     Trailer(bool, u32),
 }
 
-const SIZE: State = State::Chunk(Chunk::Size(0, false, false, 0));
+const SIZE: ParserState = ParserState::Chunk(Chunk::Size(0, false, false, 0));
 
 impl Parser {
     pub(crate) fn new(from_start: bool) -> Parser {
-        let state = if from_start { State::Start } else { State::Lost };
-        Parser { state, head: Vec::new(), searched: 0, recognised: false, from_start }
+        let state = if from_start { ParserState::Start } else { ParserState::Lost };
+        Parser { state, head: Vec::new(), searched: 0, recognized: false, from_start }
     }
 
-    /// Bytes held back.
+    /// Bytes of memory for a partial head.
     pub(crate) fn held(&self) -> usize {
         self.head.capacity()
     }
 
-    /// Whether it is between messages, so that what is asked next is what is answered next.
+    /// Whether the parser is between messages, so that the next request belongs to the next
+    /// response.
     pub(crate) fn is_between(&self) -> bool {
-        matches!(self.state, State::Start | State::Lost)
+        matches!(self.state, ParserState::Start | ParserState::Lost)
     }
 
     /// Whether the stream is no longer HTTP.
     pub(crate) fn is_other(&self) -> bool {
-        self.state == State::Other
+        self.state == ParserState::Other
     }
 
-    /// Drops what is held back: there is no memory for it.
+    /// Drops the partial head to free its memory.
     pub(crate) fn forget(&mut self) {
-        if self.state == State::Head {
-            self.state = State::Lost;
+        if self.state == ParserState::Head {
+            self.state = ParserState::Lost;
         }
         self.clear();
     }
 
-    /// From here on it is something else.
+    /// Treats the rest of the stream as something other than HTTP.
     pub(crate) fn leave(&mut self) {
         self.clear();
-        self.state = State::Other;
+        self.state = ParserState::Other;
     }
 
     fn clear(&mut self) {
@@ -193,41 +201,46 @@ impl Parser {
         self.searched = 0;
     }
 
-    /// The next bytes; they begin where a segment's new bytes do.
+    /// Processes the next bytes, which must start where a segment's new bytes start.
     pub(crate) fn data(&mut self, mut bytes: &[u8], out: &mut impl Messages) {
-        if self.state == State::Lost && looks(bytes) == Some(true) {
-            self.state = State::Head;
+        if self.state == ParserState::Lost && looks(bytes) == Some(true) {
+            self.state = ParserState::Head;
         }
         while !bytes.is_empty() {
             let used = match self.state {
-                State::Other | State::Lost => return,
-                State::Start => {
-                    // Empty lines before a message are passed over (RFC 9112, section 2.2).
-                    let empty = bytes.iter().take_while(|&&byte| byte == b'\r' || byte == b'\n').count();
+                ParserState::Other | ParserState::Lost => return,
+                ParserState::Start => {
+                    // Empty lines before a message are skipped (RFC 9112, section 2.2).
+                    let empty =
+                        bytes.iter().take_while(|&&byte| byte == b'\r' || byte == b'\n').count();
                     if empty < bytes.len() {
-                        self.state = State::Head;
+                        self.state = ParserState::Head;
                     }
                     empty
                 }
-                State::Head => self.in_head(bytes, out),
-                State::Length(left) => {
+                ParserState::Head => self.in_head(bytes, out),
+                ParserState::Length(left) => {
                     let used = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     out.body(&bytes[..used]);
                     self.pass(left, used as u64, out);
                     used
                 }
-                State::Chunk(Chunk::Data(left)) => {
+                ParserState::Chunk(Chunk::Data(left)) => {
                     let used = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     out.body(&bytes[..used]);
                     let left = left - used as u64;
-                    self.state = State::Chunk(if left == 0 { Chunk::After } else { Chunk::Data(left) });
+                    self.state = ParserState::Chunk(if left == 0 {
+                        Chunk::After
+                    } else {
+                        Chunk::Data(left)
+                    });
                     used
                 }
-                State::Chunk(chunk) => {
+                ParserState::Chunk(chunk) => {
                     self.in_chunk_line(chunk, bytes[0], out);
                     1
                 }
-                State::Close => {
+                ParserState::Close => {
                     out.body(bytes);
                     bytes.len()
                 }
@@ -236,57 +249,61 @@ impl Parser {
         }
     }
 
-    /// The next bytes are missing.
+    /// Skips `bytes` missing bytes.
     pub(crate) fn gap(&mut self, bytes: u64, out: &mut impl Messages) {
         match self.state {
-            State::Length(left) => {
+            ParserState::Length(left) => {
                 out.lost(bytes.min(left));
                 self.pass(left, bytes.min(left), out);
                 if bytes > left {
-                    self.state = State::Lost;
+                    self.state = ParserState::Lost;
                 }
             }
-            State::Chunk(Chunk::Data(left)) if bytes < left => {
+            ParserState::Chunk(Chunk::Data(left)) if bytes < left => {
                 out.lost(bytes);
-                self.state = State::Chunk(Chunk::Data(left - bytes));
+                self.state = ParserState::Chunk(Chunk::Data(left - bytes));
             }
-            State::Chunk(_) => {
+            ParserState::Chunk(_) => {
                 out.end(false);
-                self.state = State::Lost;
+                self.state = ParserState::Lost;
             }
-            State::Close => out.lost(bytes),
-            State::Start | State::Head | State::Lost => {
+            ParserState::Close => out.lost(bytes),
+            ParserState::Start | ParserState::Head | ParserState::Lost => {
                 self.clear();
-                self.state = State::Lost;
+                self.state = ParserState::Lost;
             }
-            State::Other => {}
+            ParserState::Other => {}
         }
     }
 
-    /// The stream ends; `closed` if its sender said so.
+    /// Ends the stream; `closed` if the sender closed it.
     pub(crate) fn finish(&mut self, closed: bool, out: &mut impl Messages) {
         match self.state {
-            State::Length(_) | State::Chunk(_) => out.end(false),
-            State::Close => out.end(closed),
+            ParserState::Length(_) | ParserState::Chunk(_) => out.end(false),
+            ParserState::Close => out.end(closed),
             _ => {}
         }
         self.leave();
     }
 
     fn pass(&mut self, left: u64, used: u64, out: &mut impl Messages) {
-        self.state = State::Length(left - used);
+        self.state = ParserState::Length(left - used);
         if left == used {
-            self.state = State::Start;
+            self.state = ParserState::Start;
             out.end(true);
         }
     }
 
     fn fail(&mut self) {
         self.clear();
-        self.state = if self.from_start && !self.recognised { State::Other } else { State::Lost };
+        self.state = if self.from_start && !self.recognized {
+            ParserState::Other
+        } else {
+            ParserState::Lost
+        };
     }
 
-    /// Takes bytes of a head; returns how many were its.
+    /// Processes bytes of a head and returns how many belonged to it.
     fn in_head(&mut self, bytes: &[u8], out: &mut impl Messages) -> usize {
         let before = self.head.len();
         if before == 0
@@ -295,7 +312,7 @@ impl Parser {
             self.parse(&bytes[..end], out);
             return end;
         }
-        // A few bytes tell most streams that are something else.
+        // A few bytes are enough to rule out most other protocols.
         self.head.extend_from_slice(&bytes[..bytes.len().min(MAX_HEAD + 1 - before)]);
         if looks(&self.head) == Some(false) {
             self.fail();
@@ -324,9 +341,10 @@ impl Parser {
         let framing = if head.starts_with(b"HTTP/") {
             let mut response = httparse::Response::new(&mut fields);
             match (response.parse(head), looks(head)) {
-                (Ok(httparse::Status::Complete(_)), Some(true)) => {
-                    out.head(Head::Response { status: response.code.unwrap_or(0), fields: Fields(response.headers) })
-                }
+                (Ok(httparse::Status::Complete(_)), Some(true)) => out.head(Head::Response {
+                    status: response.code.unwrap_or(0),
+                    fields: Fields(response.headers),
+                }),
                 _ => return self.fail(),
             }
         } else {
@@ -340,21 +358,21 @@ impl Parser {
                 _ => return self.fail(),
             }
         };
-        self.recognised = true;
+        self.recognized = true;
         match framing {
             Framing::Length(0) => {
-                self.state = State::Start;
+                self.state = ParserState::Start;
                 out.end(true);
             }
-            Framing::Length(length) => self.state = State::Length(length),
+            Framing::Length(length) => self.state = ParserState::Length(length),
             Framing::Chunked => self.state = SIZE,
-            Framing::Close => self.state = State::Close,
+            Framing::Close => self.state = ParserState::Close,
             Framing::Tunnel => {
                 self.leave();
                 out.end(true);
             }
             Framing::Invalid => {
-                self.state = State::Lost;
+                self.state = ParserState::Lost;
                 out.end(false);
             }
         }
@@ -367,8 +385,12 @@ impl Parser {
             }
             Chunk::Size(_, _, _, MAX_CHUNK_LINE..) => None,
             Chunk::Size(size, digit, false, line) => match (char::from(byte).to_digit(16), byte) {
-                (Some(value), _) if size < 1 << 59 => Some(Chunk::Size(size << 4 | u64::from(value), true, false, line + 1)),
-                (None, b';' | b' ' | b'\t' | b'\r') if digit => Some(Chunk::Size(size, digit, true, line + 1)),
+                (Some(value), _) if size < 1 << 59 => {
+                    Some(Chunk::Size(size << 4 | u64::from(value), true, false, line + 1))
+                }
+                (None, b';' | b' ' | b'\t' | b'\r') if digit => {
+                    Some(Chunk::Size(size, digit, true, line + 1))
+                }
                 _ => None,
             },
             Chunk::Size(size, digit, true, line) => Some(Chunk::Size(size, digit, true, line + 1)),
@@ -379,26 +401,33 @@ impl Parser {
                 _ => None,
             },
             Chunk::Trailer(true, _) if byte == b'\n' => {
-                self.state = State::Start;
+                self.state = ParserState::Start;
                 return out.end(true);
             }
             Chunk::Trailer(_, MAX_CHUNK_LINE..) => None,
-            Chunk::Trailer(empty, count) => Some(Chunk::Trailer(byte == b'\n' || (empty && byte == b'\r'), count + 1)),
+            Chunk::Trailer(empty, count) => {
+                Some(Chunk::Trailer(byte == b'\n' || (empty && byte == b'\r'), count + 1))
+            }
         };
         match next {
-            Some(next) => self.state = State::Chunk(next),
+            Some(next) => self.state = ParserState::Chunk(next),
             None => {
-                self.state = State::Lost;
+                self.state = ParserState::Lost;
                 out.end(false);
             }
         }
     }
 }
 
-/// Whether bytes begin a message: by `HTTP/1.`, or by a method and a space. `None` if they are too few to tell.
+/// Whether `bytes` start a message, with `HTTP/1.` or a method and a space. `None` if more bytes
+/// are needed.
 fn looks(bytes: &[u8]) -> Option<bool> {
     let mut undecided = false;
-    for start in METHODS.iter().map(|method| (method.as_bytes(), &b" "[..])).chain([(&b"HTTP/1"[..], &b"."[..])]) {
+    for start in METHODS
+        .iter()
+        .map(|method| (method.as_bytes(), &b" "[..]))
+        .chain([(&b"HTTP/1"[..], &b"."[..])])
+    {
         let whole = start.0.iter().chain(start.1);
         if bytes.len() > start.0.len() {
             if whole.eq(&bytes[..=start.0.len()]) {
@@ -411,7 +440,7 @@ fn looks(bytes: &[u8]) -> Option<bool> {
     if undecided { None } else { Some(false) }
 }
 
-/// Where a head ends, behind its empty line, which is looked for from `from` on.
+/// Offset after the empty line that ends a head. The search starts at `from`.
 fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(line) = bytes[at..].iter().position(|&byte| byte == b'\n') {
@@ -430,14 +459,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Writes down what it hears.
+    /// Records all events as text.
     #[derive(Default)]
-    struct Heard(String);
+    struct Recorder(String);
 
-    impl Messages for Heard {
+    impl Messages for Recorder {
         fn head(&mut self, head: Head<'_>) -> Framing {
             let (name, fields, none) = match head {
-                Head::Request { method, target, fields } => (format!("{method} {target}"), fields, Framing::Length(0)),
+                Head::Request { method, target, fields } => {
+                    (format!("{method} {target}"), fields, Framing::Length(0))
+                }
                 Head::Response { status, fields } => (status.to_string(), fields, Framing::Close),
             };
             self.0 += &format!("<{name}>");
@@ -454,50 +485,74 @@ mod tests {
         }
     }
 
-    fn hear(pieces: &[&[u8]]) -> String {
-        let (mut parser, mut heard) = (Parser::new(true), Heard::default());
+    fn events(pieces: &[&[u8]]) -> String {
+        let (mut parser, mut recorder) = (Parser::new(true), Recorder::default());
         for piece in pieces {
-            if piece.starts_with(b"_") { parser.gap(piece.len() as u64, &mut heard) } else { parser.data(piece, &mut heard) }
+            if piece.starts_with(b"_") {
+                parser.gap(piece.len() as u64, &mut recorder)
+            } else {
+                parser.data(piece, &mut recorder)
+            }
         }
-        parser.finish(true, &mut heard);
-        heard.0
+        parser.finish(true, &mut recorder);
+        recorder.0
     }
 
     const STREAM: &[u8] =
         b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n\
         3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nHTTP/1.0 404 No\nServer: x\n\nrest\n";
-    const SAID: &str = "<200>hello.<200>abc0123456789.<404>rest\n.";
+    const EVENTS: &str = "<200>hello.<200>abc0123456789.<404>rest\n.";
 
     #[test]
-    fn messages_cut_anywhere() {
-        assert_eq!(hear(&[STREAM]), SAID);
-        assert_eq!(hear(&STREAM.chunks(1).collect::<Vec<_>>()), SAID);
+    fn messages_split_anywhere() {
+        assert_eq!(events(&[STREAM]), EVENTS);
+        assert_eq!(events(&STREAM.chunks(1).collect::<Vec<_>>()), EVENTS);
         for at in 0..STREAM.len() {
-            assert_eq!(hear(&[&STREAM[..at], &STREAM[at..]]), SAID, "cut at {at}");
+            assert_eq!(events(&[&STREAM[..at], &STREAM[at..]]), EVENTS, "cut at {at}");
         }
-        assert_eq!(hear(&[b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nxyGET /b HTTP/1.1\r\n\r\n"]), "<POST /a>xy.<GET /b>.");
+        assert_eq!(
+            events(&[b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nxyGET /b HTTP/1.1\r\n\r\n"]),
+            "<POST /a>xy.<GET /b>."
+        );
     }
 
     #[test]
     fn gaps() {
         let head = &b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"[..];
-        assert_eq!(hear(&[head, b"ab", b"__", b"ef", head, b"abcdef"]), "<200>ab__ef.<200>abcdef.");
-        assert_eq!(hear(&[head, b"ab", b"_____", b"lost", head, b"abcdef"]), "<200>ab____.<200>abcdef.");
-        assert_eq!(hear(&[head, b"abcdef", b"_", b"HTTP/2 x", head, b"abcdef"]), "<200>abcdef.<200>abcdef.");
+        assert_eq!(
+            events(&[head, b"ab", b"__", b"ef", head, b"abcdef"]),
+            "<200>ab__ef.<200>abcdef."
+        );
+        assert_eq!(
+            events(&[head, b"ab", b"_____", b"lost", head, b"abcdef"]),
+            "<200>ab____.<200>abcdef."
+        );
+        assert_eq!(
+            events(&[head, b"abcdef", b"_", b"HTTP/2 x", head, b"abcdef"]),
+            "<200>abcdef.<200>abcdef."
+        );
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n";
-        assert_eq!(hear(&[chunked, b"ab", b"__", b"e\r\n0\r\n\r\n"]), "<200>ab__e.");
-        assert_eq!(hear(&[chunked, b"ab", b"___", b"0\r\n\r\n", head, b"abcdef"]), "<200>ab!<200>abcdef.");
+        assert_eq!(events(&[chunked, b"ab", b"__", b"e\r\n0\r\n\r\n"]), "<200>ab__e.");
+        assert_eq!(
+            events(&[chunked, b"ab", b"___", b"0\r\n\r\n", head, b"abcdef"]),
+            "<200>ab!<200>abcdef."
+        );
     }
 
     #[test]
-    fn what_is_not_http() {
-        assert_eq!(hear(&[b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\n\r\n"]), "");
-        assert_eq!(hear(&[b"GETTING / HTTP/1.1\r\n\r\n"]), "");
-        assert_eq!(hear(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello"]), "<200>!");
-        assert_eq!(hear(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"]), "<200>!");
+    fn other_protocols_are_rejected() {
+        assert_eq!(events(&[b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\n\r\n"]), "");
+        assert_eq!(events(&[b"GETTING / HTTP/1.1\r\n\r\n"]), "");
+        assert_eq!(events(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello"]), "<200>!");
+        assert_eq!(
+            events(&[
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"
+            ]),
+            "<200>!"
+        );
         let mut parser = Parser::new(true);
         for _ in 0..100_000 {
-            parser.data(b"GET a", &mut Heard::default());
+            parser.data(b"GET a", &mut Recorder::default());
             assert!(parser.held() <= 2 * MAX_HEAD);
         }
         assert!(parser.is_other());
@@ -509,20 +564,20 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..40),
             "(GET / HTTP/1.1\r\n|HTTP/1.1 200 OK\r\n|Content-Length: [0-9]{1,20}\r\n|Transfer-Encoding: chunked\r\n|\r\n|[0-9a-f]{1,18}\r\n|_{1,9})".prop_map(String::into_bytes),
         ], 0..60)) {
-            let heard = hear(&pieces.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            let heads = heard.matches('<').count();
+            let text = events(&pieces.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            let heads = text.matches('<').count();
             prop_assert!(heads <= pieces.len());
         }
 
-        /// How a stream is cut does not matter, if nothing is missing and it is HTTP to its end.
+        /// How a stream is split does not matter if nothing is missing and all of it is HTTP.
         #[test]
-        fn cuts_do_not_matter(cuts in prop::collection::vec(0..STREAM.len(), 0..20)) {
+        fn splits_do_not_matter(cuts in prop::collection::vec(0..STREAM.len(), 0..20)) {
             let mut cuts = cuts;
             cuts.push(STREAM.len());
             cuts.sort_unstable();
             let mut from = 0;
             let pieces: Vec<_> = cuts.into_iter().map(|to| { let piece = &STREAM[from..to]; from = to; piece }).collect();
-            prop_assert_eq!(hear(&pieces), SAID);
+            prop_assert_eq!(events(&pieces), EVENTS);
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
-use crate::batch::testing::{Made, noise, observe};
+use crate::batch::testing::{Made, find, noise, observe};
 use crate::figures::tally::percentile;
+use crate::results::{Cell, Figure, Table};
 use proptest::prelude::*;
 
 fn made(time: f64, payload: &[u8]) -> Made {
@@ -12,7 +13,11 @@ fn table<'a>(figure: &'a Figure, id: &str) -> &'a Table {
 }
 
 fn value(table: &Table, row: usize, column: &str) -> Cell {
-    let column = table.columns.iter().position(|c| c.name == column).unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
+    let column = table
+        .columns
+        .iter()
+        .position(|c| c.name == column)
+        .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
     table.rows[row][column].clone()
 }
 
@@ -23,7 +28,8 @@ fn close(cell: Cell, expected: f64) {
     }
 }
 
-/// Ten seconds: in each one a new packet of 958 bytes payload, 1,000 on the wire; in seconds 0, 2, 4, 6, 8 also a repeat of it, which costs
+/// Ten seconds: in each one a new packet of 958 bytes payload, 1,000 on the wire; in seconds 0, 2,
+/// 4, 6, 8 also a repeat of it, which costs
 /// 46. The last packet, at 10 s, completes the tenth second.
 fn ten_seconds() -> Vec<Made> {
     let mut packets = Vec::new();
@@ -56,7 +62,12 @@ fn statistics_of_the_two_series_are_compared() {
     assert_eq!(spread_table.rows[0][..2], ["p10".into(), 0.0.into()]);
     assert_eq!(spread_table.rows[2][0], "p90".into());
     close(value(spread_table, 2, "savings"), 1.0 - 46.0 / 1000.0);
-    assert_eq!(spread(&figure), Some((0.0, 1.0 - 46.0 / 1000.0)));
+    let Finding::Temporal(found) =
+        find(Box::new(Temporal::new(1 << 20)), &ten_seconds(), 1 << 20, 4)
+    else {
+        panic!()
+    };
+    assert_eq!(found.spread(), Some((0.0, 1.0 - 46.0 / 1000.0)));
     assert_eq!(figure.charts[0].id, "volume");
 }
 
@@ -92,7 +103,8 @@ fn correlation_has_its_sign() {
         assert_eq!(value(table(&figure, "correlation"), 0, "bucket"), Cell::Number(1.0));
         // Six packets of 1,000 bytes and two by turns, repeats reduced to 46.
         let percentiles = table(&figure, "percentiles");
-        let (mean, p95) = if sign > 0.0 { (3230.0 / 8000.0, 2.0 / 6.0) } else { (7046.0 / 8000.0, 1.0) };
+        let (mean, p95) =
+            if sign > 0.0 { (3230.0 / 8000.0, 2.0 / 6.0) } else { (7046.0 / 8000.0, 1.0) };
         close(value(percentiles, 0, "mean"), 1.0 - mean);
         close(value(percentiles, 0, "95th percentile"), 1.0 - p95);
         assert!(figure.finding.contains("strongly correlated"), "{}", figure.finding);
@@ -122,11 +134,14 @@ fn directions_and_their_total() {
     packets.iter_mut().for_each(|made| made.packet.direction = Direction::Inbound);
     packets.push(made(10.0, &noise(99, 458)).direction(Direction::Outbound));
     let figure = observe(Box::new(Temporal::new(1 << 20)), &packets, 1 << 20, 4);
-    let names: Vec<_> = table(&figure, "spread").columns.iter().map(|column| column.name.as_str()).collect();
+    let names: Vec<_> =
+        table(&figure, "spread").columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["percentile", "outbound", "inbound", "savings"]);
-    let directions: Vec<_> = table(&figure, "correlation").rows.iter().map(|row| row[0].clone()).collect();
+    let directions: Vec<_> =
+        table(&figure, "correlation").rows.iter().map(|row| row[0].clone()).collect();
     assert_eq!(directions, ["outbound".into(), "inbound".into(), "total".into()]);
-    let ids: Vec<_> = figure.charts.iter().map(|chart| chart.id).filter(|id| id.starts_with("volume")).collect();
+    let ids: Vec<_> =
+        figure.charts.iter().map(|chart| chart.id).filter(|id| id.starts_with("volume")).collect();
     assert_eq!(ids, ["volume-outbound", "volume-inbound", "volume"]);
     let total = figure.charts.iter().find(|chart| chart.id == "volume").unwrap();
     let bytes: f64 = total.series[0].points.iter().map(|(_, rate)| rate).sum::<f64>() / 8.0 / 100.0;
@@ -137,10 +152,11 @@ fn directions_and_their_total() {
 fn nothing_one_packet_and_wild_clocks() {
     let figure = observe(Box::new(Temporal::new(1 << 20)), &[], 1 << 20, 4);
     assert!(figure.tables.is_empty() && figure.charts.is_empty() && figure.finding.is_empty());
-    assert_eq!(spread(&figure), None);
+    assert_eq!(OverTime::default().spread(), None);
     let figure = observe(Box::new(Temporal::new(1 << 20)), &[made(5.0, b"x")], 1 << 20, 4);
     assert_eq!(value(table(&figure, "spread"), 1, "savings"), Cell::Number(0.0));
-    let mut packets = vec![made(5.0, b"x"), made(5.0, b"x"), made(6.0, b"x"), made(0.0, b"x"), made(7.0, b"x")];
+    let mut packets =
+        vec![made(5.0, b"x"), made(5.0, b"x"), made(6.0, b"x"), made(0.0, b"x"), made(7.0, b"x")];
     packets[1].packet.time = i64::MAX;
     packets[3].packet.time = i64::MIN;
     let figure = observe(Box::new(Temporal::new(0)), &packets, 1 << 20, 4);
@@ -151,12 +167,17 @@ fn nothing_one_packet_and_wild_clocks() {
 #[test]
 fn memory_is_bounded_and_wide_buckets_stay_exact() {
     // 20 hours, a packet every 37 s.
-    let packets: Vec<Made> = (0..1946u64).map(|n| made(n as f64 * 37.0, &noise(n % 7, 100))).collect();
+    let packets: Vec<Made> =
+        (0..1946u64).map(|n| made(n as f64 * 37.0, &noise(n % 7, 100))).collect();
     let budget = 60_000;
     let small = observe(Box::new(Temporal::new(budget)), &packets, 1 << 20, 100);
     let large = observe(Box::new(Temporal::new(1 << 24)), &packets, 1 << 20, 100);
     assert!(small.memory <= budget, "{}", small.memory);
-    assert!(small.notes.iter().any(|note| note.contains("knows bytes by 10 min")), "{:?}", small.notes);
+    assert!(
+        small.notes.iter().any(|note| note.contains("uses buckets of 10 min")),
+        "{:?}",
+        small.notes
+    );
     let (small, large) = (table(&small, "percentiles"), table(&large, "percentiles"));
     assert_eq!(large.rows.len(), 13);
     assert_eq!(small.rows, large.rows[8..]);

@@ -1,0 +1,268 @@
+//! Carrying one packet through the network.
+
+use super::{Carrier, Emulation, Pair};
+use crate::{
+    Error, Instance, NodeId,
+    emulate::{
+        EpochReport, Identity, Packet, Report,
+        ingress::Common,
+        node::{CacheTask, InFlight, Processed},
+        shim::{Format, Shim},
+    },
+    error::EmulationError,
+};
+
+impl Emulation<'_> {
+    pub(super) fn carry(&mut self, packet: &Packet) -> Result<(), Error> {
+        let path = packet.path as usize;
+        let number = self.instance.paths[path].ingress as usize;
+        let identity = self.hash.identity(&packet.header);
+        let whole = u64::from(packet.header_bytes) + packet.payload.len() as u64;
+        self.report.packets += 1;
+        self.report.bytes += whole;
+        self.report.ingresses[number].packets += 1;
+        self.current.packets += 1;
+        self.observed.volumes[path] += whole as f64;
+        self.observed.bytes[number].0 += whole as f64;
+        match &self.carrier {
+            Carrier::Planned(_) => self.carry_planned(packet, identity, number, whole),
+            Carrier::Links { .. } => self.carry_by_links(packet, identity, number, whole),
+        }
+    }
+
+    pub(super) fn carry_planned(
+        &mut self,
+        packet: &Packet,
+        identity: Identity,
+        number: usize,
+        whole: u64,
+    ) -> Result<(), Error> {
+        let Carrier::Planned(planned) = &mut self.carrier else {
+            unreachable!("it was looked at just now")
+        };
+        let common = Common {
+            format: &self.settings.format,
+            hash: &self.hash,
+            window: self.settings.finding.window,
+            known: &self.known,
+        };
+        let ingress = &mut planned.ingresses[number];
+        let refused = ingress.refusals.overloaded;
+        let (mut flight, sent) = ingress.encode(&common, packet, identity)?;
+        self.current.overloaded += ingress.refusals.overloaded - refused;
+        let of = &mut self.report.ingresses[number];
+        of.matches += u64::from(sent.matches);
+        of.matched_bytes += sent.matched_bytes;
+        of.shim_bytes += u64::from(sent.shim);
+        of.stored += u64::from(sent.stored);
+        self.current.matches += u64::from(sent.matches);
+
+        let route = &self.routes[packet.path as usize];
+        let mut task = CacheTask {
+            holds: [false; 2],
+            name: identity.name(self.settings.format.name_bytes),
+            header_bytes: packet.header_bytes,
+            path: packet.path,
+            window: self.settings.finding.window,
+        };
+        for (&link, &device) in route.links.iter().zip(&route.devices) {
+            let bytes = u64::from(packet.header_bytes)
+                + (flight.shim.len() + flight.body.bytes().len()) as u64;
+            self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
+            if self.loss > 0.0 && self.losses.unit() < self.loss {
+                self.report.lost += 1;
+                return Ok(());
+            }
+            let Some(device) = device else { continue };
+            let at = &mut planned.nodes[device as usize];
+            task.holds = at.holds(packet.path, identity.hash(), device);
+            let passed =
+                at.node.receive(&self.settings.format, &self.hash, &task, &mut flight).map_err(
+                    |error| self.report.fault(self.instance, packet, link, &error.to_string()),
+                )?;
+            self.report.count(&mut self.operations, device, &passed);
+            if passed.damaged {
+                if !self.excused {
+                    return Err(self.report.fault(
+                        self.instance,
+                        packet,
+                        link,
+                        "decoded bytes do not have the shim's checksum",
+                    ));
+                }
+                self.report.damaged += 1;
+                return Ok(());
+            }
+        }
+        let link = route.links[route.links.len() - 1];
+        self.arrive(packet, link, &flight)
+    }
+
+    pub(super) fn carry_by_links(
+        &mut self,
+        packet: &Packet,
+        identity: Identity,
+        number: usize,
+        whole: u64,
+    ) -> Result<(), Error> {
+        let Carrier::Links { pairs, limits } = &mut self.carrier else {
+            unreachable!("it was looked at just now")
+        };
+        // Between two routers the packet has no path: each link's pair stands alone.
+        let format = Format { path_ids: false, ..self.settings.format };
+        let window = self.settings.finding.window;
+        let route = &self.routes[packet.path as usize];
+        for &link in &route.links {
+            let device = self.of_link[link as usize];
+            let pair = match (&mut pairs[link as usize], limits[link as usize]) {
+                (Some(pair), _) => Some(pair),
+                (empty, Some(limits)) => Some(empty.insert(Box::new(Pair::new(
+                    &self.settings.finding,
+                    self.settings.seed,
+                    limits,
+                )?))),
+                (None, None) => None,
+            };
+            let Some(pair) = pair else {
+                self.report.count_bytes(
+                    &mut self.current,
+                    self.instance,
+                    link,
+                    number,
+                    whole,
+                    whole,
+                );
+                if self.loss > 0.0 && self.losses.unit() < self.loss {
+                    self.report.lost += 1;
+                    return Ok(());
+                }
+                continue;
+            };
+            let mut flight = pair.encode(&format, &self.hash, window, packet, identity)?;
+            let shim = flight.shim.len() as u64;
+            let bytes = u64::from(packet.header_bytes) + shim + flight.body.bytes().len() as u64;
+            self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
+            self.report.ingresses[number].shim_bytes += shim;
+            if self.loss > 0.0 && self.losses.unit() < self.loss {
+                self.report.lost += 1;
+                return Ok(());
+            }
+            let passed =
+                pair.decode(&format, &self.hash, window, packet, identity, &mut flight).map_err(
+                    |error| self.report.fault(self.instance, packet, link, &error.to_string()),
+                )?;
+            if let Some(device) = device {
+                self.report.count(&mut self.operations, device, &passed);
+            }
+            if !flight.shim.is_empty() || passed.damaged {
+                if !self.excused {
+                    return Err(self.report.fault(
+                        self.instance,
+                        packet,
+                        link,
+                        "it could not be decoded, though none was lost",
+                    ));
+                }
+                self.report.damaged += u64::from(passed.damaged);
+                self.report.undecodable += u64::from(!passed.damaged);
+                self.current.undecodable += u64::from(!passed.damaged);
+                return Ok(());
+            }
+            if flight.body.bytes() != &packet.payload[..] {
+                return Err(self.report.fault(
+                    self.instance,
+                    packet,
+                    link,
+                    "it is not what it was",
+                ));
+            }
+            self.report.ingresses[number].matches += u64::from(passed.decoded);
+            self.report.ingresses[number].matched_bytes += u64::from(passed.decoded_bytes);
+            self.current.matches += u64::from(passed.decoded);
+        }
+        self.report.delivered += 1;
+        Ok(())
+    }
+
+    /// The packet leaves the network.
+    pub(super) fn arrive(
+        &mut self,
+        packet: &Packet,
+        link: u32,
+        flight: &InFlight,
+    ) -> Result<(), Error> {
+        if !flight.shim.is_empty() {
+            let shim = Shim::take_head(&self.settings.format, packet.path, &mut &flight.shim[..])
+                .map_err(|error| {
+                self.report.fault(self.instance, packet, link, &error.to_string())
+            })?;
+            if !shim.matches.is_empty() {
+                if !self.excused {
+                    return Err(self.report.fault(
+                        self.instance,
+                        packet,
+                        link,
+                        "it could not be decoded, though none was lost",
+                    ));
+                }
+                self.report.undecodable += 1;
+                self.current.undecodable += 1;
+                return Ok(());
+            }
+        }
+        if flight.body.bytes() != &packet.payload[..] {
+            return Err(self.report.fault(
+                self.instance,
+                packet,
+                link,
+                "it left other than it entered",
+            ));
+        }
+        self.report.delivered += 1;
+        Ok(())
+    }
+}
+
+impl Report {
+    fn count(&mut self, operations: &mut [(u64, u64)], device: u32, passed: &Processed) {
+        let of = &mut self.devices[device as usize];
+        of.cached += u64::from(passed.cached);
+        of.decoded += u64::from(passed.decoded);
+        of.decoded_bytes += u64::from(passed.decoded_bytes);
+        let epoch = &mut operations[device as usize];
+        epoch.0 += u64::from(passed.cached);
+        epoch.1 += u64::from(passed.decoded);
+    }
+
+    fn count_bytes(
+        &mut self,
+        current: &mut EpochReport,
+        instance: &Instance,
+        link: u32,
+        ingress: usize,
+        before: u64,
+        after: u64,
+    ) {
+        self.links[link as usize].count(before, after);
+        if !instance.counted[link as usize] {
+            return;
+        }
+        self.ingresses[ingress].footprint.count(before, after);
+        self.footprint.count(before, after);
+        current.footprint.count(before, after);
+    }
+
+    fn fault(&self, instance: &Instance, packet: &Packet, link: u32, what: &str) -> Error {
+        let path = &instance.paths[packet.path as usize];
+        let name = |node: NodeId| instance.network.nodes[node].id.clone();
+        EmulationError::Packet {
+            number: self.packets,
+            time: packet.time,
+            from: name(instance.ingresses[path.ingress as usize].node),
+            to: name(path.egress),
+            link: instance.network.link_name(link),
+            what: what.to_owned(),
+        }
+        .into()
+    }
+}

@@ -1,0 +1,127 @@
+//! Checks of routes, and placement of devices.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{Device, Placement, Provision};
+use crate::{
+    Error, Network, NodeId,
+    error::{DeviceError, PathError, TrafficError},
+    network::Role,
+    path::Route,
+};
+
+pub(super) fn check_route(network: &Network, route: &Route) -> Result<(), Error> {
+    let nodes = network.nodes.len();
+    let (from, to) = (route.from.index(), route.to.index());
+    if from >= nodes || to >= nodes {
+        return Err(PathError::UnknownNodes { what: "path", from, to, nodes }.into());
+    }
+    let name = |node: NodeId| network.nodes[node].id.clone();
+    let path = || format!("from {} to {}", name(route.from), name(route.to));
+    if !(route.volume >= 0.0 && route.volume.is_finite()) {
+        return Err(TrafficError::Volume {
+            from: name(route.from),
+            to: name(route.to),
+            volume: route.volume,
+        }
+        .into());
+    }
+    let mut at = route.from;
+    let mut seen = BTreeSet::from([at]);
+    for &link in &route.links {
+        let Some(link) = network.links.get(link as usize) else {
+            return Err(PathError::UnknownLink {
+                path: path(),
+                link: link as usize,
+                links: network.links.len(),
+            }
+            .into());
+        };
+        if link.from != at {
+            return Err(
+                PathError::Broken { path: path(), at: name(at), next: name(link.from) }.into()
+            );
+        }
+        at = link.to;
+        if !seen.insert(at) {
+            return Err(PathError::Loop { path: Some(path()), node: name(at) }.into());
+        }
+    }
+    if at != route.to {
+        return Err(PathError::WrongEnd { path: path(), at: name(at) }.into());
+    }
+    Ok(())
+}
+
+/// The paths of one ingress must form a tree: two that have separated may not join again.
+pub(super) fn check_trees(network: &Network, routes: &[Route]) -> Result<(), Error> {
+    let mut ingress = None;
+    // Node to the link on which this ingress's paths reach it, and the egress of the first such
+    // path.
+    let mut parents: HashMap<NodeId, (u32, NodeId)> = HashMap::new();
+    for route in routes {
+        if ingress != Some(route.from) {
+            ingress = Some(route.from);
+            parents.clear();
+        }
+        for &link in &route.links {
+            let to = network.links[link as usize].to;
+            let known = *parents.entry(to).or_insert((link, route.to));
+            if known.0 != link {
+                let name = |node: NodeId| network.nodes[node].id.clone();
+                let (ingress, first, second, at) =
+                    (name(route.from), name(known.1), name(route.to), name(to));
+                return Err(PathError::NotATree { ingress, first, second, at }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+type Placed = (Vec<Device>, Vec<Option<u32>>);
+
+/// Devices, and for each link the one at its head.
+pub(super) fn place(
+    network: &Network,
+    provision: &Provision,
+    epoch: f64,
+    placement: &Placement,
+) -> Result<Placed, Error> {
+    let mut devices = Vec::new();
+    let mut of_link = vec![None; network.links.len()];
+    let mut of_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let size = |node: NodeId| match network.nodes[node].role {
+        Role::Access => provision.edge_memory,
+        Role::Any | Role::Backbone => provision.interior_memory,
+    };
+    if let Placement::Some(chosen) = placement
+        && let Some(&unknown) = chosen.iter().find(|&&link| link as usize >= network.links.len())
+    {
+        return Err(DeviceError::Index {
+            what: "link",
+            index: unknown as usize,
+            count: network.links.len(),
+        }
+        .into());
+    }
+    for (number, link) in network.links.iter().enumerate() {
+        let next = devices.len() as u32;
+        let device = match placement {
+            Placement::Links => next,
+            Placement::Some(chosen) if chosen.contains(&(number as u32)) => next,
+            Placement::Some(_) => continue,
+            Placement::Routers => *of_node.entry(link.to).or_insert(next),
+        };
+        if device == next {
+            devices.push(Device {
+                node: link.to,
+                link: (*placement != Placement::Routers).then_some(number as u32),
+                memory: size(link.to),
+                operations: provision.operations * epoch,
+                encodings: provision.encodings * epoch,
+            });
+        }
+        of_link[number] = Some(device);
+    }
+    Ok((devices, of_link))
+}

@@ -1,0 +1,377 @@
+//! From the texts and settings of a request to an [`Instance`]: the network, its paths and traffic,
+//! devices and redundancy.
+//!
+//! A front end reads files and arguments and fills in a [`Scenario`]. Nothing here opens a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Error, Instance, Network, NodeId, Placement, Profile, Provision, Stage, Synthetic, Watch,
+    error::{DeviceError, TopologyError, TrafficError},
+    measure::Measurement,
+    network::Names,
+    path::Route,
+    routing,
+    topology::{self, Cities, Format, Unknown},
+    traffic::{self, Scale},
+};
+
+/// A text and the name that errors use for it, such as a file name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    /// Name for errors.
+    pub name: String,
+    /// Content.
+    pub text: String,
+}
+
+impl Text {
+    /// A named text.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// Attributes an error to this text.
+    fn invalid(&self, error: Error) -> Error {
+        error.in_input(&self.name)
+    }
+}
+
+/// A network with its traffic, devices and redundancy: everything an [`Instance`] is built from, as
+/// plain data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The topology. Its format follows from its name or its content ([`Format::detect`]).
+    pub topology: Text,
+    /// The file that accompanies some formats: Rocketfuel's `latencies.intra`, REPETITA's
+    /// `.demands`.
+    pub companion: Option<Text>,
+    /// Table of cities ([`Cities::read`]), for maps that name cities but lack coordinates or
+    /// populations.
+    pub cities: Option<Text>,
+    /// How the network is transformed before planning.
+    pub shape: Shape,
+    /// Explicit paths ([`routing::given`]) instead of shortest paths.
+    pub paths: Option<Text>,
+    /// Where traffic goes.
+    pub traffic: TrafficSource,
+    /// How much traffic there is.
+    pub scale: Scale,
+    /// Sizes and speeds of devices.
+    pub provision: Provision,
+    /// Where decoders are.
+    pub decoders: Decoders,
+    /// Devices whose sizes or speeds differ from `provision`.
+    pub overrides: Vec<DeviceOverride>,
+    /// How much of the traffic repeats.
+    pub redundancy: Redundancy,
+}
+
+impl Scenario {
+    /// A scenario with gravity traffic, half the ingress rate at the largest ingress, one decoder
+    /// per link, and the redundancy profile and the devices of the thesis.
+    pub fn new(topology: Text) -> Self {
+        let provision = Provision::default();
+        Self {
+            topology,
+            companion: None,
+            cities: None,
+            shape: Shape::default(),
+            paths: None,
+            traffic: TrafficSource::Gravity,
+            scale: Scale::LargestIngress(0.5),
+            redundancy: Redundancy::Synthetic(Synthetic {
+                gamma: 0.5,
+                intrapop: 0.5,
+                intrapath: 0.5,
+                length: provision.packet,
+                ingresses: BTreeMap::new(),
+            }),
+            provision,
+            decoders: Decoders::PerLink,
+            overrides: Vec::new(),
+        }
+    }
+
+    /// Reads the texts and builds the instance.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a text that is invalid, [`Error::Unsuitable`] for a request that the
+    /// network cannot meet, and every error of [`Instance::new`]; [`Error::Stopped`].
+    pub fn build(&self, watch: &dyn Watch) -> Result<Instance, Error> {
+        watch.stage(Stage::Topology);
+        let network = self.network()?;
+        self.provision.check()?;
+        watch.stage(Stage::Paths);
+        let routes = match &self.paths {
+            Some(paths) => {
+                routing::given(&network, &paths.text).map_err(|error| paths.invalid(error))?
+            }
+            None => routing::shortest_paths(&network, watch)
+                .map_err(|error| self.topology.invalid(error))?,
+        };
+        let routes = self.volumes(&network, routes)?;
+        let placement = match &self.decoders {
+            Decoders::PerLink => Placement::Links,
+            Decoders::PerRouter => Placement::Routers,
+            Decoders::OnLinks(list) => {
+                Placement::Some(links(&network, &list.text).map_err(|error| list.invalid(error))?)
+            }
+        };
+        let profile = match &self.redundancy {
+            Redundancy::Synthetic(profile) => Profile::Synthetic(profile.clone()),
+            Redundancy::Measured { .. } => Profile::Measured(Default::default()),
+        };
+        let mut instance = Instance::new(network, routes, &self.provision, &placement, profile)
+            .map_err(|error| match (&self.paths, error) {
+                (Some(paths), error @ Error::Paths(_)) => paths.invalid(error),
+                (_, error @ Error::Traffic(_)) => self.traffic_text().invalid(error),
+                (_, error) => error,
+            })?;
+        if let Redundancy::Measured { measurement, volumes } = &self.redundancy {
+            let invalid = |error| measurement.invalid(error);
+            let measured = Measurement::parse(&measurement.text, &instance).map_err(invalid)?;
+            instance = if *volumes {
+                measured.check(&instance).and_then(|()| measured.apply(&instance))
+            } else {
+                measured.fit(&instance)
+            }
+            .map_err(invalid)?;
+        }
+        apply_overrides(&mut instance, &self.overrides)?;
+        Ok(instance)
+    }
+
+    /// The network: read, placed on the map, and transformed as [`Shape`] says.
+    fn network(&self) -> Result<Network, Error> {
+        let topology = &self.topology;
+        if topology.text.trim().is_empty() {
+            return Err(topology.invalid(TopologyError::Empty.into()));
+        }
+        let format = Format::detect(&topology.name, &topology.text)
+            .map_err(|error| topology.invalid(error))?;
+        if let Some(companion) = &self.companion
+            && !matches!(format, Format::Weights | Format::Repetita)
+        {
+            let error = TopologyError::NoCompanion { topology: topology.name.clone() };
+            return Err(Error::from(error).about_input(&companion.name));
+        }
+        let cities = match &self.cities {
+            Some(cities) => {
+                Some(Cities::read(&cities.text).map_err(|error| cities.invalid(error))?)
+            }
+            None => None,
+        };
+        let options = topology::Options {
+            companion: self.companion.as_ref().map(|companion| companion.text.as_str()),
+            cities: cities.as_ref(),
+            unknown: if self.shape.populated_only { Unknown::LeaveOut } else { Unknown::Refuse },
+            largest_component: self.shape.largest_component,
+        };
+        let mut network = topology::read(format, &topology.text, &options)
+            .map_err(|error| topology.invalid(error))?;
+        if self.shape.to_pops {
+            network = network.to_pops();
+        }
+        if self.shape.populated_only {
+            network = network.without_unpopulated();
+        }
+        if let Some(pops) = self.shape.reduce {
+            network = network.reduce(pops).map_err(|error| error.about_input(&topology.name))?;
+        }
+        if let Some(pops) = self.shape.endpoints {
+            network =
+                network.with_endpoints(pops).map_err(|error| error.about_input(&topology.name))?;
+        }
+        if let Some(routers) = self.shape.access_routers {
+            network = network.with_access_routers(routers)?;
+        }
+        Ok(network)
+    }
+
+    /// The paths that carry traffic, with their volumes.
+    fn volumes(&self, network: &Network, routes: Vec<Route>) -> Result<Vec<Route>, Error> {
+        let matrix = match &self.traffic {
+            TrafficSource::Gravity => traffic::gravity(network),
+            TrafficSource::Demands => traffic::demands(network),
+            TrafficSource::Matrix(matrix) => traffic::matrix(network, &matrix.text),
+        }
+        .map_err(|error| self.traffic_text().invalid(error))?;
+        traffic::assign(network, routes, &matrix, self.scale, &self.provision)
+            .map_err(|error| self.paths.as_ref().unwrap_or(self.traffic_text()).invalid(error))
+    }
+
+    /// The text that says where traffic goes.
+    fn traffic_text(&self) -> &Text {
+        match &self.traffic {
+            TrafficSource::Gravity | TrafficSource::Demands => &self.topology,
+            TrafficSource::Matrix(matrix) => matrix,
+        }
+    }
+}
+
+/// Transformations of a network, applied in the order of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Keep the largest connected part instead of refusing a network that is not connected.
+    pub largest_component: bool,
+    /// Merge the routers of each PoP into one node ([`Network::to_pops`]).
+    pub to_pops: bool,
+    /// Nodes without a known population only forward ([`Network::without_unpopulated`]).
+    pub populated_only: bool,
+    /// Keep this many PoPs ([`Network::reduce`]).
+    pub reduce: Option<usize>,
+    /// Only this many PoPs send and receive ([`Network::with_endpoints`]).
+    pub endpoints: Option<usize>,
+    /// Access routers per PoP ([`Network::with_access_routers`]).
+    pub access_routers: Option<u32>,
+}
+
+/// Where traffic goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TrafficSource {
+    /// Gravity by population ([`traffic::gravity`]).
+    #[default]
+    Gravity,
+    /// The demands in the topology ([`traffic::demands`]).
+    Demands,
+    /// A traffic matrix ([`traffic::matrix`]).
+    Matrix(Text),
+}
+
+/// Where decoders are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Decoders {
+    /// One per link and direction.
+    #[default]
+    PerLink,
+    /// One per router.
+    PerRouter,
+    /// Only on the listed links: one `from -> to` per line, separated by an arrow, a tab or a
+    /// space; nodes by id or unique label. Lines that start with `#` are comments.
+    OnLinks(Text),
+}
+
+/// How much of the traffic repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Redundancy {
+    /// Three parameters (thesis, section 3.5).
+    Synthetic(Synthetic),
+    /// A measured profile ([`Measurement::parse`]).
+    Measured {
+        /// The measurement.
+        measurement: Text,
+        /// Whether the instance takes the measured volumes too, or only the matches per byte.
+        volumes: bool,
+    },
+}
+
+/// Size and speed of one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceOverride {
+    /// Where the override was written, such as `devices.tsv, line 3`, for errors.
+    pub place: String,
+    /// Device: a router, or a link as `from -> to`; nodes by id or unique label.
+    pub device: String,
+    /// Cache in bytes.
+    pub memory: f64,
+    /// Operations per second.
+    pub operations: f64,
+}
+
+/// Index of the ingress at a node, given by id or unique label.
+///
+/// # Errors
+/// [`TrafficError::AmbiguousIngress`] for a label of several nodes,
+/// [`TrafficError::UnknownIngress`] for a name where no traffic enters.
+pub fn find_ingress(instance: &Instance, name: &str) -> Result<usize, Error> {
+    let Instance { network, ingresses, .. } = instance;
+    let node = Names::new(network).find(name);
+    if let Err(error @ TopologyError::AmbiguousLabel { .. }) = node {
+        return Err(TrafficError::AmbiguousIngress(error).into());
+    }
+    let found =
+        node.ok().and_then(|node| ingresses.iter().position(|ingress| ingress.node == node));
+    found.ok_or_else(|| {
+        let nodes = ingresses.iter().map(|ingress| &network.nodes[ingress.node]);
+        let known = nodes.flat_map(|node| [node.id.clone(), node.label.clone()]).collect();
+        TrafficError::UnknownIngress { name: name.to_owned(), known }.into()
+    })
+}
+
+/// Index of the ingress with the most traffic; of equal ones the first.
+pub fn largest_ingress(instance: &Instance) -> usize {
+    let volumes = instance.ingresses.iter().map(|ingress| ingress.volume);
+    volumes
+        .enumerate()
+        .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
+        .map_or(0, |(at, _)| at)
+}
+
+/// Sets the sizes and speeds of some devices.
+fn apply_overrides(instance: &mut Instance, overrides: &[DeviceOverride]) -> Result<(), Error> {
+    if overrides.is_empty() {
+        return Ok(());
+    }
+    let names: BTreeMap<String, usize> =
+        (0..instance.devices.len()).map(|device| (instance.device_name(device), device)).collect();
+    let network = &instance.network;
+    let labels = Names::new(network);
+    let by_ends: BTreeMap<(Option<NodeId>, NodeId), usize> = (0..)
+        .zip(&instance.devices)
+        .map(|(number, device)| {
+            ((device.link.map(|link| network.links[link as usize].from), device.node), number)
+        })
+        .collect();
+    let by_labels = |name: &str| {
+        let (from, to) =
+            name.split_once(" -> ").map_or((None, name), |(from, to)| (Some(from), to));
+        let from = from.map(|from| labels.find(from.trim())).transpose().ok()?;
+        by_ends.get(&(from, labels.find(to.trim()).ok()?)).copied()
+    };
+    let mut changes = Vec::with_capacity(overrides.len());
+    for given in overrides {
+        let found = names.get(&given.device).copied().or_else(|| by_labels(&given.device));
+        let device = found.ok_or_else(|| {
+            let known = names.keys().cloned().collect();
+            Error::from(DeviceError::Unknown { name: given.device.clone(), known })
+                .in_input(&given.place)
+        })?;
+        changes.push((device, given));
+    }
+    for (device, given) in changes {
+        instance.devices[device].memory = given.memory;
+        instance.devices[device].operations = given.operations * instance.epoch;
+    }
+    Ok(())
+}
+
+/// Links from a list with one `from -> to` per line.
+fn links(network: &Network, text: &str) -> Result<BTreeSet<u32>, Error> {
+    let names = Names::new(network);
+    let numbers: BTreeMap<(NodeId, NodeId), u32> =
+        (0..).zip(&network.links).map(|(number, link)| ((link.from, link.to), number)).collect();
+    let mut chosen = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let at_line = |error: TopologyError| Error::from(error.at_line(number));
+        // As link names are shown, with a tab as in other files, or with the first space.
+        let ends = line
+            .split_once(" -> ")
+            .or_else(|| line.split_once('\t'))
+            .or_else(|| line.trim().split_once(' '));
+        let (from, to) = ends.ok_or_else(|| at_line(TopologyError::NotALink))?;
+        let (from, to) = (from.trim(), to.trim());
+        let ends = (names.find(from).map_err(at_line)?, names.find(to).map_err(at_line)?);
+        let link = numbers.get(&ends);
+        chosen.insert(*link.ok_or_else(|| {
+            at_line(TopologyError::UnknownLink { from: from.into(), to: to.into() })
+        })?);
+    }
+    if chosen.is_empty() {
+        return Err(TopologyError::NoLinks.into());
+    }
+    Ok(chosen)
+}

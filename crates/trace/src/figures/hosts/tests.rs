@@ -1,0 +1,152 @@
+use super::*;
+use crate::algorithm::PairLimits;
+use crate::batch::Charge;
+use crate::batch::testing::{Made, noise, observe};
+use crate::results::{Cell, Figure};
+use crate::survey::Survey;
+use std::net::IpAddr;
+
+fn number(figure: &Figure, table: usize, row: usize, column: usize) -> f64 {
+    match figure.tables[table].rows[row][column] {
+        Cell::Number(number) => number,
+        Cell::Count(count) => count as f64,
+        ref other => panic!("no number: {other:?}"),
+    }
+}
+
+fn hosts() -> Box<Hosts> {
+    // EndRE's shared cache, limited to what the tests send.
+    let cache = crate::algorithm::Sizes::new(1 << 20, Some(Survey::all(1 << 20)));
+    let sampler = oncewire_family::SamplerKind::sample_byte;
+    let charge = |per_packet| Charge { per_match: 4, per_packet };
+    let pairs = PairRun::new(sampler(), 32, 4, charge(0), PairLimits::ByService, 1 << 30);
+    let shared = MaxMatchParams {
+        sampler: sampler(),
+        window: 32,
+        period: 4,
+        sizes: cache,
+        charge: charge(12),
+    };
+    Box::new(Hosts::new(pairs, shared, 64 << 20))
+}
+
+#[test]
+fn hosts_do_not_share_and_a_middlebox_does() {
+    // The same 1,000 bytes from a server to two clients, and to the first one again.
+    let content = noise(1, 1000);
+    let to = |client: &str| Made::tcp("10.0.0.1:80", client).payload(&content);
+    let packets =
+        [to("10.0.1.1:5000").at(1.0), to("10.0.1.2:5000").at(5.0), to("10.0.1.1:5001").at(9.0)];
+    let figure = observe(hosts(), &packets, 1 << 20, 2);
+    let wire = 3.0 * 1054.0;
+    assert_eq!(number(&figure, 0, 0, 1), 996.0 / wire);
+    // The second is an object known from another pair: all but a name.
+    assert_eq!(number(&figure, 0, 0, 2), (996.0 + 980.0) / wire);
+    assert_eq!(number(&figure, 0, 0, 3), 2.0 * (996.0 - 12.0) / wire);
+    assert_eq!(number(&figure, 0, 0, 4), number(&figure, 0, 0, 3));
+    // One server with 3,000 bytes, of which it holds what it sent; clients with 2,000 and 1,000.
+    assert_eq!(figure.tables[1].rows[0][1], Cell::Count(2));
+    assert_eq!(number(&figure, 1, 0, 5), 2000.0);
+    assert_eq!(number(&figure, 1, 1, 5), 3000.0);
+}
+
+#[test]
+fn a_known_object_behind_another_head_is_known_in_chunks() {
+    let mut packets = Vec::new();
+    for client in 0..2u8 {
+        let content = [noise(1000 + u64::from(client), 300), noise(7, 60_000)].concat();
+        let made = Made::tcp("10.0.0.1:80", &format!("10.0.1.{}:5000", client + 1));
+        let pieces = content.chunks(1400).enumerate();
+        packets.extend(pieces.map(|(i, piece)| {
+            made.clone().at(f64::from(client) * 10.0 + i as f64 * 0.01).payload(piece)
+        }));
+    }
+    let figure = observe(hosts(), &packets, 1 << 20, 50);
+    // The hosts save nothing; as objects, all but the first chunk of the second copy, which has the
+    // head, and names.
+    let wire: u64 = packets.iter().map(|made| u64::from(made.packet.wire)).sum();
+    assert_eq!(number(&figure, 0, 0, 1), 0.0);
+    let gain = number(&figure, 0, 0, 2) * wire as f64;
+    assert!((60_000.0 - 17_000.0..60_000.0).contains(&gain), "{gain}");
+}
+
+#[test]
+fn an_idle_pair_is_on_disk_after_ten_hours() {
+    let mut sizes = Sizes::new(1 << 20);
+    let mut send = |client: &str, hours: f64, len: usize| {
+        let made = Made::tcp("10.0.0.1:80", client).at(hours * 3600.0).payload(&vec![0; len]);
+        let mut packet = made.packet;
+        packet.len = len as u32;
+        sizes.packet(&packet);
+    };
+    send("10.0.1.1:5000", 0.0, 1000);
+    send("10.0.1.2:5000", 9.0, 1000);
+    send("10.0.1.1:5000", 9.5, 100);
+    send("10.0.1.3:5000", 19.2, 1500);
+    // At 19.2 h the second (9.0) is on disk, the first (9.5) is not: 1,100 + 1,500; before there
+    // were 2,100.
+    let server: IpAddr = "10.0.0.1".parse().unwrap();
+    assert_eq!(sizes.nodes[&server].most, 2600);
+    assert_eq!(sizes.nodes[&server].now, 2600);
+}
+
+#[test]
+fn a_pair_is_paged_out_on_time_though_others_came_later() {
+    let mut sizes = Sizes::new(1 << 20);
+    let mut send = |client: &str, hours: f64| {
+        let mut packet = Made::tcp("10.0.0.1:80", client).at(hours * 3600.0).packet;
+        packet.len = 1000;
+        sizes.packet(&packet);
+    };
+    send("10.0.1.1:5000", 0.0);
+    send("10.0.1.1:5000", 5.0);
+    send("10.0.1.2:5000", 9.0);
+    // Looks at the first at 10 h, which was last used at 5 h, before the second was.
+    send("10.0.1.3:5000", 10.0);
+    send("10.0.1.4:5000", 15.1);
+    // The first is on disk.
+    assert_eq!(sizes.nodes[&"10.0.0.1".parse::<IpAddr>().unwrap()].now, 3000);
+}
+
+#[test]
+fn a_gap_ends_an_object_though_other_flows_go_on() {
+    // Of the first flow's packets the last comes 1.2 s after the others: an object of its own,
+    // which another host gets later.
+    let sent = |client: &str, at: f64, seed| {
+        Made::tcp("10.0.0.1:80", client).at(at).payload(&noise(seed, 500))
+    };
+    let (first, beside, other) = ("10.0.1.1:5000", "10.0.1.2:5000", "10.0.1.3:5000");
+    let packets = [
+        sent(first, 0.0, 1),
+        sent(first, 0.5, 2),
+        sent(beside, 0.99, 3),
+        sent(beside, 1.0, 4),
+        sent(first, 1.7, 5),
+        sent(other, 10.0, 5),
+    ];
+    let figure = observe(hosts(), &packets, 1 << 20, 1);
+    let gain = number(&figure, 0, 0, 2) - number(&figure, 0, 0, 1);
+    assert!((gain * 6.0 * 554.0 - 480.0).abs() < 1e-6, "{gain}");
+}
+
+#[test]
+fn the_limit_is_the_services() {
+    let mut sizes = Sizes::new(1 << 20);
+    let mut send = |port: &str, len: u32| {
+        let mut packet = Made::tcp(&format!("10.0.0.1:{port}"), "10.0.1.1:50000").packet;
+        packet.len = len;
+        for _ in 0..1000 {
+            sizes.packet(&packet);
+        }
+        sizes.nodes[&"10.0.1.1".parse::<IpAddr>().unwrap()].most
+    };
+    assert_eq!(send("2222", 2000), 1_000_000);
+    assert_eq!(send("445", 3000), 4_000_000);
+    assert_eq!(send("80", 60_000), 10_000_000);
+}
+
+#[test]
+fn an_empty_trace_has_no_numbers() {
+    let figure = observe(hosts(), &[], 1 << 20, 1);
+    assert_eq!(figure.tables[0].rows[0][1], Cell::None);
+}

@@ -1,0 +1,120 @@
+//! Figure 5: savings by protocol and port (thesis, section 2.3; EndRE section 8.2.1).
+
+use super::layout::{chart, shares, table};
+use super::tally::share;
+use super::{Figure, FigureId};
+use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
+use crate::text::percent;
+
+/// Services in the table.
+pub(crate) const SERVICES: usize = 25;
+/// Services in the chart.
+pub(crate) const CHARTED: usize = 8;
+
+/// Figure 5: savings of the reference algorithm by service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceSavings {
+    /// The services with the most bytes on the wire, most first.
+    pub services: Vec<ServiceRow>,
+    /// Number of all services.
+    pub all_services: usize,
+    /// The service with the most savings. `None` if nothing is saved.
+    pub best: Option<ServiceRow>,
+    /// Bytes on the wire of the whole trace.
+    pub wire: u64,
+    /// Bytes saved of the whole trace.
+    pub saved: u64,
+}
+
+/// One service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceRow {
+    /// Its label: `tcp/80 http`.
+    pub label: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub wire: u64,
+    /// Captured payload in bytes.
+    pub payload: u64,
+    /// Bytes saved.
+    pub saved: u64,
+    /// Cache size in bytes and share of the service's bytes on the wire saved; for the first
+    /// services only.
+    pub by_cache: Vec<(f64, f64)>,
+}
+
+impl ServiceSavings {
+    /// Tables, charts and text.
+    pub fn present(&self) -> Figure {
+        let mut notes = Vec::new();
+        if self.all_services > SERVICES {
+            notes.push(format!(
+                "The trace has {} services; the table shows the {SERVICES} with the most bytes.",
+                self.all_services
+            ));
+        }
+        Figure {
+            number: FigureId::Protocols.number(),
+            id: FigureId::Protocols.name(),
+            title: "Savings by protocol and port",
+            source: "thesis section 2.3, Table 2.4; EndRE section 8.2.1, Fig. 9",
+            definition: "A packet belongs to the service of its well-known port, otherwise of the lower port. Savings of the reference algorithm \
+                         as in figure 1, with one cache for all services. Redundancy: bytes saved / captured payload. Savings: bytes saved / \
+                         bytes on the wire. The chart shows the services with the most bytes, over the cache sizes of figure 3."
+                .into(),
+            finding: self.finding().unwrap_or_default(),
+            tables: vec![self.table()],
+            charts: vec![self.chart()],
+            notes,
+            memory: 0,
+        }
+    }
+
+    fn table(&self) -> Table {
+        let columns = [
+            ("service", Unit::Text),
+            ("packets", Unit::Count),
+            ("bytes on the wire", Unit::Bytes),
+            ("share of bytes", Unit::Share),
+            ("redundancy", Unit::Share),
+            ("savings", Unit::Share),
+            ("share of savings", Unit::Share),
+        ];
+        let mut services = table("services", "The services with the most bytes", columns);
+        services.rows.extend(self.services.iter().map(|of| {
+            let saved = |whole: u64| share(of.saved as f64, whole as f64).into();
+            vec![
+                of.label.clone().into(),
+                of.packets.into(),
+                of.wire.into(),
+                share(of.wire as f64, self.wire as f64).into(),
+                saved(of.payload),
+                saved(of.wire),
+                saved(self.saved),
+            ]
+        }));
+        services
+    }
+
+    fn chart(&self) -> Chart {
+        let axis = Axis::log("cache of payload in each direction", Unit::Bytes);
+        let caption = "Savings of the services with the most bytes by cache size";
+        let mut services = chart("services", caption, ChartKind::Line, axis, shares("savings"));
+        let charted = self.services.iter().take(CHARTED);
+        services
+            .series
+            .extend(charted.map(|of| Series::new(of.label.clone(), of.by_cache.clone())));
+        services
+    }
+
+    fn finding(&self) -> Option<String> {
+        let best = self.best.as_ref()?;
+        Some(format!(
+            "{} of the savings come from {}, which is {} of the bytes.",
+            percent(share(best.saved as f64, self.saved as f64)?),
+            best.label,
+            percent(share(best.wire as f64, self.wire as f64)?)
+        ))
+    }
+}

@@ -1,0 +1,413 @@
+//! Carries the packets of a capture through the emulated network with the real codec.
+
+use std::{fs::File, io::BufReader, net::IpAddr, ops::Range, path::Path};
+
+use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits};
+use oncewire_plan::{
+    Instance, Prices, Solution, Unwatched,
+    baseline::{edge_only, ideal},
+    emulate::{
+        Allocation, Change, Emulation, Event, Packet, Report, Rollout, Scheme, Settings,
+        workload::{Egresses, FromCapture, Ingresses, TimeScale},
+    },
+    measure::{self, Profiler},
+};
+use rayon::prelude::*;
+
+use crate::{
+    Outcome, Run, Table,
+    setting::{Setting, solve},
+};
+
+/// The part of the arranged day to use: the traffic that leaves the site, or the traffic that
+/// leaves its web servers. The thesis used the traffic leaving a university, and that leaving a /24
+/// of web servers in it.
+const TRACES: [(&str, Keep); 2] = [("site", leaves_site), ("web servers", leaves_web_servers)];
+
+type Keep = fn(&Dissected<'_>) -> bool;
+
+fn leaves_site(packet: &Dissected<'_>) -> bool {
+    at_site(packet.source) && !at_site(packet.destination)
+}
+
+fn leaves_web_servers(packet: &Dissected<'_>) -> bool {
+    leaves_site(packet) && packet.transport.ports().0 == 80
+}
+
+/// The arranged day's site.
+fn at_site(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..2] == [10, 20],
+        IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0x20],
+    }
+}
+
+/// Retention epochs per part of the capture, for figure 3.10.
+const EPOCHS: f64 = 3.0;
+/// That part, in hours after the first packet: the busiest three hours of the day.
+const PART: Range<f64> = 9.0..12.0;
+/// The whole capture.
+const ALL: Range<f64> = 0.0..f64::INFINITY;
+
+/// Describes a part of a capture.
+#[derive(Clone, Copy, Default)]
+struct About {
+    packets: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Calls `take` with the packets of the given hours of a capture.
+fn read(
+    file: &Path,
+    keep: Keep,
+    hours: &Range<f64>,
+    take: &mut dyn FnMut(i64, &Dissected<'_>),
+) -> Outcome {
+    let open = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut capture = CaptureReader::new(BufReader::new(open))?;
+    let mut dissector = Dissector::new(Limits::default());
+    let mut first = None;
+    while let Some(record) = capture.next() {
+        let record = record?;
+        let hour = record.time.saturating_sub(*first.get_or_insert(record.time)) as f64 / 3.6e12;
+        if hours.contains(&hour)
+            && let Ok(packet) = dissector.dissect(&record)
+            && keep(&packet)
+        {
+            take(record.time, &packet);
+        }
+    }
+    Ok(())
+}
+
+fn about(file: &Path, keep: Keep, hours: &Range<f64>) -> Outcome<About> {
+    let mut about = About::default();
+    let (mut first, mut last) = (i64::MAX, i64::MIN);
+    read(file, keep, hours, &mut |time, packet| {
+        about.packets += 1;
+        about.bytes += packet.wire_len;
+        (first, last) = (first.min(time), last.max(time));
+    })?;
+    if about.packets == 0 {
+        return Err(
+            format!("{}: no packet that leaves the arranged day's site", file.display()).into()
+        );
+    }
+    about.seconds = (last - first) as f64 / 1e9;
+    Ok(about)
+}
+
+/// A part of a capture.
+struct Part<'a> {
+    file: &'a Path,
+    keep: Keep,
+    hours: Range<f64>,
+    about: About,
+    epochs: f64,
+}
+
+/// Sprint with one ingress, scaled to the capture, whose packets enter there.
+///
+/// As in the thesis, the ingress's store holds T seconds of its traffic, and devices give it their
+/// share by volume. So ingresses differ by their paths and shares, not by their volume.
+fn place(
+    part: &Part<'_>,
+    whole: &Instance,
+    ingress: usize,
+    seed: u64,
+) -> Outcome<(Instance, Vec<Packet>)> {
+    let mut instance = whole.single(ingress);
+    instance.ingresses[0].memory = instance.ingresses[0].volume;
+    instance.packet = part.about.bytes as f64 / part.about.packets as f64;
+    let scale = TimeScale::fill(&instance, 0, part.about.bytes, part.about.seconds, part.epochs)?;
+    let instance = instance.scaled(scale.instance)?;
+    let egresses = Egresses::Spread { seed, networks: false };
+    let mut packets = Vec::new();
+    let node = instance.ingresses[0].node;
+    let mut mapper = FromCapture::new(&instance, Ingresses::One(node), egresses, scale)?;
+    read(part.file, part.keep, &part.hours, &mut |time, packet| {
+        packets.extend(mapper.packet(time, packet))
+    })?;
+    Ok((instance, packets))
+}
+
+fn capture(run: &Run) -> Outcome<&Path> {
+    run.capture.as_deref().ok_or_else(|| "this section needs a capture: --capture FILE".into())
+}
+
+fn sprint(run: &Run) -> Outcome<Instance> {
+    let network = run.map("Sprint")?.with_access_routers(4)?;
+    Ok(Setting { load: 1.0, equal: false, ..Setting::default() }.instance(&network)?)
+}
+
+/// One ingress per PoP; all ingresses of a PoP have the same paths.
+fn one_per_pop(whole: &Instance) -> Vec<usize> {
+    let mut pops = std::collections::BTreeSet::new();
+    let pop = |ingress: usize| whole.network.nodes[whole.ingresses[ingress].node].pop;
+    (0..whole.ingresses.len()).filter(|&ingress| pops.insert(pop(ingress))).collect()
+}
+
+/// Footprint reduction after the first epoch, during which caches fill.
+fn warm(report: &Report, from: u64) -> f64 {
+    let warm = report.epochs.iter().filter(|epoch| epoch.epoch >= from);
+    let (before, after) = warm
+        .fold((0, 0), |sum, epoch| (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after));
+    if before == 0 { 0.0 } else { 1.0 - after as f64 / before as f64 }
+}
+
+fn emulate(instance: &Instance, scheme: Scheme, packets: &[Packet], seed: u64) -> Outcome<Report> {
+    // Unlimited caches hold as much as the ingress's store.
+    let settings = Settings {
+        seed,
+        unlimited: (instance.ingresses[0].memory as u64).max(1 << 20),
+        ..Settings::default()
+    };
+    let mut emulation = Emulation::new(instance, scheme, settings)?;
+    emulation.run(packets.iter().cloned(), &Unwatched)?;
+    Ok(emulation.report())
+}
+
+/// Devices that keep everything that crosses their link in an epoch, and have no other limit.
+/// Hop-by-hop with such devices is Ideal with one epoch of retention, which is how the profile
+/// counts. Ideal's own caches are all as large as the ingress's store, so those of quiet links last
+/// for many epochs.
+fn for_an_epoch(instance: &Instance) -> Instance {
+    let volumes = instance.link_volumes();
+    let mut instance = instance.clone().relaxed(false, true);
+    for device in &mut instance.devices {
+        device.encodings = f64::INFINITY;
+        device.memory = device.link.map_or(0.0, |link| volumes[link as usize]);
+    }
+    instance
+}
+
+/// Edge-only, as a share of all hops of an instance.
+fn at_edges(instance: &Instance) -> Outcome<Solution> {
+    let edges = edge_only(instance)?;
+    let solution = solve(&edges)?;
+    let mut cached = vec![0.0; instance.hop_count()];
+    for path in 0..instance.paths.len() {
+        if let (Some(last), Some(share)) =
+            (instance.hop_range(path).last(), solution.of_path(&edges, path).last())
+        {
+            cached[last] = *share;
+        }
+    }
+    Ok(Solution { cached, prices: Prices::default(), ..solution })
+}
+
+/// Figure 3.10: a capture enters at each PoP of Sprint in turn.
+pub(crate) fn trace(run: &Run) -> Outcome {
+    let file = capture(run)?;
+    let mut facts = Table::new(
+        run,
+        "trace-facts",
+        &["trace", "packets", "bytes", "seconds", "redundancy", "epochs"],
+    )?;
+    let mut table = Table::new(
+        run,
+        "trace",
+        &["trace", "ingress", "scheme", "emulated", "predicted", "predicted_last", "undecodable"],
+    )?;
+    let whole = sprint(run)?;
+    for (name, keep) in TRACES {
+        let about = about(file, keep, &PART)?;
+        let part = Part { file, keep, hours: PART, about, epochs: EPOCHS };
+        let rows: Vec<_> = one_per_pop(&whole)
+            .par_iter()
+            .map(|&ingress| -> Outcome<_> {
+                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
+                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let measured = profiler.measurement()?.apply(&instance)?;
+                let seen = profiler.seen();
+                // The same, with matches attributed to the last copy instead of the first: what is
+                // available link by link.
+                let last = measure::Settings {
+                    older: measure::Older::Last,
+                    ..measure::Settings::default()
+                };
+                let mut profiler = Profiler::new(&instance, last)?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let last = profiler.measurement()?.apply(&instance)?;
+                let newest = solve(&last)?;
+                let by_last =
+                    [ideal(&last).footprint.reduction(), newest.objective / last.footprint()];
+                let best = solve(&measured)?;
+                let edge = at_edges(&measured)?;
+                let predicted = |solution: &Solution| solution.objective / measured.footprint();
+                let mut results = Vec::new();
+                for (scheme, how, predicted) in [
+                    (
+                        "SmartRE",
+                        Scheme::Planned(Allocation::new(&measured, &best)?),
+                        predicted(&best),
+                    ),
+                    (
+                        "SmartRE, last copies",
+                        Scheme::Planned(Allocation::new(&last, &newest)?),
+                        f64::NAN,
+                    ),
+                    (
+                        "edge-only",
+                        Scheme::Planned(Allocation::new(&measured, &edge)?),
+                        predicted(&edge),
+                    ),
+                    ("hop-by-hop", Scheme::HopByHop, f64::NAN),
+                    ("Ideal", Scheme::HopByHop, ideal(&measured).footprint.reduction()),
+                    ("Ideal, larger caches", Scheme::Ideal, f64::NAN),
+                ] {
+                    let report = match scheme {
+                        "Ideal" => emulate(&for_an_epoch(&measured), how, &packets, run.seed)?,
+                        _ => emulate(&measured, how, &packets, run.seed)?,
+                    };
+                    let last = match scheme {
+                        "Ideal" => by_last[0],
+                        "SmartRE, last copies" => by_last[1],
+                        _ => f64::NAN,
+                    };
+                    results.push((
+                        scheme,
+                        warm(&report, 1),
+                        predicted,
+                        last,
+                        report.undecodable + report.damaged,
+                    ));
+                }
+                let node = instance.ingresses[0].node;
+                eprint!(".");
+                Ok((
+                    instance.network.nodes[node].label.clone(),
+                    seen.match_bytes as f64 / seen.bytes as f64,
+                    results,
+                ))
+            })
+            .collect::<Outcome<_>>()?;
+        let redundancy =
+            rows.iter().map(|(_, redundancy, _)| redundancy).sum::<f64>() / rows.len() as f64;
+        facts.row(&[&name, &about.packets, &about.bytes, &about.seconds, &redundancy, &EPOCHS])?;
+        for (ingress, _, results) in rows {
+            for (scheme, emulated, predicted, last, undecodable) in results {
+                table.row(&[
+                    &name,
+                    &ingress,
+                    &scheme,
+                    &emulated,
+                    &predicted,
+                    &last,
+                    &undecodable,
+                ])?;
+            }
+        }
+        eprintln!("  {name}");
+    }
+    facts.end()?;
+    table.end()
+}
+
+/// Retention epochs in the capture for the staleness section: one hour each of a day.
+const HOURS: u64 = 24;
+/// Age of the oldest profile, in epochs.
+const OLDEST: u64 = 4;
+/// Epochs before measurement starts, for the first profiles and for filling caches.
+const BEFORE: u64 = OLDEST + 2;
+
+/// Staleness: each epoch's manifests are computed from a profile that is some epochs old.
+pub(crate) fn stale(run: &Run) -> Outcome {
+    let file = capture(run)?;
+    let mut table = Table::new(
+        run,
+        "stale",
+        &["trace", "ingress", "lag", "reduction", "epochs", "overloaded"],
+    )?;
+    let whole = sprint(run)?;
+    // The four PoPs that the thesis examined, which have the highest degree on its map.
+    let chosen: Vec<usize> = one_per_pop(&whole)
+        .into_iter()
+        .filter(|&ingress| {
+            let label = &whole.network.nodes[whole.ingresses[ingress].node].label;
+            ["Seattle", "Dallas", "New York", "Chicago"].iter().any(|city| label.contains(city))
+        })
+        .collect();
+    for (name, keep) in TRACES {
+        let about = about(file, keep, &ALL)?;
+        let part = Part { file, keep, hours: ALL, about, epochs: HOURS as f64 };
+        let rows: Vec<_> = chosen
+            .par_iter()
+            .map(|&ingress| -> Outcome<_> {
+                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
+                let length = (instance.epoch * 1e9) as u64;
+                let plans: Vec<Allocation> = (1..HOURS)
+                    .map(|epoch| -> Outcome<_> {
+                        let settings = measure::Settings {
+                            warm_up: epoch as f64,
+                            ..measure::Settings::default()
+                        };
+                        let mut profiler = Profiler::new(&instance, settings)?;
+                        let from =
+                            packets.partition_point(|packet| packet.time < (epoch - 1) * length);
+                        let to =
+                            packets.partition_point(|packet| packet.time < (epoch + 1) * length);
+                        packets[from..to].iter().try_for_each(|packet| profiler.push(packet))?;
+                        let measured =
+                            profiler.measurement_until((epoch + 1) * length)?.apply(&instance)?;
+                        Ok(Allocation::new(&measured, &solve(&measured)?)?)
+                    })
+                    .collect::<Outcome<_>>()?;
+                let mut results = Vec::new();
+                for lag in 0..=OLDEST {
+                    let settings = Settings { seed: run.seed, ..Settings::default() };
+                    let mut emulation =
+                        Emulation::new(&instance, Scheme::Planned(plans[0].clone()), settings)?;
+                    for epoch in lag + 1..HOURS {
+                        let allocation = plans[(epoch - lag - 1) as usize].clone();
+                        let change = Change::Manifests { allocation, rollout: Rollout::default() };
+                        emulation.schedule(Event { time: epoch * length, change })?;
+                    }
+                    emulation.run(packets.iter().cloned(), &Unwatched)?;
+                    let report = emulation.report();
+                    results.push((lag, warm(&report, BEFORE), report.refusals.overloaded));
+                }
+                // Also one plan for the whole day, from the mean of its hours.
+                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+                packets.iter().try_for_each(|packet| profiler.push(packet))?;
+                let measured = profiler.measurement()?.apply(&instance)?;
+                let steady = emulate(
+                    &instance,
+                    Scheme::Planned(Allocation::new(&measured, &solve(&measured)?)?),
+                    &packets,
+                    run.seed,
+                )?;
+                eprint!(".");
+                let mut volumes = vec![1.0; instance.paths.len()];
+                packets.iter().for_each(|packet| {
+                    let bytes = f64::from(packet.header_bytes) + packet.payload.len() as f64;
+                    volumes[packet.path as usize] += bytes / HOURS as f64;
+                });
+                let ideal = emulate(
+                    &for_an_epoch(&instance.clone().with_volumes(&volumes)?),
+                    Scheme::HopByHop,
+                    &packets,
+                    run.seed,
+                )?;
+                let node = instance.ingresses[0].node;
+                Ok((
+                    instance.network.nodes[node].label.clone(),
+                    results,
+                    warm(&steady, BEFORE),
+                    warm(&ideal, BEFORE),
+                ))
+            })
+            .collect::<Outcome<_>>()?;
+        for (ingress, results, steady, ideal) in rows {
+            for (lag, reduction, overloaded) in results {
+                table.row(&[&name, &ingress, &lag, &reduction, &HOURS, &overloaded])?;
+            }
+            table.row(&[&name, &ingress, &"day", &steady, &HOURS, &""])?;
+            table.row(&[&name, &ingress, &"Ideal", &ideal, &HOURS, &""])?;
+        }
+        eprintln!("  {name}");
+    }
+    table.end()
+}
