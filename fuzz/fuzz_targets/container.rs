@@ -1,4 +1,5 @@
-//! `cargo +nightly fuzz run container`. What it does is in `crates/codec/tests/fuzz_entry/container.rs`.
+//! `cargo +nightly fuzz run container`. What it does is in
+//! `crates/codec/tests/fuzz_entry/container.rs`.
 #![no_main]
 
 #[path = "../../crates/codec/tests/fuzz_entry/mod.rs"]

@@ -1,7 +1,8 @@
-//! `cargo +nightly fuzz run payload`. What it does is in `crates/codec/tests/fuzz_entry/payload.rs`.
+//! `cargo +nightly fuzz run payload`. What it does is in
+//! `crates/family/tests/fuzz_entry/payload.rs`.
 #![no_main]
 
-#[path = "../../crates/codec/tests/fuzz_entry/mod.rs"]
+#[path = "../../crates/family/tests/fuzz_entry/mod.rs"]
 mod fuzz_entry;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz_entry::payload::run(input));

@@ -1,4 +1,5 @@
-//! `cargo +nightly fuzz run round_trip`. What it does is in `crates/codec/tests/fuzz_entry/round_trip.rs`.
+//! `cargo +nightly fuzz run round_trip`. What it does is in
+//! `crates/codec/tests/fuzz_entry/round_trip.rs`.
 #![no_main]
 
 #[path = "../../crates/codec/tests/fuzz_entry/mod.rs"]

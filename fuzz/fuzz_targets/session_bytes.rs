@@ -1,4 +1,5 @@
-//! `cargo +nightly fuzz run session_bytes`. What it does is in `crates/session/tests/fuzz_entry/session_bytes.rs`.
+//! `cargo +nightly fuzz run session_bytes`. What it does is in
+//! `crates/session/tests/fuzz_entry/session_bytes.rs`.
 #![no_main]
 
 #[path = "../../crates/session/tests/fuzz_entry/mod.rs"]

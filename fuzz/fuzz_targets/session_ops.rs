@@ -1,4 +1,5 @@
-//! `cargo +nightly fuzz run session_ops`. What it does is in `crates/session/tests/fuzz_entry/session_ops.rs`.
+//! `cargo +nightly fuzz run session_ops`. What it does is in
+//! `crates/session/tests/fuzz_entry/session_ops.rs`.
 #![no_main]
 
 #[path = "../../crates/session/tests/fuzz_entry/mod.rs"]

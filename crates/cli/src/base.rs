@@ -1,14 +1,14 @@
-//! Base files: content that both ends have beforehand.
+//! Base files: content that both ends have before the transfer.
 
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use oncewire_codec::pack::Base;
 use std::path::{Path, PathBuf};
 
-/// Bytes read at once: a whole number of blocks of any allowed size would not be, so callers get blocks.
+/// Size of the read buffer, in bytes. Not a multiple of every block size.
 const READ: usize = 1 << 20;
 
-/// Length and digest of all `files`, one after the other. `None` if there are none.
+/// Length and digest of the concatenated `files`; `None` without files.
 pub(crate) fn identify(files: &[PathBuf]) -> Outcome<Option<Base>> {
     if files.is_empty() {
         return Ok(None);
@@ -24,8 +24,14 @@ pub(crate) fn identify(files: &[PathBuf]) -> Outcome<Option<Base>> {
     Ok(Some(Base { len, digest: *hasher.finalize().as_bytes() }))
 }
 
-/// Calls `take` with the content of all `files` after its first `skip` bytes, in parts of exactly `block` bytes but the last.
-pub(crate) fn each_block(files: &[PathBuf], skip: u64, block: usize, mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
+/// Calls `take` with the concatenated `files` from byte `skip` on, in parts of exactly `block`
+/// bytes; the last may be shorter.
+pub(crate) fn each_block(
+    files: &[PathBuf],
+    skip: u64,
+    block: usize,
+    mut take: impl FnMut(&[u8]) -> Outcome,
+) -> Outcome {
     let mut skip = skip;
     let mut pending: Vec<u8> = Vec::with_capacity(block);
     let mut buffer = vec![0; READ];
@@ -47,12 +53,16 @@ pub(crate) fn each_block(files: &[PathBuf], skip: u64, block: usize, mut take: i
     if pending.is_empty() { Ok(()) } else { take(&pending) }
 }
 
-fn each_part(files: &[PathBuf], buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
+fn each_part(
+    files: &[PathBuf],
+    buffer: &mut [u8],
+    mut take: impl FnMut(&[u8]) -> Outcome,
+) -> Outcome {
     for path in files {
         let mut input = Input::file(Path::new(path))?;
         if input.len.is_none() {
             return Err(Failure::failed(format!(
-                "the base {} is not a regular file; it is read twice, so save it as one",
+                "the base {} is not a regular file; it is read twice, so save it to a file first",
                 input.name
             )));
         }

@@ -1,15 +1,16 @@
-//! `oncewire demo`: three clients get and put versioned files over HTTP through one tunnel on loopback, and what crossed it.
+//! `oncewire demo`: three clients get and put versioned files over HTTP through one tunnel on
+//! loopback, and what crossed it.
 
 use crate::args::DemoArgs;
 use crate::bench::rivals::{Gzip, Zstd};
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
-use crate::quantity::{binary, bytes, rate, savings};
-use crate::terminal::{Grid, Page};
-use crate::{progress, report, setup, terminal};
-use oncewire_codec::pack::{PackReader, Step};
+use crate::quantity::{binary, rate};
+use crate::terminal::Page;
+use crate::{progress, setup, stdout, terminal};
+use oncewire_codec::pack::{PackReader, PackStep};
 use oncewire_net::loopback::Loopback;
-use oncewire_trace::results::Unit;
+use oncewire_report::{Cell, Table, TableView, Unit};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -19,26 +20,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tiny_http::{Header, Request, Response, Server};
 
-/// Three releases of the tz database (public domain), so that the program shows something wherever it runs: one after the other in
-/// a pack. `testdata/tz` says what they are. After a change of format: `cat testdata/tz/*.tar | oncewire pack -o crates/cli/assets/tz.ow`.
+/// Three releases of the tz database (public domain, see `testdata/tz`), concatenated in a pack.
+/// After a change of format: `cat testdata/tz/*.tar | oncewire pack -o crates/cli/assets/tz.ow`.
 const RELEASES: &[u8] = include_bytes!("../assets/tz.ow");
 const RELEASE_NAMES: [&str; 3] = ["tzdata-2026.3.tar", "tzdata-2026.4.tar", "tzdata-2026.5.tar"];
-/// Of each.
+/// Length of each release.
 const RELEASE_LEN: usize = 993_280;
 
-/// Memory of each end that is chosen unasked.
-const LEAST_MEMORY: u64 = 256 << 20;
-const MOST_MEMORY: u64 = 8 << 30;
+/// Range of the default memory of each end.
+pub(crate) const LEAST_MEMORY: u64 = 256 << 20;
+pub(crate) const MOST_MEMORY: u64 = 8 << 30;
 
-/// Independent clients, each with a connection of its own.
+/// Independent clients, each with its own connection.
 const CLIENTS: usize = 3;
 
-/// How long the tunnel must be silent for a transfer to be over, which is longer than it keeps an acknowledgment back, and how long
-/// that is waited for.
+/// A transfer is complete when the tunnel is silent for `QUIET`, which is longer than it delays an
+/// acknowledgment, or after `LONGEST_QUIET`.
 const QUIET: Duration = Duration::from_millis(60);
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
 
-/// The releases, unpacked once.
+/// The releases. They are unpacked once.
 fn releases() -> Outcome<Vec<Version>> {
     static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
     let content = match CONTENT.get() {
@@ -56,24 +57,26 @@ fn releases() -> Outcome<Vec<Version>> {
 }
 
 fn unpacked() -> Outcome<Vec<u8>> {
-    let broken = |why: String| Failure::failed(format!("the demo's own data is broken: {why}; please report this"));
+    let broken = |why: String| {
+        Failure::failed(format!("the demo's own data is broken: {why}; please report this"))
+    };
     let mut reader = PackReader::new(1 << 30);
     let (mut rest, mut content) = (RELEASES, Vec::with_capacity(RELEASE_NAMES.len() * RELEASE_LEN));
     loop {
         let consumed = match reader.step(rest).map_err(|error| broken(error.to_string()))? {
-            Step::NeedMore(_) => return Err(broken("it ends early".into())),
-            Step::Header { consumed } => consumed,
-            Step::Block { content: block, consumed } => {
+            PackStep::NeedMore(_) => return Err(broken("it ends early".into())),
+            PackStep::Header { consumed } => consumed,
+            PackStep::Block { content: block, consumed } => {
                 content.extend_from_slice(block);
                 consumed
             }
-            Step::End { .. } => return Ok(content),
+            PackStep::End { .. } => return Ok(content),
         };
         rest = &rest[consumed..];
     }
 }
 
-/// One of the things to send.
+/// A file to transfer.
 enum Version {
     Built(&'static str, &'static [u8]),
     File(PathBuf),
@@ -83,8 +86,10 @@ impl Version {
     fn name(&self) -> String {
         match self {
             Version::Built(name, _) => (*name).to_string(),
-            // The last part of the path is what tells versions apart.
-            Version::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            // The file name distinguishes versions.
+            Version::File(path) => {
+                path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+            }
         }
     }
 
@@ -95,7 +100,7 @@ impl Version {
         }
     }
 
-    /// What the server answers with.
+    /// The server's response.
     fn respond(&self) -> io::Result<Response<Box<dyn Read + Send>>> {
         let (reader, len): (Box<dyn Read + Send>, usize) = match self {
             Version::Built(_, content) => (Box::new(Cursor::new(*content)), content.len()),
@@ -105,14 +110,24 @@ impl Version {
                 (Box::new(file), usize::try_from(len).unwrap_or(usize::MAX))
             }
         };
-        let headers = Header::from_bytes("Content-Type", "application/octet-stream").into_iter().collect();
+        let headers =
+            Header::from_bytes("Content-Type", "application/octet-stream").into_iter().collect();
         Ok(Response::new(200.into(), headers, reader, Some(len), None))
     }
 
-    /// Its length, if it can be known beforehand.
+    /// Its length.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a regular file.
     fn len(&self) -> Outcome<u64> {
         let input = self.open()?;
-        input.len.ok_or_else(|| Failure::usage(format!("{} is not a file; the demo sends files, some of them twice", input.name)))
+        input.len.ok_or_else(|| {
+            Failure::usage(format!(
+                "{} is not a file; the demo sends files, some of them twice",
+                input.name
+            ))
+        })
     }
 }
 
@@ -123,7 +138,7 @@ enum Direction {
     Upload,
 }
 
-/// Which client moves which version, and in which direction.
+/// A transfer: which client, direction and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     client: usize,
@@ -131,17 +146,20 @@ struct Task {
     version: usize,
 }
 
-/// The first version is fetched by two clients, every next one by another client; then two clients send the last two back.
+/// Two clients fetch the first version, and other clients each later one. Finally two clients
+/// upload the last two versions.
 fn schedule(versions: usize) -> Vec<Task> {
     let task = |client, direction, version| Task { client, direction, version };
     let mut tasks = vec![task(0, Direction::Download, 0), task(1, Direction::Download, 0)];
-    tasks.extend((1..versions).map(|version| task((version + 1) % CLIENTS, Direction::Download, version)));
+    tasks.extend(
+        (1..versions).map(|version| task((version + 1) % CLIENTS, Direction::Download, version)),
+    );
     tasks.push(task((versions + 1) % CLIENTS, Direction::Upload, versions.saturating_sub(2)));
     tasks.push(task((versions + 2) % CLIENTS, Direction::Upload, versions.saturating_sub(1)));
     tasks
 }
 
-/// What became of one transfer.
+/// The result of a transfer.
 #[derive(Serialize)]
 struct Transfer {
     /// From 1.
@@ -149,7 +167,7 @@ struct Transfer {
     direction: Direction,
     name: String,
     bytes: u64,
-    /// Both ways, TLS included.
+    /// In both directions, with TLS.
     wire_bytes: u64,
     savings: f64,
     seconds: f64,
@@ -157,11 +175,11 @@ struct Transfer {
     others: Others,
 }
 
-/// What `--json` says.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct Document {
     transfers: Vec<Transfer>,
-    /// Everything arrived as it was sent, by its BLAKE3 digest.
+    /// Everything arrived unchanged, by its BLAKE3 digest.
     verified: bool,
     log_bytes: u64,
 }
@@ -173,7 +191,13 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     };
     let lens = versions.iter().map(Version::len).collect::<Outcome<Vec<u64>>>()?;
     let tasks = schedule(versions.len());
-    let of = |direction| tasks.iter().filter(|task| task.direction == direction).map(|task| lens[task.version]).sum::<u64>();
+    let of = |direction| {
+        tasks
+            .iter()
+            .filter(|task| task.direction == direction)
+            .map(|task| lens[task.version])
+            .sum::<u64>()
+    };
     let (down, up) = (of(Direction::Download), of(Direction::Upload));
     // The cache of a direction is about a third of it.
     let memory = args.memory.unwrap_or_else(|| (6 * down.max(up)).clamp(LEAST_MEMORY, MOST_MEMORY));
@@ -187,7 +211,8 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
         let version = &versions[task.version];
         let moved = site.run(task, version)?;
         bar.inc(moved.bytes);
-        let rivals = if task.direction == Direction::Download { &mut downstream } else { &mut upstream };
+        let rivals =
+            if task.direction == Direction::Download { &mut downstream } else { &mut upstream };
         let others = rivals.send(version)?;
         bar.inc(moved.bytes);
         transfers.push(Transfer {
@@ -196,7 +221,7 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
             name: version.name(),
             bytes: moved.bytes,
             wire_bytes: moved.wire_bytes,
-            savings: report::savings(moved.wire_bytes, moved.bytes),
+            savings: stdout::savings(moved.wire_bytes, moved.bytes),
             seconds: moved.time.as_secs_f64(),
             others,
         });
@@ -204,7 +229,7 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     bar.finish_and_clear();
     let log = site.log();
     if args.json {
-        return report::json(&Document { transfers, verified: true, log_bytes: log });
+        return stdout::json(&Document { transfers, verified: true, log_bytes: log });
     }
     terminal::print("--json", |page| show(page, &transfers, log))
 }
@@ -212,7 +237,9 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
 fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) -> io::Result<()> {
     page.wrapped("", "Three clients and a server, at two sites. All their connections go through one tunnel, on loopback.")?;
     page.line("")?;
-    let mut each = Grid::new([
+    let saved =
+        |wire, whole| if whole == 0 { Cell::None } else { stdout::savings(wire, whole).into() };
+    let columns = [
         ("client", Unit::Count),
         ("transfer", Unit::Text),
         ("bytes", Unit::Bytes),
@@ -220,35 +247,35 @@ fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) 
         ("zstd -3", Unit::Bytes),
         ("Oncewire", Unit::Bytes),
         ("saved", Unit::Share),
-    ]);
-    for transfer in transfers {
+    ];
+    let row = |transfer: &Transfer| {
         let verb = if transfer.direction == Direction::Download { "GET" } else { "PUT" };
-        each.row([
-            transfer.client.to_string(),
-            format!("{verb} {}", transfer.name),
-            bytes(transfer.bytes),
-            bytes(transfer.others.gzip_bytes),
-            bytes(transfer.others.zstd_bytes),
-            bytes(transfer.wire_bytes),
-            savings(transfer.wire_bytes, transfer.bytes),
-        ]);
-    }
-    page.grid(each)?;
+        vec![
+            Cell::Count(transfer.client as u64),
+            format!("{verb} {}", transfer.name).into(),
+            transfer.bytes.into(),
+            transfer.others.gzip_bytes.into(),
+            transfer.others.zstd_bytes.into(),
+            transfer.wire_bytes.into(),
+            saved(transfer.wire_bytes, transfer.bytes),
+        ]
+    };
+    let table = Table::new("transfers", "", &columns, transfers.iter().map(row).collect());
+    page.view(&TableView::complete(table))?;
     page.line("")?;
     let sum = |of: fn(&Transfer) -> u64| transfers.iter().map(of).sum::<u64>();
     let whole = sum(|transfer| transfer.bytes);
-    let mut all = Grid::new([("all transfers", Unit::Text), ("bytes", Unit::Bytes), ("saved", Unit::Share)]);
-    for (name, sent) in [
+    let columns = [("all transfers", Unit::Text), ("bytes", Unit::Bytes), ("saved", Unit::Share)];
+    let sums = [
         ("uncompressed", whole),
         ("ssh -C, one connection for all clients", sum(|transfer| transfer.others.ssh_bytes)),
         ("gzip -6, each transfer on its own", sum(|transfer| transfer.others.gzip_bytes)),
         ("zstd -3, each transfer on its own", sum(|transfer| transfer.others.zstd_bytes)),
         ("Oncewire, one tunnel for all clients", sum(|transfer| transfer.wire_bytes)),
         ("zstd -3 --long, one stream each way", sum(|transfer| transfer.others.zstd_long_bytes)),
-    ] {
-        all.row([name.to_string(), bytes(sent), savings(sent, whole)]);
-    }
-    page.grid(all)?;
+    ];
+    let rows = sums.map(|(name, sent)| vec![name.into(), sent.into(), saved(sent, whole)]).into();
+    page.view(&TableView::complete(Table::new("all", "", &columns, rows)))?;
     page.line("")?;
     page.wrapped(
         "",
@@ -265,10 +292,16 @@ fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) 
         ),
     )?;
     let time = Duration::from_secs_f64(transfers.iter().map(|transfer| transfer.seconds).sum());
-    page.wrapped("", &format!("Moved at {} in this process; every byte was compared (BLAKE3).", rate(whole, time)))
+    page.wrapped(
+        "",
+        &format!(
+            "Moved at {} in this process; every byte was compared (BLAKE3).",
+            rate(whole, time)
+        ),
+    )
 }
 
-/// What is known of a transfer.
+/// Bytes and time of a transfer.
 struct Moved {
     bytes: u64,
     wire_bytes: u64,
@@ -279,15 +312,18 @@ struct Moved {
 struct Site {
     tunnel: Loopback,
     clients: Vec<ureq::Agent>,
-    /// Bytes that belong to what was before: at first, the handshake.
+    /// Bytes of earlier transfers, and of the handshake.
     counted: u64,
 }
 
 impl Site {
     fn open(versions: Arc<Vec<Version>>, memory: u64, args: &DemoArgs) -> Outcome<Site> {
-        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("cannot start the HTTP server: {error}"));
+        let fail = |error: &dyn std::fmt::Display| {
+            Failure::failed(format!("cannot start the HTTP server: {error}"))
+        };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| fail(&error))?;
-        // Its connections inherit this. Without it the last segment of an answer waits for an acknowledgement that is in no hurry.
+        // Its connections inherit this. Without it the last segment of an answer waits for an
+        // acknowledgement that is in no hurry.
         socket2::SockRef::from(&listener).set_tcp_nodelay(true).map_err(|error| fail(&error))?;
         let server = Server::from_listener(listener, None).map_err(|error| fail(&error))?;
         let address = server.server_addr().to_ip().ok_or_else(|| fail(&"it has no address"))?;
@@ -303,9 +339,16 @@ impl Site {
             endpoint.memory = memory;
             endpoint.encoder = encoder.clone();
         };
-        let tunnel = Loopback::start(address, adapt).map_err(|error| Failure::failed(error.to_string()))?;
-        let client = || ureq::Agent::config_builder().timeout_connect(Some(Duration::from_secs(10))).build().into();
-        let mut site = Site { tunnel, clients: (0..CLIENTS).map(|_| client()).collect(), counted: 0 };
+        let tunnel =
+            Loopback::start(address, adapt).map_err(|error| Failure::failed(error.to_string()))?;
+        let client = || {
+            ureq::Agent::config_builder()
+                .timeout_connect(Some(Duration::from_secs(10)))
+                .build()
+                .into()
+        };
+        let mut site =
+            Site { tunnel, clients: (0..CLIENTS).map(|_| client()).collect(), counted: 0 };
         site.counted = site.wire_bytes();
         Ok(site)
     }
@@ -315,7 +358,8 @@ impl Site {
         self.tunnel.status().1.sessions.first().map_or(0, |session| session.here.log_capacity)
     }
 
-    /// Bytes that the tunnel's connection has carried, once it carries no more: the last acknowledgments belong to the last transfer.
+    /// Bytes that the tunnel's connection has carried. Waits until it is silent, as the last
+    /// acknowledgments belong to the last transfer.
     fn wire_bytes(&self) -> u64 {
         let (mut last, begun) = (self.tunnel.wire_bytes(), Instant::now());
         loop {
@@ -331,7 +375,9 @@ impl Site {
     fn run(&mut self, task: Task, version: &Version) -> Outcome<Moved> {
         let name = version.name();
         let expected = digest(version.open()?)?;
-        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("cannot send {name} through the tunnel: {error}"));
+        let fail = |error: &dyn std::fmt::Display| {
+            Failure::failed(format!("cannot send {name} through the tunnel: {error}"))
+        };
         let before = self.counted;
         let client = &self.clients[task.client];
         let url = format!("http://{}/{}", self.tunnel.address(), task.version);
@@ -348,7 +394,7 @@ impl Site {
     }
 }
 
-/// Digest of what arrived, and how much that was, in which time.
+/// Digest of the received bytes, their number and the time taken.
 type Arrived = (blake3::Hash, (u64, Duration));
 
 fn download(client: &ureq::Agent, url: &str) -> Result<Arrived, ureq::Error> {
@@ -363,7 +409,7 @@ fn download(client: &ureq::Agent, url: &str) -> Result<Arrived, ureq::Error> {
             break;
         }
         bytes += len as u64;
-        // The check is the demo's, not the tunnel's.
+        // The time of the check is not the tunnel's.
         let check = Instant::now();
         hasher.update(&buffer[..len]);
         digest_time += check.elapsed();
@@ -371,7 +417,7 @@ fn download(client: &ureq::Agent, url: &str) -> Result<Arrived, ureq::Error> {
     Ok((hasher.finalize(), (bytes, begun.elapsed().saturating_sub(digest_time))))
 }
 
-/// The server answers with the digest and the length of what it received.
+/// The server responds with the digest and the length of the content that it received.
 fn upload(client: &ureq::Agent, url: &str, version: &Version) -> Result<Arrived, ureq::Error> {
     let begun = Instant::now();
     let response = match version {
@@ -387,24 +433,30 @@ fn upload(client: &ureq::Agent, url: &str, version: &Version) -> Result<Arrived,
     read().ok_or_else(|| io::Error::other("the server's answer is incomplete").into())
 }
 
-/// Answers a GET with a version, and a PUT with what became of it. A client notices an answer that is missing or short.
+/// Responds to a GET with a version, and to a PUT with the digest and length of the content.
+/// Clients detect missing and short responses.
 fn serve(mut request: Request, versions: &[Version]) {
     if *request.method() == tiny_http::Method::Put {
         let mut hasher = blake3::Hasher::new();
         let _ = match io::copy(request.as_reader(), &mut hasher) {
-            Ok(len) => request.respond(Response::from_string(format!("{} {len}", hasher.finalize()))),
+            Ok(len) => {
+                request.respond(Response::from_string(format!("{} {len}", hasher.finalize())))
+            }
             Err(_) => request.respond(Response::empty(400)),
         };
         return;
     }
-    let version = request.url().strip_prefix('/').and_then(|index| versions.get(index.parse::<usize>().ok()?));
+    let version = request
+        .url()
+        .strip_prefix('/')
+        .and_then(|index| versions.get(index.parse::<usize>().ok()?));
     let _ = match version.map(Version::respond) {
         Some(Ok(response)) => request.respond(response),
         _ => request.respond(Response::empty(404)),
     };
 }
 
-/// What a version is when it has not been through anything.
+/// Digest of a version as it is stored.
 fn digest(mut input: Input) -> Outcome<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
@@ -416,7 +468,7 @@ fn digest(mut input: Input) -> Outcome<blake3::Hash> {
     }
 }
 
-/// What others need for one transfer, in bytes.
+/// Bytes that other compressors need for one transfer.
 #[derive(Default, Serialize)]
 struct Others {
     gzip_bytes: u64,
@@ -425,14 +477,15 @@ struct Others {
     zstd_long_bytes: u64,
 }
 
-/// The same content, in one direction, through what people use between two sites.
+/// The compressors that see all transfers of one direction as one stream.
 struct Rivals {
     ssh: Gzip,
     long: Zstd,
 }
 
-/// The most that OpenSSH puts into a packet of a forwarded connection; its compressor is flushed after each. (OpenSSH 9.2 itself compressed the
-/// six transfers of the releases to 883 kB, HTTP headers included; this makes 881 kB.)
+/// Largest packet of a connection that OpenSSH forwards; its compressor is flushed after each.
+/// OpenSSH 9.2 compressed the six transfers of the releases to 883 kB, with HTTP headers; this
+/// makes 881 kB.
 const SSH_PACKET: usize = 32 << 10;
 
 impl Rivals {
@@ -482,7 +535,11 @@ mod tests {
         for versions in 1..8 {
             let tasks = schedule(versions);
             for version in 0..versions {
-                assert!(tasks.iter().any(|task| task.version == version && task.direction == Direction::Download));
+                assert!(
+                    tasks.iter().any(
+                        |task| task.version == version && task.direction == Direction::Download
+                    )
+                );
             }
             assert_eq!(tasks.iter().filter(|task| task.direction == Direction::Upload).count(), 2);
             // What is sent again or in its next version is another client's.
@@ -512,7 +569,11 @@ mod tests {
         };
         let transfers = [
             transfer(1, Direction::Download, "tzdata-2026.3.tar"),
-            transfer(3, Direction::Upload, "a-file-with-a-name-that-is-as-long-as-names-get.tar.gz.part\u{1b}[2J"),
+            transfer(
+                3,
+                Direction::Upload,
+                "a-file-with-a-name-that-is-as-long-as-names-get.tar.gz.part\u{1b}[2J",
+            ),
         ];
         for width in [80, 97, 120] {
             let mut out = Vec::new();
@@ -521,7 +582,10 @@ mod tests {
             for line in text.lines() {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
-            for number in ["99.9 GB", "10.1 GB", "20.2 GB", "30.3 GB", "80.8 GB", "2.46 GB", "92.2 MiB", "200 GB"] {
+            for number in [
+                "99.9 GB", "10.1 GB", "20.2 GB", "30.3 GB", "80.8 GB", "2.46 GB", "92.2 MiB",
+                "200 GB",
+            ] {
                 assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
             }
             assert!(!text.contains("Also in") && !text.contains('\u{1b}'), "{text}");

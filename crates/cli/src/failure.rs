@@ -1,28 +1,30 @@
 //! How the program fails: one line that helps, and an exit code that means something.
 
-use crate::format::tame;
 use oncewire_net::keys::redact;
+use oncewire_report::text::sanitize;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Exit codes, the same for every verb; 0 is for work that is done. `docs/FORMAT.md` names the last for damaged packs.
+/// Exit codes of every command, besides 0 for success. `docs/FORMAT.md` specifies the last one for
+/// corrupt packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
     /// The work failed: a full disk, a missing file, a closed pipe.
     Failed = 1,
-    /// Flags, their values, the configuration or the names of outputs are wrong: nothing was begun.
+    /// Wrong options, values, configuration or output names. Nothing was started.
     Usage = 2,
-    /// An input file is damaged, or not what it should be: a capture, a pack, a topology, a profile, a manifest, a table.
+    /// An input file is corrupt or of the wrong kind: a capture, a pack, a topology, a profile, a
+    /// manifest, a table.
     Damaged = 3,
 }
 
-/// Why a command could not be carried out.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
-    /// Whoever reads standard output has gone. For a report that is no failure.
+    /// The reader of standard output is gone. For a report this is not a failure.
     pub(crate) reader_gone: bool,
 }
 
@@ -45,11 +47,11 @@ impl Failure {
         Failure::new(Exit::Damaged, message)
     }
 
-    /// `doing` what failed, on `what`, with the system's reason and, where we know it, what to do.
+    /// "cannot `doing` `what`", with the system's reason and, for common errors, a remedy.
     pub(crate) fn io(doing: &str, what: impl Display, error: &io::Error) -> Failure {
         let hint = match error.kind() {
-            io::ErrorKind::StorageFull => "; free some space, or choose another place with -o",
-            io::ErrorKind::BrokenPipe => "; the program that was to read it has ended",
+            io::ErrorKind::StorageFull => "; free some space, or write to another file system",
+            io::ErrorKind::BrokenPipe => "; the program that reads it has ended",
             io::ErrorKind::NotFound => "; check the name",
             io::ErrorKind::PermissionDenied => "; check its permissions",
             _ => "",
@@ -57,7 +59,7 @@ impl Failure {
         Failure::failed(format!("cannot {doing} {what}: {}{hint}", plain(error)))
     }
 
-    /// The one line on standard error.
+    /// Prints the message as one line on standard error.
     pub(crate) fn tell(&self) {
         note(&self.message);
     }
@@ -69,26 +71,27 @@ impl Failure {
     }
 }
 
-/// Writes a line to standard error, if anybody takes it: a closed pipe or a full disk there is no reason to stop.
+/// Writes a line to standard error. Ignores errors: a closed pipe or a full disk there must not
+/// stop the program.
 pub(crate) fn say(line: &str) {
     let mut line = redact(line).into_owned();
     line.push('\n');
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Writes a line to standard error that says who writes it.
+/// Writes a line to standard error that begins with the name of the program.
 pub(crate) fn note(message: &str) {
-    say(&format!("oncewire: {}", tame(message)));
+    say(&format!("oncewire: {}", sanitize(message)));
 }
 
-/// What a misspelt name may have been meant to be: the known one with the fewest edits, if they are not half of it.
+/// The known name closest to a misspelled one by edit distance, if less than half of it differs.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let edits = |known: &'a str| (strsim::damerau_levenshtein(known, name), known);
     let (edits, nearest) = known.into_iter().map(edits).min_by_key(|(edits, _)| *edits)?;
     (2 * edits < name.chars().count().max(nearest.chars().count())).then_some(nearest)
 }
 
-/// A message without the system's number in it.
+/// An error's message without `(os error N)`.
 pub(crate) fn without_number(error: &impl Display) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.find(" (os error ")
@@ -99,7 +102,7 @@ pub(crate) fn without_number(error: &impl Display) -> String {
     text
 }
 
-/// The system's message without its number.
+/// The system's message, in lower case and without its number.
 fn plain(error: &io::Error) -> String {
     let mut text = without_number(error);
     if let Some(first) = text.get_mut(..1) {

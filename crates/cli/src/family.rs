@@ -1,10 +1,11 @@
-//! The codec's choices by name, as options and configuration files write them.
+//! Names of samplers, tables, policies and entropy stages in options and configuration files.
 
 use crate::failure::{Failure, Outcome};
-use oncewire_codec::table::BucketShape;
-use oncewire_codec::{ByteSet, CachePolicy, Entropy, SamplerKind, TableKind};
+use oncewire_codec::{ByteSet, CachePolicy, Entropy};
+use oncewire_family::{BucketShape, SamplerKind, TableKind};
 use std::fmt;
 use std::io::Read;
+use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -33,13 +34,15 @@ impl FromStr for EntropyName {
 }
 
 impl EntropyName {
-    /// The stage, with the level of `--level` if that was given.
+    /// The stage, with the level of `--level` if given.
     pub(crate) fn stage(self, level: Option<i32>) -> Result<Entropy, String> {
         match (self, level) {
-            (EntropyName::Zstd(Some(named)), Some(level)) if named != level => {
-                Err(format!("zstd-{named} and level {level} contradict each other; leave one of them out"))
+            (EntropyName::Zstd(Some(named)), Some(level)) if named != level => Err(format!(
+                "zstd-{named} and level {level} contradict each other; leave one of them out"
+            )),
+            (EntropyName::Zstd(named), _) => {
+                Ok(named.or(level).map_or(Entropy::DEFAULT, |level| Entropy::Zstd { level }))
             }
-            (EntropyName::Zstd(named), _) => Ok(named.or(level).map_or(Entropy::DEFAULT, |level| Entropy::Zstd { level })),
             (_, Some(_)) => Err("--level belongs to --entropy zstd; leave one of them out".into()),
             (EntropyName::None, None) => Ok(Entropy::None),
             (EntropyName::Lz4, None) => Ok(Entropy::Lz4),
@@ -47,18 +50,29 @@ impl EntropyName {
     }
 }
 
-/// A sampler, or the file of a table for one.
+/// A sampler, or SAMPLEBYTE with the file of its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SamplerName {
-    /// One that needs nothing else.
+    /// A sampler without a file.
     Kind(SamplerKind),
     /// SAMPLEBYTE with a table from a file, as `oncewire train` writes it.
     Trained(PathBuf),
 }
 
-/// What help and errors say.
-pub(crate) const SAMPLERS: &str =
-    "samplehash, peaks, samplebyte, samplebyte:FILE, maxp, modp, modp-published, fixed, gear, fastcdc";
+/// Every name that [`SamplerName`] accepts.
+fn sampler_names() -> impl Iterator<Item = &'static str> {
+    let file = |name| if name == "samplebyte" { Some("samplebyte:FILE") } else { None };
+    // The default first.
+    let others = SamplerKind::all().filter(|kind| *kind != SamplerKind::SampleHash);
+    once(SamplerKind::SampleHash)
+        .chain(others)
+        .flat_map(move |kind| once(kind.name()).chain(file(kind.name())))
+}
+
+/// The names as help and errors list them.
+pub(crate) fn sampler_list() -> String {
+    sampler_names().collect::<Vec<_>>().join(", ")
+}
 
 impl FromStr for SamplerName {
     type Err = String;
@@ -67,7 +81,9 @@ impl FromStr for SamplerName {
         if let Some(file) = text.strip_prefix("samplebyte:").filter(|file| !file.is_empty()) {
             return Ok(SamplerName::Trained(file.into()));
         }
-        SamplerKind::named(text).map(SamplerName::Kind).ok_or_else(|| format!("use one of {SAMPLERS}"))
+        SamplerKind::named(text)
+            .map(SamplerName::Kind)
+            .ok_or_else(|| format!("use one of {}", sampler_list()))
     }
 }
 
@@ -81,7 +97,7 @@ impl fmt::Display for SamplerName {
 }
 
 impl SamplerName {
-    /// The file that it is read from, if there is one.
+    /// The file of its table, if any.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             SamplerName::Kind(_) => None,
@@ -89,7 +105,7 @@ impl SamplerName {
         }
     }
 
-    /// The sampler itself; reads its file if it has one.
+    /// The sampler itself. Reads its file if it has one.
     pub(crate) fn kind(&self) -> Outcome<SamplerKind> {
         match self {
             SamplerName::Kind(kind) => Ok(kind.clone()),
@@ -98,25 +114,27 @@ impl SamplerName {
     }
 }
 
-/// Largest file taken for a table, in bytes: 256 values with a comment each are far smaller.
+/// Largest accepted table file, in bytes. 256 values with a comment each are far smaller.
 const TABLE_FILE_MAX: u64 = 64 << 10;
 
 fn read_table(file: &Path) -> Outcome<ByteSet> {
-    let failed = |error: &std::io::Error| Failure::io("read the sampler's table", file.display(), error);
+    let failed =
+        |error: &std::io::Error| Failure::io("read the sampler's table", file.display(), error);
     let mut text = Vec::new();
-    // A device has no size to ask for beforehand.
+    // The size of a device is not known in advance.
     let opened = std::fs::File::open(file).map_err(|error| failed(&error))?;
     opened.take(TABLE_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > TABLE_FILE_MAX {
         let name = file.display();
         return Err(Failure::damaged(format!(
-            "{name} is too large for a sampler's table; give the file that `oncewire train` wrote"
+            "{name} is too large for a sampler's table; use a file written by `oncewire train`"
         )));
     }
-    parse_table(&String::from_utf8_lossy(&text)).map_err(|reason| Failure::damaged(format!("{}, {reason}", file.display())))
+    parse_table(&String::from_utf8_lossy(&text))
+        .map_err(|reason| Failure::damaged(format!("{}, {reason}", file.display())))
 }
 
-/// Byte values from 0 to 255, one or several a line; `#` begins a comment.
+/// Byte values from 0 to 255, one or more per line; `#` starts a comment.
 fn parse_table(text: &str) -> Result<ByteSet, String> {
     let mut set = ByteSet::new();
     for (number, line) in text.lines().enumerate() {
@@ -124,17 +142,23 @@ fn parse_table(text: &str) -> Result<ByteSet, String> {
         for value in values.split_whitespace() {
             let byte = value.parse().map_err(|_| {
                 let shown: String = value.chars().take(20).collect();
-                format!("line {}: \"{}\" is no byte value from 0 to 255", number + 1, shown.escape_debug())
+                format!(
+                    "line {}: \"{}\" is not a byte value from 0 to 255",
+                    number + 1,
+                    shown.escape_debug()
+                )
             })?;
             set.insert(byte);
         }
     }
-    if set.is_empty() { Err("line 1: there are no byte values in it".into()) } else { Ok(set) }
+    if set.is_empty() { Err("line 1: no byte values found".into()) } else { Ok(set) }
 }
 
 /// A fingerprint table: `compact`, `buckets`, or `buckets:BxKxF`.
 pub(crate) fn parse_table_kind(text: &str) -> Result<TableKind, String> {
-    let wrong = || "use compact, buckets or buckets:BxKxF: slots a bucket, hash functions, buckets a fingerprint".to_string();
+    let wrong = || {
+        "use compact, buckets or buckets:BxKxF (slots per bucket, hash functions, buckets per fingerprint)".to_string()
+    };
     match text {
         "compact" => return Ok(TableKind::Compact),
         "buckets" => return Ok(TableKind::Buckets(BucketShape::default())),
@@ -145,14 +169,20 @@ pub(crate) fn parse_table_kind(text: &str) -> Result<TableKind, String> {
     let slots = next()?.parse().map_err(|_| wrong())?;
     let hashes = next()?.parse().map_err(|_| wrong())?;
     let factor = next()?.parse().map_err(|_| wrong())?;
-    if parts.next().is_some() { Err(wrong()) } else { Ok(TableKind::Buckets(BucketShape { slots, hashes, factor })) }
+    if parts.next().is_some() {
+        Err(wrong())
+    } else {
+        Ok(TableKind::Buckets(BucketShape { slots, hashes, factor }))
+    }
 }
 
-/// The name that [`parse_table_kind`] reads.
+/// The name that [`parse_table_kind`] accepts.
 pub(crate) fn table_name(table: TableKind) -> String {
     match table {
         TableKind::Compact => "compact".into(),
-        TableKind::Buckets(BucketShape { slots, hashes, factor }) => format!("buckets:{slots}x{hashes}x{factor}"),
+        TableKind::Buckets(BucketShape { slots, hashes, factor }) => {
+            format!("buckets:{slots}x{hashes}x{factor}")
+        }
     }
 }
 
@@ -167,11 +197,13 @@ pub(crate) fn parse_policy(text: &str) -> Result<CachePolicy, String> {
             .and_then(|percent| percent.trim_end_matches('%').parse().ok())
             .filter(|percent| (1..=100).contains(percent))
             .map(|below_percent| CachePolicy::NewBlocks { below_percent })
-            .ok_or_else(|| "use all, new-runs, new-runs-apart or new-blocks:PERCENT (1 to 100)".into()),
+            .ok_or_else(|| {
+                "use all, new-runs, new-runs-apart or new-blocks:PERCENT (1 to 100)".into()
+            }),
     }
 }
 
-/// The name that [`parse_policy`] reads.
+/// The name that [`parse_policy`] accepts.
 pub(crate) fn policy_name(policy: CachePolicy) -> String {
     match policy {
         CachePolicy::All => "all".into(),
@@ -187,23 +219,29 @@ mod tests {
 
     #[test]
     fn entropy_stages_and_their_levels() {
-        let stage = |name: &str, level| name.parse::<EntropyName>().and_then(|name| name.stage(level));
+        let stage =
+            |name: &str, level| name.parse::<EntropyName>().and_then(|name| name.stage(level));
         assert_eq!(stage("none", None), Ok(Entropy::None));
         assert_eq!(stage("lz4", None), Ok(Entropy::Lz4));
         assert_eq!(stage("zstd", None), Ok(Entropy::DEFAULT));
         assert_eq!(stage("zstd", Some(1)), Ok(Entropy::Zstd { level: 1 }));
         assert_eq!(stage("zstd-1", None), stage("zstd", Some(1)));
         assert_eq!(stage("zstd-2", Some(2)), Ok(Entropy::Zstd { level: 2 }));
-        for (name, level) in
-            [("zstd-2", Some(3)), ("none", Some(1)), ("lz4", Some(3)), ("gzip", None), ("zstd-9", None), ("", None)]
-        {
+        for (name, level) in [
+            ("zstd-2", Some(3)),
+            ("none", Some(1)),
+            ("lz4", Some(3)),
+            ("gzip", None),
+            ("zstd-9", None),
+            ("", None),
+        ] {
             assert!(stage(name, level).is_err(), "{name} {level:?}");
         }
     }
 
     #[test]
-    fn names_come_back() {
-        for name in SAMPLERS.split(", ") {
+    fn parsed_names_print_as_they_were_written() {
+        for name in sampler_names() {
             assert_eq!(SamplerName::from_str(name).unwrap().to_string(), name);
         }
         for name in ["", "Samplebyte", "samplebyte:", "modp "] {
@@ -226,9 +264,18 @@ mod tests {
 
     #[test]
     fn tables_are_read_with_comments_and_refused_with_a_line() {
-        assert_eq!(parse_table("# trained\n32 # space\n0 255\n\n 101\n").unwrap(), [0, 32, 101, 255].into_iter().collect());
-        assert_eq!(parse_table("1\n256\n").unwrap_err(), "line 2: \"256\" is no byte value from 0 to 255");
-        assert_eq!(parse_table("e").unwrap_err(), "line 1: \"e\" is no byte value from 0 to 255");
+        assert_eq!(
+            parse_table("# trained\n32 # space\n0 255\n\n 101\n").unwrap(),
+            [0, 32, 101, 255].into_iter().collect()
+        );
+        assert_eq!(
+            parse_table("1\n256\n").unwrap_err(),
+            "line 2: \"256\" is not a byte value from 0 to 255"
+        );
+        assert_eq!(
+            parse_table("e").unwrap_err(),
+            "line 1: \"e\" is not a byte value from 0 to 255"
+        );
         assert!(parse_table("# nothing\n").is_err());
         assert!(parse_table("\u{0}\u{1b}[2J").unwrap_err().contains("\\u{1b}"));
     }

@@ -1,6 +1,7 @@
-//! The `oncewire` program: arguments, files, tables, exit codes. What it does is done by the crates below.
+//! The `oncewire` program: arguments, files, tables, exit codes. The crates below do the work.
 
-// They panic where the stream is closed or its disk is full: see `failure::say` and `report::text`.
+// These macros panic if the stream is closed or its disk is full; use `failure::say` and
+// `stdout::text`.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod adapting;
@@ -12,16 +13,14 @@ mod demo;
 mod endpoint;
 mod failure;
 mod family;
-mod format;
+mod man;
 mod output;
 mod pack;
-mod page;
-#[allow(dead_code)]
 mod plan;
 mod progress;
 mod quantity;
-mod report;
 mod setup;
+mod stdout;
 mod study;
 mod terminal;
 mod train;
@@ -29,24 +28,32 @@ mod tunnel;
 mod unpack;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use oncewire_net::keys;
+use oncewire_report::format;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| usage(error));
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| usage(error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| usage(error));
+    // Which options were given, and which have defaults.
+    let given = matches.subcommand().map(|(_, given)| given).expect("a command is required");
     if !matches!(
         cli.command,
-        Command::Serve(_) | Command::Connect(_) | Command::Study(_) | Command::Plan(_) | Command::Emulate(_)
+        Command::Serve(_)
+            | Command::Connect(_)
+            | Command::Study(_)
+            | Command::Plan(_)
+            | Command::Emulate(_)
     ) {
-        // Those end in their own time.
+        // These handle signals themselves.
         output::clean_up_on_signal();
     }
     let outcome = match &cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Keygen(args) => tunnel::keygen(args),
-        Command::Serve(args) => tunnel::serve(args),
-        Command::Connect(args) => tunnel::connect(args),
+        Command::Serve(_) => tunnel::serve(given),
+        Command::Connect(_) => tunnel::connect(given),
         Command::Status(args) => tunnel::status(args),
         Command::CheckConfig(args) => tunnel::check_config(args),
         Command::Pack(args) => pack::run(args),
@@ -56,10 +63,12 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Emulate(args) => plan::emulate::run(args),
         Command::Train(args) => train::run(args),
+        Command::Man(args) => man::pages(args),
+        Command::Completions(args) => man::completions(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // Someone piped a report into `head`.
+        // For example, the report was piped into `head`.
         Err(failure) if failure.reader_gone => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell();
@@ -68,8 +77,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help, the version, or what is wrong with the arguments; clap writes it in colours where there is a terminal. A secret key among the
-/// arguments is left out.
+/// Prints help, the version, or what is wrong with the arguments, without a secret key among them.
+/// clap uses color on a terminal.
 fn usage(error: clap::Error) -> ! {
     let text = error.to_string();
     if keys::redact(&text) == text {

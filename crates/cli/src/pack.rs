@@ -6,7 +6,7 @@ use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, give_up, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
-use crate::{base, progress, report, setup};
+use crate::{base, progress, setup, stdout};
 use cpu_time::ThreadTime;
 use indicatif::ProgressBar;
 use oncewire_codec::pack::{Header, Summary};
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-/// Largest cache that is chosen unasked: what `unpack` accepts unasked.
-const MAX_DEFAULT_CACHE: u64 = 4 << 30;
+/// Largest cache chosen by default, and the largest that `unpack` accepts by default, in bytes.
+pub(crate) const MAX_DEFAULT_CACHE: u64 = 4 << 30;
 
-/// What `--json` says.
+/// The `--json` document.
 #[derive(Serialize)]
 struct Report {
     bytes_in: u64,
@@ -36,7 +36,9 @@ struct Report {
 
 pub(crate) fn run(args: &PackArgs) -> Outcome {
     if args.json && is_standard(args.output.as_deref()) {
-        return Err(Failure::usage("--json writes to standard output, where the pack would go; name a file with -o"));
+        return Err(Failure::usage(
+            "--json prints its document on standard output, so the pack needs a file: pass -o FILE",
+        ));
     }
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;
     let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
@@ -45,13 +47,18 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let base_len = base.map_or(0, |base| base.len);
     // Room for the base and as much new content as without one.
     let cache = args.cache.unwrap_or_else(|| (base_len + DEFAULT_CACHE).min(MAX_DEFAULT_CACHE));
-    let header = Header { cache, max_block: usize::try_from(args.block).unwrap_or(usize::MAX), seed: 0, base };
+    let header = Header {
+        cache,
+        max_block: usize::try_from(args.block).unwrap_or(usize::MAX),
+        seed: 0,
+        base,
+    };
     let encoder = args.codec.encoder()?;
     let halves = header.configure(encoder.clone()).build_halves();
     let (mut finder, writer) = halves.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {
         note(&format!(
-            "only the last {} of the base's {} fit the cache; a larger --cache finds more",
+            "only the last {} of the {} of base files fit in the cache; raise --cache to use them all",
             binary(cache),
             binary(base_len)
         ));
@@ -59,9 +66,11 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let mut input = Input::open(args.input.as_deref())?;
     let mut output = destination.open()?;
 
-    base::each_block(&args.base, header.base_skip(), header.max_block, |block| finder.prime(block).map_err(encode_failure))?;
+    base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
+        finder.prime(block).map_err(encode_failure)
+    })?;
     output.write(&header.to_bytes())?;
-    // Whoever unpacks a live stream can prepare.
+    // Lets the receiver of a live stream prepare.
     output.flush()?;
     let bar = progress::bar(input.len);
     let mut adapting = args.cpu_budget.map(|budget| Adapting::new(&encoder, budget)).transpose()?;
@@ -92,10 +101,10 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     }
     if args.json {
         let stats = finder.stats();
-        report::json(&Report {
+        stdout::json(&Report {
             bytes_in: total,
             bytes_out: written,
-            savings: report::savings(written, total),
+            savings: stdout::savings(written, total),
             seconds: elapsed.as_secs_f64(),
             cache_bytes: cache,
             base_bytes: base_len,
@@ -108,22 +117,24 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     Ok(())
 }
 
-/// Every file that is read.
+/// All input files.
 fn inputs(args: &PackArgs) -> impl Iterator<Item = &Path> {
     let input = args.input.as_deref().unwrap_or(Path::new("-"));
-    std::iter::once(input).chain(args.base.iter().map(PathBuf::as_path)).chain(args.codec.sampler.file())
+    std::iter::once(input)
+        .chain(args.base.iter().map(PathBuf::as_path))
+        .chain(args.codec.sampler.file())
 }
 
 fn encode_failure(error: EncodeError) -> Failure {
     Failure::failed(format!("cannot encode: {error}"))
 }
 
-/// The second half of the work: from tokens to the output.
+/// The second half of the work: tokens to output.
 struct Work {
     writer: FrameWriter,
     summary: Summary,
     output: Output,
-    /// Under a budget.
+    /// Set with a CPU budget only.
     spent: Option<Spent>,
 }
 
@@ -142,7 +153,7 @@ impl Work {
     }
 }
 
-/// The first half of the work: from blocks to tokens.
+/// The first half of the work: blocks to tokens.
 struct Finding<'a> {
     finder: &'a mut Finder,
     adapting: &'a mut Option<Adapting>,
@@ -150,8 +161,10 @@ struct Finding<'a> {
 
 impl Finding<'_> {
     fn find(&mut self, block: &[u8], tokens: &mut Tokens) -> Outcome {
-        let Some(adapting) = self.adapting else { return self.finder.find(block, tokens).map_err(encode_failure) };
-        // The block may have been waited for.
+        let Some(adapting) = self.adapting else {
+            return self.finder.find(block, tokens).map_err(encode_failure);
+        };
+        // Time spent waiting for the block must not be charged.
         adapting.charge(0, self.finder);
         let begun = ThreadTime::now();
         self.finder.find(block, tokens).map_err(encode_failure)?;
@@ -159,7 +172,7 @@ impl Finding<'_> {
         Ok(())
     }
 
-    /// What was used so far is charged to the block that was found last.
+    /// Charges the CPU time used so far to the last block.
     fn found(&mut self, bytes: usize) {
         if let Some(adapting) = self.adapting {
             adapting.charge(bytes, self.finder);
@@ -167,17 +180,17 @@ impl Finding<'_> {
     }
 }
 
-/// Bytes that are handed over between threads, and to the output, at once.
+/// Bytes handed over between threads, and to the output, at once.
 const BATCH: usize = 1 << 20;
 
-/// Most blocks among them, however small: their tokens take memory, too.
+/// Most blocks per batch. This limits the memory for tokens of small blocks.
 const BATCH_BLOCKS: usize = 1024;
 
-/// Whole blocks on their way from reading through matching to writing; the buffers go round.
+/// Blocks on their way from reader to matcher to writer. The buffers are reused.
 struct Batch {
     content: Vec<u8>,
     len: usize,
-    /// Those of each block.
+    /// The tokens of each block.
     tokens: Vec<Tokens>,
 }
 
@@ -200,11 +213,11 @@ impl Batch {
     }
 }
 
-/// An input that is read in batches.
+/// Reads an input in batches.
 struct Batches<'a> {
     input: &'a mut Input,
     block: usize,
-    /// What was read of a block that is not complete.
+    /// Bytes of an incomplete block.
     rest: Vec<u8>,
 }
 
@@ -213,7 +226,8 @@ impl Batches<'_> {
         Batches { input, block, rest: Vec::with_capacity(block) }
     }
 
-    /// Fills a batch, or with fewer blocks if the input has no more right now: what is complete waits for nothing. `false` at the end.
+    /// Fills a batch, with fewer blocks if the input would block: complete blocks are never held
+    /// back. Returns `false` at the end of the input.
     fn next(&mut self, batch: &mut Batch) -> Outcome<bool> {
         let mut filled = self.rest.len();
         batch.content[..filled].copy_from_slice(&self.rest);
@@ -236,7 +250,13 @@ impl Batches<'_> {
     }
 }
 
-fn in_one_thread(input: &mut Input, finding: &mut Finding<'_>, work: &mut Work, max_block: usize, bar: &ProgressBar) -> Outcome {
+fn in_one_thread(
+    input: &mut Input,
+    finding: &mut Finding<'_>,
+    work: &mut Work,
+    max_block: usize,
+    bar: &ProgressBar,
+) -> Outcome {
     let mut batches = Batches::new(input, max_block);
     let mut batch = Batch::new(max_block);
     let mut tokens = Tokens::default();
@@ -252,7 +272,7 @@ fn in_one_thread(input: &mut Input, finding: &mut Finding<'_>, work: &mut Work, 
     Ok(())
 }
 
-/// Batches that wait between two stages, at most.
+/// Most batches queued between two stages.
 const QUEUE: usize = 2;
 
 fn in_threads(
@@ -271,10 +291,16 @@ fn in_threads(
     }
     let mut batches = Batches::new(input, max_block);
     std::thread::scope(|scope| {
-        // A stage that ends drops its channel ends; its neighbors then end too, and the first failure is reported.
+        // A stage that ends drops its channels, which ends its neighbors. The first failure is
+        // reported.
         let matching = scope.spawn(move || {
             if threads == 2 {
-                return find_all(|| next_batch(&mut batches, &free_rx), max_block, &mut finding, &found_tx);
+                return find_all(
+                    || next_batch(&mut batches, &free_rx),
+                    max_block,
+                    &mut finding,
+                    &found_tx,
+                );
             }
             let (read_tx, read_rx) = sync_channel::<Batch>(QUEUE);
             std::thread::scope(|scope| {
@@ -286,19 +312,21 @@ fn in_threads(
                     }
                     Ok(())
                 });
-                let found = find_all(|| Ok(read_rx.recv().ok()), max_block, &mut finding, &found_tx);
+                let found =
+                    find_all(|| Ok(read_rx.recv().ok()), max_block, &mut finding, &found_tx);
                 drop(read_rx);
                 join(reading).and(found)
             })
         });
         for batch in &found_rx {
-            let written = batch.blocks(max_block).try_for_each(|(block, tokens)| work.take(tokens, block));
+            let written =
+                batch.blocks(max_block).try_for_each(|(block, tokens)| work.take(tokens, block));
             let written = written.and_then(|()| work.output.flush());
             if let Err(failure) = written {
                 give_up(&failure);
             }
             bar.inc(batch.len as u64);
-            // The reader may have ended already.
+            // Fails if the reader has ended already.
             let _ = free_tx.send(batch);
         }
         join(matching)
@@ -340,7 +368,7 @@ mod tests {
     const BLOCK: usize = 64 << 10;
 
     #[test]
-    fn files_come_by_the_megabyte() {
+    fn files_are_read_in_batches_of_a_megabyte() {
         let content: &'static [u8] = vec![7; 3 * BATCH + 10].leak();
         let mut input = Input::memory("test", content);
         let mut batches = Batches::new(&mut input, BLOCK);
@@ -350,12 +378,15 @@ mod tests {
             lengths.push(batch.len);
         }
         assert_eq!(lengths, [BATCH, BATCH, BATCH, 10]);
-        assert_eq!([1, 1448, BLOCK].map(|block| Batch::new(block).content.len()), [1024, 724 * 1448, BATCH]);
+        assert_eq!(
+            [1, 1448, BLOCK].map(|block| Batch::new(block).content.len()),
+            [1024, 724 * 1448, BATCH]
+        );
     }
 
-    /// If a complete block waited for what comes after it, this would never end.
+    /// This test hangs if a complete block is held back until more input arrives.
     #[test]
-    fn a_pipe_that_stays_quiet_keeps_no_block_back() {
+    fn an_idle_pipe_holds_no_complete_block_back() {
         let (reader, mut writer) = io::pipe().unwrap();
         let mut input = Input::pipe(reader);
         let mut batches = Batches::new(&mut input, 1000);
@@ -373,7 +404,7 @@ mod tests {
         assert!(!batches.next(&mut batch).unwrap());
     }
 
-    /// What was written, call by call.
+    /// The size of each write.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<usize>>>);
 
@@ -390,7 +421,7 @@ mod tests {
 
     #[test]
     fn writes_are_few() {
-        // Half of it repeats, so that frames are small and large.
+        // Half of the content repeats, for both small and large frames.
         let mut state = 1u64;
         let noise = std::iter::repeat_with(|| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -415,7 +446,7 @@ mod tests {
             work.output.finish().unwrap();
             let calls = calls.0.lock().unwrap();
             assert_eq!(calls.iter().sum::<usize>() as u64, written);
-            // A batch of noise has a megabyte and its headers.
+            // A batch of random bytes is a megabyte plus headers.
             assert!(calls.len() <= 2 * content.len() / BATCH, "{threads}: {calls:?}");
         }
     }

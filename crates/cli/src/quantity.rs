@@ -1,16 +1,19 @@
-//! Sizes as people write them, and as people read them.
+//! Quantities with units: parsing what people write, formatting what they read.
 
 use oncewire_codec::adapt::CpuShare;
+pub(crate) use oncewire_report::format::{binary, bytes, rate, savings};
 use std::time::Duration;
 
-/// Most digits of a size behind its point: more would not tell bytes apart.
+/// Most decimals of a size; more would be below one byte.
 const SIZE_DIGITS: usize = 9;
 
-/// Reads `65536`, `64K`, `64 KiB`, `1.5G` (powers of 1,024) and `250 MB`, `3GB` (powers of 1,000), up to P: whatever [`bytes`] and
-/// [`binary`] write, and what people do. Upper and lower case are the same. A fraction is rounded to whole bytes.
+/// Reads `65536`, `64K`, `64 KiB`, `1.5G` (powers of 1,024) and `250 MB`, `3GB` (powers of 1,000),
+/// up to P, in any case. This includes everything that [`bytes`], [`binary`] and [`size`] write.
+/// Rounds a fraction to whole bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong =
-        || "not a size: write a number and a unit, such as 256M or 256MiB (2^20 bytes), 1.5G, or 250MB (10^6 bytes)".to_string();
+    let wrong = || {
+        "not a size: write a number and a unit, such as 256M or 256MiB (2^20 bytes), 1.5G, or 250MB (10^6 bytes)".to_string()
+    };
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.strip_prefix(' ').unwrap_or(unit).to_ascii_uppercase();
@@ -26,23 +29,56 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         }
         None => return Err(wrong()),
     };
-    let (whole, fraction) = number.split_once('.').map_or((number, None), |(whole, fraction)| (whole, Some(fraction)));
+    let (whole, fraction) =
+        number.split_once('.').map_or((number, None), |(whole, fraction)| (whole, Some(fraction)));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction) || fraction.len() > SIZE_DIGITS || scale == 1) {
+    if !digits(whole)
+        || fraction
+            .is_some_and(|fraction| !digits(fraction) || fraction.len() > SIZE_DIGITS || scale == 1)
+    {
         return Err(wrong());
     }
     let fraction = fraction.unwrap_or_default();
     let unit = 10u128.pow(fraction.len() as u32);
     let number = format!("{whole}{fraction}").parse::<u128>().ok();
-    let size = number.and_then(|number| number.checked_mul(scale)).and_then(|size| size.checked_add(unit / 2));
-    size.and_then(|size| u64::try_from(size / unit).ok()).ok_or_else(|| "too large for a size".to_string())
+    let size = number
+        .and_then(|number| number.checked_mul(scale))
+        .and_then(|size| size.checked_add(unit / 2));
+    size.and_then(|size| u64::try_from(size / unit).ok())
+        .ok_or_else(|| "too large for a size".to_string())
+}
+
+/// A size as options and help write it, such as `64K`, `512M` or `250MB`. [`parse_size`] reads
+/// exactly `n` from it.
+pub(crate) fn size(n: u64) -> String {
+    let scales = [
+        (1 << 40, "T"),
+        (1 << 30, "G"),
+        (1 << 20, "M"),
+        (1 << 10, "K"),
+        (1_000_000_000, "GB"),
+        (1_000_000, "MB"),
+    ];
+    let unit = scales.into_iter().find(|(scale, _)| n > 0 && n.is_multiple_of(*scale));
+    unit.map_or_else(|| n.to_string(), |(scale, unit)| format!("{}{unit}", n / scale))
+}
+
+/// A time as options and help write it, such as `250ms` or `60s`. [`parse_time`] reads it.
+pub(crate) fn time(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{}s", time.as_secs())
+    } else {
+        format!("{}ms", time.as_millis())
+    }
 }
 
 /// Reads `10ms`, `30s`, `5m`, `2h`.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "not a time: write a number and a unit such as 10ms, 30s or 5m".to_string())?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "not a time: write a number and a unit such as 10ms, 30s or 5m".to_string())?;
     let ms = match unit {
         "ms" => 1,
         "s" => 1000,
@@ -50,12 +86,16 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
         "h" => 3_600_000,
         _ => return Err("not a time: its unit is ms, s, m or h, such as 10ms, 30s or 5m".into()),
     };
-    number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "too long for a time".to_string())
+    number
+        .checked_mul(ms)
+        .map(Duration::from_millis)
+        .ok_or_else(|| "too long for a time".to_string())
 }
 
 /// Reads `100Mbit`, `1.5 Gbit/s`, `512kbit`: bits per second, with decimal prefixes.
 pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
-    let wrong = || "not a rate: write a number and a unit such as 512kbit, 100Mbit or 1Gbit".to_string();
+    let wrong =
+        || "not a rate: write a number and a unit such as 512kbit, 100Mbit or 1Gbit".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.strip_prefix(' ').unwrap_or(unit).trim_end_matches("/s").trim_end_matches("ps");
@@ -81,7 +121,8 @@ pub(crate) fn parse_price(text: &str) -> Result<f64, String> {
         "TB" => 1e-3,
         _ => return Err(wrong()),
     };
-    let price = number.trim_start_matches(['$', '€', '£']).parse::<f64>().map_err(|_| wrong())? * scale;
+    let price =
+        number.trim_start_matches(['$', '€', '£']).parse::<f64>().map_err(|_| wrong())? * scale;
     if price >= 0.0 && price.is_finite() { Ok(price) } else { Err(wrong()) }
 }
 
@@ -94,68 +135,23 @@ pub(crate) fn parse_share(text: &str) -> Result<CpuShare, String> {
     if !digits(whole) || !digits(tenth) || tenth.len() != 1 {
         return Err(wrong());
     }
-    let thousandths = format!("{whole}{tenth}").parse().ok().and_then(|share| CpuShare::from_thousandths(share).ok());
+    let thousandths = format!("{whole}{tenth}")
+        .parse()
+        .ok()
+        .and_then(|share| CpuShare::from_thousandths(share).ok());
     thousandths.ok_or_else(|| format!("out of range: use 0.1% to {}%", CpuShare::MAX / 10))
 }
 
 /// Reads `50%`, `0.1%`, or `0.5`: a share of a whole.
 pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
-    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
-    let share = number.parse::<f64>().ok().map(|number| number / scale).filter(|share| (0.0..=1.0).contains(share));
+    let (number, scale) =
+        text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
+    let share = number
+        .parse::<f64>()
+        .ok()
+        .map(|number| number / scale)
+        .filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "not a share: write a percentage from 0% to 100%".into())
-}
-
-/// Bytes with three significant digits and a decimal unit: `15.7 MB`.
-pub(crate) fn bytes(n: u64) -> String {
-    scaled(n as f64, "B")
-}
-
-/// Bytes per second.
-pub(crate) fn rate(bytes: u64, time: Duration) -> String {
-    if time.is_zero() { "-".into() } else { scaled(bytes as f64 / time.as_secs_f64(), "B/s") }
-}
-
-/// Memory and cache sizes, which are set in powers of 1,024: `256 MiB`.
-pub(crate) fn binary(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit < units.len() - 1 {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if value.fract() < 0.05 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.1} {}", units[unit]) }
-}
-
-fn scaled(mut value: f64, unit: &str) -> String {
-    let prefixes = ["", "k", "M", "G", "T", "P"];
-    let mut prefix = 0;
-    while value >= 999.5 && prefix < prefixes.len() - 1 {
-        value /= 1000.0;
-        prefix += 1;
-    }
-    let digits = if prefix == 0 || value >= 99.95 {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {}{unit}", prefixes[prefix])
-}
-
-/// `part` saved of `whole` in percent: 1 - bytes on the wire / bytes without. Never rounded up to a full 100.
-pub(crate) fn savings(wire: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".into();
-    }
-    let percent = 100.0 * (1.0 - wire as f64 / whole as f64);
-    if percent < -100.0 {
-        // A handful of bytes, and the cost of a session.
-        return "< -100 %".into();
-    }
-    // More digits where they matter: 99.97 %, but 12.3 %.
-    if percent >= 99.0 { format!("{:.2} %", (percent * 100.0).floor() / 100.0) } else { format!("{percent:.1} %") }
 }
 
 #[cfg(test)]
@@ -234,8 +230,21 @@ mod tests {
         ] {
             for shown in [bytes(n), binary(n)] {
                 let read = parse_size(&shown).unwrap_or_else(|error| panic!("{shown}: {error}"));
-                assert!(read.abs_diff(n) as f64 <= 0.006 * n as f64, "{n} is shown as {shown} and read as {read}");
+                assert!(
+                    read.abs_diff(n) as f64 <= 0.006 * n as f64,
+                    "{n} is shown as {shown} and read as {read}"
+                );
             }
+        }
+        for (n, shown) in [
+            (0, "0"),
+            (512 << 20, "512M"),
+            (4 << 40, "4T"),
+            (250_000_000, "250MB"),
+            (1 << 16, "64K"),
+            (1001, "1001"),
+        ] {
+            assert_eq!((&size(n)[..], parse_size(&size(n))), (shown, Ok(n)));
         }
         assert_eq!(parse_size(&binary(256 << 20)), Ok(256 << 20));
         assert_eq!(parse_size(&bytes(250_000_000)), Ok(250_000_000));
@@ -246,6 +255,9 @@ mod tests {
         assert_eq!(parse_time("10ms"), Ok(Duration::from_millis(10)));
         assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+        for ms in [0, 10, 1500, 60_000] {
+            assert_eq!(parse_time(&time(Duration::from_millis(ms))), Ok(Duration::from_millis(ms)));
+        }
         for bad in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999999h"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
@@ -275,7 +287,20 @@ mod tests {
         assert_eq!(share("12.5 %"), Ok(125));
         assert_eq!(share("0.1%"), Ok(1));
         assert_eq!(share("6400%"), Ok(64_000));
-        for bad in ["", "%", "25", "0%", "-1%", "6400.1%", "1.25%", "1.%", ".5%", "1e1%", "99999999999999%", "+5%"] {
+        for bad in [
+            "",
+            "%",
+            "25",
+            "0%",
+            "-1%",
+            "6400.1%",
+            "1.25%",
+            "1.%",
+            ".5%",
+            "1e1%",
+            "99999999999999%",
+            "+5%",
+        ] {
             assert!(parse_share(bad).is_err(), "{bad}");
         }
     }
@@ -289,21 +314,5 @@ mod tests {
         for bad in ["", "%", "101%", "-1%", "nan", "inf%", "x"] {
             assert!(parse_percent(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn quantities_as_people_read_them() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(1000), "1.00 kB");
-        assert_eq!(bytes(15_680_159), "15.7 MB");
-        assert_eq!(bytes(999_700), "1.00 MB");
-        assert_eq!(binary(256 << 20), "256 MiB");
-        assert_eq!(binary(1536), "1.5 KiB");
-        assert_eq!(savings(1, 100_000), "99.99 %");
-        assert_eq!(savings(50, 100), "50.0 %");
-        assert_eq!(savings(101, 100), "-1.0 %");
-        assert_eq!(savings(0, 0), "-");
-        assert_eq!(savings(500, 100), "< -100 %");
     }
 }

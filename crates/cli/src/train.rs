@@ -1,23 +1,24 @@
-//! `oncewire train`: a SAMPLEBYTE table for traffic of one's own.
+//! `oncewire train`: trains a SAMPLEBYTE table on your traffic.
 
 use crate::args::TrainArgs;
 use crate::bench::read_all;
 use crate::failure::{Failure, Outcome};
-use crate::format::{NOTHING, count_of};
+use crate::format::{MISSING, count_of};
 use crate::output::{Destination, Outputs, is_standard};
 use crate::quantity::{bytes, savings};
 use crate::setup::config_failure;
 use crate::terminal::{Grid, Page};
-use crate::{progress, report, terminal};
-use oncewire_codec::train::{Step, Trained, Training};
-use oncewire_codec::{ByteSet, SamplerKind};
-use oncewire_trace::results::Unit;
+use crate::{progress, stdout, terminal};
+use oncewire_codec::ByteSet;
+use oncewire_family::SamplerKind;
+use oncewire_family::train::{Trained, Training, TrainingStep};
+use oncewire_report::Unit;
 use serde::Serialize;
 use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-/// What a table comes to.
+/// The results of one table.
 #[derive(Serialize)]
 struct Row {
     table: String,
@@ -50,15 +51,19 @@ struct Document {
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Outcome {
-    // First, so that a wrong name shows before hours of training.
+    // Open outputs first, so that a wrong file name fails before hours of training.
     let mut outputs = Outputs::beside(args.files.iter().chain(&args.test).map(PathBuf::as_path))?;
-    let output = args.output.as_deref().map(|path| outputs.file("-o", Some(path)).and_then(Destination::open)).transpose()?;
+    let output = args
+        .output
+        .as_deref()
+        .map(|path| outputs.file("-o", Some(path)).and_then(Destination::open))
+        .transpose()?;
     let data = read_all(&args.files)?;
     let test = if args.test.is_empty() { None } else { Some(read_all(&args.test)?) };
     if data.is_empty() || test.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Failure::failed("the files are empty: there is nothing to train on"));
+        return Err(Failure::failed("the files are empty; nothing to train on"));
     }
-    // Room for everything, so that the choice is about markers and not about what is forgotten.
+    // The cache holds everything, so that evictions do not affect the choice of markers.
     let longest = data.len().max(test.as_ref().map_or(0, Vec::len)) as u64;
     let training = Training {
         window: args.window,
@@ -76,7 +81,9 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
         })
         .map_err(config_failure)?;
     if trained.set.is_empty() {
-        return Err(Failure::failed("nothing in the files repeats, so there is nothing to learn; give more, or others"));
+        return Err(Failure::failed(
+            "nothing in the files repeats, so there is nothing to learn; add more files or use others",
+        ));
     }
     let tables = compare(&training, &trained, &data, test.as_deref(), args)?;
     bar.finish_and_clear();
@@ -88,9 +95,13 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
         }
     }
     if args.json {
-        let step =
-            |step: &Step| StepRow { byte: step.byte, presence: step.presence, wire_bytes: step.wire_bytes, kept: step.kept };
-        report::json(&Document {
+        let step = |step: &TrainingStep| StepRow {
+            byte: step.byte,
+            presence: step.presence,
+            wire_bytes: step.wire_bytes,
+            kept: step.kept,
+        };
+        stdout::json(&Document {
             training_bytes: data.len() as u64,
             test_bytes: test.map(|test| test.len() as u64),
             redundant_bytes: trained.redundant_bytes,
@@ -104,8 +115,15 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
     }
 }
 
-/// The trained table beside EndRE's, beside a sampler that needs none, and beside random ones.
-fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u8]>, args: &TrainArgs) -> Outcome<Vec<Row>> {
+/// Compares the trained table with EndRE's, with a sampler that needs no table, and with random
+/// tables.
+fn compare(
+    training: &Training,
+    trained: &Trained,
+    data: &[u8],
+    test: Option<&[u8]>,
+    args: &TrainArgs,
+) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     let mut add = |table: String, kind: SamplerKind| -> Outcome {
         let wire = |data| training.wire_bytes(data, kind.clone()).map_err(config_failure);
@@ -118,9 +136,11 @@ fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u
                 _ => None,
             },
             training_wire_bytes,
-            training_savings: report::savings(training_wire_bytes, data.len() as u64),
+            training_savings: stdout::savings(training_wire_bytes, data.len() as u64),
             test_wire_bytes,
-            test_savings: test_wire_bytes.zip(test).map(|(wire, test)| report::savings(wire, test.len() as u64)),
+            test_savings: test_wire_bytes
+                .zip(test)
+                .map(|(wire, test)| stdout::savings(wire, test.len() as u64)),
         });
         Ok(())
     };
@@ -137,11 +157,13 @@ fn compare(training: &Training, trained: &Trained, data: &[u8], test: Option<&[u
     Ok(rows)
 }
 
-/// The same every time, so that a report can be repeated.
+/// A random table from a deterministic sequence, so that reports can be repeated. Published figures
+/// depend on the sequence; do not change it.
 fn random_table(entries: usize, state: &mut u64) -> ByteSet {
     let mut set = ByteSet::new();
     while set.len() < entries {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         set.insert((*state >> 56) as u8);
     }
     set
@@ -155,12 +177,19 @@ fn table_file(trained: &Trained, training: &Training) -> String {
         training.period, training.window
     );
     for step in trained.steps.iter().filter(|step| step.kept) {
-        let _ = writeln!(out, "{:<3} # {}, {:.2} %, {}", step.byte, shown(step.byte), step.presence * 100.0, step.wire_bytes);
+        let _ = writeln!(
+            out,
+            "{:<3} # {}, {:.2} %, {}",
+            step.byte,
+            shown(step.byte),
+            step.presence * 100.0,
+            step.wire_bytes
+        );
     }
     out
 }
 
-/// A byte as a person would call it.
+/// A byte in printable form.
 fn shown(byte: u8) -> String {
     match byte {
         b' ' => "space".into(),
@@ -178,16 +207,31 @@ fn show<W: io::Write>(
     args: &TrainArgs,
 ) -> io::Result<()> {
     let list = |kept| {
-        let steps = trained.steps.iter().filter(|step| step.kept == kept).map(|step| shown(step.byte)).collect::<Vec<_>>();
+        let steps = trained
+            .steps
+            .iter()
+            .filter(|step| step.kept == kept)
+            .map(|step| shown(step.byte))
+            .collect::<Vec<_>>();
         if steps.is_empty() { "none".into() } else { steps.join(" ") }
     };
     let share = trained.redundant_bytes as f64 * 100.0 / training as f64;
-    page.wrapped("", &format!("{} of training data, of which MAXP finds {share:.1} % redundant.", bytes(training)))?;
+    page.wrapped(
+        "",
+        &format!(
+            "{} of training data, of which MAXP finds {share:.1} % redundant.",
+            bytes(training)
+        ),
+    )?;
     page.wrapped("", &format!("Marker bytes, most frequent first: {}.", list(true)))?;
     page.wrapped("", &format!("Tried without gain: {}.", list(false)))?;
     page.line("")?;
-    let mut columns =
-        vec![("table", Unit::Text), ("entries", Unit::Count), ("training data", Unit::Bytes), ("saved", Unit::Share)];
+    let mut columns = vec![
+        ("table", Unit::Text),
+        ("entries", Unit::Count),
+        ("training data", Unit::Bytes),
+        ("saved", Unit::Share),
+    ];
     if test.is_some() {
         columns.extend([("test data", Unit::Bytes), ("saved", Unit::Share)]);
     }
@@ -195,7 +239,7 @@ fn show<W: io::Write>(
     for row in rows {
         let mut cells = vec![
             row.table.clone(),
-            row.entries.map_or_else(|| NOTHING.to_string(), |entries| entries.to_string()),
+            row.entries.map_or_else(|| MISSING.to_string(), |entries| entries.to_string()),
             count_of(row.training_wire_bytes),
             savings(row.training_wire_bytes, training),
         ];
@@ -206,12 +250,20 @@ fn show<W: io::Write>(
     }
     page.grid(grid)?;
     page.line("")?;
-    page.wrapped("", &format!("Bytes of frames without entropy stage, p = {}, w = {}.", args.period, args.window))?;
+    page.wrapped(
+        "",
+        &format!(
+            "Bytes of frames without an entropy stage, p = {}, w = {}.",
+            args.period, args.window
+        ),
+    )?;
     page.wrapped(
         "",
         &match &args.output {
-            Some(output) => format!("Written to {0}; use it with --sampler samplebyte:{0}", output.display()),
-            None => "Nothing was written; name a file with -o to keep the table.".into(),
+            Some(output) => {
+                format!("Written to {0}; use it with --sampler samplebyte:{0}", output.display())
+            }
+            None => "The table was not saved; use -o FILE to save it.".into(),
         },
     )
 }
@@ -221,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_tables_have_as_many_entries_as_asked_for() {
+    fn random_tables_have_the_requested_number_of_entries() {
         let mut state = 1;
         let tables: Vec<_> = (0..5).map(|_| random_table(8, &mut state)).collect();
         assert!(tables.iter().all(|table| table.len() == 8));

@@ -1,12 +1,12 @@
-//! What could be saved at most.
+//! The theoretical maximum of the savings.
 
 use super::plan::Plan;
 use super::{Figures, Time, timed};
 use crate::args::BenchArgs;
 use crate::failure::Outcome;
 use crate::setup::config_failure;
-use crate::{progress, report};
-use oncewire_codec::optimal::{Bias, DEFAULT_POINTER, Filter, Optimal};
+use crate::{progress, stdout};
+use oncewire_family::optimal::{Bias, DEFAULT_POINTER, Filter, Optimal};
 use serde::Serialize;
 
 /// Pseudo-random bytes on which the filter's false positives are measured.
@@ -20,14 +20,14 @@ pub(super) struct Bound {
     pub(super) cache_bytes: u64,
     /// `bloom` or `counting`.
     pub(super) filter: &'static str,
-    /// Bytes charged for each run.
+    /// Bytes charged per run.
     pub(super) pointer_bytes: u64,
     pub(super) memory_bytes: usize,
     pub(super) passes: Vec<BoundPass>,
-    /// Share of the windows of random data that the filter takes for known, after the last pass.
+    /// Share of the windows of random data that the filter reports as known, after the last pass.
     pub(super) false_positives_per_window: f64,
     pub(super) expected_false_positives_per_window: f64,
-    /// What random data would seem to save with it.
+    /// Apparent savings on random data.
     pub(super) apparent_savings_of_random_data: f64,
 }
 
@@ -41,17 +41,21 @@ pub(super) struct BoundPass {
 
 /// Measures the bound for every window, block size and cache among the plans.
 pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Bound>> {
-    let mut settings: Vec<(usize, usize, u64)> =
-        plans.iter().filter_map(|plan| Some((plan.figures.window?, plan.block, plan.figures.cache_bytes?))).collect();
+    let mut settings: Vec<(usize, usize, u64)> = plans
+        .iter()
+        .filter_map(|plan| Some((plan.figures.window?, plan.block, plan.figures.cache_bytes?)))
+        .collect();
     settings.sort_unstable();
     settings.dedup();
     let bar = progress::bar(Some((settings.len() * usize::from(args.passes) * data.len()) as u64));
     let mut bounds = Vec::new();
     for (window, block, cache) in settings {
-        // A filter that never forgets is right for as long as nothing is evicted.
+        // A filter that never forgets is correct as long as nothing is evicted.
         let fits = data.len() as u64 * u64::from(args.passes) <= cache;
-        let (filter, name) = if fits { (Filter::Bloom, "bloom") } else { (Filter::CountingBloom, "counting") };
-        let mut optimal = Optimal::new(window, cache, DEFAULT_POINTER, filter).map_err(config_failure)?;
+        let (filter, name) =
+            if fits { (Filter::Bloom, "bloom") } else { (Filter::CountingBloom, "counting") };
+        let mut optimal =
+            Optimal::new(window, cache, DEFAULT_POINTER, filter).map_err(config_failure)?;
         let mut passes = Vec::new();
         for _ in 0..args.passes {
             let before = optimal.totals();
@@ -64,10 +68,11 @@ pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<
             })?;
             let now = optimal.totals();
             let wire_bytes = data.len() as u64 - (now.saved_bytes - before.saved_bytes);
-            let savings = report::savings(wire_bytes, data.len() as u64);
+            let savings = stdout::savings(wire_bytes, data.len() as u64);
             passes.push(BoundPass { wire_bytes, savings, runs: now.runs - before.runs, time });
         }
-        let Bias { expected_per_window, measured_per_window, apparent_savings, .. } = optimal.false_positive_bias(1, BIAS_BYTES);
+        let Bias { expected_per_window, measured_per_window, apparent_savings, .. } =
+            optimal.false_positive_bias(1, BIAS_BYTES);
         bounds.push(Bound {
             window,
             block_bytes: block,
@@ -85,14 +90,18 @@ pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<
     Ok(bounds)
 }
 
-/// Notes for each of our settings which share of its bound it reaches.
+/// Computes the share of its bound that each of our settings reaches.
 pub(super) fn compare(bounds: &[Bound], figures: &mut [Figures]) {
     for figure in figures {
         let setting = (figure.window, figure.block_bytes, figure.cache_bytes);
-        let bound = bounds.iter().find(|bound| (Some(bound.window), bound.block_bytes, Some(bound.cache_bytes)) == setting);
+        let bound = bounds.iter().find(|bound| {
+            (Some(bound.window), bound.block_bytes, Some(bound.cache_bytes)) == setting
+        });
         for (number, pass) in figure.passes.iter_mut().enumerate() {
-            pass.share_of_optimal =
-                bound.map(|bound| bound.passes[number].savings).filter(|&most| most > 0.0).map(|most| pass.savings / most);
+            pass.share_of_optimal = bound
+                .map(|bound| bound.passes[number].savings)
+                .filter(|&most| most > 0.0)
+                .map(|most| pass.savings / most);
         }
     }
 }

@@ -1,13 +1,16 @@
-//! The matchers that are no encoders of ours: payload-match, and Martynov's modified algorithm.
+//! Payload-match and Martynov's modified algorithm, which do not use our encoder.
 
-use super::contender::{Contender, Wire, compare};
+use super::candidate::{Candidate, Wire, compare};
 use super::ours::Details;
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
-use oncewire_codec::chunk::study::{ForgeableChunks, ForgeableFigures};
-use oncewire_codec::payload::{Compressor, Decompressor, KeyedBlake3, Message, PayloadPolicy, Received, WholePacket};
+use oncewire_family::chunk::study::{ForgeableChunks, ForgeableFigures};
+use oncewire_family::payload::{
+    Compressor, Decompressor, KeyedBlake3, Message, PayloadPolicy, Received, WholePacket,
+};
 
-/// Santos and Wetherall's link, with each block as a packet's payload. Nothing is lost on it, so nothing is rejected.
+/// Santos and Wetherall's link, with each block as a packet's payload. It loses nothing, so nothing
+/// is rejected.
 pub(super) struct Payload {
     compressor: Compressor<KeyedBlake3, WholePacket>,
     decompressor: Decompressor<KeyedBlake3, WholePacket>,
@@ -23,9 +26,11 @@ impl Payload {
         let policy = PayloadPolicy { capacity: cache, ..PayloadPolicy::default() };
         let naming = || KeyedBlake3::new([0; 32]);
         let refused = |error| Failure::usage(format!("payload-match: {error}"));
-        let mut compressor = Compressor::new(policy.clone(), naming(), WholePacket, 1).map_err(refused)?;
-        let mut decompressor = Decompressor::new(policy, naming(), WholePacket, 1).map_err(refused)?;
-        // Both ends begin in the same epoch.
+        let mut compressor =
+            Compressor::new(policy.clone(), naming(), WholePacket, 1).map_err(refused)?;
+        let mut decompressor =
+            Decompressor::new(policy, naming(), WholePacket, 1).map_err(refused)?;
+        // Both ends start in the same epoch.
         if let Some(reset) = compressor.reset_due()
             && let Received::Reply(done) = decompressor.receive(reset).map_err(broken)?
         {
@@ -35,7 +40,7 @@ impl Payload {
     }
 }
 
-impl Contender for Payload {
+impl Candidate for Payload {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         self.tokens_before = self.compressor.stats().tokens;
         for block in data.chunks(block) {
@@ -48,12 +53,20 @@ impl Contender for Payload {
     fn decode(&mut self, wire: &Wire, _: usize, _: usize, check: Option<&[u8]>) -> Outcome {
         let mut at = 0;
         for sent in wire.blocks() {
-            match self.decompressor.receive(Message::parse(sent).map_err(broken)?).map_err(broken)? {
+            match self
+                .decompressor
+                .receive(Message::parse(sent).map_err(broken)?)
+                .map_err(broken)?
+            {
                 Received::Packet(packet) => {
                     compare(packet, at, check, "payload-match")?;
                     at += packet.len();
                 }
-                Received::Reply(reply) => return Err(broken(format_args!("an answer on a link without loss: {reply:?}"))),
+                Received::Reply(reply) => {
+                    return Err(broken(format_args!(
+                        "an answer on a link without loss: {reply:?}"
+                    )));
+                }
             }
         }
         Ok(())
@@ -64,11 +77,14 @@ impl Contender for Payload {
     }
 
     fn details(&self) -> Option<Details> {
-        Some(Details { matches: self.compressor.stats().tokens - self.tokens_before, ..Details::default() })
+        Some(Details {
+            matches: self.compressor.stats().tokens - self.tokens_before,
+            ..Details::default()
+        })
     }
 }
 
-/// Chunk-match by names that can be forged: measured, never sent.
+/// Chunk-match with forgeable names: measured, never sent.
 pub(super) struct Modified {
     study: ForgeableChunks,
     before: ForgeableFigures,
@@ -76,21 +92,28 @@ pub(super) struct Modified {
 }
 
 impl Modified {
-    pub(super) fn new(cache: u64, window: usize, period: usize, entries: Option<u64>) -> Outcome<Modified> {
-        // As many as there will be chunks; a period of 0 is refused below.
+    pub(super) fn new(
+        cache: u64,
+        window: usize,
+        period: usize,
+        entries: Option<u64>,
+    ) -> Outcome<Modified> {
+        // One per expected chunk; a period of 0 is refused below.
         let entries = entries.unwrap_or(cache / period.max(1) as u64 + 1);
         let study = ForgeableChunks::new(cache, window, period, entries).map_err(config_failure)?;
-        // The algorithm needs no log; the study has one to find collisions.
+        // The algorithm needs no log; the study holds one to find collisions.
         let memory = usize::try_from(entries).unwrap_or(usize::MAX).saturating_mul(16);
         Ok(Modified { study, before: ForgeableFigures::default(), memory })
     }
 }
 
-impl Contender for Modified {
+impl Candidate for Modified {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         self.before = self.study.figures();
         for block in data.chunks(block) {
-            self.study.look_at(block).map_err(|error| Failure::failed(format!("cannot measure: {error}")))?;
+            self.study
+                .look_at(block)
+                .map_err(|error| Failure::failed(format!("cannot measure: {error}")))?;
         }
         wire.count((self.study.figures().wire_bytes - self.before.wire_bytes) as usize);
         Ok(())
@@ -115,7 +138,10 @@ impl Contender for Modified {
         Some(Details {
             matches,
             mean_match_bytes: ratio(now.matched_bytes - before.matched_bytes, matches),
-            bytes_per_fingerprint: ratio(now.block_bytes - before.block_bytes, now.chunks - before.chunks),
+            bytes_per_fingerprint: ratio(
+                now.block_bytes - before.block_bytes,
+                now.chunks - before.chunks,
+            ),
             false_hits: now.collisions - before.collisions,
             incompressible_blocks: 0,
         })

@@ -1,11 +1,11 @@
-//! `oncewire bench`: what the codec would do on given data, beside what people use instead.
+//! `oncewire bench`: measures the codec on your data, next to the tools that people use instead.
 
 mod bound;
-mod contender;
+mod candidate;
 mod family;
 mod ours;
 mod output;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod rivals;
 
 use crate::args::BenchArgs;
@@ -14,8 +14,8 @@ use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::family::SamplerName;
 use crate::output::{Outputs, finish};
-use crate::{progress, report, terminal};
-use contender::Wire;
+use crate::{progress, stdout, terminal};
+use candidate::Wire;
 use oncewire_codec::{Kernels, Level};
 use plan::Plan;
 use serde::Serialize;
@@ -29,19 +29,27 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             .into_iter()
             .find(|level| level.name() == name)
             .and_then(Kernels::at)
-            .ok_or_else(|| Failure::usage(format!("this machine cannot run the {name} kernels; leave --kernels out")))?,
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "this machine cannot run the {name} kernels; leave --kernels out"
+                ))
+            })?,
     };
-    let inputs = args.files.iter().map(PathBuf::as_path).chain(args.samplers.iter().filter_map(SamplerName::file));
-    // The report goes to standard output, which may be a file, too.
+    let inputs = args
+        .files
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(args.samplers.iter().filter_map(SamplerName::file));
+    // Standard output may be a file, too, and must not be one of the inputs.
     let mut outputs = Outputs::beside(inputs)?;
     if let Some(directory) = &args.csv {
         outputs.directory("--csv", directory, |name| name == output::CSV)?;
-        // Before hours of measuring.
+        // Fail before hours of measuring.
         Files::new(directory)?;
     }
     let data = read_all(&args.files)?;
     if data.is_empty() {
-        return Err(Failure::failed("the files are empty: there is nothing to measure"));
+        return Err(Failure::failed("the files are empty; nothing to measure"));
     }
     let mut plans = plan::plans(args, kernels, &data)?;
     let bounds = if args.optimal { bound::measure(&plans, &data, args)? } else { Vec::new() };
@@ -62,13 +70,13 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         finish(files.written)?;
     }
     if args.json {
-        report::json(&output::Document { setting, bounds, figures })
+        stdout::json(&output::Document { setting, bounds, figures })
     } else {
         terminal::print("--csv", |page| output::show(page, &setting, &bounds, &figures))
     }
 }
 
-/// What was measured, on what.
+/// The conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Setting {
     version: &'static str,
@@ -80,14 +88,15 @@ struct Setting {
     runs: u8,
 }
 
-/// The files' content, one after the other.
+/// The files' content, concatenated.
 pub(crate) fn read_all(files: &[PathBuf]) -> Outcome<Vec<u8>> {
     let mut data = Vec::new();
     let mut buffer = vec![0; 1 << 20];
     for path in files {
         let mut input = Input::file(path)?;
         if let Some(len) = input.len {
-            data.try_reserve(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| too_large(&input.name))?;
+            data.try_reserve(usize::try_from(len).unwrap_or(usize::MAX))
+                .map_err(|_| too_large(&input.name))?;
         }
         loop {
             match input.fill(&mut buffer)? {
@@ -103,14 +112,15 @@ pub(crate) fn read_all(files: &[PathBuf]) -> Outcome<Vec<u8>> {
 }
 
 fn too_large(name: &str) -> Failure {
-    Failure::failed(format!("{name} does not fit into memory; measure a part of it"))
+    Failure::failed(format!("{name} does not fit into memory; measure part of it"))
 }
 
 /// The processor's name, for the record.
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model =
-        info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_string()));
+    let model = info.lines().find_map(|line| {
+        line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_string())
+    });
     model.unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 
@@ -121,21 +131,22 @@ struct Time {
     wall_seconds: f64,
 }
 
-/// What one pass through a contender came to.
+/// The results of one pass through a candidate.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Pass {
     wire_bytes: u64,
     savings: f64,
     encode: Vec<Time>,
     decode: Vec<Time>,
-    /// Savings as a share of `Optimal`'s, if that was asked for: above 1 where an entropy stage saves, or matches cost less than its.
+    /// Savings as a share of `Optimal`'s, if requested. Above 1 where an entropy stage saves more,
+    /// or matches cost less than its pointers.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_optimal: Option<f64>,
     #[serde(flatten)]
     details: Option<ours::Details>,
 }
 
-/// All that was measured of one contender.
+/// All measurements of one candidate.
 #[derive(Clone, Debug, Serialize)]
 struct Figures {
     name: String,
@@ -150,20 +161,35 @@ struct Figures {
 }
 
 impl Figures {
-    fn new(name: String, block_bytes: usize, window: Option<usize>, cache_bytes: Option<u64>) -> Figures {
-        Figures { name, block_bytes, window, cache_bytes, encoder_memory_bytes: 0, decoder_memory_bytes: 0, passes: Vec::new() }
+    fn new(
+        name: String,
+        block_bytes: usize,
+        window: Option<usize>,
+        cache_bytes: Option<u64>,
+    ) -> Figures {
+        Figures {
+            name,
+            block_bytes,
+            window,
+            cache_bytes,
+            encoder_memory_bytes: 0,
+            decoder_memory_bytes: 0,
+            passes: Vec::new(),
+        }
     }
 }
 
-/// Runs every contender once to check every byte, then `runs` times in turn to measure it.
+/// Runs every candidate once to verify every byte, then `runs` times in turn to measure it.
 fn measure(plans: &mut [Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Figures>> {
     let rounds = 1 + u64::from(args.runs);
-    let bar = progress::bar(Some(rounds * plans.len() as u64 * u64::from(args.passes) * data.len() as u64));
+    let bar = progress::bar(Some(
+        rounds * plans.len() as u64 * u64::from(args.passes) * data.len() as u64,
+    ));
     let mut wire = Wire::new(data.len());
     for round in 0..rounds {
         for plan in plans.iter_mut() {
-            let mut contender = (plan.make)()?;
-            contender.prefault()?;
+            let mut candidate = (plan.make)()?;
+            candidate.prefault()?;
             for number in 0..usize::from(args.passes) {
                 if round == 0 {
                     plan.figures.passes.push(Pass::default());
@@ -171,21 +197,22 @@ fn measure(plans: &mut [Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Fig
                 let pass = &mut plan.figures.passes[number];
                 wire.clear();
                 let last = number + 1 == usize::from(args.passes);
-                let encode = timed(|| contender.encode(data, plan.block, last, &mut wire))?;
+                let encode = timed(|| candidate.encode(data, plan.block, last, &mut wire))?;
                 wire.flatten(data);
                 let check = (round == 0).then_some(data);
-                let decode = timed(|| contender.decode(&wire, data.len(), plan.block, check))?;
+                let decode = timed(|| candidate.decode(&wire, data.len(), plan.block, check))?;
                 if round == 0 {
                     pass.wire_bytes = wire.len() as u64;
-                    pass.savings = report::savings(pass.wire_bytes, data.len() as u64);
-                    pass.details = contender.details();
+                    pass.savings = stdout::savings(pass.wire_bytes, data.len() as u64);
+                    pass.details = candidate.details();
                 } else {
                     pass.encode.push(encode);
-                    pass.decode.extend(contender.decodes().then_some(decode));
+                    pass.decode.extend(candidate.decodes().then_some(decode));
                 }
                 bar.inc(data.len() as u64);
             }
-            (plan.figures.encoder_memory_bytes, plan.figures.decoder_memory_bytes) = contender.memory();
+            (plan.figures.encoder_memory_bytes, plan.figures.decoder_memory_bytes) =
+                candidate.memory();
         }
     }
     bar.finish_and_clear();

@@ -1,12 +1,12 @@
-//! Our codec as a contender.
+//! Our codec as a candidate.
 
-use super::contender::{Contender, Wire, compare};
+use super::candidate::{Candidate, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
 use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, EncoderBuilder, EncoderStats};
 use serde::Serialize;
 
-/// What only our codec has to say about a pass.
+/// Details of a pass that only our codec has.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Details {
     pub(super) matches: u64,
@@ -31,16 +31,18 @@ impl Oncewire {
     }
 }
 
-impl Contender for Oncewire {
+impl Candidate for Oncewire {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         self.before = self.encoder.stats();
         for block in data.chunks(block) {
-            let frame =
-                self.encoder.encode_frame(block, 0).map_err(|error| Failure::failed(format!("cannot encode: {error}")))?;
+            let frame = self
+                .encoder
+                .encode_frame(block, 0)
+                .map_err(|error| Failure::failed(format!("cannot encode: {error}")))?;
             for part in frame.parts() {
                 wire.part(part, data);
             }
-            // As if the answer came at once: only chunk-match waits for it.
+            // As if the acknowledgement arrived at once; only chunk-match needs it.
             self.encoder.acknowledge(self.encoder.end());
         }
         Ok(())
@@ -55,7 +57,11 @@ impl Contender for Oncewire {
                     at += content.len();
                     rest = &rest[consumed..];
                 }
-                other => return Err(Failure::failed(format!("cannot decode our own frames: {other:?}; please report this"))),
+                other => {
+                    return Err(Failure::failed(format!(
+                        "cannot decode our own frames: {other:?}; please report this"
+                    )));
+                }
             }
         }
         Ok(())
@@ -79,7 +85,10 @@ impl Contender for Oncewire {
         Some(Details {
             matches,
             mean_match_bytes: ratio(now.matched_bytes - before.matched_bytes, matches),
-            bytes_per_fingerprint: ratio(now.matcher.sampled_bytes - before.matcher.sampled_bytes, looked_up),
+            bytes_per_fingerprint: ratio(
+                now.matcher.sampled_bytes - before.matcher.sampled_bytes,
+                looked_up,
+            ),
             false_hits: now.matcher.false_hits - before.matcher.false_hits,
             incompressible_blocks: now.incompressible_blocks - before.incompressible_blocks,
         })

@@ -1,15 +1,16 @@
-//! The figures as a table, as CSV, as JSON.
+//! The figures as tables, as CSV and as JSON.
 
 use super::bound::Bound;
 use super::{Figures, Setting, Time};
-use crate::format::{NOTHING, count_of};
-use crate::quantity::{binary, bytes, savings};
-use crate::terminal::{Grid, Page};
-use oncewire_trace::results::Unit;
+use crate::format::count_of;
+use crate::quantity::{binary, bytes};
+use crate::stdout;
+use crate::terminal::Page;
+use oncewire_report::{Cell, Table, TableView, Unit};
 use serde::Serialize;
 use std::io;
 
-/// The whole report.
+/// The document of `--json`.
 #[derive(Serialize)]
 pub(super) struct Document {
     pub(super) setting: Setting,
@@ -33,7 +34,7 @@ impl Clock {
     }
 }
 
-/// Bytes per second in the median and the best of the runs.
+/// Bytes per second of the median run and of the best run.
 fn speeds(times: &[Time], total: u64, clock: Clock) -> (f64, f64) {
     let mut seconds: Vec<f64> = times.iter().map(|time| clock.seconds(time).max(1e-9)).collect();
     seconds.sort_by(f64::total_cmp);
@@ -41,7 +42,7 @@ fn speeds(times: &[Time], total: u64, clock: Clock) -> (f64, f64) {
     (rate(seconds.get(seconds.len() / 2)), rate(seconds.first()))
 }
 
-/// The figures for people: what was sent and how fast, then what our codec has to say about it.
+/// Writes the figures: bytes and speed of all candidates, then details of our codec.
 pub(super) fn show<W: io::Write>(
     page: &mut Page<'_, W>,
     setting: &Setting,
@@ -52,7 +53,9 @@ pub(super) fn show<W: io::Write>(
         [one] => one.clone(),
         many => format!("{} files", many.len()),
     };
-    let size = |block: usize| if block.is_multiple_of(1024) { binary(block as u64) } else { count_of(block as u64) };
+    let size = |block: usize| {
+        if block.is_multiple_of(1024) { binary(block as u64) } else { count_of(block as u64) }
+    };
     let mut blocks: Vec<usize> = figures.iter().map(|figure| figure.block_bytes).collect();
     blocks.sort_unstable();
     blocks.dedup();
@@ -61,22 +64,28 @@ pub(super) fn show<W: io::Write>(
         _ => String::new(),
     };
     let (processor, kernels) = (&setting.processor, setting.kernels);
-    page.wrapped("", &format!("{files}, {} in memory{block}, on {processor} ({kernels} kernels)", bytes(setting.bytes)))?;
+    page.wrapped(
+        "",
+        &format!(
+            "{files}, {} in memory{block}, on {processor} ({kernels} kernels)",
+            bytes(setting.bytes)
+        ),
+    )?;
     page.line("")?;
 
-    // What tells rows of one name apart, where it does.
+    // Columns that distinguish rows of one name, if there are several.
     let (by_block, by_pass, by_bound) = (blocks.len() > 1, setting.passes > 1, !bounds.is_empty());
     let name = |name: &str, block: usize, number: usize| {
-        let mut cells = vec![if number == 0 { name.to_string() } else { String::new() }];
-        cells.extend(by_block.then(|| size(block)));
-        cells.extend(by_pass.then(|| (number + 1).to_string()));
+        let mut cells: Vec<Cell> = vec![if number == 0 { name } else { "" }.into()];
+        cells.extend(by_block.then(|| Cell::Text(size(block))));
+        cells.extend(by_pass.then_some(Cell::Count(number as u64 + 1)));
         cells
     };
     let mut names = vec![("", Unit::Text)];
     names.extend(by_block.then_some(("block", Unit::Bytes)));
     names.extend(by_pass.then_some(("pass", Unit::Count)));
     let mut columns = names.clone();
-    columns.extend([("bytes", Unit::Bytes), ("saved", Unit::Share)]);
+    columns.extend([("bytes", Unit::Count), ("saved", Unit::Share)]);
     columns.extend(by_bound.then_some(("of optimal", Unit::Share)));
     columns.extend([("encode MB/s", Unit::Number), ("decode MB/s", Unit::Number)]);
     let required = columns.len();
@@ -86,28 +95,45 @@ pub(super) fn show<W: io::Write>(
         ("encode best MB/s", Unit::Number),
         ("decode best MB/s", Unit::Number),
     ]);
-    let mut sent = Grid::new(columns).require(required);
+    let optional = columns.len() - required;
+    let mut sent: Vec<Vec<Cell>> = Vec::new();
     names.extend([
         ("matches", Unit::Count),
-        ("mean bytes", Unit::Bytes),
+        ("mean bytes", Unit::Number),
         ("bytes per fingerprint", Unit::Number),
         ("encoder memory", Unit::Bytes),
     ]);
-    let mut found = Grid::new(names);
+    let mut found: Vec<Vec<Cell>> = Vec::new();
 
-    let dash = || NOTHING.to_string();
-    let mega = |rate: f64| if rate > 0.0 { format!("{:.0}", rate / 1e6) } else { dash() };
-    let memory = |bytes: usize| if bytes == 0 { dash() } else { binary(bytes as u64) };
+    let saved = |wire| {
+        if setting.bytes == 0 { Cell::None } else { stdout::savings(wire, setting.bytes).into() }
+    };
+    let mega = |rate: f64| {
+        Cell::from(Some(rate).filter(|rate| *rate > 0.0).map(|rate| (rate / 1e6).round()))
+    };
+    let memory =
+        |bytes: usize| if bytes == 0 { Cell::None } else { Cell::Text(binary(bytes as u64)) };
     for bound in bounds {
         let title = format!("optimal w={}, {} bytes a match", bound.window, bound.pointer_bytes);
         for (number, pass) in bound.passes.iter().enumerate() {
             let name = name(&title, bound.block_bytes, number);
             let speed = mega(setting.bytes as f64 / pass.time.cpu_seconds.max(1e-9));
             let wire = pass.wire_bytes;
-            let cells =
-                [count_of(wire), savings(wire, setting.bytes), "100.0 %".into(), speed, dash(), memory(bound.memory_bytes)];
-            sent.row(name.iter().cloned().chain(cells).chain((0..3).map(|_| dash())));
-            found.row(name.into_iter().chain([count_of(pass.runs), dash(), "1.0".into(), memory(bound.memory_bytes)]));
+            let mut cells = name.clone();
+            cells.extend([
+                wire.into(),
+                saved(wire),
+                1.0.into(),
+                speed,
+                Cell::None,
+                memory(bound.memory_bytes),
+            ]);
+            cells.extend([Cell::None, Cell::None, Cell::None]);
+            sent.push(cells);
+            found.push(
+                [name, vec![pass.runs.into(), Cell::None, 1.0.into(), memory(bound.memory_bytes)]]
+                    .concat(),
+            );
         }
     }
     for figure in figures {
@@ -116,39 +142,49 @@ pub(super) fn show<W: io::Write>(
             let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
             let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
             let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
-            let mut cells = vec![count_of(pass.wire_bytes), savings(pass.wire_bytes, setting.bytes)];
-            let of_optimal = || pass.share_of_optimal.map_or_else(dash, |share| format!("{:.1} %", share * 100.0));
-            cells.extend(by_bound.then(of_optimal));
+            let mut cells = name.clone();
+            cells.extend([pass.wire_bytes.into(), saved(pass.wire_bytes)]);
+            cells.extend(by_bound.then(|| Cell::from(pass.share_of_optimal)));
             cells.extend([mega(encode), mega(decode), memory(figure.encoder_memory_bytes)]);
             cells.extend([wall, encode_best, decode_best].map(mega));
-            sent.row(name.iter().cloned().chain(cells));
+            sent.push(cells);
             if let Some(details) = &pass.details {
-                let cells = [
-                    count_of(details.matches),
-                    details.mean_match_bytes.map_or_else(dash, |mean| format!("{mean:.0}")),
-                    details.bytes_per_fingerprint.map_or_else(dash, |rate| format!("{rate:.1}")),
+                let cells = vec![
+                    details.matches.into(),
+                    details.mean_match_bytes.map(f64::round).into(),
+                    details.bytes_per_fingerprint.into(),
                     memory(figure.encoder_memory_bytes),
                 ];
-                found.row(name.into_iter().chain(cells));
+                found.push([name, cells].concat());
             }
         }
     }
-    page.grid(sent)?;
-    let runs = if setting.runs == 1 { "one run".into() } else { format!("the median of {} interleaved runs", setting.runs) };
-    page.wrapped("", &format!("bytes: all headers included. MB/s: content per second of one core's CPU time, {runs}."))?;
+    let table = Table::new("figures", "", &columns, sent);
+    page.view(&TableView { optional, ..TableView::complete(table) })?;
+    let runs = if setting.runs == 1 {
+        "one run".into()
+    } else {
+        format!("the median of {} interleaved runs", setting.runs)
+    };
+    page.wrapped(
+        "",
+        &format!(
+            "bytes: all headers included. MB/s: content per second of one core's CPU time, {runs}."
+        ),
+    )?;
     if !found.is_empty() {
         page.line("")?;
-        page.grid(found)?;
+        page.view(&TableView::complete(Table::new("details", "", &names, found)))?;
     }
     for bound in bounds {
         page.line("")?;
         page.wrapped(
             "",
             &format!(
-                "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window; it takes {:.3} % of the windows of random data \
-                 for known ({:.3} % expected), which then seems to save {:.2} %. Its bytes are literals and {} for each match, without \
-                 headers. What an entropy stage saves, and our matches that are shorter than a window or cost less, are not bounded \
-                 by it.",
+                "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window. It reports {:.3} % of the windows of random \
+                 data as known ({:.3} % expected), and so appears to save {:.2} % of it. Its bytes are literals plus {} for each \
+                 match, without headers. It does not bound an entropy stage, or matches that are shorter than a window or cost \
+                 less.",
                 bound.window,
                 binary(bound.block_bytes as u64),
                 if bound.filter == "bloom" { "plain" } else { "counting" },
@@ -163,13 +199,17 @@ pub(super) fn show<W: io::Write>(
     caches.sort_unstable();
     caches.dedup();
     for cache in caches {
-        let fits = if setting.bytes <= cache { "holds all data" } else { "smaller than the data: older repeats are missed" };
+        let fits = if setting.bytes <= cache {
+            "holds all data"
+        } else {
+            "smaller than the data: older repeats are missed"
+        };
         page.wrapped("", &format!("Cache: {}, {fits}.", binary(cache)))?;
     }
     Ok(())
 }
 
-/// The file of `--csv`.
+/// Name of the file that `--csv` writes.
 pub(super) const CSV: &str = "figures.csv";
 
 const COLUMNS: [&str; 18] = [
@@ -193,7 +233,11 @@ const COLUMNS: [&str; 18] = [
     "share_of_optimal",
 ];
 
-pub(super) fn csv<W: io::Write>(bounds: &[Bound], figures: &[Figures], out: &mut csv::Writer<W>) -> csv::Result<()> {
+pub(super) fn csv<W: io::Write>(
+    bounds: &[Bound],
+    figures: &[Figures],
+    out: &mut csv::Writer<W>,
+) -> csv::Result<()> {
     out.write_record(COLUMNS)?;
     let none = String::new;
     for bound in bounds {
@@ -225,15 +269,19 @@ pub(super) fn csv<W: io::Write>(bounds: &[Bound], figures: &[Figures], out: &mut
     }
     for figure in figures {
         for (number, pass) in figure.passes.iter().enumerate() {
-            // Seconds per pass: speeds of one byte, turned over. None where nothing was decoded.
+            // Seconds per pass: the inverse of the speed for one byte. Empty if nothing was
+            // decoded.
             let seconds = |times: &[Time], clock| {
                 let (median, best) = speeds(times, 1, clock);
-                let shown = |speed: f64| if times.is_empty() { String::new() } else { format!("{:.6}", 1.0 / speed) };
+                let shown = |speed: f64| {
+                    if times.is_empty() { String::new() } else { format!("{:.6}", 1.0 / speed) }
+                };
                 (shown(median), shown(best))
             };
             let (encode, encode_best) = seconds(&pass.encode, Clock::Cpu);
             let (decode, decode_best) = seconds(&pass.decode, Clock::Cpu);
-            let optional = |value: Option<f64>| value.map_or_else(none, |value| format!("{value:.2}"));
+            let optional =
+                |value: Option<f64>| value.map_or_else(none, |value| format!("{value:.2}"));
             let details = pass.details.as_ref();
             let row: [String; COLUMNS.len()] = [
                 figure.name.clone(),
@@ -269,7 +317,7 @@ mod tests {
     use super::*;
     use crate::terminal::columns;
 
-    /// Every column there can be, with names and numbers as long as they get.
+    /// All columns, with names and numbers as long as possible.
     #[test]
     fn the_tables_fit_and_cut_no_number() {
         let time = Time { cpu_seconds: 1e-3, wall_seconds: 2e-3 };
@@ -303,7 +351,8 @@ mod tests {
             figures
         };
         let name = "chunk-martynov samplebyte:a/table/of/markers p=1024 w=64 zstd-3 buckets:16x4x2 new-blocks:100";
-        let figures = [figures(name, 65_536, Some(details)), figures("gzip -6 (zlib-rs), file", 1_448, None)];
+        let figures =
+            [figures(name, 65_536, Some(details)), figures("gzip -6 (zlib-rs), file", 1_448, None)];
         let pass = BoundPass { wire_bytes: 98_765_432_109, savings: 0.2, runs: 987_654_321, time };
         let bound = Bound {
             window: 64,
@@ -325,8 +374,15 @@ mod tests {
                 for line in text.lines() {
                     assert!(columns(line) <= width, "{width}: {line}");
                 }
-                let mut numbers =
-                    vec!["123,456,789,013", "-0.0 %", "1,234,567,890", "12346", "1234.5", "1020.4 MiB", "123456789"];
+                let mut numbers = vec![
+                    "123,456,789,013",
+                    "> −0.01 %",
+                    "1,234,567,890",
+                    "12,346",
+                    "1,235",
+                    "1020.4 MiB",
+                    "123,456,789",
+                ];
                 if !bounds.is_empty() {
                     numbers.extend(["98,765,432,109", "123.4 %", "987,654,321", "1.9 GiB"]);
                 }

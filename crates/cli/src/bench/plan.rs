@@ -1,7 +1,7 @@
-//! Which settings and which rivals are measured.
+//! Selects the settings and rivals to measure.
 
 use super::Figures;
-use super::contender::Contender;
+use super::candidate::Candidate;
 use super::family::{Modified, Payload};
 use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
@@ -9,18 +9,19 @@ use crate::args::{BenchArgs, MatcherName};
 use crate::failure::{Failure, Outcome};
 use crate::family::{EntropyName, SamplerName, policy_name, table_name};
 use crate::setup;
-use oncewire_codec::chunk::ChunkForm;
-use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels, MatcherKind, SamplerKind, TableKind};
+use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels};
+use oncewire_family::chunk::ChunkForm;
+use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
 
 /// Blocks of a TCP segment's payload: 1,500 bytes less the headers of IPv4 and TCP with timestamps.
-const PACKET: usize = 1448;
-/// Smallest and largest cache chosen unasked.
-const DEFAULT_CACHE: std::ops::Range<u64> = 256 << 20..4 << 30;
+pub(crate) const PACKET: usize = 1448;
+/// Smallest and largest default cache.
+pub(crate) const DEFAULT_CACHE: std::ops::Range<u64> = 256 << 20..4 << 30;
 
-/// One thing to measure.
+/// A candidate to measure.
 pub(super) struct Plan {
     pub(super) block: usize,
-    pub(super) make: Box<dyn Fn() -> Outcome<Box<dyn Contender>>>,
+    pub(super) make: Box<dyn Fn() -> Outcome<Box<dyn Candidate>>>,
     pub(super) figures: Figures,
 }
 
@@ -42,15 +43,17 @@ struct Setting {
 }
 
 impl Setting {
-    /// The defaults are left out of it.
+    /// Omits defaults.
     fn name(&self) -> String {
         let mut name = match self.matcher {
             MatcherName::Max => format!("oncewire {}", self.sampler),
             MatcherName::Published => format!("published {}", self.sampler),
             MatcherName::Chunk => format!("chunk {}", self.sampler),
             MatcherName::ChunkMartynov => format!("chunk-martynov {}", self.sampler),
-            // The rolling fingerprint is its sampler, too.
-            MatcherName::Modified => return format!("modified (forgeable) p={} w={} none", self.period, self.window),
+            // The rolling fingerprint is also its sampler.
+            MatcherName::Modified => {
+                return format!("modified (forgeable) p={} w={} none", self.period, self.window);
+            }
             MatcherName::Payload => return "payload-match, whole blocks".into(),
         };
         name += &format!(" p={} w={} {}", self.period, self.window, self.entropy);
@@ -69,7 +72,8 @@ impl Setting {
         name
     }
 
-    /// The same with whatever the matcher does not have at its default: what differs in nothing else is measured once.
+    /// Resets parameters that the matcher does not use to their defaults, so that settings that
+    /// differ in nothing else are measured once.
     fn reduced(mut self) -> Setting {
         let encoder = !matches!(self.matcher, MatcherName::Modified | MatcherName::Payload);
         if !matches!(self.matcher, MatcherName::Max | MatcherName::Published) {
@@ -87,25 +91,35 @@ impl Setting {
     fn plan(self, kernels: Kernels, table_entries: Option<u64>) -> Outcome<Plan> {
         let figures = Figures::new(self.name(), self.block, Some(self.window), Some(self.cache));
         let (block, cache, window, period) = (self.block, self.cache, self.window, self.period);
-        // Also for what has no decoder of ours: the same blocks and caches are in order for all.
-        let decoder = Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
+        // Also for candidates without our decoder: blocks and caches must be valid for all.
+        let decoder =
+            Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
         decoder.clone().build().map_err(setup::config_failure)?;
         let matcher = match self.matcher {
             MatcherName::Payload => {
                 Payload::new(cache)?;
-                return Ok(Plan { block, make: Box::new(move || Ok(Box::new(Payload::new(cache)?))), figures });
+                return Ok(Plan {
+                    block,
+                    make: Box::new(move || Ok(Box::new(Payload::new(cache)?))),
+                    figures,
+                });
             }
             MatcherName::Modified => {
                 Modified::new(cache, window, period, table_entries)?;
-                let make = move || Ok(Box::new(Modified::new(cache, window, period, table_entries)?) as Box<dyn Contender>);
+                let make = move || {
+                    Ok(Box::new(Modified::new(cache, window, period, table_entries)?)
+                        as Box<dyn Candidate>)
+                };
                 return Ok(Plan { block, make: Box::new(make), figures });
             }
             MatcherName::Max => MatcherKind::MaxMatch,
-            MatcherName::Published => {
-                MatcherKind::Published { max_fingerprints: Some(self.max_fingerprints).filter(|&most| most > 0) }
-            }
+            MatcherName::Published => MatcherKind::Published {
+                max_fingerprints: Some(self.max_fingerprints).filter(|&most| most > 0),
+            },
             MatcherName::Chunk => MatcherKind::ChunkMatch { form: ChunkForm::StartsAtMarker },
-            MatcherName::ChunkMartynov => MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow },
+            MatcherName::ChunkMartynov => {
+                MatcherKind::ChunkMatch { form: ChunkForm::EndsWithWindow }
+            }
         };
         let mut encoder = Encoder::builder()
             .cache(self.cache)
@@ -113,8 +127,7 @@ impl Setting {
             .window(self.window)
             .period(self.period)
             .sampler(self.kind.clone())
-            .matcher(matcher)
-            .table(self.table)
+            .search(FamilySearch::new(matcher).table(self.table))
             .policy(self.policy)
             .entropy(self.entropy)
             .kernels(kernels);
@@ -124,30 +137,41 @@ impl Setting {
         if let Some(entries) = table_entries {
             encoder = encoder.table_entries(entries);
         }
-        // Wrong parameters show before hours of measuring; nothing is committed by building.
+        // Report invalid parameters before hours of measuring. Building commits no memory.
         encoder.clone().build().map_err(setup::config_failure)?;
-        Ok(Plan { block, make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))), figures })
+        Ok(Plan {
+            block,
+            make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))),
+            figures,
+        })
     }
 }
 
-/// All combinations asked for, then the rivals, per block size.
+/// All requested combinations, then the rivals, per block size.
 pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<Vec<Plan>> {
     let total = data.len() as u64;
     let blocks = if args.packets { vec![PACKET as u64] } else { args.block.clone() };
-    // Room for all data and for the block that is being written, lest the repeat of a block just miss its first copy.
+    // Room for all data and for the block being written, so that the repeat of a block does not
+    // just miss its first copy.
     let caches = match &args.cache[..] {
         [] => vec![(total + total / 64 + (1 << 20)).clamp(DEFAULT_CACHE.start, DEFAULT_CACHE.end)],
         caches => caches.to_vec(),
     };
     let stages = stages(args)?;
-    let samplers: Vec<(SamplerName, SamplerKind)> =
-        args.samplers.iter().map(|name| Ok((name.clone(), name.kind()?))).collect::<Outcome<_>>()?;
+    let samplers: Vec<(SamplerName, SamplerKind)> = args
+        .samplers
+        .iter()
+        .map(|name| Ok((name.clone(), name.kind()?)))
+        .collect::<Outcome<_>>()?;
     let mut plans = Vec::new();
     for &block in &blocks {
         let block = usize::try_from(block).unwrap_or(usize::MAX);
         for &cache in &caches {
             let mut names = Vec::new();
-            for setting in settings(args, kernels, data, block, cache, &samplers, &stages)?.into_iter().map(Setting::reduced) {
+            for setting in settings(args, kernels, data, block, cache, &samplers, &stages)?
+                .into_iter()
+                .map(Setting::reduced)
+            {
                 let name = setting.name();
                 if !names.contains(&name) {
                     plans.push(setting.plan(kernels, args.table_entries)?);
@@ -162,7 +186,7 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
     Ok(plans)
 }
 
-/// The entropy stages asked for. `--level` is for those that could have one.
+/// The requested entropy stages. `--level` applies to those that have levels.
 fn stages(args: &BenchArgs) -> Outcome<Vec<Entropy>> {
     let zstd = args.entropy.iter().any(|name| matches!(name, EntropyName::Zstd(_)));
     let level = |name| args.level.filter(|_| !zstd || matches!(name, EntropyName::Zstd(_)));
@@ -185,9 +209,10 @@ fn settings(
             for &window in &args.windows {
                 let periods = match &args.rates[..] {
                     [] => args.periods.clone(),
-                    rates => {
-                        rates.iter().map(|&rate| period_for(kind, kernels, data, block, window, rate)).collect::<Outcome<_>>()?
-                    }
+                    rates => rates
+                        .iter()
+                        .map(|&rate| period_for(kind, kernels, data, block, window, rate))
+                        .collect::<Outcome<_>>()?,
                 };
                 for period in periods {
                     for &entropy in stages {
@@ -224,10 +249,20 @@ fn settings(
 /// Content on which the achieved rate is measured, in bytes.
 const RATE_SAMPLE: usize = 8 << 20;
 
-/// The sampling period at which a sampler's achieved bytes per fingerprint, matches or not, come closest to `rate` on this data.
-fn period_for(kind: &SamplerKind, kernels: Kernels, data: &[u8], block: usize, window: usize, rate: f64) -> Outcome<usize> {
+/// The sampling period at which the sampler's achieved bytes per fingerprint come closest to `rate`
+/// on this data, matches ignored.
+fn period_for(
+    kind: &SamplerKind,
+    kernels: Kernels,
+    data: &[u8],
+    block: usize,
+    window: usize,
+    rate: f64,
+) -> Outcome<usize> {
     if !(2.0..=2048.0).contains(&rate) {
-        return Err(Failure::usage(format!("a rate of {rate} bytes per fingerprint is out of range: use 2 to 2048")));
+        return Err(Failure::usage(format!(
+            "a rate of {rate} bytes per fingerprint is out of range: use 2 to 2048"
+        )));
     }
     let sampler = kind.boxed();
     let sample = &data[..data.len().min(RATE_SAMPLE)];
@@ -247,7 +282,7 @@ fn period_for(kind: &SamplerKind, kernels: Kernels, data: &[u8], block: usize, w
         }
         sample.len() as f64 / count.max(1) as f64
     };
-    // The rate grows with the period, if not everywhere strictly.
+    // The rate grows with the period, though not strictly.
     let (mut low, mut high) = (4, 1024);
     while high - low > 1 {
         let middle = (low + high) / 2;
@@ -258,8 +293,12 @@ fn period_for(kind: &SamplerKind, kernels: Kernels, data: &[u8], block: usize, w
 }
 
 fn rivals(plans: &mut Vec<Plan>, block: usize, whole: u64) {
-    let mut rival = |name: &str, make: Box<dyn Fn() -> Outcome<Box<dyn Contender>>>| {
-        plans.push(Plan { block, make, figures: Figures::new(name.to_string(), block, None, None) });
+    let mut rival = |name: &str, make: Box<dyn Fn() -> Outcome<Box<dyn Candidate>>>| {
+        plans.push(Plan {
+            block,
+            make,
+            figures: Figures::new(name.to_string(), block, None, None),
+        });
     };
     rival("copy + xxh3 (the floor)", Box::new(|| Ok(Box::new(CopyAndChecksum::default()))));
     rival("lz4 (lz4_flex), each block", Box::new(|| Ok(Box::new(Lz4::default()))));

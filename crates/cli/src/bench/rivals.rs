@@ -1,6 +1,7 @@
-//! What people would use instead, each at its best: nothing here is slowed down or cut off from its history.
+//! The tools that people would use instead, each at its best: none is slowed down or cut off from
+//! its history.
 
-use super::contender::{Contender, Wire, compare};
+use super::candidate::{Candidate, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use lz4_flex::block::{CompressTable, compress_into_with_table};
@@ -12,13 +13,13 @@ fn broken(name: &str, error: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("{name} failed: {error}"))
 }
 
-/// The least that anything with a log and a checksum does.
+/// The minimum work of anything with a log and a checksum.
 #[derive(Default)]
 pub(super) struct CopyAndChecksum {
     sum: u64,
 }
 
-impl Contender for CopyAndChecksum {
+impl Candidate for CopyAndChecksum {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         for block in data.chunks(block) {
             wire.out().extend_from_slice(block);
@@ -43,20 +44,20 @@ impl Contender for CopyAndChecksum {
     }
 }
 
-/// Each block by LZ4 on its own.
+/// LZ4 over each block separately.
 #[derive(Default)]
 pub(super) struct Lz4 {
     table: CompressTable,
 }
 
-impl Contender for Lz4 {
+impl Candidate for Lz4 {
     fn encode(&mut self, data: &[u8], block: usize, _: bool, wire: &mut Wire) -> Outcome {
         for block in data.chunks(block) {
             let out = wire.out();
             let start = out.len();
             out.resize(start + lz4_flex::block::get_maximum_output_size(block.len()), 0);
-            let len =
-                compress_into_with_table(block, &mut out[start..], &mut self.table).map_err(|error| broken("lz4", error))?;
+            let len = compress_into_with_table(block, &mut out[start..], &mut self.table)
+                .map_err(|error| broken("lz4", error))?;
             out.truncate(start + len);
             wire.end_block();
         }
@@ -68,7 +69,8 @@ impl Contender for Lz4 {
         let mut at = 0;
         for sent in wire.blocks() {
             let out = &mut out[..block.min(len - at)];
-            let n = lz4_flex::block::decompress_into(sent, out).map_err(|error| broken("lz4", error))?;
+            let n = lz4_flex::block::decompress_into(sent, out)
+                .map_err(|error| broken("lz4", error))?;
             compare(&out[..n], at, check, "lz4")?;
             at += n;
         }
@@ -85,9 +87,9 @@ impl Contender for Lz4 {
 pub(crate) struct Zstd {
     encoder: CCtx<'static>,
     decoder: DCtx<'static>,
-    /// Whether each block can be decoded as soon as it was sent.
+    /// Whether each block can be decoded as soon as it has been sent.
     flush: bool,
-    /// All that will be sent, if it is known beforehand.
+    /// Total bytes, if known in advance.
     total: Option<u64>,
 }
 
@@ -103,36 +105,55 @@ impl Zstd {
         Ok(Zstd { encoder, decoder: DCtx::create(), flush: true, total: None })
     }
 
-    /// As the command line tool packs a file of a known size: with long-distance matching, and flushed only at the end.
+    /// As the command-line tool packs a file of known size: with long-distance matching, flushed
+    /// only at the end.
     pub(crate) fn long(level: i32, window_log: u32, total: u64) -> Outcome<Zstd> {
         let mut zstd = Zstd { flush: false, total: Some(total), ..Zstd::flushed(level)? };
-        zstd.encoder.set_parameter(CParameter::EnableLongDistanceMatching(true)).map_err(zstd_error)?;
+        zstd.encoder
+            .set_parameter(CParameter::EnableLongDistanceMatching(true))
+            .map_err(zstd_error)?;
         zstd.encoder.set_parameter(CParameter::WindowLog(window_log)).map_err(zstd_error)?;
-        // The tool's default, and the equal of our frames' checksums.
+        // The tool's default, and comparable to our frames' checksums.
         zstd.encoder.set_parameter(CParameter::ChecksumFlag(true)).map_err(zstd_error)?;
         zstd.encoder.set_pledged_src_size(Some(total)).map_err(zstd_error)?;
         zstd.decoder.set_parameter(DParameter::WindowLogMax(31)).map_err(zstd_error)?;
         Ok(zstd)
     }
 
-    /// Compresses `input` onto the end of `out`, and ends the stream if it is the `last`.
+    /// Appends `input`, compressed, to `out`. Ends the stream if it is the `last`.
     pub(crate) fn feed(&mut self, input: &[u8], last: bool, out: &mut Vec<u8>) -> Outcome {
-        self.run(input, if last { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue }, out)
+        self.run(
+            input,
+            if last { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue },
+            out,
+        )
     }
 
-    /// Compresses `input` onto the end of `out`; with `flush`, all that was taken in comes out, and the stream goes on.
+    /// Appends `input`, compressed, to `out`. With `flush`, all consumed input is output, and the
+    /// stream continues.
     pub(crate) fn feed_on(&mut self, input: &[u8], flush: bool, out: &mut Vec<u8>) -> Outcome {
-        self.run(input, if flush { ZSTD_EndDirective::ZSTD_e_flush } else { ZSTD_EndDirective::ZSTD_e_continue }, out)
+        self.run(
+            input,
+            if flush {
+                ZSTD_EndDirective::ZSTD_e_flush
+            } else {
+                ZSTD_EndDirective::ZSTD_e_continue
+            },
+            out,
+        )
     }
 
     fn run(&mut self, input: &[u8], directive: ZSTD_EndDirective, out: &mut Vec<u8>) -> Outcome {
         let mut input = InBuffer::around(input);
         loop {
             let start = out.len();
-            // Room for what may come at once; the vector has been touched to its full capacity beforehand.
+            // Room for the output of one call; the vector was touched to its full capacity before.
             out.resize(start + zstd_safe::BLOCKSIZE_MAX as usize + 4096, 0);
             let mut output = OutBuffer::around_pos(out, start);
-            let left = self.encoder.compress_stream2(&mut output, &mut input, directive).map_err(zstd_error)?;
+            let left = self
+                .encoder
+                .compress_stream2(&mut output, &mut input, directive)
+                .map_err(zstd_error)?;
             let end = output.pos();
             out.truncate(end);
             let all_in = input.pos() == input.src.len();
@@ -143,7 +164,7 @@ impl Zstd {
     }
 }
 
-impl Contender for Zstd {
+impl Candidate for Zstd {
     fn encode(&mut self, data: &[u8], block: usize, last: bool, wire: &mut Wire) -> Outcome {
         // Without flushing, blocks of the tool's own size are its best.
         let block = if self.flush { block } else { zstd_safe::BLOCKSIZE_MAX as usize };
@@ -172,7 +193,7 @@ impl Contender for Zstd {
         Ok(())
     }
 
-    /// Sends as many zeros as there will be data, which touches the windows, and begins anew.
+    /// Sends as many zeros as there will be data, to touch the windows, and resets.
     fn prefault(&mut self) -> Outcome {
         let Some(total) = self.total else { return Ok(()) };
         let zeros = vec![0; zstd_safe::BLOCKSIZE_MAX as usize];
@@ -209,17 +230,21 @@ pub(crate) struct Gzip {
 
 impl Gzip {
     pub(crate) fn new(level: u32) -> Gzip {
-        Gzip { encoder: Compress::new(Compression::new(level), true), decoder: Decompress::new(true) }
+        Gzip {
+            encoder: Compress::new(Compression::new(level), true),
+            decoder: Decompress::new(true),
+        }
     }
 }
 
 impl Gzip {
-    /// Compresses `input` onto the end of `out`, and ends the stream if it is the `last`.
+    /// Appends `input`, compressed, to `out`. Ends the stream if it is the `last`.
     pub(crate) fn feed(&mut self, input: &[u8], last: bool, out: &mut Vec<u8>) -> Outcome {
         self.run(input, if last { FlushCompress::Finish } else { FlushCompress::None }, out)
     }
 
-    /// Compresses `input` onto the end of `out`; all that was taken in comes out, and the stream goes on, as `ssh -C` does it.
+    /// Appends `input`, compressed, to `out`. All consumed input is output, and the stream
+    /// continues, as in `ssh -C`.
     pub(crate) fn feed_on(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
         self.run(input, FlushCompress::Partial, out)
     }
@@ -227,12 +252,19 @@ impl Gzip {
     fn run(&mut self, input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) -> Outcome {
         let begun = self.encoder.total_in();
         loop {
-            // Room for what may come at once; left over room says that nothing more is to come.
+            // Room for the output of one call; unused room means that nothing more will come.
             out.reserve(1 << 16);
             let fed = (self.encoder.total_in() - begun) as usize;
-            let status = self.encoder.compress_vec(&input[fed..], out, flush).map_err(|error| broken("gzip", error))?;
+            let status = self
+                .encoder
+                .compress_vec(&input[fed..], out, flush)
+                .map_err(|error| broken("gzip", error))?;
             let all_in = (self.encoder.total_in() - begun) as usize == input.len();
-            let finished = if flush == FlushCompress::Finish { status == Status::StreamEnd } else { out.len() < out.capacity() };
+            let finished = if flush == FlushCompress::Finish {
+                status == Status::StreamEnd
+            } else {
+                out.len() < out.capacity()
+            };
             if all_in && finished {
                 return Ok(());
             }
@@ -240,7 +272,7 @@ impl Gzip {
     }
 }
 
-impl Contender for Gzip {
+impl Candidate for Gzip {
     fn encode(&mut self, data: &[u8], _: usize, last: bool, wire: &mut Wire) -> Outcome {
         let flush = if last { FlushCompress::Finish } else { FlushCompress::Sync };
         self.run(data, flush, wire.out())
@@ -253,7 +285,9 @@ impl Contender for Gzip {
             let fed = (self.decoder.total_in() - begun) as usize;
             let before = self.decoder.total_out();
             let sent = &wire.bytes()[fed..];
-            self.decoder.decompress(sent, &mut out, FlushDecompress::None).map_err(|error| broken("gzip", error))?;
+            self.decoder
+                .decompress(sent, &mut out, FlushDecompress::None)
+                .map_err(|error| broken("gzip", error))?;
             let n = (self.decoder.total_out() - before) as usize;
             if n == 0 {
                 return Err(broken("gzip", "the stream ends early"));
@@ -265,7 +299,7 @@ impl Contender for Gzip {
     }
 
     fn memory(&self) -> (usize, usize) {
-        // zlib's documented needs at its default window and memory level.
+        // zlib's documented memory at its default window and memory level.
         (268 << 10, 44 << 10)
     }
 }

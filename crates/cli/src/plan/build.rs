@@ -2,18 +2,19 @@
 
 use super::about;
 use super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts, NetworkFacts, NodeRow, Scheme,
-    SolutionFacts, Upgrade, Verdict,
+    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts,
+    NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
 use super::scenario::Scenario;
-use crate::args::plan::{ObjectiveName, PlanArgs};
+use super::watch::{Progress, stage_name};
 use crate::quantity::bytes;
-use oncewire_plan::baseline::{self, Outcome};
+use oncewire_plan::baseline::{self, Comparison};
 use oncewire_plan::evaluate::{Evaluation, Use};
 use oncewire_plan::manifest::{self, Plan};
 use oncewire_plan::network::Role;
 use oncewire_plan::placement::{self, MORE_OPERATIONS, Resource};
-use oncewire_plan::{Instance, Solution};
+use oncewire_plan::{EachIngress, Instance, Outcome, Request, Solution};
+use oncewire_plan::{NodeId, lp::Objective};
 use std::collections::HashMap;
 
 /// Changes of a plan that are told one by one.
@@ -25,28 +26,63 @@ pub(super) struct Built {
     pub(super) plan: Option<Plan>,
 }
 
-/// What was computed for a whole network.
-pub(super) struct Step<'a> {
-    pub(super) solution: &'a Solution,
-    pub(super) evaluation: &'a Evaluation,
-    pub(super) schemes: &'a [Outcome],
-    /// Devices in the order in which they were chosen, with the reduction up to each.
-    pub(super) deployment: &'a [(u32, f64)],
+/// The document of a plan.
+pub(super) fn whole(
+    request: &Request,
+    scenario: &mut Scenario,
+    outcome: Outcome,
+    watch: &Progress,
+) -> Built {
+    let mut notes = Vec::new();
+    if let Some(node) = &request.single {
+        notes.push(format!(
+            "Only what enters at {node:?}, with its share of each device, by volume."
+        ));
+    }
+    if outcome.capacities_unknown {
+        notes.push(
+            "The map has no link capacities, so utilization is unknown. Set one with --capacity."
+                .into(),
+        );
+    }
+    if let (Some(capacity), 1..) = (request.capacity, outcome.assumed_capacities) {
+        let rate = crate::format::number(capacity, oncewire_trace::results::Unit::BitsPerSecond);
+        let all = outcome.assumed_capacities == outcome.instance.network.links.len();
+        let count = if all { "all".to_owned() } else { outcome.assumed_capacities.to_string() };
+        scenario.settings.push((
+            "capacity".into(),
+            format!("{rate} assumed for {count} links, whose own is not known"),
+        ));
+    }
+    let document = document(request, scenario, &outcome, seconds(watch), notes);
+    Built { document, plan: Some(outcome.plan) }
 }
 
-/// The document of a plan.
-pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, plan: &Plan, against: Option<&Plan>) -> Document {
-    let instance = &scenario.instance;
+/// Name and seconds of each stage.
+fn seconds(watch: &Progress) -> Vec<(&'static str, f64)> {
+    watch
+        .seconds()
+        .into_iter()
+        .filter_map(|(stage, seconds)| Some((stage_name(stage)?, seconds)))
+        .collect()
+}
+
+fn document(
+    request: &Request,
+    scenario: &Scenario,
+    outcome: &Outcome,
+    seconds: Vec<(&'static str, f64)>,
+    mut notes: Vec<String>,
+) -> Document {
+    let Outcome { instance, solution, evaluation, schemes, plan, .. } = outcome;
     let labels = Labels::new(instance);
-    let Step { solution, evaluation, schemes, .. } = step;
     let footprint = evaluation.footprint;
     let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
-    let utilization =
-        |at: usize| evaluation.links.iter().filter_map(|link| link.utilization.map(|both| both[at])).max_by(f64::total_cmp);
+    let utilization = outcome.highest_utilization();
     let verdict = Verdict {
-        headline: match (args.objective, utilization(0), utilization(1)) {
-            (ObjectiveName::LinkLoad, Some(before), Some(after)) => format!(
-                "With {} the busiest link is at {:.1} % of its capacity instead of {:.1} %, and links carry {:.1} % fewer bytes in all.",
+        headline: match (request.objective, utilization) {
+            (Objective::LinkLoad { .. }, Some([before, after])) => format!(
+                "{} loads the busiest link to {:.1} % of its capacity instead of {:.1} %, and cuts the bytes carried by all links by {:.1} %.",
                 plan_of(solution.gap()),
                 100.0 * after,
                 100.0 * before,
@@ -58,10 +94,9 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         footprint_after: footprint.after(),
         reduction: footprint.reduction(),
         of_ideal: ideal.map(|ideal| share(footprint.reduction(), ideal)),
-        utilization_before: utilization(0),
-        utilization_after: utilization(1),
+        utilization_before: utilization.map(|both| both[0]),
+        utilization_after: utilization.map(|both| both[1]),
     };
-    let mut notes = scenario.notes.clone();
     if let Some(note) = coding_note(instance) {
         notes.push(note);
     }
@@ -71,16 +106,16 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         settings: scenario.settings.clone(),
         verdict,
         solution: SolutionFacts {
-            objective: match args.objective {
-                ObjectiveName::Footprint => "footprint: bytes saved per epoch, summed over links",
-                ObjectiveName::LinkLoad => "link load: the highest utilization of a link",
+            objective: match request.objective {
+                Objective::Footprint => "footprint: bytes saved per epoch, summed over links",
+                Objective::LinkLoad { .. } => "link load: the highest utilization of a link",
             },
             value: solution.objective,
             bound: solution.bound,
             gap: solution.gap(),
             method: solution.method.clone(),
             iterations: solution.iterations,
-            seconds: scenario.seconds.clone(),
+            seconds,
             ranges: plan.paths().iter().map(|path| path.ranges.len()).sum(),
         },
         schemes: scheme_rows(schemes),
@@ -88,25 +123,25 @@ pub(super) fn document(args: &PlanArgs, scenario: &Scenario, step: &Step<'_>, pl
         nodes: node_rows(instance, &labels),
         links: link_rows(instance, evaluation),
         devices: device_rows(instance, &labels, evaluation, solution),
-        upgrades: upgrades(args, instance, &labels, solution),
-        deployment: step
+        upgrades: upgrades(request.objective, instance, &labels, solution),
+        deployment: outcome
             .deployment
             .iter()
-            .map(|&(device, reduction)| Deployed {
+            .map(|&oncewire_plan::Deployed { device, reduction }| Deployed {
                 link: instance.device_name(device as usize),
                 label: labels.device(instance, device as usize),
                 reduction,
             })
             .collect(),
         manifests: Some(manifests(plan)),
-        changes: against.map(|old| changes(instance, &labels, old, plan)),
+        changes: request.against.as_ref().map(|old| changes(instance, &labels, old, plan)),
         notes,
     }
 }
 
 /// The document of `--single all`: each ingress alone.
-pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outcome>]) -> Document {
-    let instance = &scenario.instance;
+pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progress) -> Built {
+    let EachIngress { instance, schemes: outcomes } = outcome;
     let labels = Labels::new(instance);
     let mut sums: Vec<(baseline::Scheme, f64, f64)> = Vec::new();
     let mut ingresses = Vec::new();
@@ -124,27 +159,34 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
         let ours = smart.map_or(0.0, |ours| ours.footprint.reduction());
         // The shares of its paths' hops alone.
         let mut shares = smart.and_then(|ours| ours.cached.as_deref()).unwrap_or_default().iter();
-        let covered =
-            |path: usize| shares.by_ref().take(instance.paths[path].hops.len()).sum::<f64>() * instance.paths[path].volume;
+        let covered = |path: usize| {
+            shares.by_ref().take(instance.paths[path].hops.len()).sum::<f64>()
+                * instance.paths[path].volume
+        };
         let stored: f64 = instance.paths_of(number).map(covered).sum();
         ingresses.push(IngressRow {
-            node: instance.network.nodes[ingress.node as usize].id.clone(),
+            node: instance.network.nodes[ingress.node].id.clone(),
             label: labels.node(ingress.node).to_owned(),
             paths: ingress.paths.len(),
             volume_bytes: ingress.volume,
             reduction: ours,
-            schemes: schemes.iter().map(|scheme| (scheme.scheme.name().to_owned(), scheme.footprint.reduction())).collect(),
+            schemes: schemes
+                .iter()
+                .map(|scheme| (scheme.scheme.name().to_owned(), scheme.footprint.reduction()))
+                .collect(),
             memory_share: share(stored, ingress.memory),
         });
     }
-    let total = |scheme| sums.iter().find(|sum| sum.0 == scheme).map_or((0.0, 0.0), |sum| (sum.1, sum.2));
+    let total =
+        |scheme| sums.iter().find(|sum| sum.0 == scheme).map_or((0.0, 0.0), |sum| (sum.1, sum.2));
     let (before, saved) = total(baseline::Scheme::SmartRe);
     let ideal = share(total(baseline::Scheme::Ideal).1, before);
     let mut reductions: Vec<f64> = ingresses.iter().map(|row| row.reduction).collect();
     reductions.sort_by(f64::total_cmp);
     let median = reductions.get(reductions.len() / 2).copied().unwrap_or(0.0);
-    let (least, most) = (reductions.first().copied().unwrap_or(0.0), reductions.last().copied().unwrap_or(0.0));
-    Document {
+    let (least, most) =
+        (reductions.first().copied().unwrap_or(0.0), reductions.last().copied().unwrap_or(0.0));
+    let document = Document {
         format: FORMAT,
         network: facts(instance),
         settings: scenario.settings.clone(),
@@ -163,17 +205,13 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
             utilization_after: None,
         },
         solution: SolutionFacts {
-            objective: match args.objective {
-                ObjectiveName::Footprint | ObjectiveName::LinkLoad => {
-                    "footprint of each ingress: bytes saved per epoch, summed over links"
-                }
-            },
+            objective: "footprint of each ingress: bytes saved per epoch, summed over links",
             value: saved,
             bound: saved / (1.0 - worst_gap),
             gap: worst_gap,
             method: "one program for each ingress".into(),
             iterations: 0,
-            seconds: scenario.seconds.clone(),
+            seconds: seconds(watch),
             ranges: 0,
         },
         schemes: sums
@@ -193,28 +231,34 @@ pub(super) fn singles(args: &PlanArgs, scenario: &Scenario, outcomes: &[Vec<Outc
         deployment: Vec::new(),
         manifests: None,
         changes: None,
-        notes: scenario.notes.clone(),
-    }
+        notes: vec!["Each ingress alone, with its share of each device, by volume.".into()],
+    };
+    Built { document, plan: None }
 }
 
 fn plan_of(gap: f64) -> &'static str {
-    if gap <= 1e-3 { "the best plan" } else { "the plan found" }
+    if gap <= 1e-3 { "The best plan" } else { "The plan found" }
 }
 
 fn headline(reduction: f64, ideal: Option<f64>, gap: f64) -> String {
     let best = plan_of(gap);
     let beside = match ideal {
         Some(ideal) if ideal > 0.0 => {
-            format!(", {:.0} % of what elimination without any limit would", 100.0 * share(reduction, ideal))
+            format!(
+                " That is {:.0} % of what unlimited devices would save.",
+                100.0 * share(reduction, ideal)
+            )
         }
         _ => String::new(),
     };
-    format!("With {best} links carry {:.1} % fewer bytes in all{beside}.", 100.0 * reduction)
+    format!("{best} cuts the bytes carried by all links by {:.1} %.{beside}", 100.0 * reduction)
 }
 
 /// An ingress that cannot fingerprint all its packets limits everything behind it: worth a word.
 fn coding_note(instance: &Instance) -> Option<String> {
-    let least = (0..instance.ingresses.len()).map(|ingress| instance.coded(ingress)).min_by(f64::total_cmp)?;
+    let least = (0..instance.ingresses.len())
+        .map(|ingress| instance.coded(ingress))
+        .min_by(f64::total_cmp)?;
     (least < 1.0).then(|| {
         format!(
             "At the busiest ingress the encoder can fingerprint {:.0} % of the packets only; faster encoders would save more.",
@@ -227,7 +271,7 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-fn of(schemes: &[Outcome], scheme: baseline::Scheme) -> Option<&Outcome> {
+fn of(schemes: &[Comparison], scheme: baseline::Scheme) -> Option<&Comparison> {
     schemes.iter().find(|outcome| outcome.scheme == scheme)
 }
 
@@ -267,8 +311,8 @@ impl Labels {
         Labels(nodes.iter().map(label).collect())
     }
 
-    fn node(&self, node: u32) -> &str {
-        &self.0[node as usize]
+    fn node(&self, node: NodeId) -> &str {
+        &self.0[node]
     }
 
     fn device(&self, instance: &Instance, device: usize) -> String {
@@ -280,9 +324,10 @@ impl Labels {
     }
 }
 
-fn scheme_rows(schemes: &[Outcome]) -> Vec<Scheme> {
-    let ideal = of(schemes, baseline::Scheme::Ideal).map_or(0.0, |ideal| ideal.footprint.reduction());
-    let row = |outcome: &Outcome| Scheme {
+fn scheme_rows(schemes: &[Comparison]) -> Vec<Scheme> {
+    let ideal =
+        of(schemes, baseline::Scheme::Ideal).map_or(0.0, |ideal| ideal.footprint.reduction());
+    let row = |outcome: &Comparison| Scheme {
         name: outcome.scheme.name().to_owned(),
         reduction: outcome.footprint.reduction(),
         of_ideal: share(outcome.footprint.reduction(), ideal),
@@ -291,14 +336,22 @@ fn scheme_rows(schemes: &[Outcome]) -> Vec<Scheme> {
     schemes.iter().map(row).collect()
 }
 
-fn ingress_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, schemes: &[Outcome]) -> Vec<IngressRow> {
+fn ingress_rows(
+    instance: &Instance,
+    labels: &Labels,
+    evaluation: &Evaluation,
+    schemes: &[Comparison],
+) -> Vec<IngressRow> {
     let row = |(at, ingress): (usize, &oncewire_plan::Ingress)| IngressRow {
-        node: instance.network.nodes[ingress.node as usize].id.clone(),
+        node: instance.network.nodes[ingress.node].id.clone(),
         label: labels.node(ingress.node).to_owned(),
         paths: ingress.paths.len(),
         volume_bytes: ingress.volume,
         reduction: evaluation.ingresses[at].footprint.reduction(),
-        schemes: schemes.iter().map(|scheme| (scheme.scheme.name().to_owned(), scheme.ingresses[at].reduction())).collect(),
+        schemes: schemes
+            .iter()
+            .map(|scheme| (scheme.scheme.name().to_owned(), scheme.ingresses[at].reduction()))
+            .collect(),
         memory_share: evaluation.ingresses[at].memory.share(),
     };
     instance.ingresses.iter().enumerate().map(row).collect()
@@ -307,8 +360,8 @@ fn ingress_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, s
 fn node_rows(instance: &Instance, labels: &Labels) -> Vec<NodeRow> {
     let mut volumes = vec![0.0; instance.network.nodes.len()];
     for path in &instance.paths {
-        volumes[instance.ingresses[path.ingress as usize].node as usize] += path.volume;
-        volumes[path.egress as usize] += path.volume;
+        volumes[instance.ingresses[path.ingress as usize].node] += path.volume;
+        volumes[path.egress] += path.volume;
     }
     let row = |((node, label), volume): ((&oncewire_plan::network::Node, &String), f64)| NodeRow {
         id: node.id.clone(),
@@ -327,13 +380,15 @@ fn node_rows(instance: &Instance, labels: &Labels) -> Vec<NodeRow> {
 }
 
 fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
-    let devices: HashMap<u32, u32> =
-        (0..).zip(&instance.devices).filter_map(|(number, device)| device.link.map(|link| (link, number))).collect();
+    let devices: HashMap<u32, u32> = (0..)
+        .zip(&instance.devices)
+        .filter_map(|(number, device)| device.link.map(|link| (link, number)))
+        .collect();
     let row = |(at, link): (usize, &oncewire_plan::network::Link)| {
         let load = &evaluation.links[at];
         LinkRow {
-            from: link.from,
-            to: link.to,
+            from: link.from.0,
+            to: link.to.0,
             before_bytes: load.before,
             after_bytes: load.after,
             capacity: link.capacity,
@@ -345,7 +400,12 @@ fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
     instance.network.links.iter().enumerate().map(row).collect()
 }
 
-fn device_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, solution: &Solution) -> Vec<DeviceRow> {
+fn device_rows(
+    instance: &Instance,
+    labels: &Labels,
+    evaluation: &Evaluation,
+    solution: &Solution,
+) -> Vec<DeviceRow> {
     let mut ranges = vec![0; instance.devices.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, &cached) in path.hops.iter().zip(solution.of_path(instance, number)) {
@@ -358,7 +418,7 @@ fn device_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, so
         DeviceRow {
             name: instance.device_name(at),
             label: labels.device(instance, at),
-            node: device.node,
+            node: device.node.0,
             ranges: ranges[at],
             memory_used: found.memory.used,
             memory_share: part(&found.memory),
@@ -369,30 +429,46 @@ fn device_rows(instance: &Instance, labels: &Labels, evaluation: &Evaluation, so
     instance.devices.iter().enumerate().map(row).collect()
 }
 
-fn upgrades(args: &PlanArgs, instance: &Instance, labels: &Labels, solution: &Solution) -> Vec<Upgrade> {
-    let whole = match args.objective {
-        ObjectiveName::Footprint => instance.footprint(),
-        ObjectiveName::LinkLoad => 1.0,
+fn upgrades(
+    objective: Objective,
+    instance: &Instance,
+    labels: &Labels,
+    solution: &Solution,
+) -> Vec<Upgrade> {
+    let whole = match objective {
+        Objective::Footprint => instance.footprint(),
+        Objective::LinkLoad { .. } => 1.0,
     };
     let names = |at: usize| (instance.device_name(at), labels.device(instance, at));
     let row = |upgrade: placement::Upgrade| {
         let ((device, label), resource, by) = match upgrade.resource {
             Resource::Memory(at) => (names(at), "cache", bytes(upgrade.amount as u64)),
-            Resource::Operations(at) => (names(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS)),
+            Resource::Operations(at) => {
+                (names(at), "operations", format!("{:.0} %", 100.0 * MORE_OPERATIONS))
+            }
             Resource::IngressMemory(at) => {
                 let node = instance.ingresses[at].node;
-                let names = (instance.network.nodes[node as usize].id.clone(), labels.node(node).to_owned());
+                let names = (instance.network.nodes[node].id.clone(), labels.node(node).to_owned());
                 (names, "packet store", bytes(upgrade.amount as u64))
             }
         };
-        Upgrade { device, label, resource, by, gain: upgrade.worth, gain_share: share(upgrade.worth, whole) }
+        Upgrade {
+            device,
+            label,
+            resource,
+            by,
+            gain: upgrade.worth,
+            gain_share: share(upgrade.worth, whole),
+        }
     };
     placement::upgrades(instance, solution).into_iter().map(row).collect()
 }
 
 fn manifests(plan: &Plan) -> ManifestFacts {
-    let devices: Vec<usize> = plan.device_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
-    let ingresses: Vec<usize> = plan.ingress_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
+    let devices: Vec<usize> =
+        plan.device_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
+    let ingresses: Vec<usize> =
+        plan.ingress_manifests().iter().map(|manifest| manifest.to_json().len()).collect();
     let mean = |sizes: &[usize]| share(sizes.iter().sum::<usize>() as f64, sizes.len() as f64);
     ManifestFacts {
         version: plan.version(),
@@ -407,8 +483,9 @@ fn changes(instance: &Instance, labels: &Labels, old: &Plan, new: &Plan) -> Chan
     let found = manifest::diff(old, new);
     let mut devices: Vec<_> = found.devices.iter().collect();
     devices.sort_by(|a, b| b.useless.cmp(&a.useless).then_with(|| a.name.cmp(&b.name)));
-    let known: HashMap<String, String> =
-        (0..instance.devices.len()).map(|device| (instance.device_name(device), labels.device(instance, device))).collect();
+    let known: HashMap<String, String> = (0..instance.devices.len())
+        .map(|device| (instance.device_name(device), labels.device(instance, device)))
+        .collect();
     let line = |device: &&manifest::DeviceDiff| {
         let count = device.changes.len();
         let lost = bytes(device.useless);

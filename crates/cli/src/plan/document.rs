@@ -1,11 +1,11 @@
-//! What a plan came to, as plain data: the JSON document, and what the summary, the tables and the page for a browser are made from.
+//! The result of a plan as plain data: the JSON document, from which reports are made.
 
 use serde::Serialize;
 
-/// What the document calls itself. Its number grows when a field changes its meaning or goes.
+/// Format of the document. Its number grows when a field is removed or changes its meaning.
 pub(crate) const FORMAT: &str = "oncewire-plan/1";
 
-/// All of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Document {
     pub(crate) format: &'static str,
@@ -14,20 +14,21 @@ pub(crate) struct Document {
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) verdict: Verdict,
     pub(crate) solution: SolutionFacts,
-    /// SmartRE beside other schemes; empty after --quick.
+    /// SmartRE and other schemes; empty with --quick.
     pub(crate) schemes: Vec<Scheme>,
     pub(crate) ingresses: Vec<IngressRow>,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) links: Vec<LinkRow>,
     pub(crate) devices: Vec<DeviceRow>,
-    /// Which devices to upgrade first, the most worth while first.
+    /// Upgrades of devices, most worthwhile first.
     pub(crate) upgrades: Vec<Upgrade>,
-    /// Links with decoders, in the order in which they were chosen, with the reduction up to each; only for partial deployment.
+    /// Links with decoders in the order of choice, with the reduction up to each. Only for partial
+    /// deployment.
     pub(crate) deployment: Vec<Deployed>,
     pub(crate) manifests: Option<ManifestFacts>,
-    /// What changes against the plan in force.
+    /// Changes from the plan in force.
     pub(crate) changes: Option<Changes>,
-    /// What the reader should know.
+    /// Assumptions and limitations.
     pub(crate) notes: Vec<String>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Document {
 pub(crate) struct NetworkFacts {
     pub(crate) name: String,
     pub(crate) source: String,
-    /// How it was made from the map that was given.
+    /// How it was derived from the input.
     pub(crate) derivation: Vec<String>,
     pub(crate) nodes: usize,
     /// Directed.
@@ -56,12 +57,12 @@ pub(crate) struct NetworkFacts {
 pub(crate) struct Verdict {
     /// One sentence.
     pub(crate) headline: String,
-    /// Byte-links per epoch without, and with the plan.
+    /// Bytes per epoch summed over links, without the plan and with it.
     pub(crate) footprint_before: f64,
     pub(crate) footprint_after: f64,
     /// Share of the footprint saved.
     pub(crate) reduction: f64,
-    /// Share of what hop-by-hop elimination without any limit would save; none after --quick.
+    /// Share of the savings of hop-by-hop elimination without limits; none with --quick.
     pub(crate) of_ideal: Option<f64>,
     /// Highest utilization of a link whose capacity is known.
     pub(crate) utilization_before: Option<f64>,
@@ -89,29 +90,29 @@ pub(crate) struct Scheme {
     /// Share of the footprint saved.
     pub(crate) reduction: f64,
     pub(crate) of_ideal: f64,
-    /// What it is.
+    /// Description.
     pub(crate) about: &'static str,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IngressRow {
-    /// Id, and what people call it.
+    /// Id and label.
     pub(crate) node: String,
     pub(crate) label: String,
     pub(crate) paths: usize,
     /// Per epoch.
     pub(crate) volume_bytes: f64,
     pub(crate) reduction: f64,
-    /// What each of the schemes saves here, in the order of `schemes` as far as it is known per ingress.
+    /// Share saved by each of the schemes that are known per ingress, in the order of `schemes`.
     pub(crate) schemes: Vec<(String, f64)>,
-    /// Of its packet store.
+    /// Share of its packet store in use.
     pub(crate) memory_share: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NodeRow {
     pub(crate) id: String,
-    /// What people call it; with the id where several nodes have one label.
+    /// Label, with the id if it is not unique.
     pub(crate) label: String,
     /// Nodes with the same number are one PoP.
     pub(crate) pop: u32,
@@ -142,29 +143,29 @@ pub(crate) struct LinkRow {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DeviceRow {
-    /// As in manifests, by ids; and by what people call its nodes.
+    /// Name in manifests, by ids; and by labels.
     pub(crate) name: String,
     pub(crate) label: String,
     /// Index of `nodes`.
     pub(crate) node: u32,
     /// Paths of which it caches a range.
     pub(crate) ranges: usize,
-    /// Bytes, and share of the limit; none without a limit.
+    /// Bytes, and share of the limit if there is one.
     pub(crate) memory_used: f64,
     pub(crate) memory_share: Option<f64>,
-    /// Per epoch, and share of the limit.
+    /// Operations per epoch, and share of the limit if there is one.
     pub(crate) operations_used: f64,
     pub(crate) operations_share: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Upgrade {
-    /// Device or ingress, by ids; and by what people call its nodes.
+    /// Device or ingress, by ids; and by labels.
     pub(crate) device: String,
     pub(crate) label: String,
     /// `cache`, `operations` or `packet store`.
     pub(crate) resource: &'static str,
-    /// What more of it: "1 GB", "10 %".
+    /// Size of the upgrade: "1 GB", "10 %".
     pub(crate) by: String,
     /// Objective gained, at the margin: bytes per epoch summed over links, or utilization of the busiest link.
     pub(crate) gain: f64,
@@ -193,10 +194,10 @@ pub(crate) struct ManifestFacts {
 pub(crate) struct Changes {
     pub(crate) from_version: u64,
     pub(crate) devices: usize,
-    /// Mean share of the hash space of a path that another device caches, or none any more.
+    /// Mean share of the hash space of a path that moves to another device, or to none.
     pub(crate) moved: f64,
-    /// Cached bytes that become useless.
+    /// Cached bytes that become unusable.
     pub(crate) lost_bytes: f64,
-    /// Lines for people, the largest changes first.
+    /// Descriptions, largest changes first.
     pub(crate) lines: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Packets of an interface, as they come.
+//! Live capture from a network interface.
 
 #[cfg(target_os = "linux")]
 #[path = "live/linux.rs"]
@@ -9,13 +9,13 @@ mod system;
 
 pub(super) use system::capture;
 
-/// What became of a capture that has ended.
+/// The result of a live capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Captured {
-    /// Packets that were taken.
+    /// Packets captured.
     pub(super) packets: u64,
-    /// Packets that came faster than they were taken, which were dropped, as far as the kernel told.
+    /// Packets dropped because they arrived too fast, as far as the kernel reports them.
     pub(super) lost: u64,
-    /// The interface went down or away, which ended the capture.
+    /// The interface went down or disappeared, which ended the capture.
     pub(super) went_down: bool,
 }

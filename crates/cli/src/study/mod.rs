@@ -21,10 +21,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Largest captures, in bytes, for which everything is measured unless told otherwise. It takes minutes at that size.
-const ALL_UP_TO: u64 = 1_000_000_000;
+/// Largest total size of captures, in bytes, that get every measurement by default. Takes minutes
+/// at that size.
+pub(crate) const ALL_UP_TO: u64 = 1_000_000_000;
 
-/// Largest file of prefixes that is read, in bytes: a full routing table is smaller.
+/// Size limit of a file of prefixes, in bytes; larger than a full routing table.
 const PREFIX_FILE_MAX: u64 = 256 << 20;
 
 pub(crate) fn run(args: &StudyArgs) -> Outcome {
@@ -33,57 +34,65 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         return score::run(args);
     }
     if args.captures.is_empty() && args.interface.is_none() {
-        return Err(Failure::usage("what should be studied? Name captures, `-` for standard input, or --interface"));
+        return Err(Failure::usage(
+            "no input: name captures, `-` for standard input, or --interface NAME",
+        ));
     }
     let sources = source::sources(&args.captures)?;
-    // What can be wrong is found out before hours of reading.
+    // Find errors before hours of reading.
     let captures = source::check(&sources)?;
     let mut settings = settings(args, &sources)?;
+    // Before the first file is opened: a signal must not leave an unfinished one.
+    let cancel = source::cancel_on_signal();
     let outputs = Outputs::open(args, &captures)?;
-    let enough = source::enough_on_signal();
-    settings.survey = survey(&sources, &settings, &enough);
-    // What cannot be read again is measured in one pass.
+    settings.survey = survey(&sources, &settings, &cancel);
+    // Input that cannot be read again is measured in one pass.
     let memory = if settings.survey.is_some() { args.memory } else { u64::MAX };
     let mut parts = settings.parts(memory).into_iter();
     let first = parts.next().unwrap_or_default();
     let mut study = Study::part(settings.clone(), first, outputs.sink()).map_err(failure)?;
     let (mut names, mut damaged) = (Vec::new(), Vec::new());
     let mut sampler = args.sample.map(Sampler::new);
-    let total = sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
+    let total =
+        sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
     let bar = progress::bar(total.map(|total| total * (parts.len() as u64 + 1)));
     if let Some(interface) = &args.interface {
-        let captured = live::capture(interface, args.duration, &enough, |record| {
+        let captured = live::capture(interface, args.duration, &cancel, |record| {
             bar.inc(record.data.len() as u64);
             take(&mut study, &mut sampler, record)
         })?;
         if captured.lost > 0 {
             note(&format!(
-                "{} packets came faster than they could be studied and are missing, beside {} that were captured; choose fewer \
-                 figures and algorithms, or study a file that tcpdump wrote",
+                "{} packets were lost because they arrived faster than the study could process them; {} were captured. Choose \
+                 fewer figures and algorithms, or study a file that tcpdump wrote",
                 captured.lost, captured.packets
             ));
         }
         if captured.went_down {
-            note(&format!("{interface} went down; what was captured until then is reported"));
+            note(&format!("{interface} went down; the report covers what was captured until then"));
         }
         names.push(format!("interface {interface}"));
     } else {
         for source in &sources {
-            if enough.load(Ordering::Relaxed) {
+            if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            match read(source, &bar, &enough, &mut study, &mut sampler)? {
+            match read(source, &bar, &cancel, &mut study, &mut sampler)? {
                 Read::Whole => names.push(source.name()),
                 Read::Damaged(why) => {
                     bar.suspend(|| note(&format!("{}: {why}", source.name())));
                     names.push(source.name());
                     damaged.push((source.name(), why));
                 }
-                Read::NoCapture => progress::note(&format!("{} is no capture: left out", source.name())),
+                Read::NotACapture => {
+                    progress::note(&format!("{} is not a capture: skipped", source.name()))
+                }
             }
         }
-        if names.is_empty() && !enough.load(Ordering::Relaxed) {
-            return Err(Failure::damaged("none of these files is a capture; give files that tcpdump or Wireshark wrote"));
+        if names.is_empty() && !cancel.load(Ordering::Relaxed) {
+            return Err(Failure::damaged(
+                "none of these files is a capture; name files that tcpdump or Wireshark wrote",
+            ));
         }
     }
     let mut found = study.finish_part().map_err(failure)?;
@@ -91,41 +100,48 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
         let mut study = Study::part(settings.clone(), part, None).map_err(failure)?;
         let mut sampler = args.sample.map(Sampler::new);
         for source in &sources {
-            read(source, &bar, &enough, &mut study, &mut sampler)?;
+            read(source, &bar, &cancel, &mut study, &mut sampler)?;
         }
-        if enough.load(Ordering::Relaxed) {
-            note("some algorithms are missing from figures 1 and 2: their pass was cut short");
+        if cancel.load(Ordering::Relaxed) {
+            note("some algorithms are missing from figures 1 and 2: their pass was canceled");
             break;
         }
         if !found.add(study.finish_part().map_err(failure)?) {
-            note("the captures changed while they were read: what was measured in a later pass is missing");
+            note("the captures changed while they were read: results of a later pass are missing");
         }
     }
     bar.finish_and_clear();
     let found = found.report(names, damaged);
     if found.input.packets == 0 {
         if !found.input.damaged.is_empty() {
-            return Err(Failure::damaged("no packet could be read: the captures are damaged from their beginning"));
+            return Err(Failure::damaged(
+                "no packet could be read: the captures are corrupt from the beginning",
+            ));
         }
-        return Err(Failure::failed("there was no packet to study; check the capture's filter, or capture for longer"));
+        return Err(Failure::failed(
+            "the captures have no packets; check the capture filter, or capture for longer",
+        ));
     }
     outputs.write(args, &found)
 }
 
-/// Looks through captures that can be read twice and are not too long for that. Whatever is wrong with them shows in the second look.
-fn survey(sources: &[Source], settings: &Settings, enough: &AtomicBool) -> Option<Survey> {
+/// Reads captures that are files and not too large a first time. Ignores errors, which the second
+/// pass reports.
+fn survey(sources: &[Source], settings: &Settings, cancel: &AtomicBool) -> Option<Survey> {
     let stored = sources.iter().map(Source::size).sum::<Option<u64>>()?;
     if sources.is_empty() || stored > ALL_UP_TO {
         return None;
     }
     let (mut survey, mut dissector) = (Survey::new(), Dissector::new(Limits::default()));
     for source in sources {
-        let Ok(mut reader) = source.open().map_err(drop).and_then(|file| CaptureReader::new(file).map_err(drop)) else {
+        let Ok(mut reader) =
+            source.open().map_err(drop).and_then(|file| CaptureReader::new(file).map_err(drop))
+        else {
             continue;
         };
         while let Some(Ok(record)) = reader.next() {
             survey.add(&mut dissector, &record, settings.inside.as_ref());
-            if enough.load(Ordering::Relaxed) {
+            if cancel.load(Ordering::Relaxed) {
                 return None;
             }
         }
@@ -133,43 +149,48 @@ fn survey(sources: &[Source], settings: &Settings, enough: &AtomicBool) -> Optio
     Some(survey)
 }
 
-/// What became of a capture.
+/// The end of a capture.
 enum Read {
     Whole,
-    /// It ended in an error; the packets before are in the study.
+    /// It ended with an error; the study has the packets before it.
     Damaged(String),
-    /// A file of a directory that is something else.
-    NoCapture,
+    /// A file of a directory that is not a capture.
+    NotACapture,
 }
 
 fn read(
     source: &Source,
     bar: &indicatif::ProgressBar,
-    enough: &Arc<AtomicBool>,
+    cancel: &Arc<AtomicBool>,
     study: &mut Study,
     sampler: &mut Option<Sampler>,
 ) -> Outcome<Read> {
-    let counted = Counted { inner: source.open_until(enough)?, bar: bar.clone() };
-    let had_enough = || enough.load(Ordering::Relaxed);
+    let counted = Counted { inner: source.open_until(cancel)?, bar: bar.clone() };
+    let canceled = || cancel.load(Ordering::Relaxed);
     let mut reader = match CaptureReader::new(counted) {
         Ok(reader) => reader,
-        // A pipe that was given up has no end of its own.
-        Err(_) if had_enough() => return Ok(Read::Whole),
-        Err(CaptureError::NotACapture { .. }) if matches!(source, Source::Found(_)) => return Ok(Read::NoCapture),
-        Err(error @ CaptureError::NotACapture { .. }) => return Err(source.no_capture(&error)),
+        // A canceled pipe ends anywhere.
+        Err(_) if canceled() => return Ok(Read::Whole),
+        Err(CaptureError::NotACapture { .. }) if matches!(source, Source::Found(_)) => {
+            return Ok(Read::NotACapture);
+        }
+        Err(error @ CaptureError::NotACapture { .. }) => return Err(source.not_a_capture(&error)),
         Err(CaptureError::Io(error)) => return Err(Failure::io("read", source.name(), &error)),
         Err(error) => return Ok(Read::Damaged(error.to_string())),
     };
     while let Some(record) = reader.next() {
         match record {
             Ok(record) => take(study, sampler, &record)?,
-            Err(_) if had_enough() => break,
+            Err(_) if canceled() => break,
             Err(CaptureError::Io(error)) => {
-                return Ok(Read::Damaged(format!("reading failed: {}; the packets before were read", without_number(&error))));
+                return Ok(Read::Damaged(format!(
+                    "reading failed: {}; the packets before were read",
+                    without_number(&error)
+                )));
             }
             Err(error) => return Ok(Read::Damaged(error.to_string())),
         }
-        if had_enough() {
+        if canceled() {
             break;
         }
     }
@@ -183,7 +204,7 @@ fn take(study: &mut Study, sampler: &mut Option<Sampler>, record: &Record<'_>) -
     Ok(())
 }
 
-/// The parts of a trace that are looked at. They are counted from its first packet.
+/// Selects the parts of a trace to study, by time since its first packet.
 struct Sampler {
     sampling: Sampling,
     first: Option<i64>,
@@ -197,7 +218,8 @@ impl Sampler {
     fn takes(&mut self, time: i64) -> bool {
         let first = *self.first.get_or_insert(time);
         let since = i128::from(time) - i128::from(first);
-        since.rem_euclid(self.sampling.every.as_nanos() as i128) < self.sampling.take.as_nanos() as i128
+        since.rem_euclid(self.sampling.every.as_nanos() as i128)
+            < self.sampling.take.as_nanos() as i128
     }
 }
 
@@ -216,6 +238,7 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         period: args.period,
         sampler: args.sampler.kind()?,
         shim: args.shim,
+        cache: args.cache,
         inside: inside(args)?,
         figure_memory: args.figure_memory,
         pair_memory: args.pair_memory,
@@ -224,9 +247,6 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         threads: args.threads,
         ..Settings::default()
     };
-    if let Some(cache) = args.cache {
-        settings.cache = cache;
-    }
     if let Some(file) = &args.prefixes {
         settings.prefixes = prefixes(&read_text(file)?, &file.display().to_string())?;
     }
@@ -234,7 +254,9 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         FigureId::ALL.into()
     } else if !args.figures.is_empty() {
         let named = args.figures.iter().map(|name| {
-            FigureId::named(name).ok_or_else(|| unknown("figure", name, FigureId::ALL.into_iter().map(FigureId::name)))
+            FigureId::named(name).ok_or_else(|| {
+                unknown("figure", name, FigureId::ALL.into_iter().map(FigureId::name))
+            })
         });
         named.collect::<Outcome<_>>()?
     } else if small {
@@ -246,7 +268,9 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         Algorithm::ALL.to_vec()
     } else if !args.algorithms.is_empty() {
         let named = args.algorithms.iter().map(|name| {
-            Algorithm::named(name).ok_or_else(|| unknown("algorithm", name, Algorithm::ALL.into_iter().map(Algorithm::name)))
+            Algorithm::named(name).ok_or_else(|| {
+                unknown("algorithm", name, Algorithm::ALL.into_iter().map(Algorithm::name))
+            })
         });
         named.collect::<Outcome<_>>()?
     } else if small {
@@ -254,10 +278,15 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
     } else {
         Algorithm::LEAN.to_vec()
     };
-    if !small && (args.figures.is_empty() || args.algorithms.is_empty()) && std::io::stderr().is_terminal() {
-        let about = stored.map_or("a trace of unknown length".to_owned(), |stored| format!("{} of captures", bytes(stored)));
+    if !small
+        && (args.figures.is_empty() || args.algorithms.is_empty())
+        && std::io::stderr().is_terminal()
+    {
+        let about = stored.map_or("a trace of unknown length".to_owned(), |stored| {
+            format!("{} of captures", bytes(stored))
+        });
         note(&format!(
-            "for {about}, the figures and algorithms that take longest are left out; --figures all --algorithms all has them"
+            "for {about}, the slowest figures and algorithms are skipped; add --figures all --algorithms all to include them"
         ));
     }
     Ok(settings)
@@ -265,7 +294,8 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
     let known: Vec<&str> = known.collect();
-    let hint = nearest(name, known.iter().copied()).map_or("; ".to_owned(), |nearest| format!("; did you mean {nearest}? "));
+    let hint = nearest(name, known.iter().copied())
+        .map_or("; ".to_owned(), |nearest| format!("; did you mean {nearest}? "));
     Failure::usage(format!("there is no {what} {name}{hint}they are: all, {}", known.join(", ")))
 }
 
@@ -274,11 +304,13 @@ fn inside(args: &StudyArgs) -> Outcome<Option<Prefixes>> {
     if args.inside.is_empty() {
         return Ok(None);
     }
-    // Its lines are of our making: their numbers help nobody.
-    let found =
-        Prefixes::parse(&args.inside.join("\n")).map_err(|error| Failure::usage(format!("--inside: {}", error.problem)))?;
+    // The user wrote no lines, so the error omits their numbers.
+    let found = Prefixes::parse(&args.inside.join("\n"))
+        .map_err(|error| Failure::usage(format!("--inside: {}", error.problem)))?;
     if found.is_empty() {
-        return Err(Failure::usage("--inside names no network; write prefixes such as 10.0.0.0/8,2001:db8::/32"));
+        return Err(Failure::usage(
+            "--inside names no network; write prefixes such as 10.0.0.0/8,2001:db8::/32",
+        ));
     }
     Ok(Some(found))
 }
@@ -289,12 +321,16 @@ fn prefixes(text: &str, from: &str) -> Outcome<Option<Prefixes>> {
 
 fn read_text(file: &Path) -> Outcome<String> {
     use std::io::Read;
-    let failed = |error: &std::io::Error| Failure::io("read the prefixes from", file.display(), error);
+    let failed =
+        |error: &std::io::Error| Failure::io("read the prefixes from", file.display(), error);
     let mut text = Vec::new();
     let opened = std::fs::File::open(file).map_err(|error| failed(&error))?;
     opened.take(PREFIX_FILE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > PREFIX_FILE_MAX {
-        return Err(Failure::damaged(format!("{} is too large for a file of prefixes", file.display())));
+        return Err(Failure::damaged(format!(
+            "{} is too large for a file of prefixes",
+            file.display()
+        )));
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

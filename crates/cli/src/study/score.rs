@@ -1,30 +1,31 @@
 //! `oncewire study --score`: Martynov's score of encoders on files or captures.
 
-use super::report::{csv, terminal};
+use super::report::csv;
 use super::source::{self, Source};
 use crate::args::StudyArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Outputs, finish};
 use crate::quantity::bytes;
-use crate::terminal::page;
-use crate::{progress, report as stdout};
+use crate::{progress, stdout, terminal};
 use oncewire_packet::{CaptureReader, Dissector, Limits, Transport};
+use oncewire_report::{Figure, Section};
 use oncewire_trace::FlowKey;
 use oncewire_trace::score::{Layer, Options, Score, Test, Units, score};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 
-/// Most bytes of one benchmark, which is held in memory several times over.
+/// Largest benchmark in bytes. Memory holds several copies of it.
 const MOST: u64 = 1 << 30;
-/// Nanoseconds within which bytes of a flow are read together, and the most that one read returns.
+/// A read of a flow returns the bytes of this many nanoseconds, up to `READ_MOST` bytes.
 const READ_WITHIN: u64 = 10_000_000;
 const READ_MOST: usize = 256 << 10;
 
-/// What a packet is charged beside its payload, in bytes: one of a byte may be a unit, and a flow, of its own.
+/// Bytes that a packet is charged in addition to its payload, since a single byte may be a unit and
+/// a flow.
 const UNIT_OVERHEAD: usize = 200;
 
-/// What one argument holds.
+/// The content of one argument.
 enum Benchmark {
     Files(Vec<Vec<u8>>),
     Capture { tcp: Cut, ip: Cut },
@@ -33,25 +34,34 @@ enum Benchmark {
 pub(super) fn run(args: &StudyArgs) -> Outcome {
     if args.captures.is_empty() {
         return Err(Failure::usage(
-            "what should be scored? Name files, directories or captures; three of them are weighted 2, 49 and 49",
+            "nothing to score: name files, directories or captures; three of them are weighted 2, 49 and 49",
         ));
     }
     if let Some(directory) = &args.csv {
         let sources = source::sources(&args.captures)?;
-        Outputs::beside(sources.iter().map(Source::path))?.directory("--csv", directory, csv::is_ours)?;
+        Outputs::beside(sources.iter().map(Source::path))?.directory(
+            "--csv",
+            directory,
+            csv::is_ours,
+        )?;
     }
     let mut benchmarks = Vec::new();
     for argument in &args.captures {
-        benchmarks.push(read(&source::sources(std::slice::from_ref(argument))?, &argument.display().to_string())?);
+        benchmarks.push(read(
+            &source::sources(std::slice::from_ref(argument))?,
+            &argument.display().to_string(),
+        )?);
     }
-    let names: Vec<String> = args.captures.iter().map(|argument| argument.display().to_string()).collect();
+    let names: Vec<String> =
+        args.captures.iter().map(|argument| argument.display().to_string()).collect();
     let mut tests: Vec<Test<'_>> = Vec::new();
     for (index, benchmark) in benchmarks.iter().enumerate() {
         match benchmark {
             Benchmark::Files(files) => {
                 let sizes = Test::of_files(index, files, 1);
                 tests.extend(sizes.filter(|test| {
-                    args.buffers.is_empty() || test.base.is_some_and(|base| args.buffers.contains(&(base as u64)))
+                    args.buffers.is_empty()
+                        || test.base.is_some_and(|base| args.buffers.contains(&(base as u64)))
                 }));
             }
             Benchmark::Capture { tcp, ip } => {
@@ -61,11 +71,15 @@ pub(super) fn run(args: &StudyArgs) -> Outcome {
         }
     }
     if tests.is_empty() {
-        return Err(Failure::usage("none of these buffer sizes is scored; use powers of two from 512 to 256K"));
+        return Err(Failure::usage(
+            "--buffers names no supported size: use powers of two from 512 to 256K",
+        ));
     }
     let defaults = Options::default();
-    let distances = if args.distances.is_empty() { defaults.distances } else { args.distances.clone() };
-    let options = Options { distances, repeats: usize::from(args.repeats), max_bytes: MOST, ..defaults };
+    let distances =
+        if args.distances.is_empty() { defaults.distances } else { args.distances.clone() };
+    let options =
+        Options { distances, repeats: usize::from(args.repeats), max_bytes: MOST, ..defaults };
     let bar = progress::steps();
     let scored = score(names, &mut tests, &options, &mut |done, total| {
         bar.set_length(total as u64);
@@ -76,13 +90,13 @@ pub(super) fn run(args: &StudyArgs) -> Outcome {
     write(args, &scored)
 }
 
-/// The ranking as a document.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     format: &'static str,
     benchmarks: &'a [String],
     weights: &'a [f64],
-    figure: &'a oncewire_trace::results::Figure,
+    figure: &'a Figure,
 }
 
 fn write(args: &StudyArgs, scored: &Score) -> Outcome {
@@ -94,15 +108,17 @@ fn write(args: &StudyArgs, scored: &Score) -> Outcome {
     }
     if args.json {
         let (benchmarks, weights) = (&scored.benchmarks[..], &scored.weights[..]);
-        return stdout::json(&Document { format: "oncewire-score/1", benchmarks, weights, figure: &figure });
+        return stdout::json(&Document {
+            format: "oncewire-score/1",
+            benchmarks,
+            weights,
+            figure: &figure,
+        });
     }
-    let (width, colour) = page();
-    let mut text = Vec::new();
-    terminal::figure(&figure, &mut text, width, colour).map_err(|error| Failure::report(&error))?;
-    stdout::text(&String::from_utf8_lossy(&text))
+    terminal::print("--csv", |page| page.section(&Section::figure(&figure)))
 }
 
-/// Reads what an argument names: captures if the first file is one, else files as they are.
+/// Reads captures if the first file is one, otherwise plain files.
 fn read(sources: &[Source], name: &str) -> Outcome<Benchmark> {
     let first = sources.first().map(Source::open).transpose()?;
     if first.is_some_and(|file| CaptureReader::new(file).is_ok()) {
@@ -122,7 +138,10 @@ fn read(sources: &[Source], name: &str) -> Outcome<Benchmark> {
 }
 
 fn too_much(name: &str) -> Failure {
-    Failure::failed(format!("{name} has more than {}, which a score would have to hold in memory; give less", bytes(MOST)))
+    Failure::failed(format!(
+        "{name} is larger than {}, the most that a score holds in memory",
+        bytes(MOST)
+    ))
 }
 
 fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
@@ -132,10 +151,12 @@ fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
     for source in sources {
         let Ok(mut reader) = CaptureReader::new(source.open()?) else { continue };
         let mut dissector = Dissector::new(Limits::default());
-        // A capture that is cut or damaged is scored to there.
+        // A truncated or corrupt capture is scored up to the error.
         while let Some(Ok(record)) = reader.next() {
             let Ok(found) = dissector.dissect(&record) else { continue };
-            let Transport::Tcp { source_port, destination_port, .. } = found.transport else { continue };
+            let Transport::Tcp { source_port, destination_port, .. } = found.transport else {
+                continue;
+            };
             if found.payload.is_empty() {
                 continue;
             }
@@ -155,7 +176,9 @@ fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
             }
             let (source, destination, protocol) = (found.source, found.destination, found.protocol);
             let flow = FlowKey { source, destination, source_port, destination_port, protocol };
-            if open.get(&flow).is_some_and(|(_, content)| content.len() + found.payload.len() > READ_MOST)
+            if open
+                .get(&flow)
+                .is_some_and(|(_, content)| content.len() + found.payload.len() > READ_MOST)
                 && let Some((_, content)) = open.remove(&flow)
             {
                 tcp.push(&content);
@@ -177,7 +200,7 @@ fn capture(sources: &[Source], name: &str) -> Outcome<Benchmark> {
     Ok(Benchmark::Capture { tcp, ip })
 }
 
-/// Units one after the other, with where each ends.
+/// Concatenated units, and the end of each.
 #[derive(Default)]
 struct Cut {
     bytes: Vec<u8>,
@@ -218,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_come_again_as_they_were() {
+    fn units_can_be_read_again() {
         let mut cut = Cut::default();
         for unit in ["one", "", "three"] {
             cut.push(unit.as_bytes());

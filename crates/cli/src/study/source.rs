@@ -1,4 +1,4 @@
-//! Where a study's packets come from: captures by name, in directories and by pattern, and standard input.
+//! Sources of packets: captures by name, in directories and by pattern, and standard input.
 
 use crate::failure::{Failure, Outcome, note};
 use crate::output;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) enum Source {
     /// A file that was named, or that a pattern named.
     File(PathBuf),
-    /// A file found in a directory: passed over if it is no capture.
+    /// A file found in a directory: skipped if it is not a capture.
     Found(PathBuf),
     /// Standard input.
     Stdin,
@@ -29,7 +29,7 @@ impl Source {
         }
     }
 
-    /// The same for the program: `-` is standard input.
+    /// Its path; `-` is standard input.
     pub(super) fn path(&self) -> &Path {
         match self {
             Source::File(path) | Source::Found(path) => path,
@@ -42,39 +42,43 @@ impl Source {
         self.open_until(&Arc::default())
     }
 
-    /// The same; a pipe ends early when `enough` is set.
-    pub(super) fn open_until(&self, enough: &Arc<AtomicBool>) -> Outcome<Box<dyn Read>> {
+    /// [`Source::open`]; a pipe ends early when `cancel` is set.
+    pub(super) fn open_until(&self, cancel: &Arc<AtomicBool>) -> Outcome<Box<dyn Read>> {
         let failed = |error| Failure::io("read", self.name(), &error);
         let file = match self {
             Source::File(path) | Source::Found(path) => File::open(path).map_err(failed)?,
             #[cfg(unix)]
-            Source::Stdin => File::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned().map_err(failed)?),
+            Source::Stdin => File::from(
+                std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned().map_err(failed)?,
+            ),
             #[cfg(not(unix))]
             Source::Stdin => return Ok(Box::new(io::stdin().lock())),
         };
         #[cfg(unix)]
         if !file.metadata().map_err(failed)?.is_file() {
-            return Ok(Box::new(Waiting { file, enough: Arc::clone(enough) }));
+            return Ok(Box::new(Cancelable { file, cancel: Arc::clone(cancel) }));
         }
         Ok(Box::new(file))
     }
 
-    /// Opens a file and reads its head.
+    /// Opens a file and reads its header.
     fn reader(&self, path: &Path) -> Outcome<Result<CaptureReader<File>, CaptureError>> {
         let file = File::open(path).map_err(|error| Failure::io("read", path.display(), &error))?;
         match CaptureReader::new(file) {
             Err(CaptureError::Io(error)) => Err(Failure::io("read", path.display(), &error)),
-            Err(error @ CaptureError::NotACapture { .. }) if matches!(self, Source::File(_)) => Err(self.no_capture(&error)),
+            Err(error @ CaptureError::NotACapture { .. }) if matches!(self, Source::File(_)) => {
+                Err(self.not_a_capture(&error))
+            }
             other => Ok(other),
         }
     }
 
-    /// Says that a file that was named cannot be studied.
-    pub(super) fn no_capture(&self, error: &CaptureError) -> Failure {
-        Failure::damaged(format!("cannot study {}: {error}", self.name()))
+    /// The failure for a named file that is not a capture.
+    pub(super) fn not_a_capture(&self, error: &CaptureError) -> Failure {
+        Failure::damaged(format!("cannot read the capture {}: {error}", self.name()))
     }
 
-    /// Its size in bytes as it is stored, if it has one.
+    /// Its stored size in bytes; `None` for standard input, pipes and devices.
     pub(super) fn size(&self) -> Option<u64> {
         match self {
             Source::File(path) | Source::Found(path) => {
@@ -85,14 +89,15 @@ impl Source {
     }
 }
 
-/// Looks at the head of every file, before hours go into those before one that is missing or something else.
+/// Reads the header of every file, so that a missing or wrong one is found before hours of work on
+/// the others.
 ///
-/// Gives the names of those that will be read, `-` for standard input.
+/// Returns the paths that will be read, `-` for standard input.
 pub(crate) fn check(sources: &[Source]) -> Outcome<Vec<&Path>> {
     let mut captures = Vec::new();
     for source in sources {
         let path = source.path();
-        // What is read of a pipe is gone.
+        // A pipe can be read only once.
         let regular = *source != Source::Stdin && (!path.exists() || path.is_file());
         if !regular || !matches!(source.reader(path)?, Err(CaptureError::NotACapture { .. })) {
             captures.push(path);
@@ -104,7 +109,8 @@ pub(crate) fn check(sources: &[Source]) -> Outcome<Vec<&Path>> {
 /// Deepest directory that is searched.
 const MAX_DEPTH: usize = 32;
 
-/// What the arguments name, in their order; files of a directory and of a pattern by name.
+/// The sources that the arguments name, in their order; files of a directory or a pattern are
+/// sorted by name.
 pub(super) fn sources(arguments: &[PathBuf]) -> Outcome<Vec<Source>> {
     let mut sources = Vec::new();
     for argument in arguments {
@@ -117,22 +123,30 @@ pub(super) fn sources(arguments: &[PathBuf]) -> Outcome<Vec<Source>> {
             let before = sources.len();
             search(argument, 0, &mut sources)?;
             if sources.len() == before {
-                return Err(Failure::failed(format!("there are no files in {}; name captures", argument.display())));
+                return Err(Failure::failed(format!(
+                    "{} has no files; name a directory with captures",
+                    argument.display()
+                )));
             }
         } else if argument.exists() || !argument.to_string_lossy().contains(['*', '?', '[']) {
             sources.push(Source::File(argument.clone()));
         } else {
             let pattern = argument.to_string_lossy();
-            let wrong = |reason: &dyn std::fmt::Display| Failure::usage(format!("cannot search for {pattern}: {reason}"));
+            let wrong = |reason: &dyn std::fmt::Display| {
+                Failure::usage(format!("cannot search for {pattern}: {reason}"))
+            };
             let before = sources.len();
             for path in glob::glob(&pattern).map_err(|error| wrong(&error))? {
-                let path = path.map_err(|error| Failure::io("search for", &pattern, error.error()))?;
+                let path =
+                    path.map_err(|error| Failure::io("search for", &pattern, error.error()))?;
                 if path.is_file() {
                     sources.push(Source::File(path));
                 }
             }
             if sources.len() == before {
-                return Err(Failure::failed(format!("no file is named like {pattern}; check the pattern")));
+                return Err(Failure::failed(format!(
+                    "no file matches {pattern}; check the pattern"
+                )));
             }
         }
     }
@@ -147,8 +161,10 @@ fn search(directory: &Path, depth: usize, sources: &mut Vec<Source>) -> Outcome 
     }
     entries.sort();
     for path in entries {
-        // Links may lead in circles: files behind them are taken, directories are not.
-        let kind = path.symlink_metadata().map_err(|error| Failure::io("look at", path.display(), &error))?;
+        // Links can form cycles: follow those to files, not those to directories.
+        let kind = path
+            .symlink_metadata()
+            .map_err(|error| Failure::io("read the metadata of", path.display(), &error))?;
         if kind.is_dir() && depth < MAX_DEPTH {
             search(&path, depth + 1, sources)?;
         } else if path.is_file() {
@@ -158,37 +174,39 @@ fn search(directory: &Path, depth: usize, sources: &mut Vec<Source>) -> Outcome 
     Ok(())
 }
 
-/// Set when the user has seen enough: the first Ctrl-C ends the reading, a second one the program.
-pub(super) fn enough_on_signal() -> Arc<AtomicBool> {
-    let enough = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&enough);
+/// Set by Ctrl-C, which ends reading; a second one ends the program.
+pub(super) fn cancel_on_signal() -> Arc<AtomicBool> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancel);
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             output::end(130);
         }
-        note("reading ends here, what was read is reported; once more to stop at once");
+        note(
+            "reading ends here; the report covers what was read. Press Ctrl-C again to stop at once",
+        );
     });
-    enough
+    cancel
 }
 
-/// A pipe or a terminal, which may stay quiet when the user has had enough: then it has ended.
+/// A pipe or a terminal, which ends when the user cancels while it is silent.
 #[cfg(unix)]
-struct Waiting {
+struct Cancelable {
     file: File,
-    enough: Arc<AtomicBool>,
+    cancel: Arc<AtomicBool>,
 }
 
 #[cfg(unix)]
-impl Read for Waiting {
+impl Read for Cancelable {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         use nix::errno::Errno;
         use nix::poll::{PollFd, PollFlags, poll};
         use std::os::fd::AsFd;
 
-        /// Milliseconds between looks at `enough`.
+        /// Milliseconds between checks of `cancel`.
         const PAUSE: u8 = 100;
         loop {
-            if self.enough.load(Ordering::Relaxed) {
+            if self.cancel.load(Ordering::Relaxed) {
                 return Ok(0);
             }
             match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], PAUSE) {
@@ -200,7 +218,7 @@ impl Read for Waiting {
     }
 }
 
-/// Counts what passes through it for a progress bar.
+/// A reader that advances a progress bar.
 pub(super) struct Counted<R> {
     pub(super) inner: R,
     pub(super) bar: indicatif::ProgressBar,
@@ -229,11 +247,17 @@ mod tests {
         let found = sources(&[directory.path().to_owned()]).unwrap();
         let names = ["a.pcap", "b.pcap", "sub/c.pcapng.gz", "sub/deep/d.txt"];
         assert_eq!(found, names.map(|name| Source::Found(path(name))));
-        assert_eq!(sources(&[path("*.pcap")]).unwrap(), ["a.pcap", "b.pcap"].map(|name| Source::File(path(name))));
-        // A name that is not there is reported when it is opened.
-        assert_eq!(sources(&[path("none"), "-".into()]).unwrap(), [Source::File(path("none")), Source::Stdin]);
+        assert_eq!(
+            sources(&[path("*.pcap")]).unwrap(),
+            ["a.pcap", "b.pcap"].map(|name| Source::File(path(name)))
+        );
+        // A missing file is reported when it is opened.
+        assert_eq!(
+            sources(&[path("none"), "-".into()]).unwrap(),
+            [Source::File(path("none")), Source::Stdin]
+        );
         assert!(sources(&["-".into(), "-".into()]).is_err());
-        assert!(sources(&[path("*.none")]).unwrap_err().message.contains("no file is named like"));
+        assert!(sources(&[path("*.none")]).unwrap_err().message.contains("no file matches"));
         assert_eq!(sources(&[path("a.pcap")]).unwrap()[0].size(), Some(1));
     }
 }

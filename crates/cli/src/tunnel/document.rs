@@ -1,15 +1,16 @@
-//! A tunnel's state as JSON, and as a text for people.
+//! A tunnel's status, as JSON and as text.
 
-use crate::format::{count_of, tame};
+use crate::format::count_of;
 use crate::quantity::{binary, bytes, savings};
 use crate::terminal::{Grid, Page};
 use oncewire_net::status::{SessionStatus, Status};
+use oncewire_report::Unit;
+use oncewire_report::text::sanitize;
 use oncewire_session::Counters;
-use oncewire_trace::results::Unit;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// One JSON document.
+/// The status as one JSON document.
 pub(super) fn render(status: &Status) -> String {
     let sessions: Vec<Value> = status.sessions.iter().map(session).collect();
     let document = json!({
@@ -62,7 +63,8 @@ fn session(session: &SessionStatus) -> Value {
 }
 
 fn counters(counters: &Counters) -> Value {
-    let mut map: Map<String, Value> = counters.list().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let mut map: Map<String, Value> =
+        counters.list().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     map.insert(
         "not_reduced".into(),
         json!({
@@ -75,30 +77,54 @@ fn counters(counters: &Counters) -> Value {
     map.into()
 }
 
-/// The same for people.
+/// Prints a [`render`]ed status as text.
 pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Result<()> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    // Some of it comes from the peer.
-    let string = |value: &Value| tame(value.as_str().unwrap_or("-")).into_owned();
-    let listening: Vec<String> = document["listening"].as_array().into_iter().flatten().map(string).collect();
-    let what = format!("{} {}, listening on {}", string(&document["role"]), string(&document["version"]), listening.join(", "));
+    // Some strings come from the peer.
+    let string = |value: &Value| sanitize(value.as_str().unwrap_or("-")).into_owned();
+    let listening: Vec<String> =
+        document["listening"].as_array().into_iter().flatten().map(string).collect();
+    let what = format!(
+        "{} {}, listening on {}",
+        string(&document["role"]),
+        string(&document["version"]),
+        listening.join(", ")
+    );
     page.wrapped("", &what)?;
     page.wrapped("", &format!("key {}", string(&document["public_key"])))?;
-    let (memory, limit) = (binary(number(&document["memory_bytes"])), binary(number(&document["memory_limit_bytes"])));
+    let (memory, limit) = (
+        binary(number(&document["memory_bytes"])),
+        binary(number(&document["memory_limit_bytes"])),
+    );
     let draining = if document["draining"] == true { ", draining" } else { "" };
     page.wrapped("", &format!("memory {memory} of {limit}{draining}"))?;
     for (counter, what) in [
-        ("refused_transports", "transports of clients were refused: unknown keys, no handshake, too many sessions"),
-        ("refused_connections", "connections of applications were refused: no session, or too many connections"),
-        ("displaced_proxy_clients", "proxy clients gave way to others before they had said what they want"),
-        ("socks4_clients", "proxy clients spoke SOCKS4, which is not supported: set them to SOCKS5"),
+        (
+            "refused_transports",
+            "client transports refused: unknown key, failed handshake or too many sessions",
+        ),
+        (
+            "refused_connections",
+            "application connections refused: no session or too many connections",
+        ),
+        (
+            "displaced_proxy_clients",
+            "proxy clients dropped before they sent a request, to make room for others",
+        ),
+        (
+            "socks4_clients",
+            "proxy clients used SOCKS4, which is not supported: configure them for SOCKS5",
+        ),
     ] {
         if number(&document[counter]) > 0 {
             page.wrapped("", &format!("{} {what}", number(&document[counter])))?;
         }
     }
     if let Some(why) = document["last_failure"].as_str() {
-        page.wrapped("", &format!("the last attempt to reach the server failed: {}", tame(why)))?;
+        page.wrapped(
+            "",
+            &format!("the last attempt to reach the server failed: {}", sanitize(why)),
+        )?;
     }
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
     if sessions.is_empty() {
@@ -126,7 +152,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     ]);
     for session in &sessions {
         let key: String = string(&session["peer"]).chars().take(11).collect();
-        let peer = session["name"].as_str().map_or(key, |name| tame(name).into_owned());
+        let peer = session["name"].as_str().map_or(key, |name| sanitize(name).into_owned());
         if let Some(budget) = session["cpu_budget"].as_object() {
             let percent = 100.0 * budget["share"].as_f64().unwrap_or(0.0);
             let (effort, changes) = (string(&budget["effort"]), number(&budget["changes"]));
@@ -134,11 +160,24 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
             efforts.push(format!("{peer}: {effort}; {percent:.1} % of a core allowed, {changes} {plural} of effort so far"));
         }
         let (here, there) = (&session["here"], &session["there"]);
+        for (direction, from) in [("sent", here), ("received", there)] {
+            let padding = number(&from["padding_bytes"]);
+            if padding > 0 {
+                efforts.push(format!(
+                    "{peer}: {} of padding {direction}, {:.1} % of the bytes on the wire",
+                    bytes(padding),
+                    100.0 * padding as f64 / number(&from["wire_sent_bytes"]).max(1) as f64
+                ));
+            }
+        }
         for (count, what) in [
-            (number(&session["refused_targets"]), "connections refused here: their target is not allowed, or cannot be reached"),
+            (
+                number(&session["refused_targets"]),
+                "connections refused here: target not allowed or unreachable",
+            ),
             (number(&here["flows_refused"]), "connections refused here: too many at once"),
-            (number(&here["failures"]), "blocks arrived corrupt and were sent again"),
-            (number(&here["resumes"]), "times the connection to the peer was lost, and the session went on"),
+            (number(&here["failures"]), "blocks arrived corrupt and were resent"),
+            (number(&here["resumes"]), "times the path was lost and the session resumed"),
         ] {
             if count > 0 {
                 problems.push(format!("{peer}: {} {what}", count_of(count)));
@@ -181,7 +220,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     notes.try_for_each(|note| page.wrapped("", note))
 }
 
-/// What there is to know, and to do, where flows were larger than the cache.
+/// A note about flows larger than the cache, with the remedy.
 fn large_flows(peer: &str, direction: &str, counters: &Value) -> Option<String> {
     let number = |name: &str| counters[name].as_u64().unwrap_or(0);
     let flows = match number("large_flows") {
@@ -201,7 +240,7 @@ mod tests {
     use super::*;
     use crate::terminal::columns;
 
-    /// Two sessions with numbers as long as they get, one of them with a name that would clear the screen.
+    /// Two sessions with the longest numbers possible, one with a name that would clear the screen.
     fn sample() -> Value {
         let counters = json!({
             "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
@@ -228,19 +267,33 @@ mod tests {
     fn status_fits_and_cuts_no_number() {
         for width in [80, 97, 120] {
             let mut out = Vec::new();
-            show(&sample(), &mut Page::new(&mut out, width, false).whole_in("--json")).unwrap();
+            show(&sample(), &mut Page::new(&mut out, width, false).complete_in("--json")).unwrap();
             let text = String::from_utf8(out).unwrap();
             for line in text.lines() {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
-            for number in ["18447 PB", "12298 PB", "33.3 %", "931.2 GiB", "999 MB", "1234.6 ms", "4,194,304", "8 of 8"] {
+            for number in [
+                "18.4 EB",
+                "12.3 EB",
+                "33.3 %",
+                "931.2 GiB",
+                "999 MB",
+                "1234.6 ms",
+                "4,194,304",
+                "8 of 8",
+            ] {
                 assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
             }
             assert!(!text.contains('\u{1b}'), "{text}");
-            // An IPv6 address beside a long name has no room; that is said.
-            assert_ne!(text.contains("Also in --json: address."), text.contains(":6666]:65535"), "{width}: {text}");
+            // An IPv6 address does not fit next to a long name; a note says where it is.
+            assert_ne!(
+                text.contains("Also in --json: address."),
+                text.contains(":6666]:65535"),
+                "{width}: {text}"
+            );
             assert!(
-                text.contains("quic") && text.contains("1,234 connections refused here: their target is not allowed"),
+                text.contains("quic")
+                    && text.contains("1,234 connections refused here: target not allowed"),
                 "{text}"
             );
         }
@@ -249,10 +302,15 @@ mod tests {
     #[test]
     fn flows_larger_than_the_cache_come_with_advice() {
         let told = |here: Counters, there: Counters| {
-            let session = json!({ "name": "site-b", "here": counters(&here), "there": counters(&there) });
+            let session =
+                json!({ "name": "site-b", "here": counters(&here), "there": counters(&there) });
             let mut out = Vec::new();
-            show(&json!({ "role": "serve", "sessions": [session] }), &mut Page::new(&mut out, 80, false)).unwrap();
-            // Wherever it is wrapped.
+            show(
+                &json!({ "role": "serve", "sessions": [session] }),
+                &mut Page::new(&mut out, 80, false),
+            )
+            .unwrap();
+            // Without regard to line breaks.
             String::from_utf8(out).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let none = Counters { log_capacity: 64 << 20, ..Counters::default() };

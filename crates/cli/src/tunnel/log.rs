@@ -1,8 +1,9 @@
-//! Log lines on standard error. Logging never fails or delays anything else: a line that cannot be written is dropped.
+//! Log lines on standard error. Logging never fails or blocks: a line that cannot be written in
+//! time is dropped.
 
 use crate::failure::say;
-use crate::format::steers;
 use oncewire_net::keys::redact;
+use oncewire_report::text::unprintable;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +11,19 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait for standard error. When nobody takes them (a pipe whose reader has stopped), later ones are dropped and counted.
+/// Most lines queued for standard error. If it blocks (a pipe whose reader has stopped), more are
+/// dropped and counted.
 const WAITING: usize = 1024;
-/// Time that the last lines have to get out when the program ends.
+/// Time to write the last lines when the program ends.
 const LAST: Duration = Duration::from_secs(1);
 
 enum Entry {
     Line(String),
-    /// All lines before this have been written.
+    /// Answered once all lines before it are written.
     Flush(SyncSender<()>),
 }
 
-/// Writes events, each on one line, from a thread of its own.
+/// Writes each event on one line, from a separate thread.
 #[derive(Clone)]
 pub(super) struct Log {
     queue: SyncSender<Entry>,
@@ -29,7 +31,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Starts the thread that writes to standard error. Without one, nothing is logged.
+    /// Starts the writing thread. If that fails, nothing is logged.
     pub(super) fn start() -> Log {
         Log::start_with(say)
     }
@@ -38,12 +40,14 @@ impl Log {
         let (queue, lines) = sync_channel(WAITING);
         let dropped = Arc::<AtomicU64>::default();
         let of_writer = dropped.clone();
-        // If it cannot be had, the receiver is gone, and every line is dropped.
-        let _ = std::thread::Builder::new().name("log".into()).spawn(move || write_all(&lines, &of_writer, write));
+        // On failure the receiver is dropped, and with it every line.
+        let _ = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || write_all(&lines, &of_writer, write));
         Log { queue, dropped }
     }
 
-    /// Waits until the lines so far have been written, but not for long.
+    /// Waits until the lines so far are written, at most [`LAST`].
     pub(super) fn flush(&self) {
         let until = Instant::now() + LAST;
         let (done, written) = sync_channel(1);
@@ -69,13 +73,13 @@ fn write_all(lines: &Receiver<Entry>, dropped: &AtomicU64, write: impl Fn(&str))
         }
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            write(&format!("oncewire: {lost} log lines were dropped, since standard error did not take them in time"));
+            write(&format!("oncewire: {lost} log lines were dropped: standard error blocked"));
         }
     }
 }
 
 impl Write for &Log {
-    /// Takes one event, as the subscriber formatted it.
+    /// Queues one event, as the subscriber formatted it.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let line = one_line(&String::from_utf8_lossy(event));
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Entry::Line(line)) {
@@ -97,16 +101,17 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// An event on one line, whatever a peer, an application or a name server has put into its fields: nothing in it steers a terminal, begins
-/// another line or turns the direction of text, and no secret key is in it. The escapes are those of JSON, so an event in JSON stays one.
+/// An event on one line, without secret keys. Fields may come from a peer, an application or a name
+/// server, so everything that controls a terminal, begins a line or changes the direction of text
+/// is escaped. The escapes are those of JSON: JSON stays JSON.
 fn one_line(event: &str) -> String {
     let event = redact(event.trim_end_matches('\n'));
     let mut line = String::with_capacity(event.len());
     for c in event.chars() {
         match c {
             '\n' => line.push_str("\\n"),
-            // All of them are in the basic plane: four digits.
-            c if steers(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+            // All are in the basic plane, so four digits suffice.
+            c if unprintable(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => line.push(c),
         }
     }
@@ -118,33 +123,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_that_steers_nothing() {
+    fn an_event_is_one_line_that_unprintable_nothing() {
         assert_eq!(one_line("INFO all is well\n"), "INFO all is well");
         let event = "DEBUG target=tcp:a\x1b[2J\nERROR fake\r\u{9b}31m\u{202e}x\u{2028}y\x7f";
-        let line = "DEBUG target=tcp:a\\u001b[2J\\nERROR fake\\u000d\\u009b31m\\u202ex\\u2028y\\u007f";
+        let line =
+            "DEBUG target=tcp:a\\u001b[2J\\nERROR fake\\u000d\\u009b31m\\u202ex\\u2028y\\u007f";
         assert_eq!(one_line(event), line);
     }
 
     #[test]
     fn lines_that_nobody_takes_are_dropped_and_counted() {
         let (go, wait) = sync_channel::<()>(0);
+        let (begun, first_is_taken) = std::sync::mpsc::channel();
         let (written, lines) = std::sync::mpsc::channel();
         let log = Log::start_with(move |line| {
+            let _ = begun.send(());
             let _ = wait.recv();
             let _ = written.send(line.to_string());
         });
         let all = 2 * WAITING;
-        // None of these waits, though the writer does.
-        (0..all).for_each(|at| (&log).write_all(format!("line {at}\n").as_bytes()).unwrap());
+        let put = |at: usize| (&log).write_all(format!("line {at}\n").as_bytes()).unwrap();
+        put(0);
+        // A thread that starts late would make room in the queue after lines were dropped.
+        first_is_taken.recv().unwrap();
+        // None of these blocks, although the writer does.
+        (1..all).for_each(put);
         drop(go);
         log.flush();
         let lines: Vec<String> = lines.try_iter().collect();
-        let (dropped, kept): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.starts_with("oncewire: "));
-        assert!(kept.iter().enumerate().all(|(at, line)| **line == format!("line {at}")), "{kept:?}");
-        assert!((WAITING..=WAITING + 1).contains(&kept.len()));
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            lines.iter().partition(|line| line.starts_with("oncewire: "));
+        assert!(
+            kept.iter().enumerate().all(|(at, line)| **line == format!("line {at}")),
+            "{kept:?}"
+        );
+        assert_eq!(kept.len(), 1 + WAITING);
         assert_eq!(
             dropped,
-            [&format!("oncewire: {} log lines were dropped, since standard error did not take them in time", all - kept.len())]
+            [&format!(
+                "oncewire: {} log lines were dropped: standard error blocked",
+                all - kept.len()
+            )]
         );
     }
 
@@ -152,7 +171,7 @@ mod tests {
     fn an_event_in_json_stays_json() {
         let event = serde_json::json!({ "target": "a\u{9b}\u{7f}\u{202e}\n" }).to_string() + "\n";
         let line = one_line(&event);
-        assert!(!line.contains(steers));
+        assert!(!line.contains(unprintable));
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["target"], "a\u{9b}\u{7f}\u{202e}\n");
     }

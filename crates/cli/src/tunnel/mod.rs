@@ -2,32 +2,37 @@
 
 mod config;
 mod document;
+mod file;
 mod log;
 
-use crate::args::{CheckConfigArgs, ConnectArgs, EndpointArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs};
+use crate::args::{CheckConfigArgs, KeygenArgs, StatusArgs};
 use crate::failure::{Failure, Outcome, without_number};
-use crate::{report, terminal};
-use config::{File, Process};
+use crate::quantity::{binary, size};
+use crate::{stdout, terminal};
+use clap::ArgMatches;
+use config::Process;
+use file::Options;
 use log::Log;
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
-use oncewire_net::keys::{SecretKey, SecretKeyError};
+use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
-use oncewire_session::TooLittleMemory;
+use oncewire_session::ConfigError;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where sockets of this user's processes are, if the system says so.
+/// The directory for sockets of this user's processes, if the system has one.
 fn runtime_dir() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
 }
 
-/// A secret key cannot be had.
+/// A secret key cannot be loaded or made.
 fn key_failure(error: &SecretKeyError) -> Failure {
     let hint = match error {
-        SecretKeyError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+        error if error.is_not_found() => {
             "; check the name, or make a key with `oncewire keygen FILE`"
         }
         _ => "",
@@ -35,15 +40,30 @@ fn key_failure(error: &SecretKeyError) -> Failure {
     Failure::failed(without_number(error) + hint)
 }
 
-/// Memory that cannot work.
-fn too_little(error: &TooLittleMemory) -> Failure {
-    Failure::usage(format!("{error}; choose a larger --memory"))
+/// The settings of a session cannot work.
+fn session_failure(error: &ConfigError) -> Failure {
+    match error {
+        ConfigError::Memory { memory, least } => Failure::usage(format!(
+            "{} of memory is too little for a session: use --memory {} or more",
+            binary(*memory),
+            size(least.next_multiple_of(1 << 20))
+        )),
+        _ => Failure::usage(error.to_string()),
+    }
 }
 
 pub(crate) fn keygen(args: &KeygenArgs) -> Outcome {
     let failed = |error: SecretKeyError| key_failure(&error);
     let secret = if args.show {
-        SecretKey::load(&args.file).map_err(failed)?
+        SecretKey::load(&args.file).map_err(|error| {
+            if is_public(&args.file) {
+                let file = args.file.display();
+                return Failure::failed(format!(
+                    "{file} holds a public key already; --show takes a file that `oncewire keygen FILE` wrote"
+                ));
+            }
+            failed(error)
+        })?
     } else {
         let secret = SecretKey::generate().map_err(failed)?;
         secret.save(&args.file).map_err(failed)?;
@@ -51,94 +71,101 @@ pub(crate) fn keygen(args: &KeygenArgs) -> Outcome {
     };
     let public = secret.public().to_string();
     if args.json {
-        return report::json(&serde_json::json!({ "public_key": public, "file": args.file }));
+        return stdout::json(&serde_json::json!({ "public_key": public, "file": args.file }));
     }
-    report::text(&format!("{public}\n"))
+    stdout::text(&format!("{public}\n"))
 }
 
-pub(crate) fn serve(args: &ServeArgs) -> Outcome {
-    let (config, process) = config::serve(args)?;
-    let base = config.endpoint.way_out.clone();
-    let again = ServeArgs {
-        listen: Vec::new(),
-        allow: args.allow.clone(),
-        allow_listen: args.allow_listen.clone(),
-        max_sessions: None,
-        endpoint: EndpointArgs { config: args.endpoint.config.clone(), ..EndpointArgs::default() },
-    };
+/// Whether a file begins with a public key.
+fn is_public(path: &Path) -> bool {
+    let mut start = String::new();
+    let read = File::open(path).and_then(|file| file.take(256).read_to_string(&mut start));
+    let first = start.split_whitespace().next().unwrap_or_default();
+    read.is_ok() && first.parse::<PublicKey>().is_ok()
+}
+
+pub(crate) fn serve(given: &ArgMatches) -> Outcome {
+    let (config, process) = config::serve(&Options::read(given)?)?;
+    let (given, base) = (given.clone(), config.endpoint.egress.clone());
     let reload = move || {
-        let file = File::read(again.endpoint.config.as_deref(), RoleName::Serve).map_err(|failure| failure.message)?;
-        config::way_out(&again, &file, &base).map(Some).map_err(|failure| failure.message)
+        let rules = Options::read(&given).and_then(|options| config::egress(&options, &base));
+        rules.map(Some).map_err(|failure| failure.message)
     };
     run(Role::Serve(config), process, Box::new(reload))
 }
 
-pub(crate) fn connect(args: &ConnectArgs) -> Outcome {
-    let (config, process) = config::connect(args)?;
+pub(crate) fn connect(given: &ArgMatches) -> Outcome {
+    let (config, process) = config::connect(&Options::read(given)?)?;
     run(Role::Connect(config), process, Box::new(|| Ok(None)))
 }
 
-type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::WayOut>, String> + Send + Sync>;
+type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::Egress>, String> + Send + Sync>;
 
 fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let log = Log::start();
-    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(process.log).with_ansi(false);
-    // There is no other in this process.
-    let _ = if process.log_json { subscriber.json().try_init() } else { subscriber.with_target(false).try_init() };
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_max_level(process.log)
+        .with_ansi(false);
+    // Cannot fail: the process has no other subscriber.
+    let _ = if process.log_json {
+        subscriber.json().try_init()
+    } else {
+        subscriber.with_target(false).try_init()
+    };
     let ready = |status: &Status| {
         for address in &status.listening {
             tracing::info!(role = status.role, %address, key = %status.key, "listening");
         }
     };
-    let daemon =
-        Daemon { status: process.status, drain: process.drain, render: document::render, reload, ready: Box::new(ready) };
+    let daemon = Daemon {
+        status: process.status,
+        drain: process.drain,
+        render: document::render,
+        reload,
+        ready: Box::new(ready),
+    };
     let ended = daemon::run(role, daemon);
     log.flush();
     ended.map_err(|error| match error {
-        NetError::Memory(error) => too_little(&error),
-        NetError::Listen { .. } => {
-            Failure::failed(without_number(&error) + "; choose another place, or end the process that has this one")
-        }
+        NetError::Session(error) => session_failure(&error),
+        NetError::Listen { .. } => Failure::failed(
+            without_number(&error)
+                + "; choose another address, or stop the process that uses this one",
+        ),
         _ => Failure::failed(without_number(&error)),
     })
 }
 
 pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
-    let endpoint = EndpointArgs { config: Some(args.file.clone()), ..EndpointArgs::default() };
-    match args.role {
-        RoleName::Serve => {
-            let args = ServeArgs { listen: vec![], allow: vec![], allow_listen: vec![], max_sessions: None, endpoint };
-            config::serve(&args).map(drop)?;
-        }
-        RoleName::Connect => {
-            let args = ConnectArgs { server: None, forward: vec![], reverse: vec![], proxy: vec![], endpoint };
-            config::connect(&args).map(drop)?;
-        }
-    }
+    let (found, warnings) = config::describe(args.role, &args.file)?;
     if args.json {
-        return report::json(&serde_json::json!({ "file": args.file, "good": true }));
+        return stdout::json(
+            &serde_json::json!({ "file": args.file, "good": true, "warnings": warnings }),
+        );
     }
-    report::text(&format!("{}: good\n", args.file.display()))
+    let warnings: String = warnings.iter().map(|what| format!("warning: {what}\n")).collect();
+    stdout::text(&format!("{}: {found}\n{warnings}", args.file.display()))
 }
 
 /// Status sockets of the systemd units in `docs/examples`.
 const UNITS: [&str; 2] = ["/run/oncewire-serve/status.sock", "/run/oncewire-connect/status.sock"];
-/// How long a running process may take to answer.
+/// Timeout for the answer of a running process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn status(args: &StatusArgs) -> Outcome {
     let sockets = match &args.socket {
         Some(path) => vec![path.clone()],
         None => {
-            let own = runtime_dir()
-                .into_iter()
-                .flat_map(|dir| ["oncewire-serve.sock", "oncewire-connect.sock"].map(|name| dir.join(name)));
+            let own = runtime_dir().into_iter().flat_map(|dir| {
+                ["oncewire-serve.sock", "oncewire-connect.sock"].map(|name| dir.join(name))
+            });
             let places: Vec<PathBuf> = own.chain(UNITS.map(PathBuf::from)).collect();
             let found: Vec<PathBuf> = places.iter().filter(|path| path.exists()).cloned().collect();
             if found.is_empty() {
                 let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
                 return Err(Failure::failed(format!(
-                    "no running `oncewire serve` or `oncewire connect` found at {}; if one has another --status socket, name it with --socket PATH",
+                    "no running `oncewire serve` or `oncewire connect` found at {}; if one has another --status socket, pass --socket PATH",
                     places.join(", ")
                 )));
             }
@@ -155,8 +182,12 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
             std::io::Result::Ok(text)
         };
         let text = ask().map_err(|error| Failure::io("ask", path.display(), &error))?;
-        let document: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|error| Failure::failed(format!("{} does not answer as a tunnel would: {error}", path.display())))?;
+        let document: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+            Failure::failed(format!(
+                "{} is not the status socket of a tunnel: {error}",
+                path.display()
+            ))
+        })?;
         documents.push(document);
     }
     if !args.json {
@@ -169,5 +200,5 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
             })
         });
     }
-    report::json(&documents)
+    stdout::json(&documents)
 }

@@ -1,8 +1,8 @@
-//! What is damaged, cut short or foreign: exit 3, one line, nothing wrong delivered, nothing left behind.
+//! Corrupt, truncated and foreign input: exit 3, one line, no wrong byte delivered, no file left.
 
 use crate::support::*;
 use oncewire_codec::Entropy;
-use oncewire_codec::pack::{PackReader, Step};
+use oncewire_codec::pack::{PackReader, PackStep};
 use std::ops::Range;
 
 const ENTROPIES: [Entropy; 3] = [Entropy::None, Entropy::Lz4, Entropy::DEFAULT];
@@ -12,7 +12,7 @@ fn content() -> Vec<u8> {
     versions(500_000)
 }
 
-/// On a pipe, what comes out of `bad` is the beginning of `content` and no more; its length.
+/// On a pipe, `bad` unpacks to a prefix of `content`. Returns its length.
 #[track_caller]
 fn refused(bad: &[u8], content: &[u8], what: &str) -> usize {
     let ran = run(args!["unpack"], bad);
@@ -28,15 +28,18 @@ fn flipped_bits() {
     for entropy in [Entropy::None, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
         let mut random = Random(2);
-        // The header, the first frame's fields and the trailer are few bytes, and each means something.
+        // The header, the first frame's fields and the trailer are small, and every bit of them
+        // matters.
         let fixed = (0..56).step_by(3).chain(good.len() - 17..good.len());
-        let places: Vec<usize> = fixed.chain(std::iter::repeat_with(|| random.below(good.len())).take(40)).collect();
+        let places: Vec<usize> =
+            fixed.chain(std::iter::repeat_with(|| random.below(good.len())).take(40)).collect();
         let mut cut = 0;
         for at in places {
             let mut bad = good.clone();
             bad[at] ^= 1 << random.below(8);
             let what = format!("{entropy}, byte {at} of {}", good.len());
-            // A changed reference may name another copy of the same bytes, and then nothing is wrong.
+            // A changed reference may point to another copy of the same bytes, which is correct
+            // output.
             let ran = run(args!["unpack"], &bad);
             if ran.code == Some(0) {
                 same(&ran.fine(), &content, &what);
@@ -49,19 +52,35 @@ fn flipped_bits() {
 }
 
 #[test]
-fn cut_short() {
+fn truncated() {
     let content = content();
     for entropy in ENTROPIES {
         let good = packed(&content, entropy);
         let mut random = Random(3);
-        let fixed = [0, 1, 7, 8, 9, 10, 37, 38, 39, good.len() - 18, good.len() - 17, good.len() - 16, good.len() - 1];
-        for len in fixed.into_iter().chain(std::iter::repeat_with(|| random.below(good.len())).take(60)) {
+        let fixed = [
+            0,
+            1,
+            7,
+            8,
+            9,
+            10,
+            37,
+            38,
+            39,
+            good.len() - 18,
+            good.len() - 17,
+            good.len() - 16,
+            good.len() - 1,
+        ];
+        for len in
+            fixed.into_iter().chain(std::iter::repeat_with(|| random.below(good.len())).take(60))
+        {
             refused(&good[..len], &content, &format!("{entropy}, {len} bytes of {}", good.len()));
         }
     }
 }
 
-/// Frames that are right in themselves, in the wrong place.
+/// Valid frames in the wrong place.
 #[test]
 fn frames_dropped_repeated_and_exchanged() {
     let content = content();
@@ -70,15 +89,20 @@ fn frames_dropped_repeated_and_exchanged() {
         let frames = frames(&good);
         let part = |i: usize| &good[frames[i].clone()];
         let (first, last) = (&good[..frames[0].start], &good[frames[frames.len() - 1].end..]);
-        let join = |order: Vec<usize>| [first, &order.into_iter().flat_map(part).copied().collect::<Vec<u8>>(), last].concat();
+        let join = |order: Vec<usize>| {
+            [first, &order.into_iter().flat_map(part).copied().collect::<Vec<u8>>(), last].concat()
+        };
         let all: Vec<usize> = (0..frames.len()).collect();
         same(&join(all.clone()), &good, "put together again");
         for i in 0..frames.len() - 1 {
             let dropped = all.iter().copied().filter(|&j| j != i).collect();
-            let repeated = all.iter().flat_map(|&j| std::iter::repeat_n(j, 1 + usize::from(j == i))).collect();
+            let repeated =
+                all.iter().flat_map(|&j| std::iter::repeat_n(j, 1 + usize::from(j == i))).collect();
             let mut exchanged = all.clone();
             exchanged.swap(i, i + 1);
-            for (order, what) in [(dropped, "dropped"), (repeated, "repeated"), (exchanged, "exchanged")] {
+            for (order, what) in
+                [(dropped, "dropped"), (repeated, "repeated"), (exchanged, "exchanged")]
+            {
                 refused(&join(order), &content, &format!("{entropy}, frame {i} {what}"));
             }
         }
@@ -91,13 +115,13 @@ fn frames(pack: &[u8]) -> Vec<Range<usize>> {
     let (mut reader, mut at, mut frames) = (PackReader::new(u64::MAX), 0, Vec::new());
     loop {
         match reader.step(&pack[at..]).expect("a good pack") {
-            Step::NeedMore(_) => panic!("a complete pack"),
-            Step::Header { consumed } => at += consumed,
-            Step::Block { consumed, .. } => {
+            PackStep::NeedMore(_) => panic!("a complete pack"),
+            PackStep::Header { consumed } => at += consumed,
+            PackStep::Block { consumed, .. } => {
                 frames.push(at..at + consumed);
                 at += consumed;
             }
-            Step::End { .. } => return frames,
+            PackStep::End { .. } => return frames,
         }
     }
 }
@@ -124,7 +148,13 @@ fn an_existing_file_survives() {
     let dir = Dir::new();
     let good = packed(&content(), Entropy::DEFAULT);
     let output = dir.write("output", b"what was there before");
-    for bad in [&good[..good.len() / 2], &good[..good.len() - 1], b"", b"something else", &[&good[..], b"x"].concat()] {
+    for bad in [
+        &good[..good.len() / 2],
+        &good[..good.len() - 1],
+        b"",
+        b"something else",
+        &[&good[..], b"x"].concat(),
+    ] {
         run(args!["unpack", "-o", output], bad).fails(3, &["standard input"]);
         same(&read(&output), b"what was there before", "the file of that name");
     }
@@ -137,16 +167,18 @@ fn foreign_files() {
     let pack = packed(&content(), Entropy::DEFAULT);
     let as_text: Vec<u8> = pack.iter().copied().filter(|&byte| byte != b'\r').collect();
     let seven_bits: Vec<u8> = pack.iter().map(|byte| byte & 0x7f).collect();
-    let foreign: [&[u8]; 6] = [&tz(0), b"\x1f\x8b\x08\x00 gzip", b"\x28\xb5\x2f\xfd zstd", b"x", &as_text, &seven_bits];
+    let foreign: [&[u8]; 6] =
+        [&tz(0), b"\x1f\x8b\x08\x00 gzip", b"\x28\xb5\x2f\xfd zstd", b"x", &as_text, &seven_bits];
     for content in foreign {
         let file = dir.write("some.file", content);
-        let (output, words) = (dir.join("output"), ["some.file is no Oncewire pack"]);
+        let (output, words) = (dir.join("output"), ["some.file is not an Oncewire pack"]);
         assert!(run(args!["unpack", file], b"").fails(3, &words).is_empty());
         run(args!["unpack", file, "-o", output], b"").fails(3, &words);
         dir.holds_only(&["some.file"]);
     }
     run(args!["unpack"], b"").fails(3, &["standard input is empty"]);
-    run(args!["unpack", tz_path(0), "--json", "-o", dir.join("output")], b"").fails(3, &["no Oncewire pack"]);
+    run(args!["unpack", tz_path(0), "--json", "-o", dir.join("output")], b"")
+        .fails(3, &["not an Oncewire pack"]);
 }
 
 #[test]
@@ -155,19 +187,27 @@ fn another_version() {
     for version in [0, 2, 255] {
         pack[8] = version;
         let words = [&format!("version {version}")[..], "use a newer oncewire"];
-        assert!(run(args!["unpack"], &pack).fails(3, if version == 0 { &words[..1] } else { &words }).is_empty());
+        assert!(
+            run(args!["unpack"], &pack)
+                .fails(3, if version == 0 { &words[..1] } else { &words })
+                .is_empty()
+        );
     }
 }
 
 #[test]
-fn something_behind_the_end() {
+fn data_after_the_end() {
     let dir = Dir::new();
     let content = content();
     let good = packed(&content, Entropy::DEFAULT);
     for behind in [&b"\0"[..], b"garbage", &good, &noise(5, 3 << 20)] {
         let bad = [&good[..], behind].concat();
-        let words = ["goes on after the end", &format!("{} bytes in", good.len())];
-        same(&run(args!["unpack"], &bad).fails(3, &words), &content, "what came before the garbage");
+        let words = ["more data after the end", &format!("at byte {};", good.len())];
+        same(
+            &run(args!["unpack"], &bad).fails(3, &words),
+            &content,
+            "what came before the garbage",
+        );
         run(args!["unpack", "-o", dir.join("output")], &bad).fails(3, &words);
         dir.holds_only(&[]);
     }

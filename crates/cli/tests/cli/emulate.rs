@@ -1,4 +1,5 @@
-//! `oncewire emulate`: every packet leaves as it entered, whatever happens on the way, and the figures are those of what was carried.
+//! `oncewire emulate`: every packet leaves the network as it entered, and the figures match the
+//! packets carried.
 
 use crate::plan::MAP;
 use crate::study::{packet, pcap};
@@ -15,7 +16,7 @@ fn emulate(map: &Path, rest: &[&str]) -> Ran {
     run(all, b"")
 }
 
-/// The document of a run that ends well.
+/// The JSON document of a successful run.
 #[track_caller]
 fn document(map: &Path, rest: &[&str]) -> Value {
     let ran = emulate(map, &[rest, &["--json"]].concat());
@@ -35,26 +36,33 @@ fn reduction(document: &Value, scheme: &str) -> f64 {
 }
 
 #[test]
-fn schemes_are_in_the_order_that_they_must_be() {
+fn reductions_of_schemes_are_in_the_expected_order() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let document = document(&map, &SMALL);
     assert_eq!(document["format"], "oncewire-emulate/1");
     assert!(count(&document, "packets") > 1000);
     assert_eq!(count(&document, "packets"), count(&document, "delivered"));
-    assert_eq!((count(&document, "lost"), count(&document, "undecodable"), count(&document, "damaged")), (0, 0, 0));
-    let [ours, hop, ideal] = ["SmartRE", "hop-by-hop", "Ideal"].map(|scheme| reduction(&document, scheme));
+    assert_eq!(
+        (count(&document, "lost"), count(&document, "undecodable"), count(&document, "damaged")),
+        (0, 0, 0)
+    );
+    let [ours, hop, ideal] =
+        ["SmartRE", "hop-by-hop", "Ideal"].map(|scheme| reduction(&document, scheme));
     assert!(ours > 0.05, "{ours}");
     assert!(ours < ideal, "{ours} {ideal}");
-    // No more than what devices without limits save, but for which copy a limited store still has.
+    // At most what unlimited devices save, except for the choice of copy in a limited store.
     assert!(hop < ideal + 0.01, "{hop} {ideal}");
     for link in document["links"].as_array().expect("links") {
-        assert!(count(link, "after_bytes") <= count(link, "before_bytes") + 64 * count(&document, "packets"));
+        assert!(
+            count(link, "after_bytes")
+                <= count(link, "before_bytes") + 64 * count(&document, "packets")
+        );
     }
 }
 
 #[test]
-fn nothing_is_saved_where_nothing_repeats() {
+fn nothing_is_saved_without_repeats() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let document = document(&map, &[&SMALL[..], &["--gamma", "0%", "--quick"]].concat());
@@ -65,11 +73,12 @@ fn nothing_is_saved_where_nothing_repeats() {
 }
 
 #[test]
-fn a_run_is_its_seed() {
+fn a_seed_determines_the_run() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let run = |seed| {
-        let mut document = document(&map, &[&SMALL[..], &["--quick", "--loss", "1%", "--seed", seed]].concat());
+        let mut document =
+            document(&map, &[&SMALL[..], &["--quick", "--loss", "1%", "--seed", seed]].concat());
         document["schemes"][0]["seconds"].take();
         document
     };
@@ -79,22 +88,24 @@ fn a_run_is_its_seed() {
 }
 
 #[test]
-fn packets_are_lost_and_never_damaged() {
+fn packets_are_lost_and_never_corrupted() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let document = document(&map, &[&SMALL[..], &["--quick", "--loss", "2%"]].concat());
     let [packets, delivered, lost, undecodable, damaged] =
-        ["packets", "delivered", "lost", "undecodable", "damaged"].map(|field| count(&document, field));
+        ["packets", "delivered", "lost", "undecodable", "damaged"]
+            .map(|field| count(&document, field));
     assert!(lost > 0 && undecodable > 0, "{lost} {undecodable}");
     assert_eq!(damaged, 0);
     assert_eq!(packets, delivered + lost + undecodable + damaged);
 }
 
 #[test]
-fn plans_change_under_way() {
+fn plans_change_during_a_run() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
-    let more = ["--quick", "--replan", "1", "--epochs", "4", "--flash-crowd", "15s:gamma=80%,volume=2"];
+    let more =
+        ["--quick", "--replan", "1", "--epochs", "4", "--flash-crowd", "15s:gamma=80%,volume=2"];
     let document = document(&map, &[&SMALL[..], &more].concat());
     assert!(count(&document, "updates") >= 2);
     assert_eq!(count(&document, "packets"), count(&document, "delivered"));
@@ -107,20 +118,26 @@ fn plans_change_under_way() {
 fn links_fail() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
-    let run = |notice| document(&map, &[&SMALL[..], &["--quick", "--reroute", "12s", "--notice", notice]].concat());
-    // Ingresses that know at once encode nothing that cannot be decoded; those that hear late do, and it is dropped, not delivered wrong.
+    let run = |notice| {
+        document(&map, &[&SMALL[..], &["--quick", "--reroute", "12s", "--notice", notice]].concat())
+    };
+    // Ingresses that learn of the change at once encode nothing undecodable. Late ones do, and
+    // those packets are dropped.
     let at_once = run("0s");
     assert_eq!(count(&at_once, "packets"), count(&at_once, "delivered"));
     let late = run("2s");
     assert!(count(&late, "undecodable") > 0);
     assert_eq!(count(&late, "packets"), count(&late, "delivered") + count(&late, "undecodable"));
-    // The demand from Alpha to Gamma goes the other way round from then on.
+    // From then on, the demand from Alpha to Gamma takes the other direction around the ring.
     let link = |document: &Value, from: &str, to: &str| {
         let links = document["links"].as_array().expect("links");
-        count(links.iter().find(|link| link["from"] == from && link["to"] == to).expect("the link"), "before_bytes")
+        count(
+            links.iter().find(|link| link["from"] == from && link["to"] == to).expect("the link"),
+            "before_bytes",
+        )
     };
     assert!(link(&at_once, "Beta", "Gamma") > 0 && link(&at_once, "Epsilon", "Delta") > 0);
-    // A spur has no other way.
+    // A spur has no alternative path.
     let spur =
         dir.write("spur.json", br#"{"nodes":[{"id":"a","population":1},{"id":"b","population":2}],"links":[{"a":"a","b":"b"}]}"#);
     emulate(&spur, &["--quick", "--reroute", "12s"]).fails(2, &["--reroute", "still connected"]);
@@ -137,24 +154,37 @@ fn capture() -> Vec<u8> {
 }
 
 #[test]
-fn captures_enter_where_they_are_said_to() {
+fn captures_enter_at_the_given_node() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let file = dir.write("a.pcap", &capture());
-    let prefixes = dir.write("prefixes", b"192.0.2.0/24 a\n10.1.0.0/16 c\n10.2.0.0/16 Delta\n10.3.0.0/16 a\n");
+    let prefixes =
+        dir.write("prefixes", b"192.0.2.0/24 a\n10.1.0.0/16 c\n10.2.0.0/16 Delta\n10.3.0.0/16 a\n");
     let path = |path: &Path| path.display().to_string();
     let (file, prefixes) = (path(&file), path(&prefixes));
-    let with = |more: &[&str]| document(&map, &[&["--capture", &file, "--epochs", "2"][..], more].concat());
+    let with = |more: &[&str]| {
+        document(&map, &[&["--capture", &file, "--epochs", "2"][..], more].concat())
+    };
     let spread = with(&["--quick", "--ingress", "Beta"]);
     assert!(count(&spread, "packets") > 0);
     assert_eq!(count(&spread, "packets"), count(&spread, "delivered"));
     let told = with(&["--ingress", "a", "--prefixes", &prefixes]);
     // A third of the packets would leave where they enter.
     assert_eq!(count(&told, "packets"), 400);
-    assert!(told["notes"].to_string().contains("200 packets of the captures would leave in the PoP where they enter"));
+    assert!(
+        told["notes"]
+            .to_string()
+            .contains("200 packets of the captures would leave in the PoP where they enter")
+    );
     let [ours, ideal] = ["SmartRE", "Ideal"].map(|scheme| reduction(&told, scheme));
     assert!(ours > 0.1 && ours < ideal + 0.05, "{ours} {ideal}");
-    assert!(told["settings"].as_array().expect("settings").iter().all(|setting| setting[0] != "redundancy"));
+    assert!(
+        told["settings"]
+            .as_array()
+            .expect("settings")
+            .iter()
+            .all(|setting| setting[0] != "redundancy")
+    );
 }
 
 #[test]
@@ -165,7 +195,8 @@ fn a_capture_does_not_choose_the_memory() {
     let mut file = capture();
     let mut at = 24;
     while at < file.len() {
-        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().expect("four bytes")) as usize;
+        let len =
+            u32::from_le_bytes(file[at + 8..at + 12].try_into().expect("four bytes")) as usize;
         file[at + 12..at + 16].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
         at += 16 + len;
     }
@@ -176,7 +207,7 @@ fn a_capture_does_not_choose_the_memory() {
 }
 
 #[test]
-fn a_capture_that_is_cut_is_carried_to_there() {
+fn a_truncated_capture_is_carried_up_to_its_end() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let whole = capture();
@@ -194,13 +225,19 @@ fn what_was_measured_can_be_planned_for() {
     let map = dir.write("ring.json", MAP.as_bytes());
     let measured = dir.join("measured.tsv").display().to_string();
     document(&map, &[&SMALL[..], &["--quick", "--measured", &measured]].concat());
-    let plan = run(args!["plan", &map, "--traffic", "demands", "--profile", &measured, "--json"], b"");
+    let plan =
+        run(args!["plan", &map, "--traffic", "demands", "--profile", &measured, "--json"], b"");
     let plan: Value = serde_json::from_slice(&plan.fine()).expect("JSON");
     let synthetic = run(args!["plan", &map, "--traffic", "demands", "--json"], b"");
     let synthetic: Value = serde_json::from_slice(&synthetic.fine()).expect("JSON");
     let saved = |plan: &Value| plan["verdict"]["reduction"].as_f64().expect("a reduction");
     // What was measured is what was made, within sampling error.
-    assert!((saved(&plan) / saved(&synthetic) - 1.0).abs() < 0.15, "{} {}", saved(&plan), saved(&synthetic));
+    assert!(
+        (saved(&plan) / saved(&synthetic) - 1.0).abs() < 0.15,
+        "{} {}",
+        saved(&plan),
+        saved(&synthetic)
+    );
 }
 
 #[test]
@@ -214,13 +251,15 @@ fn plans_are_carried_out() {
     let (own, given) = (reduction(&own, "SmartRE"), reduction(&given, "SmartRE"));
     assert!((own - given).abs() < 0.01, "{own} {given}");
     // A plan of another network's is refused.
-    emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file]).fails(3, &["plan.json", "another network"]);
+    emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file])
+        .fails(3, &["plan.json", "another network"]);
     let garbage = dir.write("garbage.json", b"{}").display().to_string();
-    emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat()).fails(3, &["garbage.json", "--manifests"]);
+    emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat())
+        .fails(3, &["garbage.json", "--manifests"]);
 }
 
 #[test]
-fn wrong_use() {
+fn wrong_options() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
     let file = dir.write("a.pcap", &capture()).display().to_string();
@@ -228,7 +267,13 @@ fn wrong_use() {
     let text = dir.write("text.pcap", b"no capture").display().to_string();
     let nowhere = dir.write("nowhere", b"203.0.113.0/24 Atlantis\n").display().to_string();
     let bad = dir.write("bad", b"rubbish\n").display().to_string();
-    for wrong in [["--epochs", "1"], ["--matches", "0"], ["--loss", "101%"], ["--flash-crowd", "soon"], ["--reroute", "never"]] {
+    for wrong in [
+        ["--epochs", "1"],
+        ["--matches", "0"],
+        ["--loss", "101%"],
+        ["--flash-crowd", "soon"],
+        ["--reroute", "never"],
+    ] {
         let ran = emulate(&map, &wrong);
         assert_eq!(ran.code, Some(2), "{wrong:?}");
         assert!(ran.err.contains(wrong[0]), "{}", ran.err);

@@ -1,12 +1,13 @@
-//! The program as its users meet it: every test here runs the real binary.
-//!
-//! Exit codes, messages, files left and not left, bytes on pipes. The codec has its own tests; what a frame holds is theirs.
+//! The program as users see it: every test here runs the real binary, and checks exit codes,
+//! messages, files and bytes on pipes. The content of frames is tested in `crates/codec`.
 
 mod base;
 mod damage;
 mod emulate;
+mod examples;
 mod family;
 mod files;
+mod help;
 mod memory;
 mod outputs;
 mod pipes;

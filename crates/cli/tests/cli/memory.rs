@@ -1,4 +1,5 @@
-//! Memory is what the cache says, used as it fills, and capped whatever the input says.
+//! Memory follows the size of the cache, is used as the cache fills, and is capped whatever the
+//! input claims.
 #![cfg(target_os = "linux")]
 
 use crate::support::*;
@@ -12,20 +13,29 @@ const MIB: u64 = 1 << 20;
 
 /// Peak resident memory of a running process in bytes.
 fn peak(child: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the process runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
-    let kilobytes: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the process runs");
+    let line =
+        status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel counts it");
+    let kilobytes: u64 =
+        line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
     kilobytes * 1024
 }
 
 fn start(args: Vec<OsString>) -> Child {
-    Command::new(ONCEWIRE).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts")
+    Command::new(ONCEWIRE)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
 }
 
-/// Feeds `parts`, throws the output away, and looks when all but the end has gone through.
+/// Feeds `parts`, discards the output, and measures once all but the end has gone through.
 fn peak_of(args: Vec<OsString>, parts: impl Iterator<Item = Vec<u8>>) -> u64 {
     let mut child = start(args);
-    let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let (mut stdin, mut stdout) =
+        (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
     let drain = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
     for part in parts {
         stdin.write_all(&part).expect("the program reads");
@@ -37,7 +47,7 @@ fn peak_of(args: Vec<OsString>, parts: impl Iterator<Item = Vec<u8>>) -> u64 {
     peak
 }
 
-/// Runs with this much address space, so that whoever asks for more does not get it.
+/// Runs with this much address space.
 fn confined(megabytes: u64, args: Vec<OsString>, stdin: &[u8]) -> Ran {
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", megabytes * 1024);
     let mut shell = assert_cmd::Command::new("sh");
@@ -45,7 +55,7 @@ fn confined(megabytes: u64, args: Vec<OsString>, stdin: &[u8]) -> Ran {
     Ran::of(run.output().expect("a shell"))
 }
 
-/// 64 MB in which everything comes back, some of it from farther away than the cache reaches.
+/// 64 MB in which everything repeats, some of it farther back than the cache reaches.
 fn stream() -> impl Iterator<Item = Vec<u8>> {
     let (text, mut random) = (tz(0), Random(10));
     (0..64).map(move |i| {
@@ -60,7 +70,8 @@ fn a_stream_takes_no_more_than_its_cache() {
         let peak = peak_of(args!["pack", "--cache", "8M", "--threads", threads], stream());
         assert!(peak < 48 * MIB, "{} MiB with {threads} threads", peak / MIB);
     }
-    let packed = run(args!["pack", "--cache", "8M"], &stream().flatten().collect::<Vec<u8>>()).fine();
+    let packed =
+        run(args!["pack", "--cache", "8M"], &stream().flatten().collect::<Vec<u8>>()).fine();
     let peak = peak_of(args!["unpack"], std::iter::once(packed));
     assert!(peak < 40 * MIB, "{} MiB to unpack", peak / MIB);
 }
@@ -69,11 +80,13 @@ fn a_stream_takes_no_more_than_its_cache() {
 fn a_large_cache_costs_nothing_until_it_fills() {
     let content = versions(300_000);
     let header = Header { cache: 1024 * MIB, max_block: 65536, seed: 0, base: None };
-    // A table of the size that such a cache deserves would only slow the test.
+    // A table in proportion to the cache would only slow the test.
     let builder = Encoder::builder().table_entries(1 << 16);
-    let pack = oncewire_codec::pack::pack(&content, &header, builder).expect("the parameters can work");
+    let pack =
+        oncewire_codec::pack::pack(&content, &header, builder).expect("the parameters can work");
     let mut child = start(args!["unpack"]);
-    let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let (mut stdin, mut stdout) =
+        (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
     stdin.write_all(&pack).expect("the program reads");
     let mut out = vec![0; content.len()];
     stdout.read_exact(&mut out).expect("all content comes out");
@@ -90,7 +103,7 @@ fn a_header_cannot_ask_for_more_than_allowed() {
     let words = |needs: &'static str, allowed: &'static str| [needs, allowed, "--max-cache"];
     let claim = |cache: u64| header(cache).to_bytes();
     let (gib, tib) = (1024 * MIB, 1 << 40);
-    // 64 MB of address space: what is refused must not have been asked for.
+    // With 64 MB of address space, a refused cache must not be allocated first.
     let refused = |cache: u64, limit: &[&str], words: [&str; 3]| {
         let mut args = args!["unpack", "-o", dir.join("output")];
         args.extend(limit.iter().map(Into::into));
@@ -101,24 +114,26 @@ fn a_header_cannot_ask_for_more_than_allowed() {
     refused(200 * MIB, &["--max-cache", "100M"], words("200 MiB", "100 MiB allowed"));
     refused(SMALL_CACHE, &["--max-cache", "299999"], words("293", "293"));
     dir.holds_only(&[]);
-    // More than the format knows, and less than a block.
+    // Above the limit of the format, and below one block.
     for cache in [tib + 1, u64::MAX, 0, 65535] {
-        confined(64, args!["unpack", "--max-cache", "16777215T"], &claim(cache)).fails(3, &["header", "cache size"]);
+        confined(64, args!["unpack", "--max-cache", "16777215T"], &claim(cache))
+            .fails(3, &["header", "cache size"]);
     }
 }
 
 #[test]
-fn memory_that_cannot_be_had_is_a_failure_with_a_line() {
+fn failed_allocations_are_one_line() {
     let dir = Dir::new();
     let claim = header(1024 * MIB).to_bytes();
     confined(500, args!["unpack", "-o", dir.join("output")], &claim).fails(1, &["memory"]);
-    confined(500, args!["pack", tz_path(0), "--cache", "1G", "-o", dir.join("output")], b"").fails(1, &["memory", "--cache"]);
+    confined(500, args!["pack", tz_path(0), "--cache", "1G", "-o", dir.join("output")], b"")
+        .fails(1, &["memory", "--cache"]);
     dir.holds_only(&[]);
 }
 
-/// Whatever a damaged frame claims, nothing is allocated for it beyond what the header announced.
+/// A corrupt frame cannot cause allocations beyond what the header announces.
 #[test]
-fn damage_cannot_make_it_grow() {
+fn corruption_cannot_raise_memory() {
     let content = versions(400_000);
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
@@ -129,6 +144,10 @@ fn damage_cannot_make_it_grow() {
             bad[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff ^ *byte & 0x80);
             confined(64, args!["unpack"], &bad).fails(3, &["standard input"]);
         }
-        same(&confined(64, args!["unpack"], &good).fine(), &content, "what is right goes through in so little");
+        same(
+            &confined(64, args!["unpack"], &good).fine(),
+            &content,
+            "valid input needs little memory",
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! No input is ever written over, and an output appears whole or not at all, for every verb that writes a file.
+//! No command overwrites its input, and every output file appears complete or not at all.
 #![cfg(unix)]
 
 use crate::plan::MAP;
@@ -10,13 +10,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A capture that is over soon, and has a match.
+/// A short capture with a match.
 fn capture() -> Vec<u8> {
-    let packets: Vec<_> = (0..20).map(|n| packet("192.0.2.1:80", "10.0.0.1:40000", &noise(n / 2, 1000))).collect();
+    let packets: Vec<_> =
+        (0..20).map(|n| packet("192.0.2.1:80", "10.0.0.1:40000", &noise(n / 2, 1000))).collect();
     pcap(&packets)
 }
 
-/// Files that every verb can read.
+/// Input files for every command.
 fn inputs() -> Dir {
     let dir = Dir::new();
     dir.write("data", &tz(0)[..100_000]);
@@ -46,7 +47,8 @@ fn command(dir: &Dir, line: &str, out: &Path) -> Vec<OsString> {
     line.split(' ').map(word).collect()
 }
 
-/// Each verb and option that writes a file, beside each way to read one. The first name is that of the input to be written over.
+/// Each command and option that writes a file, with each way to read one. The first name is the
+/// input to overwrite.
 const OVERWRITING: [(&str, &str); 30] = [
     ("data", "pack @data -o OUT"),
     ("data", "pack --base @data @table -o OUT"),
@@ -82,7 +84,7 @@ const OVERWRITING: [(&str, &str); 30] = [
 ];
 
 #[test]
-fn no_verb_writes_over_what_it_reads() {
+fn no_command_overwrites_its_input() {
     for (input, line) in OVERWRITING {
         let dir = inputs();
         if input.starts_with("out/") {
@@ -95,12 +97,16 @@ fn no_verb_writes_over_what_it_reads() {
         symlink("symlink", dir.join("symlink-to-it")).unwrap();
         fs::hard_link(&file, dir.join("hardlink")).unwrap();
         let names = dir.names();
-        let outs = [input, "symlink", "symlink-to-it", "hardlink"].map(|name| dir.join(name)).into_iter();
-        for out in outs
-            .chain([dir.path().join(".").join(input), dir.path().join("../").join(dir.path().file_name().unwrap()).join(input)])
-        {
-            run(command(&dir, line, &out), b"")
-                .fails(2, &["would overwrite the input", &file.display().to_string(), "choose another"]);
+        let outs =
+            [input, "symlink", "symlink-to-it", "hardlink"].map(|name| dir.join(name)).into_iter();
+        for out in outs.chain([
+            dir.path().join(".").join(input),
+            dir.path().join("../").join(dir.path().file_name().unwrap()).join(input),
+        ]) {
+            run(command(&dir, line, &out), b"").fails(
+                2,
+                &["would overwrite the input", &file.display().to_string(), "choose another"],
+            );
             same(&read(&file), &before, line);
             assert_eq!(dir.names(), names, "{line}");
         }
@@ -108,9 +114,9 @@ fn no_verb_writes_over_what_it_reads() {
     }
 }
 
-/// What is a link in the directory of --csv, and what is not ours there.
+/// Links in the directory of --csv, and files in it that are not ours.
 #[test]
-fn a_directory_of_tables_is_looked_through() {
+fn files_in_the_csv_directory_are_checked() {
     let dir = inputs();
     let out = dir.join("out");
     fs::create_dir(&out).unwrap();
@@ -120,9 +126,24 @@ fn a_directory_of_tables_is_looked_through() {
     run(command(&dir, "plan @map --traffic @traffic --csv @out", &out), b"")
         .fails(2, &["--csv", "links.csv", "overwrite the input", "traffic"]);
     same(&read(&dir.join("traffic")), &before, "behind a link");
-    run(command(&dir, "plan @map --traffic demands --devices @out/mine.csv --quick --csv @out", &out), b"").fine();
-    same(&read(&out.join("mine.csv")), b"a -> b\t1G\t1000000\n", "a file of that directory that is not ours");
-    assert!(read(&dir.join("traffic")).starts_with(b"from,"), "the link stays, and its file is replaced");
+    run(
+        command(
+            &dir,
+            "plan @map --traffic demands --devices @out/mine.csv --quick --csv @out",
+            &out,
+        ),
+        b"",
+    )
+    .fine();
+    same(
+        &read(&out.join("mine.csv")),
+        b"a -> b\t1G\t1000000\n",
+        "a file of that directory that is not ours",
+    );
+    assert!(
+        read(&dir.join("traffic")).starts_with(b"from,"),
+        "the link stays, and its file is replaced"
+    );
 }
 
 #[test]
@@ -133,7 +154,15 @@ fn redirected_streams_are_inputs_and_outputs_too() {
     let ran = |args: Vec<OsString>, stdin: Stdio, stdout: Stdio| {
         let mut command = Command::new(ONCEWIRE);
         Ran::of(
-            command.args(args).stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap(),
+            command
+                .args(args)
+                .stdin(stdin)
+                .stdout(stdout)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+                .wait_with_output()
+                .unwrap(),
         )
     };
     let from = || Stdio::from(File::open(&data).unwrap());
@@ -144,12 +173,13 @@ fn redirected_streams_are_inputs_and_outputs_too() {
     ran(args!["pack", data, "-o", "/dev/stdout"], Stdio::null(), to()).fails(2, &words);
     ran(args!["unpack", dir.join("pack"), "--base", data], Stdio::null(), to()).fails(2, &words);
     ran(args!["bench", data], Stdio::null(), to()).fails(2, &words);
-    ran(args!["study", dir.join("capture"), "--report", data, "--json"], Stdio::null(), to()).fails(2, &["the same file"]);
+    ran(args!["study", dir.join("capture"), "--report", data, "--json"], Stdio::null(), to())
+        .fails(2, &["the same file"]);
     same(&read(&data), &before, "after all that");
-    // Not what is no file: it loses nothing.
+    // Anything but a file is allowed: nothing is lost.
     let null = || OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
     ran(args!["pack", "/dev/null", "-o", "/dev/null"], null().into(), null().into()).fine();
-    // What a shell redirected is appended to, whatever it is called.
+    // A redirected file is appended to, under any name.
     let log = dir.write("log", b"before ");
     let append = || Stdio::from(OpenOptions::new().append(true).open(&log).unwrap());
     let pack = run(args!["pack", data], b"").fine();
@@ -177,7 +207,8 @@ fn two_outputs_are_two_files() {
                 symlink("x", dir.join("link")).unwrap();
             }
             let names = dir.names();
-            run(command(&dir, case, &x), b"").fails(2, &["--report", "are the same file", "choose two"]);
+            run(command(&dir, case, &x), b"")
+                .fails(2, &["--report", "are the same file", "choose two"]);
             assert_eq!(dir.names(), names);
             assert_eq!(fs::read(&x).ok(), there.then(|| b"before".to_vec()));
         }
@@ -188,7 +219,7 @@ fn two_outputs_are_two_files() {
         .fails(2, &["--report", "--csv", "same file"]);
 }
 
-/// Verbs that write a file, each with what it is called.
+/// Commands that write a file.
 const WRITING: [&str; 8] = [
     "pack @data -o OUT",
     "unpack @pack -o OUT",
@@ -201,7 +232,7 @@ const WRITING: [&str; 8] = [
 ];
 
 #[test]
-fn every_output_replaces_what_was_there_and_leaves_nothing_else() {
+fn every_output_replaces_the_earlier_file_and_leaves_no_other() {
     for line in WRITING {
         let dir = inputs();
         let out = dir.write("out", b"before");
@@ -213,9 +244,10 @@ fn every_output_replaces_what_was_there_and_leaves_nothing_else() {
     }
 }
 
-/// Runs the program where one directory, DISK, is a file system of its own with room for 48 KiB, and lists that afterwards.
+/// Runs the program with a file system of 48 KiB in the directory DISK, and lists its files
+/// afterwards.
 ///
-/// `None`, with a message, where this is not possible.
+/// `None`, reported as skipped, if that needs root or a program.
 #[cfg(target_os = "linux")]
 fn on_a_small_disk(dir: &Dir, former: &str, args: Vec<OsString>) -> Option<(Ran, String)> {
     let disk = dir.join("disk");
@@ -227,7 +259,12 @@ fn on_a_small_disk(dir: &Dir, former: &str, args: Vec<OsString>) -> Option<(Ran,
         exit $code"#;
     let listing = dir.join("listing");
     let mut command = Command::new("sh");
-    command.args(["-c", "exec unshare --mount --propagation private sh -c \"$0\" \"$@\" 3>\"$LISTING\"", script, ONCEWIRE]);
+    command.args([
+        "-c",
+        "exec unshare --mount --propagation private sh -c \"$0\" \"$@\" 3>\"$LISTING\"",
+        script,
+        ONCEWIRE,
+    ]);
     command.arg(&disk).arg(former).args(args).env("LISTING", &listing).stdin(Stdio::null());
     let ran = Ran::of(command.output().expect("a shell"));
     if matches!(ran.code, Some(77 | 126 | 127)) || ran.err.contains("unshare") {
@@ -240,11 +277,12 @@ fn on_a_small_disk(dir: &Dir, former: &str, args: Vec<OsString>) -> Option<(Ran,
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_leaves_what_was_there_and_nothing_else() {
+fn a_full_disk_keeps_the_earlier_file_and_leaves_no_other() {
     let dir = inputs();
     dir.write("noise", &noise(1, 200_000));
     dir.write("big", &packed(&noise(1, 200_000), oncewire_codec::Entropy::None));
-    let many: Vec<_> = (0..3000).map(|n| packet("192.0.2.1:80", "10.0.0.1:40000", &noise(n % 10, 200))).collect();
+    let many: Vec<_> =
+        (0..3000).map(|n| packet("192.0.2.1:80", "10.0.0.1:40000", &noise(n % 10, 200))).collect();
     dir.write("many", &pcap(&many));
     let study = "study @many --algorithms maxp --figures algorithms --cache 1M";
     for (former, line) in [
@@ -252,12 +290,16 @@ fn a_full_disk_leaves_what_was_there_and_nothing_else() {
         ("out", "unpack @big -o @disk/out".into()),
         ("out", format!("{study} --matches @disk/out")),
         ("out", format!("{study} --report @disk/out")),
-        // The whole of it: no new table beside old ones.
+        // All of it: no new table next to old ones.
         ("csv/accounting.csv", "study @many --csv @disk/csv".to_owned()),
         ("out", "plan @map --traffic demands --quick --report @disk/out".into()),
         ("csv/links.csv", "plan @map --traffic demands --quick --csv @disk/csv".into()),
     ] {
-        let Some((ran, listed)) = on_a_small_disk(&dir, former, command(&dir, &line, Path::new(""))) else { return };
+        let Some((ran, listed)) =
+            on_a_small_disk(&dir, former, command(&dir, &line, Path::new("")))
+        else {
+            return;
+        };
         assert_eq!(listed, format!("./{former} former\n"), "{line}: {:?} {}", ran.code, ran.err);
         ran.fails(1, &["no space left", "free some space"]);
     }
@@ -279,7 +321,7 @@ fn unfinished(dir: &Dir, child: &Child) -> PathBuf {
 }
 
 #[test]
-fn what_a_killed_run_left_is_removed_by_the_next_and_what_a_living_one_writes_is_not() {
+fn files_of_killed_runs_are_removed_and_those_of_running_ones_kept() {
     for line in WRITING {
         let dir = inputs();
         let mut living = start(args!["pack", "-o", dir.join("living")]);
@@ -289,12 +331,22 @@ fn what_a_killed_run_left_is_removed_by_the_next_and_what_a_living_one_writes_is
         killed.kill().expect("a child of ours");
         killed.wait().expect("a child of ours");
         assert!(leftover.exists(), "SIGKILL leaves no time to clean up");
-        // Of names like ours: a link to something else, a directory, a pipe, and files that only look similar.
+        // Names like ours: a link, a directory, a pipe, and files with similar names.
         symlink(dir.join("data"), dir.join(".oncewire-1-0.unfinished")).unwrap();
         fs::create_dir(dir.join(".oncewire-2-0.unfinished")).unwrap();
-        assert!(Command::new("mkfifo").arg(dir.join(".oncewire-3-0.unfinished")).status().unwrap().success());
-        let others =
-            [".oncewire-x-0.unfinished", ".oncewire-1-0.unfinished.txt", ".oncewire-4.unfinished", "oncewire-4-0.unfinished"];
+        assert!(
+            Command::new("mkfifo")
+                .arg(dir.join(".oncewire-3-0.unfinished"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        let others = [
+            ".oncewire-x-0.unfinished",
+            ".oncewire-1-0.unfinished.txt",
+            ".oncewire-4.unfinished",
+            "oncewire-4-0.unfinished",
+        ];
         others.iter().for_each(|name| drop(dir.write(name, b"mine")));
         let names = dir.names();
 
@@ -317,9 +369,13 @@ fn an_interrupted_run_leaves_none_of_its_files() {
     let dir = inputs();
     fs::create_dir(dir.join("csv")).unwrap();
     let names = dir.names();
-    let mut child = start(command(&dir, "study - --report OUT --matches @matches --csv @csv", &dir.join("report")));
+    let mut child = start(command(
+        &dir,
+        "study - --report OUT --matches @matches --csv @csv",
+        &dir.join("report"),
+    ));
     wait_until("both are there", || dir.names().len() == names.len() + 2);
-    // Twice: the first ends the reading only.
+    // Twice: the first only ends reading.
     let signal = || Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(signal().success());
     let _ = signal();

@@ -1,4 +1,4 @@
-//! Pipes that close, stall and carry a directory.
+//! Pipes that close or stall, and a directory through tar.
 
 use crate::support::*;
 use std::ffi::OsString;
@@ -15,27 +15,28 @@ fn start(args: Vec<OsString>) -> Child {
         .expect("the program starts")
 }
 
-/// Runs with a standard output that nobody reads.
+/// Runs with a closed pipe as standard output.
 fn unread(args: Vec<OsString>, stdin: &[u8]) -> Ran {
     let mut child = start(args);
     drop(child.stdout.take());
-    // It may have given up before all is written.
+    // The program may end before it has read everything.
     let _ = child.stdin.take().expect("it is a pipe").write_all(stdin);
     Ran::of(child.wait_with_output().expect("a child of ours"))
 }
 
 #[test]
-fn a_closed_pipe_is_a_failure_where_content_is_lost() {
+fn a_closed_pipe_is_a_failure_if_content_is_lost() {
     let content = versions(800_000);
     let pack = run(args!["pack"], &content).fine();
     for threads in ["1", "2", "3"] {
-        unread(args!["pack", "--threads", threads], &content).fails(1, &["standard output", "has ended"]);
+        unread(args!["pack", "--threads", threads], &content)
+            .fails(1, &["standard output", "has ended"]);
     }
     unread(args!["unpack"], &pack).fails(1, &["standard output", "has ended"]);
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure_of_a_report() {
+fn a_closed_pipe_is_not_a_failure_of_a_report() {
     let dir = Dir::new();
     let bench = ["bench", "--runs", "1", "--no-rivals", "--cache", "4M"];
     for format in [None, Some("--json")] {
@@ -51,32 +52,34 @@ fn a_closed_pipe_is_no_failure_of_a_report() {
 /// `oncewire bench ... | head -1`
 #[test]
 fn a_reader_that_wants_one_line() {
-    let mut child = start(args!["bench", tz_path(0), "--runs", "1", "--no-rivals", "--cache", "4M"]);
+    let mut child =
+        start(args!["bench", tz_path(0), "--runs", "1", "--no-rivals", "--cache", "4M"]);
     let mut byte = [0];
     child.stdout.take().expect("it is a pipe").read_exact(&mut byte).expect("a report");
     Ran::of(child.wait_with_output().expect("a child of ours")).fine();
 }
 
 #[test]
-fn damage_is_told_at_once() {
+fn corruption_is_reported_at_once() {
     let good = run(args!["pack", "--cache", "300000"], &versions(400_000)).fine();
     let mut bad = good[..good.len() - 100].to_vec();
     bad[5000] ^= 1;
     let mut child = start(args!["unpack"]);
     let mut stdin = child.stdin.take().expect("it is a pipe");
-    // It may have given up before all is written.
+    // The program may end before it has read everything.
     let _ = stdin.write_all(&bad);
     assert_eq!(wait(&mut child).code(), Some(3));
     drop(stdin);
 }
 
-/// What has arrived is delivered before more arrives.
+/// Complete frames are delivered before more input arrives.
 #[test]
 fn complete_frames_are_not_held_back() {
     let content = noise(8, 3 * 65536);
     let pack = run(args!["pack"], &content).fine();
     let mut child = start(args!["unpack"]);
-    let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let (mut stdin, mut stdout) =
+        (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
     // Two whole frames and a part of the third.
     stdin.write_all(&pack[..pack.len() - 1000]).expect("the program reads");
     let mut out = vec![0; 2 * 65536];
@@ -90,14 +93,15 @@ fn complete_frames_are_not_held_back() {
     assert!(wait(&mut child).success());
 }
 
-/// A block is packed and delivered as soon as it is complete, whatever comes after it.
+/// A block is packed and delivered as soon as it is complete.
 #[test]
 fn complete_blocks_are_not_held_back() {
     let content = noise(8, 3 * 16384 + 100);
     for threads in ["1", "2", "3"] {
         let whole = run(args!["pack", "--block", "16K", "--threads", threads], &content).fine();
         let mut child = start(args!["pack", "--block", "16K", "--threads", threads]);
-        let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        let (mut stdin, mut stdout) =
+            (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
         // Two blocks and a part of the third: less than a pipe holds, since nobody reads yet.
         stdin.write_all(&content[..2 * 16384 + 100]).expect("the program reads");
         let mut out = vec![0; 2 * 16384];
@@ -120,17 +124,27 @@ fn a_directory_through_tar() {
     }
     let dir = Dir::new();
     let (from, to) = (dir.join("from"), dir.join("to"));
-    for (name, content) in
-        [("a/b/one", tz(0)), ("a/two", tz(1)), ("three", tz(2)), ("empty", Vec::new()), ("a name", noise(9, 70_000))]
-    {
+    for (name, content) in [
+        ("a/b/one", tz(0)),
+        ("a/two", tz(1)),
+        ("three", tz(2)),
+        ("empty", Vec::new()),
+        ("a name", noise(9, 70_000)),
+    ] {
         let path = from.join(name);
         std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory");
         std::fs::write(path, content).expect("a file");
     }
     std::fs::create_dir_all(to.join("from")).expect("a directory");
     let script = "cd \"$1\" && tar cf - . | \"$0\" pack | \"$0\" unpack | (cd \"$2\" && tar xf -)";
-    let ran =
-        Ran::of(Command::new("sh").args(["-c", script, ONCEWIRE]).arg(&from).arg(to.join("from")).output().expect("a shell"));
+    let ran = Ran::of(
+        Command::new("sh")
+            .args(["-c", script, ONCEWIRE])
+            .arg(&from)
+            .arg(to.join("from"))
+            .output()
+            .expect("a shell"),
+    );
     ran.fine();
     assert_eq!(tree(&from), tree(&to.join("from")));
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 fn document(args: Vec<OsString>, stdin: &[u8]) -> Value {
     let out = run(args, stdin).fine();
     assert_eq!(out.last(), Some(&b'\n'), "a text file ends its last line");
-    serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
+    serde_json::from_slice(&out)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
 }
 
 fn number(value: &Value, name: &str) -> f64 {
@@ -35,7 +36,9 @@ fn pack_and_unpack() {
     assert!((4.0..64.0).contains(&number(&report, "bytes_per_fingerprint")));
 
     let back = document(args!["unpack", pack, "-o", output, "--json"], b"");
-    for (name, other) in [("bytes_in", "bytes_out"), ("bytes_out", "bytes_in"), ("cache_bytes", "cache_bytes")] {
+    for (name, other) in
+        [("bytes_in", "bytes_out"), ("bytes_out", "bytes_in"), ("cache_bytes", "cache_bytes")]
+    {
         assert_eq!(back[name], report[other], "{name}");
     }
     assert_eq!(back["savings"], report["savings"]);
@@ -47,7 +50,8 @@ fn pack_and_unpack() {
 fn pack_and_unpack_with_a_base_and_with_nothing() {
     let dir = Dir::new();
     let (pack, output) = (dir.join("pack"), dir.join("output"));
-    let report = document(args!["pack", "--base", tz_path(0), tz_path(1), "-o", pack, "--json"], b"");
+    let report =
+        document(args!["pack", "--base", tz_path(0), tz_path(1), "-o", pack, "--json"], b"");
     assert_eq!(number(&report, "base_bytes"), tz(0).len() as f64);
     assert_eq!(number(&report, "bytes_in"), tz(1).len() as f64);
     let back = document(args!["unpack", "--base", tz_path(0), pack, "-o", output, "--json"], b"");
@@ -65,10 +69,21 @@ fn pack_within_a_budget() {
     let (pack, output) = (dir.join("pack"), dir.join("output"));
     let content = [tz(0), tz(1), noise(1, 300_000), tz(0)].concat();
     for threads in 1..=3 {
-        // As little as can be said, so that some of it is passed.
+        // The smallest share, so that some blocks pass unchanged.
         for share in ["0.1%", "6400%"] {
             let report = document(
-                args!["pack", "-o", pack, "--json", "--cpu-budget", share, "--threads", threads.to_string(), "--block", "8K"],
+                args![
+                    "pack",
+                    "-o",
+                    pack,
+                    "--json",
+                    "--cpu-budget",
+                    share,
+                    "--threads",
+                    threads.to_string(),
+                    "--block",
+                    "8K"
+                ],
                 &content,
             );
             let budget = &report["cpu_budget"];
@@ -79,7 +94,10 @@ fn pack_within_a_budget() {
             if share == "0.1%" {
                 assert_eq!(number(budget, "share"), 0.001);
                 assert!(number(budget, "changes") > 0.0, "{report}");
-                assert!(efforts.iter().any(|effort| effort["effort"] == "passed literally"), "{report}");
+                assert!(
+                    efforts.iter().any(|effort| effort["effort"] == "passed literally"),
+                    "{report}"
+                );
             } else {
                 assert_eq!((number(budget, "changes"), efforts.len()), (0.0, 1));
             }
@@ -91,9 +109,9 @@ fn pack_within_a_budget() {
     assert_eq!(report["cpu_budget"], Value::Null);
 }
 
-/// Content and report on one pipe would be neither.
+/// Content and report cannot share standard output.
 #[test]
-fn a_report_needs_a_place_of_its_own() {
+fn json_needs_an_output_file() {
     for verb in ["pack", "unpack"] {
         assert!(run(args![verb, "--json"], b"").fails(2, &["--json", "-o"]).is_empty());
         assert!(run(args![verb, "--json", "-o", "-"], b"").fails(2, &["--json", "-o"]).is_empty());
@@ -112,20 +130,42 @@ const RIVALS: [&str; 7] = [
 
 #[test]
 fn bench_as_json() {
-    let args = args!["bench", tz_path(0), tz_path(1), "--json", "--passes", "2", "--runs", "2", "--cache", "6M"];
+    let args = args![
+        "bench",
+        tz_path(0),
+        tz_path(1),
+        "--json",
+        "--passes",
+        "2",
+        "--runs",
+        "2",
+        "--cache",
+        "6M"
+    ];
     let report = document(args, b"");
     let total = number(&report["setting"], "bytes");
     assert_eq!(total, (tz(0).len() + tz(1).len()) as f64);
     assert_eq!(report["setting"]["files"].as_array().map(Vec::len), Some(2));
-    assert_eq!((&report["setting"]["passes"], &report["setting"]["runs"]), (&Value::from(2), &Value::from(2)));
-    assert!(["portable", "avx2", "avx512"].contains(&report["setting"]["kernels"].as_str().expect("a name")));
+    assert_eq!(
+        (&report["setting"]["passes"], &report["setting"]["runs"]),
+        (&Value::from(2), &Value::from(2))
+    );
+    assert!(
+        ["portable", "avx2", "avx512"]
+            .contains(&report["setting"]["kernels"].as_str().expect("a name"))
+    );
 
     let figures = report["figures"].as_array().expect("a list");
-    let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().expect("a name")).collect();
+    let names: Vec<&str> =
+        figures.iter().map(|figure| figure["name"].as_str().expect("a name")).collect();
     for rival in RIVALS {
         assert_eq!(names.iter().filter(|&&name| name == rival).count(), 1, "{rival}");
     }
-    assert_eq!(names.iter().filter(|name| name.starts_with("oncewire ")).count(), 2, "without and with zstd");
+    assert_eq!(
+        names.iter().filter(|name| name.starts_with("oncewire ")).count(),
+        2,
+        "without and with zstd"
+    );
     for figure in figures {
         let name = figure["name"].as_str().expect("a name");
         let ours = name.starts_with("oncewire ");
@@ -133,13 +173,21 @@ fn bench_as_json() {
         let passes = figure["passes"].as_array().expect("a list");
         assert_eq!(passes.len(), 2);
         let wire: Vec<f64> = passes.iter().map(|pass| number(pass, "wire_bytes")).collect();
-        assert!(wire.iter().all(|&wire| wire > 0.0 && wire <= total * 1.001 + 100.0), "{name}: {wire:?}");
+        assert!(
+            wire.iter().all(|&wire| wire > 0.0 && wire <= total * 1.001 + 100.0),
+            "{name}: {wire:?}"
+        );
         for pass in passes {
-            assert!((number(pass, "savings") - (1.0 - number(pass, "wire_bytes") / total)).abs() < 1e-9);
+            assert!(
+                (number(pass, "savings") - (1.0 - number(pass, "wire_bytes") / total)).abs() < 1e-9
+            );
             for direction in ["encode", "decode"] {
                 let times = pass[direction].as_array().expect("a list");
                 assert_eq!(times.len(), 2);
-                assert!(times.iter().all(|time| number(time, "wall_seconds") > 0.0 && number(time, "cpu_seconds") >= 0.0));
+                assert!(
+                    times.iter().all(|time| number(time, "wall_seconds") > 0.0
+                        && number(time, "cpu_seconds") >= 0.0)
+                );
             }
         }
         match name {
@@ -181,20 +229,37 @@ fn bench_as_csv() {
         "none,lz4,zstd-1",
     ];
     let shown = String::from_utf8(run(args, b"").fine()).expect("text");
-    assert!(shown.contains("samplebyte p=32") && !shown.contains("wire_bytes"), "the table is for people: {shown}");
+    assert!(
+        shown.contains("samplebyte p=32") && !shown.contains("wire_bytes"),
+        "the table is for people: {shown}"
+    );
     let mut lines = csv::Reader::from_path(csv.join("figures.csv")).expect("a table");
     let head = lines.headers().expect("a header").clone();
     let rows: Vec<csv::StringRecord> = lines.records().collect::<Result<_, _>>().expect("rows");
-    let column = |name: &str| head.iter().position(|cell| cell == name).unwrap_or_else(|| panic!("no column {name}"));
-    // Settings per block size: caches, samplers, periods, windows, entropy stages; then the others; each in two passes.
+    let column = |name: &str| {
+        head.iter().position(|cell| cell == name).unwrap_or_else(|| panic!("no column {name}"))
+    };
+    // Settings per block size: caches, samplers, periods, windows, entropy stages; then the others;
+    // each in two passes.
     assert_eq!(rows.len(), 2 * (2 * 2 * 2 * 2 * 3 + RIVALS.len()) * 2);
     for row in &rows {
         assert_eq!(row.len(), head.len(), "{row:?}");
         assert!(
-            ["64K", "1448"].map(|block| if block == "64K" { "65536" } else { block }).contains(&&row[column("block_bytes")][..])
+            ["64K", "1448"]
+                .map(|block| if block == "64K" { "65536" } else { block })
+                .contains(&&row[column("block_bytes")][..])
         );
-        for name in ["wire_bytes", "savings", "encode_cpu_median_s", "encode_wall_median_s", "decode_cpu_best_s", "pass"] {
-            let value: f64 = row[column(name)].parse().unwrap_or_else(|_| panic!("{name} is {}", &row[column(name)]));
+        for name in [
+            "wire_bytes",
+            "savings",
+            "encode_cpu_median_s",
+            "encode_wall_median_s",
+            "decode_cpu_best_s",
+            "pass",
+        ] {
+            let value: f64 = row[column(name)]
+                .parse()
+                .unwrap_or_else(|_| panic!("{name} is {}", &row[column(name)]));
             assert!(value.is_finite());
         }
         let ours = row[0].starts_with("oncewire ");
@@ -205,9 +270,16 @@ fn bench_as_csv() {
 
 #[test]
 fn bench_as_a_table() {
-    let out = run(args!["bench", tz_path(0), "--runs", "1", "--cache", "4M", "--packets"], b"").fine();
+    let out =
+        run(args!["bench", tz_path(0), "--runs", "1", "--cache", "4M", "--packets"], b"").fine();
     let text = String::from_utf8(out).expect("text");
-    for word in RIVALS.into_iter().chain(["oncewire samplehash p=32 w=32 none", "saved", "encode", "matches", "Cache: 4 MiB"]) {
+    for word in RIVALS.into_iter().chain([
+        "oncewire samplehash p=32 w=32 none",
+        "saved",
+        "encode",
+        "matches",
+        "Cache: 4 MiB",
+    ]) {
         assert!(text.contains(word), "{word:?} is missing:\n{text}");
     }
 }
@@ -215,8 +287,21 @@ fn bench_as_a_table() {
 #[test]
 fn bench_with_every_kernel_agrees() {
     let bytes = |kernels: &str| {
-        let ran =
-            run(args!["bench", tz_path(0), "--json", "--runs", "1", "--no-rivals", "--cache", "4M", "--kernels", kernels], b"");
+        let ran = run(
+            args![
+                "bench",
+                tz_path(0),
+                "--json",
+                "--runs",
+                "1",
+                "--no-rivals",
+                "--cache",
+                "4M",
+                "--kernels",
+                kernels
+            ],
+            b"",
+        );
         if ran.code == Some(2) {
             ran.fails(2, &["this machine cannot run", kernels]);
             return None;
@@ -224,7 +309,9 @@ fn bench_with_every_kernel_agrees() {
         let report: Value = serde_json::from_slice(&ran.fine()).expect("one document");
         assert_eq!(report["setting"]["kernels"], kernels);
         let figures = report["figures"].as_array().expect("a list").iter();
-        Some(figures.map(|figure| figure["passes"][0]["wire_bytes"].clone()).collect::<Vec<Value>>())
+        Some(
+            figures.map(|figure| figure["passes"][0]["wire_bytes"].clone()).collect::<Vec<Value>>(),
+        )
     };
     let portable = bytes("portable").expect("it runs everywhere");
     for kernels in ["avx2", "avx512"] {
@@ -238,32 +325,58 @@ fn demo_as_json() {
     assert_eq!(report["verified"], true);
     let transfers = report["transfers"].as_array().expect("a list");
     let text = |transfer: &Value, name: &str| transfer[name].as_str().expect("text").to_string();
-    let told: Vec<_> = transfers.iter().map(|one| (number(one, "client"), text(one, "direction"), text(one, "name"))).collect();
-    let told: Vec<_> = told.iter().map(|(client, direction, name)| (*client, &direction[..], &name[7..13])).collect();
+    let told: Vec<_> = transfers
+        .iter()
+        .map(|one| (number(one, "client"), text(one, "direction"), text(one, "name")))
+        .collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|(client, direction, name)| (*client, &direction[..], &name[7..13]))
+        .collect();
     let (down, up) = ("download", "upload");
-    let expected = [(1.0, down, "2026.3"), (2.0, down, "2026.3"), (3.0, down, "2026.4"), (1.0, down, "2026.5")];
+    let expected = [
+        (1.0, down, "2026.3"),
+        (2.0, down, "2026.3"),
+        (3.0, down, "2026.4"),
+        (1.0, down, "2026.5"),
+    ];
     assert_eq!(told, [&expected[..], &[(2.0, up, "2026.4"), (3.0, up, "2026.5")]].concat());
     for (i, transfer) in transfers.iter().enumerate() {
         let (bytes, wire) = (number(transfer, "bytes"), number(transfer, "wire_bytes"));
         assert_eq!(bytes, tz(0).len() as f64);
         assert!((number(transfer, "savings") - (1.0 - wire / bytes)).abs() < 1e-9);
-        // The first of each direction is new to it, whoever sent it the other way.
+        // The first file in each direction is new to that direction.
         let new = i == 0 || i == 4;
-        assert!(wire > 0.0 && wire < if new { bytes / 5.0 } else { bytes / 50.0 }, "transfer {i}: {wire}");
+        assert!(
+            wire > 0.0 && wire < if new { bytes / 5.0 } else { bytes / 50.0 },
+            "transfer {i}: {wire}"
+        );
         assert!(number(transfer, "seconds") > 0.0);
-        // What starts fresh with each transfer costs as much each time; one stream for all does not.
+        // Tools that start fresh with each transfer cost the same each time; one stream for all
+        // does not.
         let of = |name: &str| number(transfer, name) / bytes;
-        assert!(of("gzip_bytes") > 0.1 && of("zstd_bytes") > 0.09 && of("ssh_bytes") > 0.1, "{transfer}");
-        assert!(if new { of("zstd_long_bytes") > 0.09 } else { of("zstd_long_bytes") < 0.01 }, "{transfer}");
+        assert!(
+            of("gzip_bytes") > 0.1 && of("zstd_bytes") > 0.09 && of("ssh_bytes") > 0.1,
+            "{transfer}"
+        );
+        assert!(
+            if new { of("zstd_long_bytes") > 0.09 } else { of("zstd_long_bytes") < 0.01 },
+            "{transfer}"
+        );
     }
 }
 
 #[test]
-fn demo_with_files_of_ones_own() {
+fn demo_with_given_files() {
     let dir = Dir::new();
     let (one, two) = (dir.write("one", &versions(300_000)), dir.write("two", &versions(310_001)));
     let empty = dir.write("empty", b"");
-    for settings in [&[][..], &["--entropy", "none"], &["--memory", "64M"], &["--window", "12", "--period", "4"]] {
+    for settings in [
+        &[][..],
+        &["--entropy", "none"],
+        &["--memory", "64M"],
+        &["--window", "12", "--period", "4"],
+    ] {
         let mut args = args!["demo", one, two, empty, "--json"];
         args.extend(settings.iter().map(Into::into));
         let report = document(args, b"");
@@ -273,9 +386,9 @@ fn demo_with_files_of_ones_own() {
     assert!(table.contains("2  GET one") && table.contains("3  PUT one"), "{table}");
 }
 
-/// They are in the program as a pack of its own making.
+/// The program contains them as a pack.
 #[test]
-fn the_demos_data_are_the_releases_of_the_test_data() {
+fn the_demo_contains_the_releases_of_the_test_data() {
     let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/tz.ow");
     let releases = run(args!["unpack", pack], b"").fine();
     same(&releases, &[tz(0), tz(1), tz(2)].concat(), "crates/cli/assets/tz.ow beside testdata/tz");

@@ -6,7 +6,7 @@ use oncewire_codec::pack::pack;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Packs through pipes, unpacks, compares; the pack.
+/// Packs through pipes, unpacks and compares. Returns the pack.
 #[track_caller]
 fn through_pipes(content: &[u8], settings: &[&str]) -> Vec<u8> {
     let mut args = args!["pack"];
@@ -35,7 +35,11 @@ fn sizes_around_the_edges_of_blocks() {
     let content = versions(200_000);
     for (block, name) in [(1, "1"), (1000, "1000"), (65536, "64K")] {
         for blocks in 0..=3 {
-            for size in [(blocks * block as usize).saturating_sub(1), blocks * block as usize, blocks * block as usize + 1] {
+            for size in [
+                (blocks * block as usize).saturating_sub(1),
+                blocks * block as usize,
+                blocks * block as usize + 1,
+            ] {
                 through_pipes(&content[..size], &["--block", name]);
             }
         }
@@ -53,7 +57,7 @@ fn files_of_every_size() {
 #[test]
 fn content_larger_than_the_cache() {
     let content = [tz(0), tz(1), tz(2)].concat();
-    // The last two: exactly one block, and hardly more.
+    // The last two caches hold exactly one block, and one block and a bit.
     for cache in ["300000", "1000003", "65536", "65537"] {
         for entropy in ["zstd", "none"] {
             through_pipes(&content, &["--cache", cache, "--entropy", entropy]);
@@ -96,10 +100,15 @@ fn every_choice_of_the_codec() {
 }
 
 #[test]
-fn as_many_threads_as_one_likes_make_the_same_pack() {
+fn any_number_of_threads_makes_the_same_pack() {
     let content = versions(900_000);
-    for settings in [&["--cache", "300000"][..], &["--entropy", "none"], &["--entropy", "lz4", "--block", "1448"]] {
-        let packs = ["1", "2", "3"].map(|threads| through_pipes(&content, &[settings, &["--threads", threads]].concat()));
+    for settings in [
+        &["--cache", "300000"][..],
+        &["--entropy", "none"],
+        &["--entropy", "lz4", "--block", "1448"],
+    ] {
+        let packs = ["1", "2", "3"]
+            .map(|threads| through_pipes(&content, &[settings, &["--threads", threads]].concat()));
         same(&packs[1], &packs[0], "two threads");
         same(&packs[2], &packs[0], "three threads");
     }
@@ -118,22 +127,35 @@ fn files_pipes_and_dashes_are_the_same() {
     same(&read(&pack), &by_pipe, "to a file");
 
     same(&run(args!["unpack", "-"], &by_pipe).fine(), &content, "unpacked from a dash");
-    same(&run(args!["unpack", pack, "-o", "-"], b"").fine(), &content, "unpacked from a file to a dash");
+    same(
+        &run(args!["unpack", pack, "-o", "-"], b"").fine(),
+        &content,
+        "unpacked from a file to a dash",
+    );
 }
 
 #[test]
 fn the_library_makes_the_same_pack() {
     let content = versions(300_000);
-    let by_library = pack(&content, &header(SMALL_CACHE), Encoder::builder()).expect("the parameters can work");
-    same(&run(args!["pack", "--cache", "300000"], &content).fine(), &by_library, "the program's pack");
+    let by_library =
+        pack(&content, &header(SMALL_CACHE), Encoder::builder()).expect("the parameters can work");
+    same(
+        &run(args!["pack", "--cache", "300000"], &content).fine(),
+        &by_library,
+        "the program's pack",
+    );
 }
 
-/// Pipes hand over what they have, not what was asked for.
+/// Reads from a pipe return less than was asked for.
 #[test]
-fn an_input_that_trickles_makes_no_difference() {
+fn slow_input_gives_the_same_output() {
     let trickle = |args: Vec<std::ffi::OsString>, content: &[u8]| {
-        let mut child =
-            Command::new(ONCEWIRE).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = Command::new(ONCEWIRE)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         let mut stdin = child.stdin.take().expect("it is a pipe");
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -156,16 +178,20 @@ fn an_input_that_trickles_makes_no_difference() {
 }
 
 #[test]
-fn what_cannot_be_reduced_hardly_grows() {
+fn incompressible_content_hardly_grows() {
     let content = noise(7, 1 << 20);
     for entropy in ["zstd", "lz4", "none"] {
         let packed = through_pipes(&content, &["--entropy", entropy]);
-        assert!(packed.len() < content.len() + content.len() / 1000 + 100, "{} bytes by {entropy}", packed.len());
+        assert!(
+            packed.len() < content.len() + content.len() / 1000 + 100,
+            "{} bytes by {entropy}",
+            packed.len()
+        );
     }
 }
 
 #[test]
-fn a_second_copy_costs_next_to_nothing() {
+fn a_second_copy_costs_almost_nothing() {
     let once = through_pipes(&tz(0), &[]).len();
     let twice = through_pipes(&[tz(0), tz(0)].concat(), &[]).len();
     assert!(twice - once < 2000, "{} bytes for the second copy", twice - once);

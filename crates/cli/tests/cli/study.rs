@@ -1,4 +1,4 @@
-//! `oncewire study`: where captures come from, what is said of bad ones, and where results go.
+//! `oncewire study`: sources of captures, errors, and outputs.
 
 use crate::support::*;
 use serde_json::Value;
@@ -38,7 +38,8 @@ pub(crate) fn packet(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
 
 /// A pcap of Ethernet packets, a second apart.
 pub(crate) fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
-    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
     for (second, packet) in packets.iter().enumerate() {
         let len = packet.len() as u32;
@@ -56,7 +57,7 @@ fn packets() -> Vec<Vec<u8>> {
 /// Bytes of headers of each.
 const HEADERS: usize = 54;
 
-/// The arguments of a study that is over soon.
+/// Arguments of a short study.
 macro_rules! study {
     ($($arg:expr),* $(,)?) => { args!["study", "--algorithms", "maxp,oncewire-tunnel", "--figures", "algorithms", "--cache", "1M", $($arg),*] };
 }
@@ -82,7 +83,8 @@ fn found_all(document: &Value) {
 fn compressed(name: &str, content: &[u8]) -> Vec<u8> {
     match name {
         "gz" => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             encoder.write_all(content).expect("into memory");
             encoder.finish().expect("into memory")
         }
@@ -92,7 +94,9 @@ fn compressed(name: &str, content: &[u8]) -> Vec<u8> {
             out
         }
         _ => {
-            let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).expect("options");
+            let mut encoder =
+                lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0))
+                    .expect("options");
             encoder.write_all(content).expect("into memory");
             encoder.finish().expect("into memory")
         }
@@ -111,7 +115,10 @@ fn captures_from_everywhere() {
     for name in ["gz", "zst", "xz"] {
         let content = compressed(name, &whole);
         found_all(&json(run(study!["-", "--json"], &content)));
-        found_all(&json(run(study![dir.write(&format!("a.pcap.{name}"), &content), "--json"], b"")));
+        found_all(&json(run(
+            study![dir.write(&format!("a.pcap.{name}"), &content), "--json"],
+            b"",
+        )));
     }
 }
 
@@ -122,7 +129,9 @@ fn several_files_are_one_trace() {
     std::fs::create_dir(dir.join("sub")).expect("a directory");
     // Originals and copies are in different files.
     let (even, odd): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(n, _)| n % 2 == 0);
-    let only = |some: Vec<(usize, Vec<u8>)>| pcap(&some.into_iter().map(|(_, packet)| packet).collect::<Vec<_>>());
+    let only = |some: Vec<(usize, Vec<u8>)>| {
+        pcap(&some.into_iter().map(|(_, packet)| packet).collect::<Vec<_>>())
+    };
     let (one, two) = (dir.write("1.pcap", &only(even)), dir.write("sub/2.pcap", &only(odd)));
     dir.write("notes.txt", b"these are no packets");
     dir.write("sub/empty", b"");
@@ -142,21 +151,26 @@ fn packets_and_bytes_add_up() {
     packets.push(vec![0xff; 60]);
     packets.push(packets[0][..30].to_vec());
     packets.push(packet("192.0.2.1:80", "10.0.0.1:40000", b""));
-    let document =
-        json(run(args!["study", "-", "--json", "--cache", "1M", "--figures", "all", "--algorithms", "all"], &pcap(&packets)));
+    let document = json(run(
+        args!["study", "-", "--json", "--cache", "1M", "--figures", "all", "--algorithms", "all"],
+        &pcap(&packets),
+    ));
     let sum = |of: &str, field: &str| {
         let shares = document["accounting"][of].as_array().expect("a list");
         shares.iter().map(|share| share[field].as_u64().expect("a count")).sum::<u64>()
     };
     assert_eq!(count(&document, "packets"), 23);
-    assert_eq!(count(&document, "wire_bytes"), packets.iter().map(|packet| packet.len() as u64).sum::<u64>());
+    assert_eq!(
+        count(&document, "wire_bytes"),
+        packets.iter().map(|packet| packet.len() as u64).sum::<u64>()
+    );
     for field in ["packets", "bytes"] {
         let all = count(&document, if field == "bytes" { "wire_bytes" } else { field });
         assert_eq!(sum("used", field) + sum("unused", field), all, "{field}");
     }
     assert_eq!(sum("unused", "packets"), 2);
     assert_eq!(sum("bytes", "bytes"), sum("used", "bytes"));
-    // The shape that the help's `jq .verdict` and scripts rely on.
+    // Fields that the `jq .verdict` of help and scripts rely on.
     assert!(document["verdict"]["headline"].as_str().is_some_and(|text| text.contains('%')));
     let figures = document["figures"].as_array().expect("figures");
     assert_eq!(figures.len(), 14);
@@ -171,19 +185,26 @@ fn packets_and_bytes_add_up() {
 }
 
 #[test]
-fn a_cut_capture_is_studied_as_far_as_it_goes() {
+fn a_truncated_capture_is_studied_up_to_its_end() {
     let dir = Dir::new();
     let whole = pcap(&packets());
     let cut = dir.write("cut.pcap", &whole[..whole.len() - 100]);
     for args in [study![&cut, "--json"], study!["-", "--json"]] {
         let ran = run(args, &whole[..whole.len() - 100]);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
-        assert!(ran.err.starts_with("oncewire: ") && ran.err.contains("cut") && ran.err.lines().count() == 1, "{}", ran.err);
+        assert!(
+            ran.err.starts_with("oncewire: ")
+                && ran.err.contains("truncated")
+                && ran.err.lines().count() == 1,
+            "{}",
+            ran.err
+        );
         let document: Value = serde_json::from_slice(&ran.out).expect("JSON");
         assert_eq!(count(&document, "packets"), 19);
-        assert!(document["input"]["damaged"][0][1].as_str().is_some_and(|why| why.contains("cut")));
+        let why = document["input"]["damaged"][0][1].as_str();
+        assert!(why.is_some_and(|why| why.contains("truncated")));
     }
-    // What follows it in the same trace is read.
+    // Captures after it in the same trace are read.
     let good = dir.write("good.pcap", &whole);
     let ran = run(study![cut, good, "--json"], b"");
     let document: Value = serde_json::from_slice(&ran.out).expect("JSON");
@@ -191,18 +212,20 @@ fn a_cut_capture_is_studied_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_cannot_be_studied() {
+fn invalid_captures() {
     let dir = Dir::new();
     let good = dir.write("good.pcap", &pcap(&packets()));
     let text = dir.write("notes.txt", b"these are no packets, but words");
     run(study![&text], b"").fails(3, &["notes.txt", "not a pcap or pcapng capture"]);
-    run(study!["-"], b"these are no packets, but words").fails(3, &["standard input", "not a pcap or pcapng capture"]);
+    run(study!["-"], b"these are no packets, but words")
+        .fails(3, &["standard input", "not a pcap or pcapng capture"]);
     run(study!["-"], b"").fails(3, &["empty"]);
     run(study![dir.join("none.pcap")], b"").fails(1, &["none.pcap", "check the name"]);
-    run(study![dir.join("*.none")], b"").fails(1, &["no file is named like"]);
-    // Before the good one is read, and without a report.
+    run(study![dir.join("*.none")], b"").fails(1, &["no file matches"]);
+    // Before the valid one is read, and without a report.
     run(study![&good, &text, "--report", dir.join("report.html")], b"").fails(3, &["notes.txt"]);
-    run(study![&good, dir.join("none.pcap"), "--report", dir.join("report.html")], b"").fails(1, &["none.pcap"]);
+    run(study![&good, dir.join("none.pcap"), "--report", dir.join("report.html")], b"")
+        .fails(1, &["none.pcap"]);
     let empty = dir.write("empty.pcap", &pcap(&[]));
     run(study![empty, "--report", dir.join("report.html")], b"").fails(1, &["no packet"]);
     run(study!["-"], &pcap(&[])[..20]).code.filter(|&code| code == 3).expect("a damaged capture");
@@ -214,7 +237,7 @@ fn what_cannot_be_studied() {
 }
 
 #[test]
-fn wrong_calls() {
+fn wrong_options() {
     let dir = Dir::new();
     let good = dir.write("good.pcap", &pcap(&packets()));
     let directory = dir.path().to_str().expect("a name of text").to_owned();
@@ -227,7 +250,7 @@ fn wrong_calls() {
         (&["--inside", ""], &["--inside", "no network"]),
         (&["--window", "5"], &["window of 5", "12 to 64"]),
         (&["--period", "3"], &["period of 3", "4 to 1024"]),
-        (&["--report", "-"], &["--report", "name a file"]),
+        (&["--report", "-"], &["--report", "pass --report FILE"]),
         (&["--matches", "m.parquet"], &["without Parquet", ".csv"]),
         (&["-", "-"], &["once"]),
     ];
@@ -239,7 +262,7 @@ fn wrong_calls() {
         all.extend(args.iter().map(OsString::from));
         run(all, b"").fails(2, words);
     }
-    // By the parser of arguments.
+    // Refused by the command line.
     let cases: [(&[&str], &[&str]); 9] = [
         (&["--price", "cheap"], &["cheap", "0.09/GB"]),
         (&["--price=-1/GB"], &["--price", "0.09/GB"]),
@@ -279,19 +302,30 @@ fn wrong_calls() {
 }
 
 #[test]
-fn results_go_where_they_are_asked_to() {
+fn results_go_to_the_named_files() {
     let dir = Dir::new();
     let good = dir.write("good.pcap", &pcap(&packets()));
-    let args = study![good, "--report", dir.join("r.html"), "--csv", dir.join("csv"), "--matches", dir.join("m.csv")];
+    let args = study![
+        good,
+        "--report",
+        dir.join("r.html"),
+        "--csv",
+        dir.join("csv"),
+        "--matches",
+        dir.join("m.csv")
+    ];
     let summary = String::from_utf8(run(args, b"").fine()).expect("text");
     assert!(summary.contains("Deploy the tunnel"), "{summary}");
     dir.holds_only(&["good.pcap", "r.html", "csv", "m.csv"]);
     let page = String::from_utf8(read(&dir.join("r.html"))).expect("text");
     assert!(page.trim_end().ends_with("</html>") && page.contains("Deploy the tunnel"));
-    // No packet of the page's goes anywhere.
+    // The page loads nothing from a network.
     assert!(!page.contains("src=\"http") && !page.contains("href=\"http://"));
-    let table = std::fs::read_dir(dir.join("csv")).expect("a directory").map(|entry| entry.expect("an entry").path());
-    let tables: Vec<_> = table.filter(|path| path.to_string_lossy().contains("algorithms")).collect();
+    let table = std::fs::read_dir(dir.join("csv"))
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path());
+    let tables: Vec<_> =
+        table.filter(|path| path.to_string_lossy().contains("algorithms")).collect();
     assert!(!tables.is_empty());
     assert!(tables.iter().any(|path| String::from_utf8_lossy(&read(path)).contains("maxp")));
     let matches = String::from_utf8(read(&dir.join("m.csv"))).expect("text");
@@ -303,10 +337,24 @@ fn results_go_where_they_are_asked_to() {
 #[test]
 fn figures_by_name_and_number() {
     let whole = pcap(&packets());
-    let args = args!["study", "-", "--figures", "1,caches", "--algorithms", "maxp", "--cache", "1M", "--json"];
+    let args = args![
+        "study",
+        "-",
+        "--figures",
+        "1,caches",
+        "--algorithms",
+        "maxp",
+        "--cache",
+        "1M",
+        "--json"
+    ];
     let document = json(run(args, &whole));
-    let ids: Vec<&str> =
-        document["figures"].as_array().expect("figures").iter().map(|figure| figure["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = document["figures"]
+        .as_array()
+        .expect("figures")
+        .iter()
+        .map(|figure| figure["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["algorithms", "caches"]);
     let rows = document["figures"][0]["tables"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 1);
@@ -327,10 +375,17 @@ fn inside_tells_directions_apart() {
     let args = study!["-", "--inside", "10.0.0.0/8,fd00::/8", "--json"];
     let document = json(run(args, &pcap(&packets)));
     let table = &document["figures"][0]["tables"][0];
-    let columns: Vec<&str> =
-        table["columns"].as_array().expect("columns").iter().map(|column| column["name"].as_str().unwrap()).collect();
+    let columns: Vec<&str> = table["columns"]
+        .as_array()
+        .expect("columns")
+        .iter()
+        .map(|column| column["name"].as_str().unwrap())
+        .collect();
     for direction in ["inbound", "outbound"] {
-        let column = columns.iter().position(|&name| name == direction).unwrap_or_else(|| panic!("{columns:?}"));
+        let column = columns
+            .iter()
+            .position(|&name| name == direction)
+            .unwrap_or_else(|| panic!("{columns:?}"));
         // IPv6 after IPv4, in a cache of its own.
         let expected = 984.0 / (2 * 1000 + HEADERS + HEADERS + 20) as f64;
         assert_eq!(table["rows"][0][column].as_f64(), Some(expected), "{direction}");
@@ -350,18 +405,26 @@ fn start(args: Vec<OsString>) -> Child {
     command.spawn().expect("the program starts")
 }
 
-/// Ctrl-C while a pipe stays open and quiet: what was read is reported.
+/// Ctrl-C while a pipe is open and silent: the report covers what was read.
 #[cfg(unix)]
 #[test]
-fn enough_of_a_pipe() {
+fn ctrl_c_ends_a_silent_pipe() {
     let dir = Dir::new();
-    let mut child = start(study!["-", "--json", "--matches", dir.join("m.csv"), "--report", dir.join("r.html")]);
+    let mut child = start(study![
+        "-",
+        "--json",
+        "--matches",
+        dir.join("m.csv"),
+        "--report",
+        dir.join("r.html")
+    ]);
     let mut stdin = child.stdin.take().expect("a pipe");
     let whole = pcap(&packets());
     // In the middle of the last packet.
     stdin.write_all(&whole[..whole.len() - 10]).expect("the program reads");
     wait_until("the study begins", || dir.names().len() == 2);
-    // Room for a slow machine between the opening of its outputs and the handler of signals; the packets are in the pipe.
+    // Time for a slow machine to install the signal handler after opening the outputs; the packets
+    // are in the pipe.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
     assert!(kill.success());
@@ -372,14 +435,14 @@ fn enough_of_a_pipe() {
     assert!(err.contains("reading ends here"), "{err}");
     let document: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(count(&document, "packets"), 19);
-    // It was not the capture that was cut.
+    // The capture does not count as truncated.
     assert_eq!(document["input"]["damaged"].as_array().map(Vec::len), Some(0));
     dir.holds_only(&["m.csv", "r.html"]);
     drop(stdin);
 }
 
 #[test]
-fn a_reader_that_has_gone() {
+fn a_closed_reader_is_not_a_failure() {
     let dir = Dir::new();
     let good = dir.write("good.pcap", &pcap(&packets()));
     for format in [None, Some("--json")] {
@@ -401,9 +464,16 @@ impl Namespace {
     /// With its loopback up; `None` without root or iproute2.
     fn new(name: &str) -> Option<Namespace> {
         let namespace = Namespace(format!("ows{}{name}", std::process::id()));
-        let ip =
-            |args: &[&str]| Command::new("ip").args(args).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        (ip(&["netns", "add", &namespace.0]) && ip(&["-n", &namespace.0, "link", "set", "lo", "up"])).then_some(namespace)
+        let ip = |args: &[&str]| {
+            Command::new("ip")
+                .args(args)
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        (ip(&["netns", "add", &namespace.0])
+            && ip(&["-n", &namespace.0, "link", "set", "lo", "up"]))
+        .then_some(namespace)
     }
 
     fn command(&self, program: &str) -> Command {
@@ -416,7 +486,8 @@ impl Namespace {
 #[cfg(target_os = "linux")]
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "delete", &self.0]).stderr(Stdio::null()).status();
+        let _ =
+            Command::new("ip").args(["netns", "delete", &self.0]).stderr(Stdio::null()).status();
     }
 }
 
@@ -429,15 +500,20 @@ fn packets_of_an_interface() {
         return;
     };
     let mut command = namespace.command(ONCEWIRE);
-    command.args(study!["--interface", "lo", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(study!["--interface", "lo", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     wait_until("the socket is bound", || {
-        // A heading, and a line for each packet socket of the namespace; its fifth word is the interface.
+        // A heading, and a line for each packet socket of the namespace; its fifth word is the
+        // interface.
         let sockets = namespace.command("cat").arg("/proc/net/packet").output().expect("cat");
         let sockets = String::from_utf8_lossy(&sockets.stdout).into_owned();
         sockets.lines().skip(1).any(|line| line.split_whitespace().nth(4) == Some("1"))
     });
-    // 20 datagrams of 1,000 bytes that nobody takes.
+    // 20 datagrams of 1,000 bytes to a closed port.
     let sender = "import socket\nfor n in range(20): socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x' * 1000, ('127.0.0.1', 9))";
     let sent = namespace.command("python3").args(["-c", sender]).stderr(Stdio::null()).status();
     let has_python = sent.is_ok_and(|status| status.success());
@@ -466,7 +542,9 @@ fn interfaces_that_cannot_be_captured() {
         return;
     };
     let mut command = namespace.command("setpriv");
-    command.args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", ONCEWIRE]).args(study!["--interface", "lo"]);
+    command
+        .args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", ONCEWIRE])
+        .args(study!["--interface", "lo"]);
     match command.output() {
         Ok(output) if output.status.code() != Some(127) => {
             Ran::of(output).fails(1, &["cannot capture from lo", "CAP_NET_RAW", "tcpdump"]);

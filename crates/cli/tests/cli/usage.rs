@@ -1,31 +1,35 @@
-//! Wrong calls: exit 2, a message that helps, and nothing done.
+//! Usage errors: exit 2, a message with the remedy, and nothing done.
 
 use crate::support::*;
 use std::ffi::OsString;
 
-const VERBS: [&str; 10] = ["demo", "keygen", "serve", "connect", "status", "check-config", "pack", "unpack", "bench", "study"];
-
 #[test]
 fn every_verb_has_help_with_an_example() {
-    for verb in VERBS {
+    let commands = commands();
+    assert!(commands.len() >= 15, "{commands:?}");
+    for verb in &commands {
         for flag in ["--help", "-h"] {
             let help = String::from_utf8(run(args![verb, flag], b"").fine()).expect("text");
             assert!(help.contains(&format!("Usage: oncewire {verb}")), "{help}");
-            assert!(help.contains("Example") && help.contains(&format!("\n  oncewire {verb}")), "{help}");
-            // The two that run until they are told to stop log to standard error, and are asked by `status`.
-            let json = if matches!(verb, "serve" | "connect") { "--log-json" } else { "--json" };
+            assert!(
+                help.contains("Example") && help.contains(&format!("\n  oncewire {verb}")),
+                "{help}"
+            );
+            let json = match &verb[..] {
+                // These run until a signal; they log to standard error, and `status` queries them.
+                "serve" | "connect" => "--log-json",
+                // These print pages and scripts.
+                "man" | "completions" => "--help",
+                _ => "--json",
+            };
             assert!(help.contains(json), "{help}");
         }
-    }
-    let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");
-    for verb in VERBS {
-        assert!(help.contains(&format!("\n  {verb} ")), "{help}");
     }
     let version = String::from_utf8(run(args!["--version"], b"").fine()).expect("text");
     assert_eq!(version, concat!("oncewire ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
-/// Fails unless refused with exit 2 and these words, before anything is done.
+/// Asserts exit 2 with these words, before anything is done.
 #[track_caller]
 fn refused(args: &[&str], words: &[&str]) -> Ran {
     let dir = Dir::new();
@@ -64,7 +68,10 @@ fn values_out_of_range() {
         (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
         (&["pack", "--level", "4"], &["level 4", "1 to 3"]),
         (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
-        (&["pack", "--entropy", "zstd-1", "--level", "2"], &["zstd-1 and level 2", "leave one of them out"]),
+        (
+            &["pack", "--entropy", "zstd-1", "--level", "2"],
+            &["zstd-1 and level 2", "leave one of them out"],
+        ),
         (&["bench", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
         (&["bench", "--entropy", "none,zstd", "--level", "4"], &["level 4", "1 to 3"]),
         (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy zstd"]),
@@ -79,7 +86,7 @@ fn values_out_of_range() {
 }
 
 #[test]
-fn what_is_not_understood() {
+fn unknown_options_and_values() {
     let cases: [(&[&str], &[&str]); 20] = [
         (&["pack", "--frobnicate"], &["--frobnicate", "--help"]),
         (&["pack", "--windw", "32"], &["--windw", "--window"]),
@@ -108,7 +115,7 @@ fn what_is_not_understood() {
 }
 
 #[test]
-fn nothing_asked_for() {
+fn no_command_or_input() {
     for args in [args![], args!["frobnicate"], args!["bench"]] {
         let ran = run(args, b"");
         assert_eq!(ran.code, Some(2));
@@ -117,7 +124,7 @@ fn nothing_asked_for() {
     run(args!["bench", "/dev/null"], b"").fails(1, &["empty", "nothing to measure"]);
 }
 
-/// One stage, however it is asked for, and of whichever verb.
+/// The spellings of a stage are equivalent in all commands.
 #[test]
 fn entropy_and_level_are_the_same_everywhere() {
     let pack = |more: &[&str]| {
@@ -126,18 +133,32 @@ fn entropy_and_level_are_the_same_everywhere() {
         run(all, b"").fine()
     };
     let one = pack(&["--level", "1"]);
-    for same in [&["--entropy", "zstd-1"][..], &["--entropy", "zstd", "--level", "1"], &["--entropy", "zstd-1", "--level", "1"]] {
+    for same in [
+        &["--entropy", "zstd-1"][..],
+        &["--entropy", "zstd", "--level", "1"],
+        &["--entropy", "zstd-1", "--level", "1"],
+    ] {
         assert_eq!(pack(same), one, "{same:?}");
     }
     assert_ne!(pack(&[]), one);
     assert_eq!(pack(&[]), pack(&["--entropy", "zstd-3"]));
     let names = |more: &[&str]| {
-        let mut all = args!["bench", tz_path(0), "--json", "--no-rivals", "--runs", "1", "--cache", "4M"];
+        let mut all =
+            args!["bench", tz_path(0), "--json", "--no-rivals", "--runs", "1", "--cache", "4M"];
         all.extend(more.iter().map(OsString::from));
-        let report: serde_json::Value = serde_json::from_slice(&run(all, b"").fine()).expect("one document");
+        let report: serde_json::Value =
+            serde_json::from_slice(&run(all, b"").fine()).expect("one document");
         let figures = report["figures"].as_array().expect("a list").iter();
         figures
-            .map(|figure| figure["name"].as_str().expect("a name").rsplit(' ').next().expect("a stage").to_owned())
+            .map(|figure| {
+                figure["name"]
+                    .as_str()
+                    .expect("a name")
+                    .rsplit(' ')
+                    .next()
+                    .expect("a stage")
+                    .to_owned()
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(names(&[]), ["none", "zstd-3"]);
@@ -151,10 +172,17 @@ fn sizes_are_read_the_same_everywhere() {
     let dir = Dir::new();
     let cache = |size: &str| {
         let args = args!["pack", tz_path(0), "-o", dir.join("pack"), "--json", "--cache", size];
-        let report: serde_json::Value = serde_json::from_slice(&run(args, b"").fine()).expect("one document");
+        let report: serde_json::Value =
+            serde_json::from_slice(&run(args, b"").fine()).expect("one document");
         report["cache_bytes"].as_u64().expect("a number")
     };
-    for (size, bytes) in [("4M", 4 << 20), ("4 MiB", 4 << 20), ("4MB", 4_000_000), ("4.5 MB", 4_500_000), ("1.5M", 3 << 19)] {
+    for (size, bytes) in [
+        ("4M", 4 << 20),
+        ("4 MiB", 4 << 20),
+        ("4MB", 4_000_000),
+        ("4.5 MB", 4_500_000),
+        ("1.5M", 3 << 19),
+    ] {
         assert_eq!(cache(size), bytes, "{size}");
     }
 }

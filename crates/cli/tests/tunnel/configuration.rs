@@ -1,4 +1,5 @@
-//! Wrong calls and wrong files: one line that helps, and the exit code that `--help` promises. What asks a running process.
+//! Configuration errors: one line that helps, and the documented exit code. Queries of a running
+//! process.
 
 use crate::support::*;
 use serde_json::Value;
@@ -23,7 +24,7 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    /// A configuration file that is good but for `lines`.
+    /// A configuration file that is valid except for `lines`.
     fn config(&self, lines: &str) -> PathBuf {
         let path = self.path("config.toml");
         let mut text = lines.to_string();
@@ -38,13 +39,16 @@ impl Files {
     }
 }
 
-/// Failed with this code and one line that has these words.
+/// Asserts that the command failed with this code and one line with these words.
 #[track_caller]
 fn fails(output: &Output, code: i32, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(output.stdout.is_empty(), "{}", text(output));
-    assert!(said.starts_with("oncewire: ") && said.ends_with('\n') && said.matches('\n').count() == 1, "one line: {said}");
+    assert!(
+        said.starts_with("oncewire: ") && said.ends_with('\n') && said.matches('\n').count() == 1,
+        "one line: {said}"
+    );
     for word in words {
         assert!(said.contains(word), "{word:?} is not in {said}");
     }
@@ -55,16 +59,19 @@ fn check(role: &str, config: &Path) -> Output {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
+fn check_and_start_report_a_wrong_configuration_in_one_line() {
     let files = Files::new();
-    // What serve is told, and what it answers.
-    let cases: [(&str, &[&str]); 32] = [
+    // Lines for serve, and words of the error.
+    let cases: [(&str, &[&str]); 36] = [
         ("listn = [\"7077\"]", &["line 1", "\"listn\"", "did you mean \"listen\"?"]),
-        ("\n# memory\nmemry = \"1G\"\nlisen = []", &["line 3", "\"memry\"", "did you mean \"memory\"?"]),
+        (
+            "\n# memory\nmemry = \"1G\"\nlisen = []",
+            &["line 3", "\"memry\"", "did you mean \"memory\"?"],
+        ),
         ("keep-alive = \"1s\"", &["line 1", "\"keep-alive\"", "did you mean \"keep_alive\"?"]),
         ("forward = []", &["line 1", "\"forward\"", "it belongs to connect"]),
         ("authorised_peers = \"x\"", &["\"authorised_peers\"", "\"authorized_peers\""]),
-        ("[serve]\nmemory = \"1G\"", &["line 1", "\"serve\"", "the keys are key, peer,"]),
+        ("[serve]\nmemory = \"1G\"", &["line 1", "\"serve\"", "the keys are listen, allow,"]),
         ("memory = \"lots\"", &["line 1: memory \"lots\""]),
         ("lanes = 1\n\nmemory = \"1.5.G\"", &["line 3: memory \"1.5.G\"", "not a size"]),
         ("allow = [\n  \"a:1\",\n  \"origin\",\n]", &["line 3", "origin"]),
@@ -80,6 +87,8 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         ("keep_alive = \"soon\"", &["keep_alive \"soon\""]),
         ("dead_after = \"-1s\"", &["dead_after \"-1s\""]),
         ("grace = \"1 parsec\"", &["grace \"1 parsec\""]),
+        ("pad = \"63\"", &["pad \"63\"", "64 to 64K"]),
+        ("share = \"some\"", &["share \"some\"", "all, chunks or none"]),
         ("drain = \"x\"", &["drain \"x\""]),
         ("window = 5", &["window of 5", "12 to 64"]),
         ("period = 2", &["period of 2", "4 to 1024"]),
@@ -91,12 +100,14 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
         ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),
         ("peer = [\"ow1nonsense\"]", &["peer 1 of 1", "49 characters"]),
         ("memory = ", &["config.toml", "line 1"]),
+        ("listen = [\n\"[::1]:7077\",\n\"[::1]:7077\"]", &["line 3", "[::1]:7077 is listed twice"]),
+        ("lanes = \"2\"", &["lanes \"2\"", "a whole number, without quotes"]),
     ];
     for (lines, words) in cases {
         let config = files.config(lines);
         let checked = check("serve", &config);
         assert!(!checked.status.success(), "{lines}");
-        // All of them are about one line of it.
+        // Each names a line of the file.
         let words = [&["config.toml, line "], words].concat();
         fails(&checked, 2, &words);
         let started = oncewire(["serve".as_ref(), "--config".as_ref(), config.as_os_str()]);
@@ -104,9 +115,21 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     }
     let config = files.config("server = \"x:1\"\nproxy = [\"1080\"]\nallow = []");
     fails(&check("connect", &config), 2, &["\"allow\""]);
-    fails(&check("connect", &files.config("server = \"x:1\"")), 2, &["config.toml: no way in", "-L"]);
-    fails(&check("connect", &files.config("proxy = [\"1080\"]")), 2, &["config.toml: where is the other end", "host:port"]);
-    fails(&check("connect", &files.config("server = \"x\"\nproxy = [\"1080\"]")), 2, &["server \"x\""]);
+    fails(
+        &check("connect", &files.config("server = \"x:1\"")),
+        2,
+        &["config.toml: nothing to forward", "-L"],
+    );
+    fails(
+        &check("connect", &files.config("proxy = [\"1080\"]")),
+        2,
+        &["config.toml: no server", "host:port"],
+    );
+    fails(
+        &check("connect", &files.config("server = \"x\"\nproxy = [\"1080\"]")),
+        2,
+        &["server \"x\""],
+    );
     fails(
         &check("connect", &files.config("server = \"x:1\"\nforward = [\"8080\"]")),
         2,
@@ -114,31 +137,77 @@ fn a_wrong_configuration_is_told_in_one_line_by_the_check_and_at_the_start() {
     );
     let config = files.config("server = \"x:1\"\nforward = [\"8080:origin:80\"]\nmemory = \"1G\"");
     let good = check("connect", &config);
-    assert!(good.status.success() && text(&good) == format!("{}: good\n", config.display()), "{}", text(&good));
+    let found = format!("{}: valid for `oncewire connect`: public key ow1", config.display());
+    let counts = "1 authorized peer, server x:1, 1 forward, 0 reverse forwards, 0 proxies, 1 GiB of memory are enough\n";
+    assert!(
+        good.status.success() && text(&good).starts_with(&found) && text(&good).ends_with(counts),
+        "{}",
+        text(&good)
+    );
     for memory in ["512M", "512MiB", "512 MB", "1GB", "1.5G", "1.5 GiB", "600000000"] {
-        let good = check("serve", &files.config(&format!("memory = {memory:?}\nentropy = \"zstd\"\nlevel = 1")));
+        let good = check(
+            "serve",
+            &files.config(&format!("memory = {memory:?}\nentropy = \"zstd\"\nlevel = 1")),
+        );
         assert!(good.status.success(), "{memory}: {}", text(&good));
     }
-    // What a flag says is not the file's fault.
+    // An error in an option on the command line does not name the file.
     let config = files.config("keep_alive = \"1s\"\nentropy = \"zstd\"\nlevel = 1");
     let serve = |more: &[&str]| {
         let args = ["serve", "--config", config.to_str().unwrap()];
         oncewire(args.iter().chain(more).copied())
     };
-    fails(&serve(&["--memory", "lots"]), 2, &["oncewire: --memory \"lots\""]);
+    for (flag, value, what) in
+        [("--memory", "lots", "SIZE"), ("--listen", "x", "ADDRESS"), ("--transport", "udp", "KIND")]
+    {
+        let refused = serve(&["--entropy", "lz4", flag, value]);
+        let said = format!("error: invalid value '{value}' for '{flag} <{what}>'");
+        assert!(
+            refused.status.code() == Some(2) && text(&refused).starts_with(&said),
+            "{}",
+            text(&refused)
+        );
+    }
     fails(&serve(&["--entropy", "lz4", "--level", "1"]), 2, &["oncewire: --level belongs"]);
-    fails(&serve(&["--entropy", "lz4", "--listen", "x"]), 2, &["oncewire: --listen \"x\""]);
     let good = check("serve", &files.config("allow = [\"localhost:*\"]"));
-    assert!(good.status.success(), "{}", text(&good));
+    assert!(good.status.success() && !text(&good).contains("warning"), "{}", text(&good));
+    // What starts but cannot work.
+    let empty = files.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    let checked = check("serve", &files.config(&format!("authorized_peers = {empty:?}")));
+    let warnings = "\nwarning: peers can reach nothing: add allow or allow_listen\nwarning: no peer is authorized, so every handshake will fail\n";
+    assert!(checked.status.success() && text(&checked).ends_with(warnings), "{}", text(&checked));
+    let config = files.path("config.toml");
+    let json = oncewire([
+        "check-config".as_ref(),
+        "--json".as_ref(),
+        "serve".as_ref(),
+        config.as_os_str(),
+    ]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["warnings"].as_array().map(Vec::len), Some(2), "{json}");
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_told() {
+fn unusable_keys_are_reported() {
     let files = Files::new();
     fails(&check("serve", &files.path("none.toml")), 1, &["none.toml", "check the name"]);
-    let serve =
-        |key: &Path| oncewire(["serve".as_ref(), "--peer".as_ref(), files.peer.as_ref(), "--key".as_ref(), key.as_os_str()]);
+    let serve = |key: &Path| {
+        oncewire([
+            "serve".as_ref(),
+            "--peer".as_ref(),
+            files.peer.as_ref(),
+            "--key".as_ref(),
+            key.as_os_str(),
+        ])
+    };
     fails(&serve(&files.path("none.key")), 1, &["none.key", "oncewire keygen"]);
+    let none = files.config(&format!("authorized_peers = {:?}", files.path("none.peers")));
+    fails(&check("serve", &none), 1, &["config.toml, line 1: ", "none.peers"]);
+    let public = files.path("a.pub");
+    std::fs::write(&public, format!("{} a\n", files.peer)).unwrap();
+    let shown = oncewire(["keygen".as_ref(), "--show".as_ref(), public.as_os_str()]);
+    fails(&shown, 1, &["a.pub holds a public key already"]);
     let open = files.path("open.key");
     std::fs::copy(files.path("a.key"), &open).unwrap();
     succeed(Command::new("chmod").arg("644").arg(&open));
@@ -147,7 +216,7 @@ fn keys_that_cannot_be_used_are_told() {
     std::fs::write(&damaged, "nonsense\n").unwrap();
     succeed(Command::new("chmod").arg("600").arg(&damaged));
     fails(&serve(&damaged), 1, &["damaged.key"]);
-    // A key is never written over.
+    // A key is never overwritten.
     let before = std::fs::read(files.path("a.key")).unwrap();
     let again = oncewire(["keygen".as_ref(), files.path("a.key").as_os_str()]);
     fails(&again, 1, &["a.key"]);
@@ -156,26 +225,38 @@ fn keys_that_cannot_be_used_are_told() {
     assert_eq!(text(&shown).trim(), files.peer);
     fails(&oncewire(["serve"]), 2, &["no key", "oncewire keygen"]);
     let a = files.path("a.key");
-    fails(&oncewire(["serve".as_ref(), "--key".as_ref(), a.as_os_str()]), 2, &["--peer", "--authorized-peers"]);
+    fails(
+        &oncewire(["serve".as_ref(), "--key".as_ref(), a.as_os_str()]),
+        2,
+        &["--peer", "--authorized-peers"],
+    );
     let list = files.path("peers");
-    let with_list =
-        || oncewire(["serve".as_ref(), "--key".as_ref(), a.as_os_str(), "--authorized-peers".as_ref(), list.as_os_str()]);
-    fails(&with_list(), 2, &["peers"]);
+    let with_list = || {
+        oncewire([
+            "serve".as_ref(),
+            "--key".as_ref(),
+            a.as_os_str(),
+            "--authorized-peers".as_ref(),
+            list.as_os_str(),
+        ])
+    };
+    fails(&with_list(), 1, &["peers"]);
     std::fs::write(&list, format!("{} site-b\nrubbish\n", files.peer)).unwrap();
     fails(&with_list(), 2, &["peers", "2"]);
 }
 
 #[test]
-fn a_place_that_is_taken_is_told() {
+fn an_address_in_use_is_reported() {
     let files = Files::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap().to_string();
     let key = files.path("a.key");
     let key = key.to_str().unwrap();
     let serve = oncewire(["serve", "--key", key, "--peer", &files.peer, "--listen", &at]);
-    fails(&serve, 1, &[&at, "in use", "another place"]);
+    fails(&serve, 1, &[&at, "in use", "another address"]);
     let forward = format!("{at}:origin:80");
-    let connect = oncewire(["connect", "127.0.0.1:9", "--key", key, "--peer", &files.peer, "-L", &forward]);
+    let connect =
+        oncewire(["connect", "127.0.0.1:9", "--key", key, "--peer", &files.peer, "-L", &forward]);
     fails(&connect, 1, &[&at, "in use"]);
 }
 
@@ -188,10 +269,12 @@ fn one_status_socket_is_for_one_process() {
     args.extend(["--status".into(), tunnel.serve.socket.to_str().unwrap().into()]);
     fails(&oncewire(&args), 1, &["serve.sock", "in use"]);
     assert!(tunnel.serve.is_established());
-    // Only its owner may ask.
-    let mode = std::os::unix::fs::PermissionsExt::mode(&tunnel.serve.socket.metadata().unwrap().permissions());
+    // Only its owner may connect.
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &tunnel.serve.socket.metadata().unwrap().permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
-    // A file that is no socket is not removed.
+    // A file that is not a socket is not removed.
     let file = tunnel.dir.path().join("notes.txt");
     std::fs::write(&file, "mine").unwrap();
     *args.last_mut().unwrap() = file.to_str().unwrap().into();
@@ -200,14 +283,18 @@ fn one_status_socket_is_for_one_process() {
 }
 
 #[test]
-fn status_tells_both_ends_views_as_text_and_as_json() {
+fn status_shows_the_views_of_both_ends_as_text_and_json() {
     let tunnel = Plan::new().to(echo()).start();
     assert_same(&exchange(tunnel.way(0), b"hello").unwrap(), b"hello", "echo");
     for (end, role) in [(&tunnel.serve, "serve"), (&tunnel.connect, "connect")] {
         let status = end.status();
         assert_eq!(status["role"], role);
         let session = &status["sessions"][0];
-        assert_eq!((&session["phase"], &session["lanes_up"]), (&Value::from("established"), &Value::from(1)), "{status:#}");
+        assert_eq!(
+            (&session["phase"], &session["lanes_up"]),
+            (&Value::from("established"), &Value::from(1)),
+            "{status:#}"
+        );
         for view in ["here", "there"] {
             assert!(session[view]["sent_bytes"].as_u64() >= Some(5), "{view}: {status:#}");
         }
@@ -218,24 +305,32 @@ fn status_tells_both_ends_views_as_text_and_as_json() {
         let socket = end.socket.to_str().unwrap();
         let shown = oncewire(["status", "--socket", socket]);
         let shown = String::from_utf8(shown.stdout).unwrap();
-        for word in [role, "established", "sent", "received", "1 of 1", &end.listening[0].to_string()] {
+        for word in
+            [role, "established", "sent", "received", "1 of 1", &end.listening[0].to_string()]
+        {
             assert!(shown.contains(word), "{word:?} is not in {shown}");
         }
-        assert!(shown.lines().all(|line| line.chars().count() <= 80), "too wide for a terminal: {shown}");
+        assert!(
+            shown.lines().all(|line| line.chars().count() <= 80),
+            "too wide for a terminal: {shown}"
+        );
     }
 }
 
 #[test]
 fn status_with_nothing_running_says_so() {
     let dir = TempDir::new().unwrap();
-    let ask = |args: &[&str]| finish(Command::new(ONCEWIRE).arg("status").args(args).env("XDG_RUNTIME_DIR", dir.path()));
-    let places = ["no running", "oncewire-serve.sock", "/run/oncewire-connect/status.sock", "--socket PATH"];
+    let ask = |args: &[&str]| {
+        finish(Command::new(ONCEWIRE).arg("status").args(args).env("XDG_RUNTIME_DIR", dir.path()))
+    };
+    let places =
+        ["no running", "oncewire-serve.sock", "/run/oncewire-connect/status.sock", "--socket PATH"];
     fails(&ask(&[]), 1, &places);
     fails(&ask(&["--json"]), 1, &places[..1]);
     fails(&oncewire(["status"]), 1, &["/run/oncewire-serve/status.sock"]);
     let none = dir.path().join("none.sock");
     fails(&ask(&["--socket", none.to_str().unwrap()]), 1, &["none.sock"]);
-    // What a killed process left behind.
+    // The socket of a killed process.
     drop(std::os::unix::net::UnixListener::bind(dir.path().join("oncewire-serve.sock")).unwrap());
     fails(&ask(&[]), 1, &["oncewire-serve.sock"]);
 }

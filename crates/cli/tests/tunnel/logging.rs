@@ -1,4 +1,4 @@
-//! The log and other lines on standard error: what cannot be written fails nothing, and what others put into it cannot deceive.
+//! Log lines on standard error: a failed write stops nothing, and foreign text cannot forge lines.
 
 use crate::support::*;
 use oncewire_testkit::servers::{Running, incompressible};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Standard errors that take nothing. What is returned besides must stay as long as the process.
+/// Standard errors that accept nothing. Keep the returned reader as long as the process.
 fn useless() -> Vec<(&'static str, Stdio, Option<std::io::PipeReader>)> {
     let (_, closed) = std::io::pipe().unwrap();
     // A reader that has stopped reading, as a pager does: the pipe is full.
@@ -17,7 +17,8 @@ fn useless() -> Vec<(&'static str, Stdio, Option<std::io::PipeReader>)> {
     let kept = full.try_clone().unwrap();
     std::thread::spawn(move || full.write_all(&vec![b'x'; 4 << 20]));
     std::thread::sleep(std::time::Duration::from_millis(200));
-    let mut all = vec![("a closed pipe", closed.into(), None), ("a full pipe", kept.into(), Some(reader))];
+    let mut all =
+        vec![("a closed pipe", closed.into(), None), ("a full pipe", kept.into(), Some(reader))];
     match File::options().write(true).open("/dev/full") {
         Ok(full) => all.push(("a full disk", full.into(), None)),
         Err(_) => oncewire_testkit::skipped!("there is no /dev/full"),
@@ -27,16 +28,25 @@ fn useless() -> Vec<(&'static str, Stdio, Option<std::io::PipeReader>)> {
 
 fn start(args: &[String], status: &Path, stderr: Stdio) -> Running {
     let mut command = Command::new(ONCEWIRE);
-    command.args(args).args(["--log", "trace", "--status"]).arg(status).env_remove("XDG_RUNTIME_DIR");
+    command
+        .args(args)
+        .args(["--log", "trace", "--status"])
+        .arg(status)
+        .env_remove("XDG_RUNTIME_DIR");
     Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr)).unwrap()
 }
 
-/// Where a process listens, once it answers.
+/// The address a process listens on, once it answers.
 fn listening(process: &mut Running, socket: &Path) -> SocketAddr {
     let mut found = None;
     wait_until("it answers", || {
         assert!(process.is_running(), "it ended");
-        let output = oncewire(["status".as_ref(), "--json".as_ref(), "--socket".as_ref(), socket.as_os_str()]);
+        let output = oncewire([
+            "status".as_ref(),
+            "--json".as_ref(),
+            "--socket".as_ref(),
+            socket.as_os_str(),
+        ]);
         found = serde_json::from_slice::<serde_json::Value>(&output.stdout).ok();
         output.status.success()
     });
@@ -44,9 +54,11 @@ fn listening(process: &mut Running, socket: &Path) -> SocketAddr {
 }
 
 #[test]
-fn a_log_that_takes_nothing_stops_nothing() {
+fn a_blocked_log_stops_nothing() {
     // Twice, for one end each.
-    for ((what, connect_stderr, _reader), (_, serve_stderr, _reader_too)) in useless().into_iter().zip(useless()) {
+    for ((what, connect_stderr, _reader), (_, serve_stderr, _reader_too)) in
+        useless().into_iter().zip(useless())
+    {
         let dir = TempDir::new().unwrap();
         let path = |name: &str| dir.path().join(name);
         let [here, there] = ["connect.key", "serve.key"].map(|name| keygen(&path(name)));
@@ -55,12 +67,13 @@ fn a_log_that_takes_nothing_stops_nothing() {
         let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let args = |role: &str, peer: &str, more: &[&str]| {
             let key = path(&format!("{role}.key"));
-            let mut args = vec![role, "--key", key.to_str().unwrap(), "--peer", peer, "--memory", "64M"];
+            let mut args =
+                vec![role, "--key", key.to_str().unwrap(), "--peer", peer, "--memory", "64M"];
             args.extend(more);
             args.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let forward = format!("127.0.0.1:0:{origin}");
-        // It starts, and dials in vain, with a line in the log each time.
+        // It starts, and fails to connect, with a log line each time.
         let connect = args("connect", &there, &[&at.to_string(), "-L", &forward]);
         let mut connect = start(&connect, &path("connect.sock"), connect_stderr);
         let way = listening(&mut connect, &path("connect.sock"));
@@ -72,23 +85,39 @@ fn a_log_that_takes_nothing_stops_nothing() {
             assert!(connect.is_running() && serve.is_running(), "ended with {what} for the log");
             fetch(way).is_ok_and(|bytes| bytes == content)
         });
-        // It also ends in order.
+        // It also ends normally.
         for process in [&mut connect, &mut serve] {
             signal(process, "TERM");
-            let status = process.wait(PATIENCE).unwrap().unwrap_or_else(|| panic!("hangs with {what} for the log"));
+            let status = process
+                .wait(PATIENCE)
+                .unwrap()
+                .unwrap_or_else(|| panic!("hangs with {what} for the log"));
             assert!(status.success(), "{status} with {what} for the log");
         }
     }
 }
 
 #[test]
-fn failures_and_help_need_nobody_who_listens() {
-    for args in [&["serve"][..], &["connect", "--nonsense"], &["serve", "--help"], &["keygen", "--show", "/nonexistent"]] {
-        for (what, stderr, _reader) in useless().into_iter().filter(|(what, ..)| *what != "a full pipe") {
+fn errors_and_help_survive_closed_streams() {
+    for args in [
+        &["serve"][..],
+        &["connect", "--nonsense"],
+        &["serve", "--help"],
+        &["keygen", "--show", "/nonexistent"],
+    ] {
+        for (what, stderr, _reader) in
+            useless().into_iter().filter(|(what, ..)| *what != "a full pipe")
+        {
             let (_, stdout) = std::io::pipe().unwrap();
             let mut command = Command::new(ONCEWIRE);
-            command.args(args).stdin(Stdio::null()).stdout(stdout).stderr(stderr).env_remove("XDG_RUNTIME_DIR");
-            let status = Running::start(&mut command).unwrap().wait(PATIENCE).unwrap().expect("it ends");
+            command
+                .args(args)
+                .stdin(Stdio::null())
+                .stdout(stdout)
+                .stderr(stderr)
+                .env_remove("XDG_RUNTIME_DIR");
+            let status =
+                Running::start(&mut command).unwrap().wait(PATIENCE).unwrap().expect("it ends");
             let expected = if args.contains(&"--help") {
                 0
             } else if args[0] == "keygen" {
@@ -102,18 +131,27 @@ fn failures_and_help_need_nobody_who_listens() {
 }
 
 #[test]
-fn what_an_application_asks_for_reaches_no_log_raw() {
-    let tunnel = Plan::new().serve(&["--log", "debug"]).connect(&["--log", "trace", "--proxy", "127.0.0.1:0"]).start();
-    // A stranger to TLS, too: what it says may be quoted.
+fn text_of_applications_is_escaped_in_the_log() {
+    let tunnel = Plan::new()
+        .serve(&["--log", "debug"])
+        .connect(&["--log", "trace", "--proxy", "127.0.0.1:0"])
+        .start();
+    // A client without TLS, too: the log may quote its bytes.
     let bad = b"GET http://o\x1b[2Jx/\nERROR all is lost HTTP/1.1\r\n\r\n";
     let _ = exchange(tunnel.serve.listening[0], bad);
     let mut socks = b"\x05\x01\x00\x05\x01\x00\x03\x0d".to_vec();
     socks.extend(b"a\x1b[2J\nERROR b\x00\x50");
-    for bytes in [&bad[..], &socks, b"CONNECT not.allowed.example:80 HTTP/1.1\r\n\r\n", b"\x04\x01\x00\x50\x0a\0\0\x01\0"] {
+    for bytes in [
+        &bad[..],
+        &socks,
+        b"CONNECT not.allowed.example:80 HTTP/1.1\r\n\r\n",
+        b"\x04\x01\x00\x50\x0a\0\0\x01\0",
+    ] {
         let _ = exchange(tunnel.way(0), bytes);
     }
     wait_until("the log has it", || {
-        tunnel.serve.said().contains("not.allowed.example") && tunnel.connect.said().contains("SOCKS4 is not supported")
+        tunnel.serve.said().contains("not.allowed.example")
+            && tunnel.connect.said().contains("SOCKS4 is not supported")
     });
     for said in [tunnel.serve.said(), tunnel.connect.said()] {
         for line in said.lines() {
@@ -121,11 +159,16 @@ fn what_an_application_asks_for_reaches_no_log_raw() {
             assert!(line.starts_with("20"), "a line that begins with no time: {line}");
         }
     }
-    assert!(tunnel.serve.said().contains("target=\"tcp:not.allowed.example:80\""), "{}", tunnel.serve.said());
+    assert!(
+        tunnel.serve.said().contains("target=\"tcp:not.allowed.example:80\""),
+        "{}",
+        tunnel.serve.said()
+    );
     assert!(tunnel.connect.said().contains("from=127.0.0.1:"), "{}", tunnel.connect.said());
     assert_eq!(tunnel.connect.status()["socks4_clients"], 1);
-    let shown = oncewire(["status".as_ref(), "--socket".as_ref(), tunnel.connect.socket.as_os_str()]);
-    assert!(text(&shown).contains("1 proxy clients spoke SOCKS4"), "{}", text(&shown));
+    let shown =
+        oncewire(["status".as_ref(), "--socket".as_ref(), tunnel.connect.socket.as_os_str()]);
+    assert!(text(&shown).contains("1 proxy clients used SOCKS4"), "{}", text(&shown));
 }
 
 #[test]
@@ -160,7 +203,9 @@ fn a_secret_key_is_never_shown() {
         vec!["keygen", "--show", &secret],
         vec![&secret],
     ];
-    let files: Vec<String> = (0..configs.len()).map(|at| path(&format!("{at}.toml")).to_str().unwrap().to_string()).collect();
+    let files: Vec<String> = (0..configs.len())
+        .map(|at| path(&format!("{at}.toml")).to_str().unwrap().to_string())
+        .collect();
     for (file, config) in files.iter().zip(&configs) {
         std::fs::write(file, format!("key = {key:?}\n{config}\n")).unwrap();
         runs.push(vec!["check-config", "serve", file]);
@@ -178,16 +223,27 @@ fn a_secret_key_is_never_shown() {
 }
 
 #[test]
-fn settings_that_leave_all_open_or_all_closed_are_told() {
+fn settings_that_allow_everything_or_nothing_are_logged() {
     let tunnel = Plan::new().connect(&["--proxy", "*:0"]).to(echo()).start();
-    assert!(tunnel.connect.said().contains("the proxy has no password"), "{}", tunnel.connect.said());
+    assert!(
+        tunnel.connect.said().contains("the proxy has no password"),
+        "{}",
+        tunnel.connect.said()
+    );
     assert!(!tunnel.serve.said().contains("peers can reach nothing"), "{}", tunnel.serve.said());
     let dir = TempDir::new().unwrap();
     let (key, peers) = (dir.path().join("key"), dir.path().join("peers"));
     keygen(&key);
     std::fs::write(&peers, "# nobody yet\n").unwrap();
-    let args =
-        ["serve", "--listen", "127.0.0.1:0", "--key", key.to_str().unwrap(), "--authorized-peers", peers.to_str().unwrap()];
+    let args = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--key",
+        key.to_str().unwrap(),
+        "--authorized-peers",
+        peers.to_str().unwrap(),
+    ];
     let serve = End::start(dir.path(), "closed", &args.map(String::from), None);
     for words in ["no peer is authorized", "peers can reach nothing"] {
         assert!(serve.said().contains(words), "{}", serve.said());

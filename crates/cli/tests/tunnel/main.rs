@@ -1,6 +1,8 @@
-//! The tunnel as its users run it: two processes, `oncewire serve` and `oncewire connect`, between real programs.
+//! The tunnel as users run it: two processes, `oncewire serve` and `oncewire connect`, between real
+//! programs.
 //!
-//! A test whose programs are not installed says so and counts as passed; `.ci/packages` lists them all.
+//! A test whose programs are not installed reports `skipped:` with the reason; `.ci/packages` lists
+//! all programs.
 
 mod configuration;
 mod logging;

@@ -1,4 +1,5 @@
-//! Processes that die, are told to end, or run out of something: nothing wrong is delivered, nothing hangs.
+//! Processes that are killed, receive a signal, or run out of descriptors: no wrong byte is
+//! delivered, and nothing hangs.
 
 use crate::support::*;
 use oncewire_testkit::servers::incompressible;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 /// Far less than a transfer of [`slow_sender`] takes.
 const SOME: usize = 1 << 20;
 
-/// Reads on until the end or an error, checks every byte, and returns how many came and whether the end was an orderly one.
+/// Reads until the end or an error and checks every byte. Returns the count, and whether the stream
+/// ended normally.
 #[track_caller]
 fn read_checked(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> (usize, bool) {
     let mut buffer = vec![0; 64 << 10];
@@ -23,7 +25,10 @@ fn read_checked(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> (usize
                 at += len;
             }
             Err(error) => {
-                let hangs = matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);
+                let hangs = matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                );
                 assert!(!hangs, "hangs after {at}");
                 return (at, false);
             }
@@ -31,7 +36,7 @@ fn read_checked(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> (usize
     }
 }
 
-/// A transfer that has begun.
+/// A transfer in progress.
 #[track_caller]
 fn begun(tunnel: &Tunnel, content: &[u8]) -> TcpStream {
     let mut stream = application(tunnel.way(0));
@@ -50,7 +55,8 @@ fn a_killed_serve_ends_transfers_with_an_error_and_its_successor_serves_new_ones
         tunnel.kill_serve();
         let mut at = SOME;
         if round == 0 {
-            // Nobody is there for a while: what is under way comes, and then nothing that the application could take for an end.
+            // There is no server for a while: data in transit arrives, but nothing that the
+            // application could take for the end.
             std::thread::sleep(Duration::from_millis(300));
             at = read_what_is_there(&mut stream, at, &content);
         }
@@ -64,7 +70,7 @@ fn a_killed_serve_ends_transfers_with_an_error_and_its_successor_serves_new_ones
 }
 
 #[test]
-fn an_upload_that_is_cut_by_a_killed_serve_fails_and_its_origin_saw_only_right_bytes() {
+fn an_upload_through_a_killed_serve_fails_and_its_origin_saw_only_correct_bytes() {
     let content = incompressible(49, 64 << 20);
     let (arrived, arrives) = mpsc::channel();
     let wanted = content.clone();
@@ -96,13 +102,19 @@ fn an_upload_that_is_cut_by_a_killed_serve_fails_and_its_origin_saw_only_right_b
         sender.join().expect("no panic")
     });
     let error = outcome.expect_err("the application is told");
-    assert!(!matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "hangs: {error}");
-    let (at, _) = arrives.iter().find(|(_, end)| end.is_some()).expect("the origin is told, and had no wrong byte");
+    assert!(
+        !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+        "hangs: {error}"
+    );
+    let (at, _) = arrives
+        .iter()
+        .find(|(_, end)| end.is_some())
+        .expect("the origin is told, and had no wrong byte");
     assert!(at < content.len());
     assert_same(&exchange(tunnel.way(1), b"again").unwrap(), b"again", "a new flow");
 }
 
-/// Reads and checks until nothing comes for a while; returns how much came.
+/// Reads and checks until nothing arrives for a while. Returns the count.
 #[track_caller]
 fn read_what_is_there(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> usize {
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -117,9 +129,10 @@ fn read_what_is_there(stream: &mut TcpStream, mut at: usize, content: &[u8]) -> 
 }
 
 #[test]
-fn flows_of_a_serve_that_does_not_come_back_end_after_the_grace_time() {
+fn flows_end_after_the_grace_time_if_serve_does_not_return() {
     let content = incompressible(42, 16 << 20);
-    let mut tunnel = Plan::new().connect(&["--grace", "1s"]).to(slow_sender(content.clone())).start();
+    let mut tunnel =
+        Plan::new().connect(&["--grace", "1s"]).to(slow_sender(content.clone())).start();
     let mut stream = begun(&tunnel, &content);
     tunnel.kill_serve();
     let (at, orderly) = read_checked(&mut stream, SOME, &content);
@@ -152,7 +165,7 @@ fn a_killed_connect_frees_its_origins_and_its_successor_serves_new_flows() {
 }
 
 #[test]
-fn a_connect_that_crashes_again_and_again_gets_in_each_time() {
+fn a_connect_that_crashes_repeatedly_is_accepted_each_time() {
     let mut tunnel = Plan::new().to(echo()).start();
     for round in 0..7 {
         tunnel.restart_connect();
@@ -164,14 +177,18 @@ fn a_connect_that_crashes_again_and_again_gets_in_each_time() {
 }
 
 #[test]
-fn a_serve_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
+fn sigterm_lets_serve_finish_transfers_and_refuse_new_ones() {
     let content = incompressible(45, 8 << 20);
     let mut tunnel = Plan::new().to(slow_sender(content.clone())).start();
     let mut stream = begun(&tunnel, &content);
     tunnel.serve.process.terminate().unwrap();
     wait_until("its port is closed", || TcpStream::connect(tunnel.serve.listening[0]).is_err());
     assert_eq!(tunnel.serve.status()["draining"], true);
-    let knows = |status: Value| status["sessions"].as_array().is_some_and(|all| all.iter().any(|one| one["phase"] == "draining"));
+    let knows = |status: Value| {
+        status["sessions"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["phase"] == "draining"))
+    };
     wait_until("the other end knows", || knows(tunnel.connect.status()));
     assert!(tunnel.serve.process.is_running());
     assert_eq!(read_checked(&mut stream, SOME, &content), (content.len(), true));
@@ -184,7 +201,7 @@ fn a_serve_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
 }
 
 #[test]
-fn a_connect_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
+fn sigterm_lets_connect_finish_transfers_and_refuse_new_ones() {
     let content = incompressible(46, 8 << 20);
     let mut tunnel = Plan::new().to(slow_sender(content.clone())).start();
     let mut stream = begun(&tunnel, &content);
@@ -198,19 +215,25 @@ fn a_connect_that_is_told_to_end_lets_transfers_finish_and_takes_no_more() {
 }
 
 #[test]
-fn an_idle_process_that_is_told_to_end_ends_at_once() {
+fn sigterm_ends_an_idle_process_at_once() {
     let mut tunnel = Plan::new().to(echo()).start();
     let begun = Instant::now();
     tunnel.connect.process.terminate().unwrap();
     assert_eq!(tunnel.connect.ends(Duration::from_secs(3)).code(), Some(0));
     tunnel.serve.process.terminate().unwrap();
-    assert_eq!(tunnel.serve.ends(Duration::from_secs(3)).code(), Some(0), "after {:?}", begun.elapsed());
+    assert_eq!(
+        tunnel.serve.ends(Duration::from_secs(3)).code(),
+        Some(0),
+        "after {:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
-fn a_second_signal_does_not_wait_and_the_drain_time_is_kept() {
+fn a_second_signal_ends_at_once_and_the_drain_time_is_honored() {
     let content = incompressible(47, 32 << 20);
-    let mut tunnel = Plan::new().connect(&["--drain", "1s"]).to(slow_sender(content.clone())).start();
+    let mut tunnel =
+        Plan::new().connect(&["--drain", "1s"]).to(slow_sender(content.clone())).start();
     let mut stream = begun(&tunnel, &content);
     tunnel.serve.process.terminate().unwrap();
     wait_until("it drains", || tunnel.serve.said().contains("draining"));
@@ -228,34 +251,42 @@ fn a_second_signal_does_not_wait_and_the_drain_time_is_kept() {
 }
 
 #[test]
-fn peers_and_rules_are_read_again_when_asked() {
+fn sighup_reloads_peers_and_rules() {
     let dir = tempfile::TempDir::new().unwrap();
-    let [first, second, there] = ["first", "second", "there"].map(|name| keygen(&dir.path().join(name)));
+    let [first, second, there] =
+        ["first", "second", "there"].map(|name| keygen(&dir.path().join(name)));
     let (peers, config) = (dir.path().join("peers"), dir.path().join("serve.toml"));
     let origin = echo();
     let write = |who: &[&String], allow: &str| {
         let lines: Vec<String> = who.iter().map(|key| format!("{key} site\n")).collect();
         std::fs::write(&peers, lines.concat()).unwrap();
-        let text = format!("key = {:?}\nauthorized_peers = {peers:?}\nallow = [{allow:?}]\n", dir.path().join("there"));
+        let text = format!(
+            "key = {:?}\nauthorized_peers = {peers:?}\nallow = [{allow:?}]\n",
+            dir.path().join("there")
+        );
         std::fs::write(&config, text).unwrap();
     };
     write(&[&first], "127.0.0.1:1");
     let serve = End::start(
         dir.path(),
         "serve",
-        &["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()].map(String::from),
+        &["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]
+            .map(String::from),
         None,
     );
     let at = serve.listening[0].to_string();
     let start = |name: &str| {
         let key = dir.path().join(name);
         let forward = format!("127.0.0.1:0:{origin}");
-        let args = ["connect", &at, "--key", key.to_str().unwrap(), "--peer", &there, "-L", &forward].map(String::from);
+        let args =
+            ["connect", &at, "--key", key.to_str().unwrap(), "--peer", &there, "-L", &forward]
+                .map(String::from);
         End::start(dir.path(), &format!("connect-{name}"), &args, None)
     };
     let (one, two) = (start("first"), start("second"));
     wait_until("the first is in", || one.is_established());
-    let passes = |end: &End| exchange(end.listening[0], b"hello").is_ok_and(|back| back == b"hello");
+    let passes =
+        |end: &End| exchange(end.listening[0], b"hello").is_ok_and(|back| back == b"hello");
     // The rules do not name the origin.
     assert!(!passes(&one));
     assert!(!two.is_established());
@@ -264,13 +295,13 @@ fn peers_and_rules_are_read_again_when_asked() {
     wait_until("the second is in", || two.is_established());
     wait_until("the rules hold", || passes(&one));
     assert!(passes(&two));
-    // A file that cannot be understood changes nothing.
+    // An invalid file changes nothing.
     std::fs::write(&peers, "rubbish\n").unwrap();
     std::fs::write(&config, "memry = 1\n").unwrap();
     signal(&serve.process, "HUP");
-    wait_until("it has complained", || serve.said().matches("not read again").count() == 2);
+    wait_until("it has complained", || serve.said().matches("not reloaded").count() == 2);
     assert!(passes(&one) && passes(&two));
-    // A flow of a peer that is revoked ends, and it does not come back.
+    // The flow of a peer whose key is revoked ends, and the peer cannot reconnect.
     let mut open = application(one.listening[0]);
     open.write_all(b"x").unwrap();
     open.read_exact(&mut [0]).unwrap();
@@ -284,13 +315,14 @@ fn peers_and_rules_are_read_again_when_asked() {
 }
 
 #[test]
-fn processes_go_on_after_descriptors_ran_out() {
+fn processes_continue_after_running_out_of_descriptors() {
     for (serve, connect) in [(None, Some(64)), (Some(64), None)] {
         let mut tunnel = Plan::new().descriptors(serve, connect).to(echo()).start();
         let mut first = application(tunnel.way(0));
         first.write_all(b"x").unwrap();
-        // Those beyond the limit may be turned away.
-        let connections: Vec<TcpStream> = (0..120).filter_map(|_| TcpStream::connect(tunnel.way(0)).ok()).collect();
+        // Connections beyond the limit may be refused.
+        let connections: Vec<TcpStream> =
+            (0..120).filter_map(|_| TcpStream::connect(tunnel.way(0)).ok()).collect();
         for mut stream in &connections {
             let _ = stream.write_all(b"x");
         }
@@ -303,7 +335,11 @@ fn processes_go_on_after_descriptors_ran_out() {
         assert_eq!(&back, b"y");
         drop((first, connections));
         let content = incompressible(48, 200_000);
-        wait_until("new flows pass again", || exchange(tunnel.way(0), &content).is_ok_and(|back| back == content));
-        wait_until("all is over", || tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0);
+        wait_until("new flows pass again", || {
+            exchange(tunnel.way(0), &content).is_ok_and(|back| back == content)
+        });
+        wait_until("all is over", || {
+            tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0
+        });
     }
 }

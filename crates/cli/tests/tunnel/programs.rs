@@ -1,7 +1,12 @@
-//! Real servers and their clients on both sides of the tunnel: the same bytes come out, and what is asked for again costs little.
+//! Real servers and clients on both sides of the tunnel: bytes arrive unchanged, and repeats cost
+//! little.
+//!
+//! One file, because it is a list of programs.
 
 use crate::support::*;
-use oncewire_testkit::servers::{Running, free_port, incompressible, text_like, tool, wait_for_port};
+use oncewire_testkit::servers::{
+    Running, free_port, incompressible, text_like, tool, wait_for_port,
+};
 use oncewire_testkit::{need_tool, skip};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A directory that servers under other accounts can enter, too.
+/// A directory that servers running as other users can enter, too.
 fn open_dir() -> TempDir {
     let dir = TempDir::new().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -21,10 +26,11 @@ fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Starts a server that says little, and waits until it listens.
+/// Starts a server and waits until it listens.
 #[track_caller]
 fn server(command: &mut Command, at: SocketAddr, log: &Path) -> Running {
-    let [out, err] = [(); 2].map(|()| std::fs::File::options().append(true).create(true).open(log).unwrap());
+    let [out, err] =
+        [(); 2].map(|()| std::fs::File::options().append(true).create(true).open(log).unwrap());
     let running = Running::start(command.stdin(Stdio::null()).stdout(out).stderr(err)).unwrap();
     if let Err(error) = wait_for_port(at, PATIENCE) {
         panic!("{error}: {}", std::fs::read_to_string(log).unwrap_or_default());
@@ -36,9 +42,11 @@ fn is_root() -> bool {
     succeed(Command::new("id").arg("-u")).starts_with(b"0\n")
 }
 
-// ---- HTTP ------------------------------------------------------------------------------------------------------------------------
+// ---- HTTP
+// ------------------------------------------------------------------------------------------------------------------------
 
-/// nginx with files to fetch and a place to upload to: HTTP/1.1 on the first address, HTTP/2 without TLS on the second.
+/// nginx with files to download and a directory for uploads: HTTP/1.1 on the first address, HTTP/2
+/// without TLS on the second.
 struct Nginx {
     dir: TempDir,
     addresses: [SocketAddr; 2],
@@ -71,7 +79,11 @@ impl Nginx {
         std::fs::write(&config, text).unwrap();
         let log = dir.path().join("nginx.log");
         let mut command = Command::new(program);
-        let running = server(command.arg("-e").arg(&log).arg("-c").arg(&config).arg("-p").arg(dir.path()), one, &log);
+        let running = server(
+            command.arg("-e").arg(&log).arg("-c").arg(&config).arg("-p").arg(dir.path()),
+            one,
+            &log,
+        );
         Nginx { dir, addresses, _running: running }
     }
 
@@ -112,24 +124,35 @@ fn http_files_ranges_and_compressed_chunks_arrive_and_cost_little_again() {
             let ((), second) = tunnel.cost(fetch);
             eprintln!("{version} {name}: {first} bytes on the wire, then {second}");
             assert!(first <= content.len() as u64 * 101 / 100 + 10_000, "{first}");
-            // HTTP/2 cuts files into frames of 8 to 16 KiB.
+            // HTTP/2 divides files into frames of 8 to 16 KiB.
             assert!(second * 20 <= content.len() as u64, "{second}");
         }
-        let (range, cost) = tunnel.cost(|| curl(&[version, "-r", "1000000-1999999", &url(way, "random")]));
+        let (range, cost) =
+            tunnel.cost(|| curl(&[version, "-r", "1000000-1999999", &url(way, "random")]));
         assert_same(&range, &random[1_000_000..2_000_000], "a range");
         eprintln!("{version} a range of 1 MB of what was sent: {cost} bytes on the wire");
-        // The frames of HTTP/2 cut the range elsewhere than they cut the file; random bytes are sampled once in about a thousand.
-        assert!(cost <= if way == 0 { 10_000 } else { 80_000 }, "a range of what was sent costs {cost}");
+        // HTTP/2 frames divide the range differently from the whole file; random bytes are sampled
+        // about once in a thousand.
+        assert!(
+            cost <= if way == 0 { 10_000 } else { 80_000 },
+            "a range of what was sent costs {cost}"
+        );
         let several = curl(&[version, "-r", "5-9,100-104", &url(way, "prose")]);
         for part in [&prose[5..10], &prose[100..105]] {
             assert!(several.windows(5).any(|window| window == part));
         }
-        assert_same(&curl(&[version, "--compressed", &url(way, "gz/prose")]), &prose, "compressed on the way");
+        assert_same(
+            &curl(&[version, "--compressed", &url(way, "gz/prose")]),
+            &prose,
+            "compressed on the way",
+        );
         if way == 0 {
-            // Curl 7.88 cannot use a connection again that it began with HTTP/2.
+            // Curl 7.88 cannot reuse a connection that it started with HTTP/2.
             let names: Vec<String> = (0..20).map(|n| url(way, &format!("random?{n}"))).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let args = [&[version, "--parallel", "--parallel-max", "20", "-r", "0-99999"], &names[..]].concat();
+            let args =
+                [&[version, "--parallel", "--parallel-max", "20", "-r", "0-99999"], &names[..]]
+                    .concat();
             assert_eq!(curl(&args).len(), 20 * 100_000);
         }
     }
@@ -148,14 +171,21 @@ fn http_uploads_arrive_with_a_length_in_chunks_and_after_a_100_continue() {
     let cases: [(&str, usize, &[&str]); 4] = [
         ("length", 0, &["--http1.1", "-H", "Expect:"]),
         ("chunks", 0, &["--http1.1", "-H", "Expect:", "-H", "Transfer-Encoding: chunked"]),
-        ("expect", 0, &["--http1.1", "-v", "-H", "Expect: 100-continue", "--expect100-timeout", "20"]),
+        (
+            "expect",
+            0,
+            &["--http1.1", "-v", "-H", "Expect: 100-continue", "--expect100-timeout", "20"],
+        ),
         ("two", 1, &["--http2-prior-knowledge"]),
     ];
     for (name, way, args) in cases {
         let url = url(way, name);
         let command = || {
             let mut command = Command::new("curl");
-            command.args(["-sS", "--fail", "--noproxy", "*", "-m", "25"]).args(args).args(["-T", file, &url]);
+            command
+                .args(["-sS", "--fail", "--noproxy", "*", "-m", "25"])
+                .args(args)
+                .args(["-T", file, &url]);
             finish(&mut command)
         };
         let (output, cost) = tunnel.cost(command);
@@ -163,14 +193,14 @@ fn http_uploads_arrive_with_a_length_in_chunks_and_after_a_100_continue() {
         assert_same(&nginx.uploaded(name), &content, name);
         assert!(name != "expect" || text(&output).contains("100 Continue"), "{}", text(&output));
         if name != "length" {
-            // The same content, however it is packed.
+            // The same content, whatever its encoding.
             assert!(cost * 10 <= content.len() as u64, "{name} costs {cost}");
         }
     }
 }
 
 #[test]
-fn http_goes_through_the_proxy_by_socks_and_by_connect() {
+fn http_works_through_the_proxy_with_socks_and_with_connect() {
     let (nginx, _) = (need_tool!("nginx"), need_tool!("curl"));
     let nginx = Nginx::start(nginx, nginx_ports());
     let content = incompressible(63, 500_000);
@@ -190,7 +220,7 @@ fn http_goes_through_the_proxy_by_socks_and_by_connect() {
 }
 
 #[test]
-fn everything_goes_over_ipv6_as_well() {
+fn everything_works_over_ipv6() {
     let (nginx, _) = (need_tool!("nginx"), need_tool!("curl"));
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
         skip!("this machine has no IPv6");
@@ -201,15 +231,21 @@ fn everything_goes_over_ipv6_as_well() {
     nginx.publish("file", &content);
     let tunnel = Plan::new().over_ipv6(nginx.addresses[0]).start();
     assert!(tunnel.serve.listening[0].is_ipv6() && tunnel.way(0).is_ipv6());
-    let fetch = || assert_same(&curl(&["-g", &format!("http://{}/file", tunnel.way(0))]), &content, "over IPv6");
+    let fetch = || {
+        assert_same(
+            &curl(&["-g", &format!("http://{}/file", tunnel.way(0))]),
+            &content,
+            "over IPv6",
+        )
+    };
     fetch();
     let ((), second) = tunnel.cost(fetch);
     assert!(second <= 20_000, "{second}");
 }
 
 #[test]
-fn a_connection_that_is_upgraded_goes_both_ways_at_any_time() {
-    // An origin that takes up another protocol: it sends back each line at once.
+fn an_upgraded_connection_carries_data_both_ways_at_any_time() {
+    // An origin that accepts an upgrade to another protocol; it then echoes each line at once.
     let origin = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut line = String::new();
@@ -225,10 +261,13 @@ fn a_connection_that_is_upgraded_goes_both_ways_at_any_time() {
         }
     });
     let tunnel = Plan::new().connect(&["--proxy", "0"]).to(origin).start();
-    let request =
-        |target: &str| format!("GET {target} HTTP/1.1\r\nHost: {origin}\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n");
+    let request = |target: &str| {
+        format!(
+            "GET {target} HTTP/1.1\r\nHost: {origin}\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n"
+        )
+    };
     let connect = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n\r\n");
-    // By a forward, and by CONNECT, as browsers do.
+    // Through a forward, and with CONNECT, as browsers do.
     for (way, connect) in [(0, None), (1, Some(connect))] {
         let mut stream = application(tunnel.way(way));
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -245,7 +284,10 @@ fn a_connection_that_is_upgraded_goes_both_ways_at_any_time() {
         }
         stream.write_all(request("/chat").as_bytes()).unwrap();
         let answer = head(&mut reader);
-        assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains("Upgrade: lines"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 101 ") && answer.contains("Upgrade: lines"),
+            "{answer}"
+        );
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
         assert_eq!(line, "hello\n");
@@ -260,13 +302,25 @@ fn a_connection_that_is_upgraded_goes_both_ways_at_any_time() {
     }
 }
 
-// ---- Version control, files ------------------------------------------------------------------------------------------------------
+// ---- Version control, files
+// ------------------------------------------------------------------------------------------------------
 
-/// git without the configuration of whoever runs the tests.
+/// git without the user's configuration.
 fn git(dir: &Path, args: &[&str]) -> Vec<u8> {
     let mut command = Command::new("git");
-    command.current_dir(dir).args(["-c", "user.name=test", "-c", "user.email=test@test.invalid", "-c", "protocol.version=2"]);
-    command.args(args).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_TERMINAL_PROMPT", "0");
+    command.current_dir(dir).args([
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@test.invalid",
+        "-c",
+        "protocol.version=2",
+    ]);
+    command
+        .args(args)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_TERMINAL_PROMPT", "0");
     succeed(&mut command)
 }
 
@@ -282,7 +336,9 @@ fn git_clones_fetches_and_pushes() {
     }
     let work = path.join("work");
     git(path, &["init", "-q", "-b", "main", "work"]);
-    for (name, content) in [("text", text_like(70, 1_500_000)), ("random", incompressible(71, 1_500_000))] {
+    for (name, content) in
+        [("text", text_like(70, 1_500_000)), ("random", incompressible(71, 1_500_000))]
+    {
         std::fs::write(work.join(name), content).unwrap();
     }
     git(&work, &["add", "."]);
@@ -291,7 +347,10 @@ fn git_clones_fetches_and_pushes() {
     let at = local(free_port().unwrap());
     let mut command = Command::new(daemon);
     command.args(["--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1"]);
-    command.arg(format!("--port={}", at.port())).arg(format!("--base-path={}", path.display())).arg(path);
+    command
+        .arg(format!("--port={}", at.port()))
+        .arg(format!("--base-path={}", path.display()))
+        .arg(path);
     let _running = server(&mut command, at, &path.join("daemon.log"));
     let tunnel = Plan::new().to(at).start();
     let url = format!("git://{}/depot.git", tunnel.way(0));
@@ -300,7 +359,11 @@ fn git_clones_fetches_and_pushes() {
     eprintln!("git clone: {first} bytes on the wire, then {second}");
     assert!(second * 5 <= first, "{second} of {first}");
     for name in ["text", "random"] {
-        assert_same(&std::fs::read(path.join("two").join(name)).unwrap(), &std::fs::read(work.join(name)).unwrap(), name);
+        assert_same(
+            &std::fs::read(path.join("two").join(name)).unwrap(),
+            &std::fs::read(work.join(name)).unwrap(),
+            name,
+        );
     }
     let news = incompressible(72, 800_000);
     std::fs::write(path.join("one/news"), &news).unwrap();
@@ -320,8 +383,13 @@ fn rsync_copies_trees_both_ways() {
     let source = path.join("source");
     std::fs::create_dir_all(source.join("below")).unwrap();
     for n in 0..30 {
-        let content = if n % 2 == 0 { incompressible(80 + n, 60_000) } else { text_like(80 + n, 90_000) };
-        std::fs::write(source.join(if n % 3 == 0 { format!("below/{n}") } else { n.to_string() }), content).unwrap();
+        let content =
+            if n % 2 == 0 { incompressible(80 + n, 60_000) } else { text_like(80 + n, 90_000) };
+        std::fs::write(
+            source.join(if n % 3 == 0 { format!("below/{n}") } else { n.to_string() }),
+            content,
+        )
+        .unwrap();
     }
     std::fs::create_dir(path.join("target")).unwrap();
     let at = local(free_port().unwrap());
@@ -332,7 +400,12 @@ fn rsync_copies_trees_both_ways() {
     );
     std::fs::write(path.join("rsyncd.conf"), config).unwrap();
     let mut command = Command::new(&rsync);
-    command.args(["--daemon", "--no-detach", "--address=127.0.0.1", &format!("--port={}", at.port())]);
+    command.args([
+        "--daemon",
+        "--no-detach",
+        "--address=127.0.0.1",
+        &format!("--port={}", at.port()),
+    ]);
     command.arg(format!("--config={}", path.join("rsyncd.conf").display()));
     let _running = server(&mut command, at, &path.join("rsync.log"));
     let tunnel = Plan::new().to(at).start();
@@ -359,10 +432,14 @@ fn scp_copies_both_ways() {
     let dir = open_dir();
     let path = dir.path();
     for name in ["host", "user"] {
-        succeed(Command::new(&keygen).args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path.join(name)));
+        succeed(
+            Command::new(&keygen)
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(path.join(name)),
+        );
     }
     if is_root() {
-        // Debian's sshd wants it and makes it only when it is started as a service.
+        // Debian's sshd requires this directory, and creates it only when started as a service.
         std::fs::create_dir_all("/run/sshd").unwrap();
     }
     let at = local(free_port().unwrap());
@@ -373,7 +450,11 @@ fn scp_copies_both_ways() {
     );
     std::fs::write(path.join("sshd_config"), config).unwrap();
     let mut command = Command::new(sshd);
-    let _running = server(command.args(["-D", "-e", "-f"]).arg(path.join("sshd_config")), at, &path.join("sshd.log"));
+    let _running = server(
+        command.args(["-D", "-e", "-f"]).arg(path.join("sshd_config")),
+        at,
+        &path.join("sshd.log"),
+    );
     let content = incompressible(90, 3_000_000);
     std::fs::write(path.join("content"), &content).unwrap();
     let tunnel = Plan::new().to(at).start();
@@ -397,7 +478,7 @@ fn scp_copies_both_ways() {
         let log = std::fs::read_to_string(path.join("sshd.log")).unwrap_or_default();
         assert!(output.status.success(), "{}{log}", text(&output));
     };
-    // Encrypted anew each time: nothing is saved, and little is added.
+    // Each transfer is encrypted differently, so nothing is saved and little is added.
     let ((), cost) = tunnel.cost(|| copy(&remote("content"), path.join("down").to_str().unwrap()));
     assert_same(&std::fs::read(path.join("down")).unwrap(), &content, "down");
     eprintln!("scp of 3 MB: {cost} bytes on the wire");
@@ -406,7 +487,8 @@ fn scp_copies_both_ways() {
     assert_same(&std::fs::read(path.join("up")).unwrap(), &content, "up");
 }
 
-// ---- Databases -------------------------------------------------------------------------------------------------------------------
+// ---- Databases
+// -------------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn postgresql_dumps_and_restores() {
@@ -426,15 +508,22 @@ fn postgresql_dumps_and_restores() {
         command
     };
     if is_root() {
-        if tool("runuser").is_none() || !finish(Command::new("id").arg("postgres")).status.success() {
+        if tool("runuser").is_none() || !finish(Command::new("id").arg("postgres")).status.success()
+        {
             skip!("PostgreSQL's server does not run as root, and there is no account for it");
         }
         succeed(Command::new("chown").arg("postgres").arg(&data));
     }
-    succeed(as_owner(&initdb).args(["-A", "trust", "-U", "tester", "-N", "--no-locale", "-E", "UTF8", "-D"]).arg(&data));
+    succeed(
+        as_owner(&initdb)
+            .args(["-A", "trust", "-U", "tester", "-N", "--no-locale", "-E", "UTF8", "-D"])
+            .arg(&data),
+    );
     let at = local(free_port().unwrap());
     let mut command = as_owner(&postgres);
-    command.args(["-h", "127.0.0.1", "-k", "", "-F", "-p", &at.port().to_string(), "-D"]).arg(&data);
+    command
+        .args(["-h", "127.0.0.1", "-k", "", "-F", "-p", &at.port().to_string(), "-D"])
+        .arg(&data);
     let running = server(&mut command, at, &dir.path().join("postgres.log"));
     let tunnel = Plan::new().to(at).start();
     let client = |program: &Path| {
@@ -444,7 +533,16 @@ fn postgresql_dumps_and_restores() {
         command
     };
     let query = |database: &str, sql: &str| {
-        String::from_utf8(succeed(client(&psql).args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]))).unwrap()
+        String::from_utf8(succeed(client(&psql).args([
+            "-qAtX",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            database,
+            "-c",
+            sql,
+        ])))
+        .unwrap()
     };
     query("postgres", "create database one");
     query("postgres", "create database two");
@@ -457,7 +555,7 @@ fn postgresql_dumps_and_restores() {
     let (one, first) = tunnel.cost(dumped);
     let (again, second) = tunnel.cost(dumped);
     eprintln!("pg_dump of {} bytes: {first} bytes on the wire, then {second}", one.len());
-    // Lines of newer versions that differ from dump to dump.
+    // Lines that newer versions write differently in every dump.
     let plain = |dump: &[u8]| {
         let text = String::from_utf8(dump.to_vec()).unwrap();
         text.lines()
@@ -467,11 +565,12 @@ fn postgresql_dumps_and_restores() {
     };
     assert_same(plain(&again).as_bytes(), plain(&one).as_bytes(), "the second dump");
     assert!(second * 10 <= one.len() as u64, "{second}");
-    let restored = finish_with(client(&psql).args(["-qX", "-v", "ON_ERROR_STOP=1", "-d", "two"]), &one);
+    let restored =
+        finish_with(client(&psql).args(["-qX", "-v", "ON_ERROR_STOP=1", "-d", "two"]), &one);
     assert!(restored.status.success(), "{}", text(&restored));
     let sum = "select count(*), md5(string_agg(id || name || noise::text, ',' order by id)) from t";
     assert_eq!(query("one", sum), query("two", sum));
-    // Killed, it would leave its own processes behind for a moment.
+    // If killed, it would leave its child processes behind for a moment.
     running.stop(PATIENCE).unwrap();
 }
 
@@ -483,32 +582,44 @@ fn redis_answers_pipelines_and_replicates() {
         let (home, at) = (dir.path().join(name), local(free_port().unwrap()));
         std::fs::create_dir(&home).unwrap();
         let mut command = Command::new(&redis);
-        command.args(["--bind", "127.0.0.1", "--save", "", "--port", &at.port().to_string(), "--dir"]).arg(&home);
+        command
+            .args(["--bind", "127.0.0.1", "--save", "", "--port", &at.port().to_string(), "--dir"])
+            .arg(&home);
         command.args(["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]).args(more);
         (server(&mut command, at, &dir.path().join(format!("{name}.log"))), at)
     };
     let (_first, at) = start("first", &[]);
     let tunnel = Plan::new().to(at).start();
     let ask = |port: u16, args: &[&str], stdin: &[u8]| {
-        let output = finish_with(Command::new(&cli).args(["-p", &port.to_string()]).args(args), stdin);
+        let output =
+            finish_with(Command::new(&cli).args(["-p", &port.to_string()]).args(args), stdin);
         assert!(output.status.success(), "{args:?}: {}", text(&output));
         output.stdout
     };
     let way = tunnel.way(0).port();
     assert_eq!(ask(way, &["set", "greeting", "hello"], b""), b"OK\n");
     assert_eq!(ask(way, &["get", "greeting"], b""), b"hello\n");
-    // Several megabytes of commands in one go.
+    // Several megabytes of commands at once.
     let mut commands = Vec::new();
     for n in 0..300u64 {
         let (key, value) = (format!("key:{n}"), incompressible(100 + n, 10_000));
-        commands.extend_from_slice(format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$10000\r\n", key.len()).as_bytes());
+        commands.extend_from_slice(
+            format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$10000\r\n", key.len()).as_bytes(),
+        );
         commands.extend_from_slice(&value);
         commands.extend_from_slice(b"\r\n");
     }
     let (said, first) = tunnel.cost(|| ask(way, &["--pipe"], &commands));
-    assert!(String::from_utf8_lossy(&said).contains("errors: 0, replies: 300"), "{}", String::from_utf8_lossy(&said));
+    assert!(
+        String::from_utf8_lossy(&said).contains("errors: 0, replies: 300"),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
     let (_, second) = tunnel.cost(|| ask(way, &["--pipe"], &commands));
-    eprintln!("redis pipeline of {} bytes: {first} bytes on the wire, then {second}", commands.len());
+    eprintln!(
+        "redis pipeline of {} bytes: {first} bytes on the wire, then {second}",
+        commands.len()
+    );
     assert!(second * 10 <= commands.len() as u64, "{second}");
     let value = ask(way, &["get", "key:17"], b"");
     assert_same(&value[..value.len() - 1], &incompressible(117, 10_000), "a value");
@@ -516,7 +627,10 @@ fn redis_answers_pipelines_and_replicates() {
     let replica = |name: &str| {
         let (running, there) = start(name, &["--replicaof", "127.0.0.1", &way.to_string()]);
         let port = there.port();
-        let up = || String::from_utf8_lossy(&ask(port, &["info", "replication"], b"")).contains("master_link_status:up");
+        let up = || {
+            String::from_utf8_lossy(&ask(port, &["info", "replication"], b""))
+                .contains("master_link_status:up")
+        };
         wait_until("the replica is in step", up);
         assert_eq!(ask(port, &["debug", "digest"], b""), ask(at.port(), &["debug", "digest"], b""));
         (running, port)

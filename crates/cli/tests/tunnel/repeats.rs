@@ -1,6 +1,6 @@
-//! What repeats costs little, whoever asks for it again.
+//! Repeats cost little, for any client.
 //!
-//! `ONCEWIRE_REPEAT_MB=100` fetches as much as the design asks for; without it less, for a debug build.
+//! `ONCEWIRE_REPEAT_MB=100` transfers 100 MB; the default is less, for debug builds.
 
 use crate::support::*;
 use oncewire_testkit::servers::{incompressible, text_like};
@@ -8,8 +8,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 #[test]
-fn random_bytes_fetched_twice_cross_once() {
-    let megabytes = std::env::var("ONCEWIRE_REPEAT_MB").map_or(30, |text| text.parse().expect("a number of megabytes"));
+fn random_bytes_downloaded_twice_cross_once() {
+    let megabytes = std::env::var("ONCEWIRE_REPEAT_MB")
+        .map_or(30, |text| text.parse().expect("a number of megabytes"));
     let content = incompressible(1, megabytes * 1_000_000);
     let tunnel = Plan::new().memory("512M").to(sender(content.clone())).start();
     let (got, first) = tunnel.cost(|| fetch(tunnel.way(0)).unwrap());
@@ -23,7 +24,7 @@ fn random_bytes_fetched_twice_cross_once() {
 }
 
 #[test]
-fn what_was_uploaded_comes_back_for_its_own_price_and_goes_up_again_for_little() {
+fn an_upload_costs_full_price_to_download_and_little_to_upload_again() {
     let content = incompressible(2, 4_000_000);
     let tunnel = Plan::new().to(echo()).start();
     let size = content.len() as u64;
@@ -38,7 +39,7 @@ fn what_was_uploaded_comes_back_for_its_own_price_and_goes_up_again_for_little()
 }
 
 #[test]
-fn a_part_of_what_was_sent_is_found_wherever_it_begins() {
+fn a_part_of_earlier_content_is_found_wherever_it_starts() {
     let content = incompressible(4, 3_000_000);
     let part = content.clone();
     let starts = std::sync::atomic::AtomicUsize::new(0);
@@ -56,7 +57,7 @@ fn a_part_of_what_was_sent_is_found_wherever_it_begins() {
     }
 }
 
-/// Text as gzip leaves it.
+/// Text compressed with gzip.
 fn gzipped(content: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -65,7 +66,7 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_archive_is_found_again_though_it_is_compressed() {
+fn the_same_compressed_archive_is_found_again() {
     let archive = gzipped(&text_like(3, 12_000_000));
     let tunnel = Plan::new().to(sender(archive.clone())).start();
     let (_, first) = tunnel.cost(|| fetch(tunnel.way(0)).unwrap());
@@ -78,18 +79,23 @@ fn the_same_archive_is_found_again_though_it_is_compressed() {
 #[test]
 fn two_images_share_a_layer() {
     let layers: Vec<Vec<u8>> = (10..13).map(|seed| gzipped(&text_like(seed, 5_000_000))).collect();
-    let image = |own: usize| [format!("manifest of image {own}\n").as_bytes(), &layers[0], &layers[own]].concat();
+    let image = |own: usize| {
+        [format!("manifest of image {own}\n").as_bytes(), &layers[0], &layers[own]].concat()
+    };
     let tunnel = Plan::new().to(sender(image(1))).to(sender(image(2))).start();
     let (_, first) = tunnel.cost(|| fetch(tunnel.way(0)).unwrap());
     let (got, second) = tunnel.cost(|| fetch(tunnel.way(1)).unwrap());
     assert_same(&got, &image(2), "second");
     let shared = layers[0].len() as u64;
-    eprintln!("a shared layer of {shared} bytes: images cost {first}, then {second} of {} bytes", got.len());
+    eprintln!(
+        "a shared layer of {shared} bytes: images cost {first}, then {second} of {} bytes",
+        got.len()
+    );
     assert!(second <= got.len() as u64 - shared * 19 / 20, "{second}");
 }
 
 #[test]
-fn six_clients_that_want_one_cold_object_at_once_cost_about_one_copy() {
+fn six_concurrent_clients_of_a_cold_object_cost_about_one_copy() {
     let object = incompressible(20, 6_000_000);
     let together = Arc::new(Barrier::new(6));
     let (content, gate) = (object.clone(), together.clone());
@@ -100,7 +106,8 @@ fn six_clients_that_want_one_cold_object_at_once_cost_about_one_copy() {
     let tunnel = Plan::new().to(address).start();
     let ((), cost) = tunnel.cost(|| {
         std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..6).map(|_| scope.spawn(|| fetch(tunnel.way(0)).unwrap())).collect();
+            let clients: Vec<_> =
+                (0..6).map(|_| scope.spawn(|| fetch(tunnel.way(0)).unwrap())).collect();
             for client in clients {
                 assert_same(&client.join().unwrap(), &object, "a client");
             }
@@ -117,7 +124,7 @@ fn a_small_object_repeated_on_new_flows_costs_a_few_bytes() {
     let object = incompressible(30, 15_000);
     let tunnel = Plan::new().to(sender(object.clone())).start();
     let frames = || {
-        // Acknowledgements may wait for company.
+        // Acknowledgments may be delayed.
         std::thread::sleep(Duration::from_millis(60));
         let status = tunnel.connect.status();
         let here = &status["sessions"][0]["here"];
@@ -126,7 +133,7 @@ fn a_small_object_repeated_on_new_flows_costs_a_few_bytes() {
     for _ in 0..3 {
         assert_same(&fetch(tunnel.way(0)).unwrap(), &object, "at first");
     }
-    // What it costs to ask.
+    // The cost of one request.
     frames();
     let before = frames();
     let asking = frames() - before;
@@ -134,7 +141,7 @@ fn a_small_object_repeated_on_new_flows_costs_a_few_bytes() {
     let transport = tunnel.wire();
     for _ in 0..TIMES {
         assert_same(&fetch(tunnel.way(0)).unwrap(), &object, "again");
-        // Each flow pays for its own acknowledgements.
+        // Each flow pays for its own acknowledgments.
         std::thread::sleep(Duration::from_millis(50));
     }
     let transport = (tunnel.wire() - transport) / TIMES;

@@ -1,6 +1,7 @@
-//! Mixed flows for a while: memory and descriptors stay flat.
+//! Mixed flows over a longer time: memory and descriptors stay flat.
 //!
-//! For an hour: `ONCEWIRE_SOAK_SECONDS=3600 cargo test --release -p oncewire --test tunnel soak -- --nocapture`
+//! For an hour: `ONCEWIRE_SOAK_SECONDS=3600 cargo test --release -p oncewire --test tunnel soak --
+//! --nocapture`
 
 use crate::support::*;
 use oncewire_testkit::servers::{Rng, incompressible, text_like};
@@ -40,13 +41,16 @@ fn flow(rng: &mut Rng, echo: SocketAddr) -> u64 {
 
 #[test]
 fn memory_and_descriptors_stay_flat_under_mixed_flows() {
-    let seconds = std::env::var("ONCEWIRE_SOAK_SECONDS").map_or(10, |text| text.parse().expect("a number of seconds"));
+    let seconds = std::env::var("ONCEWIRE_SOAK_SECONDS")
+        .map_or(10, |text| text.parse().expect("a number of seconds"));
     // Small enough that logs are full soon.
     let tunnel = Plan::new().memory("32M").to(echo()).start();
     let (stop, carried) = (AtomicBool::new(false), AtomicU64::new(0));
     let sizes = || [tunnel.serve.resident(), tunnel.connect.resident()];
     let quiet = || {
-        wait_until("all flows are over", || tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0);
+        wait_until("all flows are over", || {
+            tunnel.connect.counter("flows") == 0 && tunnel.serve.counter("flows") == 0
+        });
         // Sockets are closed a moment after their flows.
         std::thread::sleep(Duration::from_millis(200));
         [tunnel.serve.descriptors(), tunnel.connect.descriptors()]
@@ -64,7 +68,9 @@ fn memory_and_descriptors_stay_flat_under_mixed_flows() {
             });
         }
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) && tunnel.connect.try_counter("log_end").is_some() {
+        while begun.elapsed() < Duration::from_secs(seconds)
+            && tunnel.connect.try_counter("log_end").is_some()
+        {
             std::thread::sleep(Duration::from_millis(250));
             measured.push(sizes());
         }

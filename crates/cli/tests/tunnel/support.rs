@@ -1,4 +1,4 @@
-//! Two ends as processes, applications, origins, and what the ends say of themselves.
+//! Helpers: two ends as processes, applications, origins, and status of the ends.
 
 use oncewire_testkit::servers::Running;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// The program under test.
 pub(crate) const ONCEWIRE: &str = env!("CARGO_BIN_EXE_oncewire");
-/// Far more than any step here needs, also in a debug build on a busy machine; what takes longer hangs.
+/// Time limit of any step, also in a debug build on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the program to its end.
@@ -26,18 +26,24 @@ pub(crate) fn finish(command: &mut Command) -> Output {
     finish_with(command, b"")
 }
 
-/// The same, with something on its standard input.
+/// [`finish`] with standard input.
 #[track_caller]
 pub(crate) fn finish_with(command: &mut Command, stdin: &[u8]) -> Output {
     let dir = TempDir::new().expect("a directory");
     let [input, out, err] = ["in", "out", "err"].map(|name| dir.path().join(name));
     std::fs::write(&input, stdin).expect("written");
-    let (from, to) = (File::open(&input).expect("opens"), [&out, &err].map(|path| File::create(path).expect("created")));
+    let (from, to) = (
+        File::open(&input).expect("opens"),
+        [&out, &err].map(|path| File::create(path).expect("created")),
+    );
     let [to_out, to_err] = to;
-    let mut running = Running::start(command.stdin(from).stdout(to_out).stderr(to_err)).expect("starts");
+    let mut running =
+        Running::start(command.stdin(from).stdout(to_out).stderr(to_err)).expect("starts");
     let status = running.wait(PATIENCE).expect("waits");
     let [stdout, stderr] = [&out, &err].map(|path| std::fs::read(path).expect("reads"));
-    let Some(status) = status else { panic!("{command:?} hangs: {}", String::from_utf8_lossy(&stderr)) };
+    let Some(status) = status else {
+        panic!("{command:?} hangs: {}", String::from_utf8_lossy(&stderr))
+    };
     Output { status, stdout, stderr }
 }
 
@@ -45,7 +51,12 @@ pub(crate) fn finish_with(command: &mut Command, stdin: &[u8]) -> Output {
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> Vec<u8> {
     let output = finish(command);
-    assert!(output.status.success(), "{command:?}: {} {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {} {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     output.stdout
 }
 
@@ -59,7 +70,7 @@ pub(crate) fn signal(process: &Running, name: &str) {
     succeed(Command::new("sh").args(["-c", &format!("kill -{name} {}", process.id())]));
 }
 
-/// Waits until `ready`, which must come about soon.
+/// Waits until `ready`, at most [`PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -74,12 +85,13 @@ pub(crate) struct End {
     pub(crate) process: Running,
     pub(crate) socket: PathBuf,
     log: PathBuf,
-    /// Where it listens.
+    /// The addresses it listens on.
     pub(crate) listening: Vec<SocketAddr>,
 }
 
 impl End {
-    /// Starts `oncewire` with these arguments, and waits until it answers. Its log goes to a file of that name.
+    /// Starts `oncewire` with these arguments, and waits until it answers. Its log goes to a file
+    /// of that name.
     pub(crate) fn start(dir: &Path, name: &str, args: &[String], descriptors: Option<u32>) -> End {
         let (socket, log) = (dir.join(format!("{name}.sock")), dir.join(format!("{name}.log")));
         let file = File::options().append(true).create(true).open(&log).expect("a log");
@@ -92,7 +104,11 @@ impl End {
             }
         };
         command.args(args).arg("--status").arg(&socket);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env_remove("XDG_RUNTIME_DIR");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .env_remove("XDG_RUNTIME_DIR");
         let process = Running::start(&mut command).expect("starts");
         let mut end = End { process, socket, log, listening: Vec::new() };
         let begun = Instant::now();
@@ -100,11 +116,16 @@ impl End {
             if let Some(status) = end.try_status() {
                 break status;
             }
-            assert!(end.process.is_running() && begun.elapsed() < PATIENCE, "{name} does not start: {}", end.said());
+            assert!(
+                end.process.is_running() && begun.elapsed() < PATIENCE,
+                "{name} does not start: {}",
+                end.said()
+            );
             std::thread::sleep(Duration::from_millis(10));
         };
         let addresses = status["listening"].as_array().expect("a list");
-        end.listening = addresses.iter().map(|address| address.as_str().unwrap().parse().unwrap()).collect();
+        end.listening =
+            addresses.iter().map(|address| address.as_str().unwrap().parse().unwrap()).collect();
         end
     }
 
@@ -112,7 +133,10 @@ impl End {
         let socket = self.socket.as_os_str();
         let output = oncewire(["status".as_ref(), "--json".as_ref(), "--socket".as_ref(), socket]);
         // One document, however many ends it is about.
-        output.status.success().then(|| serde_json::from_slice::<Value>(&output.stdout).expect("JSON")[0].take())
+        output
+            .status
+            .success()
+            .then(|| serde_json::from_slice::<Value>(&output.stdout).expect("JSON")[0].take())
     }
 
     /// What `oncewire status --json` says.
@@ -125,10 +149,12 @@ impl End {
     #[track_caller]
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = self.status();
-        status["sessions"][0]["here"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status:#}"))
+        status["sessions"][0]["here"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {name} in {status:#}"))
     }
 
-    /// The same while there may be none.
+    /// [`End::counter`], or `None` without a session.
     pub(crate) fn try_counter(&self, name: &str) -> Option<u64> {
         self.try_status()?["sessions"][0]["here"][name].as_u64()
     }
@@ -136,9 +162,9 @@ impl End {
     /// Whether it has a session that works.
     pub(crate) fn is_established(&self) -> bool {
         let status = self.status();
-        status["sessions"]
-            .as_array()
-            .is_some_and(|all| all.iter().any(|one| one["phase"] == "established" && one["lanes_up"] != 0))
+        status["sessions"].as_array().is_some_and(|all| {
+            all.iter().any(|one| one["phase"] == "established" && one["lanes_up"] != 0)
+        })
     }
 
     /// Its log so far.
@@ -157,7 +183,8 @@ impl End {
 
     /// Resident memory, in bytes.
     pub(crate) fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))
+            .expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
@@ -179,7 +206,7 @@ impl Drop for End {
     }
 }
 
-/// How a tunnel is to be made.
+/// Options of a tunnel.
 pub(crate) struct Plan {
     listen: String,
     forwards: Vec<String>,
@@ -245,16 +272,20 @@ impl Plan {
     #[track_caller]
     pub(crate) fn start(self) -> Tunnel {
         let dir = TempDir::new().expect("a directory");
-        let [here, there] = ["connect", "serve"].map(|name| keygen(&dir.path().join(format!("{name}.key"))));
+        let [here, there] =
+            ["connect", "serve"].map(|name| keygen(&dir.path().join(format!("{name}.key"))));
         let common = |role: &str, peer: &str| {
             let key = dir.path().join(format!("{role}.key"));
-            [role, "--key", key.to_str().unwrap(), "--peer", peer, "--memory", self.memory].map(String::from).to_vec()
+            [role, "--key", key.to_str().unwrap(), "--peer", peer, "--memory", self.memory]
+                .map(String::from)
+                .to_vec()
         };
         let mut serve_args = common("serve", &here);
         serve_args.extend(["--allow", "127.0.0.0/8:*", "--allow", "[::1]:*"].map(String::from));
         serve_args.extend(self.serve);
         let mut connect_args = common("connect", &there);
-        connect_args.extend(self.forwards.into_iter().flat_map(|forward| ["-L".to_string(), forward]));
+        connect_args
+            .extend(self.forwards.into_iter().flat_map(|forward| ["-L".to_string(), forward]));
         connect_args.extend(self.connect);
         let first = [&serve_args[..], &["--listen".into(), self.listen]].concat();
         let serve = End::start(dir.path(), "serve", &first, self.serve_descriptors);
@@ -271,10 +302,13 @@ impl Plan {
 /// Makes a key pair; returns the public key.
 #[track_caller]
 pub(crate) fn keygen(file: &Path) -> String {
-    String::from_utf8(succeed(Command::new(ONCEWIRE).arg("keygen").arg(file))).unwrap().trim().to_string()
+    String::from_utf8(succeed(Command::new(ONCEWIRE).arg("keygen").arg(file)))
+        .unwrap()
+        .trim()
+        .to_string()
 }
 
-/// Two ends at work.
+/// Two running ends.
 pub(crate) struct Tunnel {
     pub(crate) serve: End,
     pub(crate) connect: End,
@@ -300,12 +334,12 @@ impl Tunnel {
         self.serve.process.kill().expect("killed");
     }
 
-    /// Starts `serve` anew where it was.
+    /// Restarts `serve` on the same address.
     pub(crate) fn restart_serve(&mut self) {
         self.serve = End::start(self.dir.path(), "serve", &self.serve_args, None);
     }
 
-    /// Kills `connect` as a crash would, and starts it anew. Its forwards are elsewhere.
+    /// Kills `connect` as a crash would, and restarts it. Its forwards get other ports.
     pub(crate) fn restart_connect(&mut self) {
         self.connect.process.kill().expect("killed");
         self.connect = End::start(self.dir.path(), "connect", &self.connect_args, None);
@@ -315,7 +349,10 @@ impl Tunnel {
     pub(crate) fn wire(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(100));
         let status = self.connect.status();
-        ["transport_sent_bytes", "transport_received_bytes"].iter().map(|name| status[name].as_u64().expect("a number")).sum()
+        ["transport_sent_bytes", "transport_received_bytes"]
+            .iter()
+            .map(|name| status[name].as_u64().expect("a number"))
+            .sum()
     }
 
     /// What `act` costs on the transport.
@@ -326,7 +363,7 @@ impl Tunnel {
     }
 }
 
-/// An application's connection, which does not wait forever.
+/// An application's connection, with timeouts.
 #[track_caller]
 pub(crate) fn application(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection");
@@ -339,7 +376,7 @@ fn patient(stream: &TcpStream) {
     stream.set_write_timeout(Some(PATIENCE)).expect("set");
 }
 
-/// All that comes until the other side finishes.
+/// Reads until the other side finishes.
 pub(crate) fn fetch(address: SocketAddr) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -364,7 +401,7 @@ pub(crate) fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>>
     })
 }
 
-/// An origin that does the same with every connection, each in a thread of its own, until the tests end.
+/// An origin that calls `act` with every connection, each in its own thread, until the tests end.
 pub(crate) fn origin(act: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -381,7 +418,7 @@ pub(crate) fn origin(act: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketA
     address
 }
 
-/// An origin that sends `bytes` to whoever connects.
+/// An origin that sends `bytes` on every connection.
 pub(crate) fn sender(bytes: Vec<u8>) -> SocketAddr {
     origin(move |mut stream| {
         let _ = stream.write_all(&bytes);
@@ -410,9 +447,14 @@ pub(crate) fn echo() -> SocketAddr {
     })
 }
 
-/// What a program gave must be what it was given.
+/// Asserts that the bytes are equal, without printing them.
 #[track_caller]
 pub(crate) fn assert_same(got: &[u8], wanted: &[u8], what: &str) {
     let same = got.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-    assert!(got == wanted, "{what}: {} bytes instead of {}; the first {same} are right", got.len(), wanted.len());
+    assert!(
+        got == wanted,
+        "{what}: {} bytes instead of {}; the first {same} are right",
+        got.len(),
+        wanted.len()
+    );
 }

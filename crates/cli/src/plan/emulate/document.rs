@@ -1,36 +1,34 @@
-//! What an emulation came to: the JSON document, and the summary made from it.
+//! The result of an emulation: the JSON document, and the report made from it.
 
 use super::super::scenario::{self, Scenario};
 use super::Carried;
 use super::traffic::{Kind, Traffic};
 use crate::args::plan::EmulateArgs;
-use crate::format::{self, count_of};
+use crate::format::count_of;
 use crate::quantity::bytes;
-use crate::report as output;
-use crate::terminal::Page;
-use oncewire_plan::Instance;
+use crate::stdout as output;
 use oncewire_plan::emulate::Report;
-use oncewire_trace::results::{Cell, Column, Table, Unit};
+use oncewire_plan::{Instance, NodeId};
+use oncewire_report::{self as presented, Block, Cell, Section, Summary, Table, TableView, Unit};
 use serde::Serialize;
-use std::io::{self, Write};
 
-/// What the document calls itself. Its number grows when a field changes its meaning or goes.
+/// Format of the document. Its number grows when a field is removed or changes its meaning.
 const FORMAT: &str = "oncewire-emulate/1";
 
-/// Settings that say nothing of captures: they have volumes and redundancy of their own.
+/// Settings that do not apply to captures, which have their own volumes and redundancy.
 const ASKED: [&str; 5] = ["traffic", "volumes", "load", "redundancy", "match length"];
 
-/// Rows of a table; all are in the JSON document.
+/// Rows of a table on a terminal.
 const ROWS: usize = 10;
 
-/// What an emulation came to.
+/// The result of an emulation.
 #[derive(Serialize)]
 pub(super) struct Document {
     format: &'static str,
     network: String,
     derivation: Vec<String>,
     traffic: String,
-    /// Part of volumes, caches and speeds that was emulated.
+    /// Factor for volumes, caches and speeds.
     scale: f64,
     epoch_seconds: f64,
     settings: Vec<(String, String)>,
@@ -58,11 +56,11 @@ pub(super) struct Document {
 #[derive(Serialize)]
 pub(super) struct Run {
     name: &'static str,
-    /// Share of the footprint saved, shims counted, after the first epoch.
+    /// Share of the footprint saved after the first epoch, with the bytes of shims.
     reduction: f64,
-    /// The same with the first epoch, in which caches fill.
+    /// The same with the first epoch, when caches are empty.
     whole_run: f64,
-    /// What the plan expected.
+    /// The same as the plan expected.
     expected: Option<f64>,
     /// Per epoch.
     epochs: Vec<EpochLine>,
@@ -76,7 +74,7 @@ struct EpochLine {
     packets: u64,
     reduction: f64,
     matches: u64,
-    /// Most operations of a device, as a share of what it can do.
+    /// Operations of the busiest device, as a share of its limit.
     busiest: f64,
     shed: u64,
     undecodable: u64,
@@ -121,8 +119,9 @@ impl Run {
     pub(super) fn of(name: &'static str, carried: &Carried) -> Run {
         let report = &carried.report;
         let settled: Vec<_> = report.epochs.iter().filter(|epoch| epoch.epoch > 0).collect();
-        let (before, after) =
-            settled.iter().fold((0, 0), |sum, epoch| (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after));
+        let (before, after) = settled.iter().fold((0, 0), |sum, epoch| {
+            (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after)
+        });
         let line = |epoch: &oncewire_plan::emulate::EpochReport| EpochLine {
             epoch: epoch.epoch,
             packets: epoch.packets,
@@ -144,7 +143,7 @@ impl Run {
     }
 }
 
-/// The document of a run.
+/// The document of an emulation.
 pub(super) fn document(
     args: &EmulateArgs,
     scenario: &Scenario,
@@ -154,28 +153,39 @@ pub(super) fn document(
     schemes: Vec<Run>,
     mut notes: Vec<String>,
 ) -> Document {
-    let label = |node: u32| scenario::label(&instance.network, node);
+    let label = |node: NodeId| scenario::label(&instance.network, node);
     let of_captures = matches!(traffic.kind, Kind::Captures { .. });
     let ours = &schemes[0];
-    let mut headline = format!("Packets through the plan: {:.1} % of the footprint saved", 100.0 * ours.reduction);
+    let mut headline =
+        format!("Packets through the plan: {:.1} % of the footprint saved", 100.0 * ours.reduction);
     if let Some(expected) = ours.expected {
-        headline += &format!(", where the program expected {:.1} %", 100.0 * expected);
+        headline += &format!(", where the plan expected {:.1} %", 100.0 * expected);
     }
-    if let Some(ideal) = schemes.iter().find(|run| run.name == "Ideal").filter(|ideal| ideal.reduction > 0.0) {
+    if let Some(ideal) =
+        schemes.iter().find(|run| run.name == "Ideal").filter(|ideal| ideal.reduction > 0.0)
+    {
         headline += &format!("; Ideal saves {:.1} %", 100.0 * ideal.reduction);
     }
     headline += ".";
-    let mut fate = format!("{} packets left the network, each as it entered", count_of(report.delivered));
+    let mut fate = format!(
+        "{} packets left the network, each identical to the one that entered",
+        count_of(report.delivered)
+    );
     if report.lost > 0 {
         fate += &format!("; {} were lost on links", count_of(report.lost));
     }
     if report.undecodable + report.damaged > 0 {
         let dropped = count_of(report.undecodable + report.damaged);
-        fate += &format!("; {dropped} were dropped, because what they referred to was not where their ingress believed it");
+        fate += &format!(
+            "; {dropped} were dropped, because a device did not have the content that they refer to"
+        );
     }
     notes.insert(0, fate + ".");
     if args.reroute.is_some() && report.undecodable > 0 {
-        notes.push("After the link failed, ingresses went on encoding for the old route until they heard of it.".into());
+        notes.push(
+            "After the link failed, ingresses encoded for the old route until they learned of it."
+                .into(),
+        );
     }
     let refusals = &report.refusals;
     let finite = |limit: f64| limit.is_finite().then_some(limit);
@@ -202,7 +212,7 @@ pub(super) fn document(
         collisions: report.collisions,
         updates: report.updates,
         refusals: vec![
-            ("cached by no device ahead", refusals.overlap),
+            ("not cached by any downstream device", refusals.overlap),
             ("device overloaded", refusals.overloaded),
             ("name not unique", refusals.ambiguous),
             ("shorter than its shim", refusals.short),
@@ -261,29 +271,73 @@ pub(super) fn document(
     }
 }
 
-fn table(id: &'static str, caption: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|&(name, unit)| Column::new(name, unit)).collect();
-    Table { id, caption: caption.into(), columns, rows }
-}
-
 impl Document {
-    /// Writes the summary for a terminal.
-    pub(super) fn write(&self, out: &mut impl Write, width: usize, colour: bool) -> io::Result<()> {
-        let mut page = Page::new(out, width, colour).whole_in("--json");
-        page.headline(&self.headline)?;
-        page.line("")?;
-        let carried = format!("{} packets, {}", count_of(self.packets), bytes(self.bytes));
-        let matches =
-            format!("{}, for {}; shims take {}", count_of(self.matches), bytes(self.matched_bytes), bytes(self.shim_bytes));
-        let mut facts = vec![("network", self.network.clone())];
-        facts.extend(self.derivation.iter().map(|line| ("", line.clone())));
-        facts.extend([("packets", self.traffic.clone()), ("carried", carried), ("matches encoded", matches)]);
-        facts.extend(self.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
-        page.facts(&facts)?;
-        page.heading("", "Schemes")?;
-        let rows = self.schemes.iter().map(|run| {
-            vec![run.name.into(), run.reduction.into(), run.whole_run.into(), run.expected.into(), run.seconds.into()]
-        });
+    /// The report for presenters.
+    pub(super) fn report(&self) -> presented::Report {
+        let mut sections =
+            vec![Section::new("network", "Network").with(Block::Facts(self.facts()))];
+        let mut add = |title, view: TableView| {
+            sections.push(Section::new(view.table.id, title).with(Block::Table(view)))
+        };
+        add("Schemes", self.schemes_table().into());
+        if let Some(run) = self.schemes.first() {
+            add("Epochs of the plan", TableView { rows: Some(4 * ROWS), ..epochs(run).into() });
+        }
+        add("Links", TableView { rows: Some(ROWS), ..self.links_table().into() });
+        add("Devices", TableView { rows: Some(ROWS), ..self.devices_table().into() });
+        let refusals: Vec<(String, Vec<String>)> = self
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.1 > 0)
+            .map(|&(why, count)| (why.to_owned(), vec![count_of(count)]))
+            .collect();
+        let refusals =
+            if refusals.is_empty() { Block::Text("None.".into()) } else { Block::Facts(refusals) };
+        sections.push(Section::new("refusals", "Matches that were not used").with(refusals));
+        sections.push(Section::new("notes", "Notes").with(Block::Notes(self.notes.clone())));
+        presented::Report {
+            kind: "Emulation",
+            title: self.network.clone(),
+            summary: Summary {
+                headline: self.headline.clone(),
+                positive: true,
+                ..Summary::default()
+            },
+            sections,
+            ..presented::Report::default()
+        }
+    }
+
+    fn facts(&self) -> Vec<(String, Vec<String>)> {
+        let (count, size) = (count_of(self.matches), bytes(self.matched_bytes));
+        let mut network = vec![self.network.clone()];
+        network.extend(self.derivation.iter().cloned());
+        let mut facts = vec![
+            ("name".to_owned(), network),
+            ("packets".into(), vec![self.traffic.clone()]),
+            (
+                "carried".into(),
+                vec![format!("{} packets, {}", count_of(self.packets), bytes(self.bytes))],
+            ),
+            (
+                "matches encoded".into(),
+                vec![format!("{count}, for {size}; shims take {}", bytes(self.shim_bytes))],
+            ),
+        ];
+        facts.extend(self.settings.iter().map(|(name, value)| (name.clone(), vec![value.clone()])));
+        facts
+    }
+
+    fn schemes_table(&self) -> Table {
+        let row = |run: &Run| {
+            vec![
+                run.name.into(),
+                run.reduction.into(),
+                run.whole_run.into(),
+                run.expected.into(),
+                run.seconds.into(),
+            ]
+        };
         let columns = [
             ("scheme", Unit::Text),
             ("reduction", Unit::Share),
@@ -291,126 +345,86 @@ impl Document {
             ("expected", Unit::Share),
             ("took", Unit::Seconds),
         ];
-        page.table(&table("schemes", "Footprint reduction, shims counted, after the first epoch", &columns, rows.collect()))?;
-        if let Some(run) = self.schemes.first() {
-            page.heading("", "Epochs of the plan")?;
-            let rows = run.epochs.iter().map(|epoch| {
-                vec![
-                    Cell::Count(epoch.epoch),
-                    Cell::Count(epoch.packets),
-                    epoch.reduction.into(),
-                    Cell::Count(epoch.matches),
-                    epoch.busiest.into(),
-                    Cell::Count(epoch.shed),
-                    Cell::Count(epoch.undecodable),
-                ]
-            });
-            let columns = [
-                ("epoch", Unit::Count),
-                ("packets", Unit::Count),
-                ("reduction", Unit::Share),
-                ("matches", Unit::Count),
-                ("busiest device", Unit::Share),
-                ("shed", Unit::Count),
-                ("undecodable", Unit::Count),
-            ];
-            let mut epochs = table(
-                "epochs",
-                "Epoch by epoch; shed: matches left to no one, as the device had no operations left",
-                &columns,
-                rows.collect(),
-            );
-            epochs.rows.truncate(4 * ROWS);
-            page.table(&epochs)?;
-        }
-        let mut links: Vec<&LinkLine> = self.links.iter().filter(|link| link.counted).collect();
-        links.sort_by_key(|link| std::cmp::Reverse(link.before_bytes));
-        self.some(
-            &mut page,
-            "Links",
-            links.len(),
-            table(
-                "links",
-                "The busiest of the links that count in the footprint; bytes in the whole run",
-                &[
-                    ("from", Unit::Text),
-                    ("to", Unit::Text),
-                    ("before", Unit::Bytes),
-                    ("after", Unit::Bytes),
-                    ("saved", Unit::Share),
-                ],
-                links
-                    .into_iter()
-                    .take(ROWS)
-                    .map(|link| {
-                        let saved = output::savings(link.after_bytes, link.before_bytes);
-                        vec![
-                            link.from.clone().into(),
-                            link.to.clone().into(),
-                            Cell::Count(link.before_bytes),
-                            Cell::Count(link.after_bytes),
-                            saved.into(),
-                        ]
-                    })
-                    .collect(),
-            ),
-        )?;
-        let mut devices: Vec<&DeviceLine> = self.devices.iter().collect();
-        devices.sort_by(|a, b| b.mean_operations.total_cmp(&a.mean_operations));
-        self.some(
-            &mut page,
-            "Devices",
-            devices.len(),
-            table(
-                "devices",
-                "The busiest devices; operations per epoch",
-                &[
-                    ("device", Unit::Text),
-                    ("cached", Unit::Count),
-                    ("decoded", Unit::Count),
-                    ("operations", Unit::Number),
-                    ("expected", Unit::Number),
-                    ("limit", Unit::Number),
-                    ("cache used", Unit::Share),
-                ],
-                devices
-                    .into_iter()
-                    .take(ROWS)
-                    .map(|device| {
-                        let used = device.memory.filter(|memory| *memory > 0.0).map(|memory| device.most_bytes as f64 / memory);
-                        vec![
-                            device.name.clone().into(),
-                            Cell::Count(device.cached),
-                            Cell::Count(device.decoded),
-                            device.mean_operations.round().into(),
-                            device.expected_operations.map(f64::round).into(),
-                            device.limit.map(f64::round).into(),
-                            used.into(),
-                        ]
-                    })
-                    .collect(),
-            ),
-        )?;
-        page.heading("", "Matches that were not used")?;
-        let facts: Vec<(&str, String)> =
-            self.refusals.iter().filter(|refusal| refusal.1 > 0).map(|&(why, count)| (why, count_of(count))).collect();
-        if facts.is_empty() {
-            page.line("  none")?;
-        }
-        page.facts(&facts)?;
-        page.heading("", "Notes")?;
-        for note in &self.notes {
-            page.wrapped("- ", note)?;
-        }
-        page.line("")
+        let caption = "Footprint reduction, shims counted, after the first epoch";
+        Table::new("schemes", caption, &columns, self.schemes.iter().map(row).collect())
     }
 
-    fn some<W: Write>(&self, page: &mut Page<'_, W>, title: &str, all: usize, table: Table) -> io::Result<()> {
-        page.heading("", title)?;
-        page.table(&table)?;
-        if all > table.rows.len() {
-            page.dim(&format!("... {} more rows in --json", format::count_of((all - table.rows.len()) as u64)))?;
-        }
-        Ok(())
+    fn links_table(&self) -> Table {
+        let mut links: Vec<&LinkLine> = self.links.iter().filter(|link| link.counted).collect();
+        links.sort_by_key(|link| std::cmp::Reverse(link.before_bytes));
+        let row = |link: &LinkLine| {
+            vec![
+                link.from.clone().into(),
+                link.to.clone().into(),
+                Cell::Count(link.before_bytes),
+                Cell::Count(link.after_bytes),
+                output::savings(link.after_bytes, link.before_bytes).into(),
+            ]
+        };
+        let columns = [
+            ("from", Unit::Text),
+            ("to", Unit::Text),
+            ("before", Unit::Bytes),
+            ("after", Unit::Bytes),
+            ("saved", Unit::Share),
+        ];
+        let caption = "Links that count in the footprint, busiest first; bytes in the whole run";
+        Table::new("links", caption, &columns, links.into_iter().map(row).collect())
     }
+
+    fn devices_table(&self) -> Table {
+        let mut devices: Vec<&DeviceLine> = self.devices.iter().collect();
+        devices.sort_by(|a, b| b.mean_operations.total_cmp(&a.mean_operations));
+        let row = |device: &DeviceLine| {
+            let used = device
+                .memory
+                .filter(|memory| *memory > 0.0)
+                .map(|memory| device.most_bytes as f64 / memory);
+            vec![
+                device.name.clone().into(),
+                Cell::Count(device.cached),
+                Cell::Count(device.decoded),
+                device.mean_operations.round().into(),
+                device.expected_operations.map(f64::round).into(),
+                device.limit.map(f64::round).into(),
+                used.into(),
+            ]
+        };
+        let columns = [
+            ("device", Unit::Text),
+            ("cached", Unit::Count),
+            ("decoded", Unit::Count),
+            ("operations", Unit::Number),
+            ("expected", Unit::Number),
+            ("limit", Unit::Number),
+            ("cache used", Unit::Share),
+        ];
+        let caption = "Devices, busiest first; operations per epoch";
+        Table::new("devices", caption, &columns, devices.into_iter().map(row).collect())
+    }
+}
+
+fn epochs(run: &Run) -> Table {
+    let row = |epoch: &EpochLine| {
+        vec![
+            Cell::Count(epoch.epoch),
+            Cell::Count(epoch.packets),
+            epoch.reduction.into(),
+            Cell::Count(epoch.matches),
+            epoch.busiest.into(),
+            Cell::Count(epoch.shed),
+            Cell::Count(epoch.undecodable),
+        ]
+    };
+    let columns = [
+        ("epoch", Unit::Count),
+        ("packets", Unit::Count),
+        ("reduction", Unit::Share),
+        ("matches", Unit::Count),
+        ("busiest device", Unit::Share),
+        ("shed", Unit::Count),
+        ("undecodable", Unit::Count),
+    ];
+    let caption = "Epochs; shed: matches not encoded because devices had no capacity";
+    Table::new("epochs", caption, &columns, run.epochs.iter().map(row).collect())
 }

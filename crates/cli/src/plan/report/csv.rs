@@ -2,9 +2,10 @@
 
 use super::super::document::Document;
 use super::tables;
-use crate::csv_files::{self, Files};
+use crate::csv_files::Files;
 use crate::failure::Outcome;
 use crate::output::Output;
+use oncewire_report::csv;
 use std::path::Path;
 
 /// Whether a file of this name is one that [`write()`] writes.
@@ -21,7 +22,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 pub(crate) fn write(document: &Document, dir: &Path) -> Outcome<Vec<Output>> {
     let mut files = Files::new(dir)?;
     for table in tables::all(document) {
-        files.write(format!("{}.csv", table.id), |out| csv_files::table(&table, out))?;
+        files.write(format!("{}.csv", table.id), |out| csv::table(&table, out))?;
     }
     Ok(files.written)
 }
@@ -38,7 +39,11 @@ mod tests {
         let dir = place.path().join("a/b");
         let document = sample::document();
         finish(write(&document, &dir).unwrap()).unwrap();
-        let names = || std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = || {
+            std::fs::read_dir(&dir)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        };
         assert_eq!(names().count(), tables::IDS.len());
         assert!(names().all(|name| is_ours(&name)));
         let read = |name: &str| {
@@ -54,7 +59,12 @@ mod tests {
         assert_eq!(head.get(2), Some("before (bytes)"));
         assert_eq!(rows.len(), document.links.len());
         // The first link has infinitely many bytes: that is not a number.
-        assert!(rows.iter().flatten().all(|field| !field.eq_ignore_ascii_case("nan") && !field.eq_ignore_ascii_case("inf")));
+        assert!(
+            rows.iter()
+                .flatten()
+                .all(|field| !field.eq_ignore_ascii_case("nan")
+                    && !field.eq_ignore_ascii_case("inf"))
+        );
         // No table without rows keeps the lines of an earlier plan.
         finish(write(&sample::empty(), &dir).unwrap()).unwrap();
         assert_eq!(read("links.csv").1.len(), 0);

@@ -1,11 +1,10 @@
 //! Plans of invented numbers: over a given map, over an invented one, with names and numbers that mean harm, and of nothing.
 
 use super::super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts, NetworkFacts, NodeRow, Scheme,
-    SolutionFacts, Upgrade, Verdict,
+    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts,
+    NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
 use std::collections::VecDeque;
-use std::path::PathBuf;
 
 /// The name of a node that would run in a careless page, and would clear a careless terminal.
 pub(super) const HOSTILE: &str = "</text></svg></script><script>alert(1)</script><img src=http://192.0.2.1/x onerror=alert(2)><!--{{data}}\u{1b}[2J\u{202e}\"'&amp;";
@@ -52,7 +51,9 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             }
         }
         for to in 0..pops.len() {
-            let volume = 3e9 * pops.len() as f64 * pops[from].population / whole * pops[to].population / whole;
+            let volume = 3e9 * pops.len() as f64 * pops[from].population / whole
+                * pops[to].population
+                / whole;
             let mut way = vec![to];
             while parent[*way.last().unwrap()] != usize::MAX && *way.last().unwrap() != from {
                 way.push(parent[*way.last().unwrap()]);
@@ -70,7 +71,11 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
         for router in 0..=access {
             nodes.push(NodeRow {
                 id: if router == 0 { format!("{at}") } else { format!("{at}+{router}") },
-                label: if router == 0 { pop.label.clone() } else { format!("{} access {router}", pop.label) },
+                label: if router == 0 {
+                    pop.label.clone()
+                } else {
+                    format!("{} access {router}", pop.label)
+                },
                 pop: at as u32,
                 role: if router == 0 { "backbone" } else { "access" },
                 position: pop.position,
@@ -87,33 +92,34 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
     }
     let core = |pop: usize| (pop * (access + 1)) as u32;
     let (mut links, mut devices) = (Vec::new(), Vec::new());
-    let mut add = |from: u32, to: u32, (before, after): (f64, f64), interior: bool, capacity: f64| {
-        let fill = (before / 2.0e10).min(1.0);
-        let (memory, limit) = if interior { (6e9, 2.5e7) } else { (3e9, 2.5e7) };
-        let memory_share = (0.25 + 0.9 * fill + 0.3 * random()).min(1.0);
-        let operations_share = (0.05 + 1.4 * fill + 0.1 * random()).min(1.0);
-        let name = |node: u32| nodes[node as usize].label.clone();
-        links.push(LinkRow {
-            from,
-            to,
-            before_bytes: before,
-            after_bytes: after,
-            capacity: Some(capacity),
-            utilization_before: Some(before * 8.0 / 10.0 / capacity),
-            utilization_after: Some(after * 8.0 / 10.0 / capacity),
-            device: Some(devices.len() as u32),
-        });
-        devices.push(DeviceRow {
-            name: format!("{} -> {}", name(from), name(to)),
-            label: format!("{} -> {}", name(from), name(to)),
-            node: to,
-            ranges: (40.0 * fill * random()) as usize,
-            memory_used: memory * memory_share,
-            memory_share: Some(memory_share),
-            operations_used: limit * operations_share,
-            operations_share: Some(operations_share),
-        });
-    };
+    let mut add =
+        |from: u32, to: u32, (before, after): (f64, f64), interior: bool, capacity: f64| {
+            let fill = (before / 2.0e10).min(1.0);
+            let (memory, limit) = if interior { (6e9, 2.5e7) } else { (3e9, 2.5e7) };
+            let memory_share = (0.25 + 0.9 * fill + 0.3 * random()).min(1.0);
+            let operations_share = (0.05 + 1.4 * fill + 0.1 * random()).min(1.0);
+            let name = |node: u32| nodes[node as usize].label.clone();
+            links.push(LinkRow {
+                from,
+                to,
+                before_bytes: before,
+                after_bytes: after,
+                capacity: Some(capacity),
+                utilization_before: Some(before * 8.0 / 10.0 / capacity),
+                utilization_after: Some(after * 8.0 / 10.0 / capacity),
+                device: Some(devices.len() as u32),
+            });
+            devices.push(DeviceRow {
+                name: format!("{} -> {}", name(from), name(to)),
+                label: format!("{} -> {}", name(from), name(to)),
+                node: to,
+                ranges: (40.0 * fill * random()) as usize,
+                memory_used: memory * memory_share,
+                memory_share: Some(memory_share),
+                operations_used: limit * operations_share,
+                operations_share: Some(operations_share),
+            });
+        };
     for &(a, b) in cables {
         for (a, b) in [(a, b), (b, a)] {
             let capacity = if pops[a].population + pops[b].population > 2e6 { 4e10 } else { 1e10 };
@@ -131,11 +137,16 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
     let (before, after) = (sum(|link| link.before_bytes), sum(|link| link.after_bytes));
     let highest = |of: fn(&LinkRow) -> Option<f64>| links.iter().filter_map(of).fold(0.0, f64::max);
     let reduction = if before > 0.0 { 1.0 - after / before } else { 0.0 };
-    let scheme =
-        |name: &str, of_ideal: f64, about| Scheme { name: name.into(), reduction: reduction / 0.86 * of_ideal, of_ideal, about };
+    let scheme = |name: &str, of_ideal: f64, about| Scheme {
+        name: name.into(),
+        reduction: reduction / 0.86 * of_ideal,
+        of_ideal,
+        about,
+    };
     let mut random = noise(5);
-    let entering: Vec<u32> =
-        (0..nodes.len() as u32).filter(|&at| access == 0 || !(at as usize).is_multiple_of(access + 1)).collect();
+    let entering: Vec<u32> = (0..nodes.len() as u32)
+        .filter(|&at| access == 0 || !(at as usize).is_multiple_of(access + 1))
+        .collect();
     let ingresses: Vec<IngressRow> = entering
         .iter()
         .map(|&at| {
@@ -278,7 +289,8 @@ pub(super) fn invented(count: usize) -> Document {
             population: 1e5 + 4e6 * random().powi(3),
         })
         .collect();
-    let mut cables: Vec<(usize, usize)> = (0..count).map(|at| (at, (at + 1) % count)).filter(|(a, b)| a != b).collect();
+    let mut cables: Vec<(usize, usize)> =
+        (0..count).map(|at| (at, (at + 1) % count)).filter(|(a, b)| a != b).collect();
     cables.extend((0..count / 3).map(|at| (at, (at * 7 + 5) % count)).filter(|(a, b)| a != b));
     plan("invented", &pops, &cables, 0)
 }
@@ -296,7 +308,13 @@ pub(super) fn document() -> Document {
     let mut cables: Vec<(usize, usize)> = (1..70).map(|at| (at, at / 3)).collect();
     cables.extend((0..40).map(|at| (at, (at * 11 + 17) % 70)).filter(|(a, b)| a != b));
     let mut document = plan(HOSTILE, &pops, &cables, 4);
-    let nowhere = [None, Some([f64::NAN, 3.0]), Some([f64::INFINITY, 0.0]), Some([91.0, 0.0]), Some([0.0, 1e300])];
+    let nowhere = [
+        None,
+        Some([f64::NAN, 3.0]),
+        Some([f64::INFINITY, 0.0]),
+        Some([91.0, 0.0]),
+        Some([0.0, 1e300]),
+    ];
     for (pop, position) in nowhere.into_iter().enumerate() {
         for node in &mut document.nodes[pop * 5..pop * 5 + 5] {
             node.position = position;
@@ -370,24 +388,4 @@ pub(super) fn empty() -> Document {
         changes: None,
         notes: Vec::new(),
     }
-}
-
-/// Over one of the shared maps, if they are there.
-pub(super) fn real(name: &str, access: usize) -> Option<Document> {
-    let place = std::env::var_os("ONCEWIRE_DATA")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let text = std::fs::read(place.join("topologies").join(name)).ok()?;
-    let map: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let pops: Vec<Pop> = map["nodes"]
-        .as_array()?
-        .iter()
-        .map(|node| Pop {
-            label: node["label"].as_str().unwrap().into(),
-            position: node["lat"].as_f64().zip(node["lon"].as_f64()).map(|(latitude, longitude)| [latitude, longitude]),
-            population: node["population"].as_f64().unwrap_or(1e5),
-        })
-        .collect();
-    let end = |link: &serde_json::Value, key: &str| link[key].as_u64().unwrap() as usize;
-    let cables: Vec<(usize, usize)> = map["links"].as_array()?.iter().map(|link| (end(link, "a"), end(link, "b"))).collect();
-    Some(plan(map["name"].as_str()?, &pops, &cables, access))
 }

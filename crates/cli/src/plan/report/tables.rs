@@ -1,44 +1,29 @@
-//! The tables of a plan, the same for the page, the terminal and CSV.
+//! The tables of a plan, for all presenters.
 
 use super::super::document::{Document, LinkRow};
-use oncewire_trace::results::{Cell, Column, Table, Unit};
+use oncewire_report::{Cell, Table, Unit};
 use std::cmp::Ordering;
 
-/// What stands for an index that names nothing.
-pub(super) const UNKNOWN: &str = "?";
-
-fn table(id: &'static str, caption: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|&(name, unit)| Column::new(name, unit)).collect();
-    Table { id, caption: caption.into(), columns, rows }
-}
+/// Stands for an invalid index.
+const UNKNOWN: &str = "?";
 
 /// The name of a node: its label, or its id.
-pub(super) fn node(document: &Document, index: u32) -> &str {
-    document.nodes.get(index as usize).map_or(UNKNOWN, |node| if node.label.is_empty() { &node.id } else { &node.label })
+fn node(document: &Document, index: u32) -> &str {
+    document
+        .nodes
+        .get(index as usize)
+        .map_or(UNKNOWN, |node| if node.label.is_empty() { &node.id } else { &node.label })
 }
 
-/// The larger first, and what is no number last.
-pub(super) fn descending(a: f64, b: f64) -> Ordering {
+/// Orders larger values first, and NaN last.
+fn descending(a: f64, b: f64) -> Ordering {
     let key = |value: f64| if value.is_nan() { f64::NEG_INFINITY } else { value };
     key(b).total_cmp(&key(a))
 }
 
-/// 1 - after / before, if that is a number.
-pub(super) fn saved(before: f64, after: f64) -> Option<f64> {
+/// 1 - after / before, if that is defined.
+fn saved(before: f64, after: f64) -> Option<f64> {
     Some(1.0 - after / before).filter(|share| before > 0.0 && share.is_finite())
-}
-
-/// Without the columns of least weight, where the room is better spent on names.
-pub(super) fn without(mut table: Table, names: &[&str]) -> Table {
-    for name in names {
-        if let Some(at) = table.columns.iter().position(|column| column.name == *name) {
-            table.columns.remove(at);
-            for row in &mut table.rows {
-                row.remove(at);
-            }
-        }
-    }
-    table
 }
 
 fn count(count: usize) -> Cell {
@@ -48,8 +33,16 @@ fn count(count: usize) -> Cell {
 pub(super) fn summary(document: &Document) -> Table {
     let (network, verdict, solution) = (&document.network, &document.verdict, &document.solution);
     let rows: Vec<(&str, &str, Cell)> = vec![
-        ("footprint without the plan", "bytes per epoch, summed over links", verdict.footprint_before.into()),
-        ("footprint with the plan", "bytes per epoch, summed over links", verdict.footprint_after.into()),
+        (
+            "footprint without the plan",
+            "bytes per epoch, summed over links",
+            verdict.footprint_before.into(),
+        ),
+        (
+            "footprint with the plan",
+            "bytes per epoch, summed over links",
+            verdict.footprint_after.into(),
+        ),
         ("reduction", "share", verdict.reduction.into()),
         ("of Ideal", "share", verdict.of_ideal.into()),
         ("highest utilization without the plan", "share", verdict.utilization_before.into()),
@@ -71,30 +64,42 @@ pub(super) fn summary(document: &Document) -> Table {
         ("volume", "bytes per epoch", network.volume_bytes.into()),
     ];
     let columns = [("what", Unit::Text), ("unit", Unit::Text), ("value", Unit::Number)];
-    let rows = rows.into_iter().map(|(what, unit, value)| vec![what.into(), unit.into(), value]).collect();
-    table("summary", "The plan in numbers", &columns, rows)
+    let rows =
+        rows.into_iter().map(|(what, unit, value)| vec![what.into(), unit.into(), value]).collect();
+    Table::new("summary", "The plan in numbers", &columns, rows)
 }
 
 pub(super) fn settings(document: &Document) -> Table {
-    let rows = document.settings.iter().map(|(name, value)| vec![name.clone().into(), value.clone().into()]).collect();
-    table("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
+    let rows = document
+        .settings
+        .iter()
+        .map(|(name, value)| vec![name.clone().into(), value.clone().into()])
+        .collect();
+    Table::new("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
 }
 
 pub(super) fn schemes(document: &Document) -> Table {
     let rows = document.schemes.iter();
-    let rows = rows.map(|one| vec![one.name.clone().into(), one.reduction.into(), one.of_ideal.into(), one.about.into()]);
-    table(
+    let rows = rows.map(|one| {
+        vec![one.name.clone().into(), one.reduction.into(), one.of_ideal.into(), one.about.into()]
+    });
+    Table::new(
         "schemes",
         "Footprint reduction by scheme",
-        &[("scheme", Unit::Text), ("reduction", Unit::Share), ("of Ideal", Unit::Share), ("what it is", Unit::Text)],
+        &[
+            ("scheme", Unit::Text),
+            ("reduction", Unit::Share),
+            ("of Ideal", Unit::Share),
+            ("what it is", Unit::Text),
+        ],
         rows.collect(),
     )
 }
 
 /// Columns with gauges.
-pub(super) const SCHEME_BARS: [usize; 2] = [1, 2];
+pub(super) const SCHEME_GAUGES: [&str; 2] = ["reduction", "of Ideal"];
 
-/// The most volume first.
+/// Most volume first.
 pub(super) fn ingresses(document: &Document) -> Table {
     let mut rows: Vec<_> = document.ingresses.iter().collect();
     rows.sort_by(|a, b| descending(a.volume_bytes, b.volume_bytes));
@@ -122,14 +127,15 @@ pub(super) fn ingresses(document: &Document) -> Table {
             row.reduction.into(),
             row.memory_share.into(),
         ];
-        let of = |name| row.schemes.iter().find(|(other, _)| other == name).map(|(_, share)| *share);
+        let of =
+            |name| row.schemes.iter().find(|(other, _)| other == name).map(|(_, share)| *share);
         cells.extend(names.iter().map(|&name| Cell::from(of(name))));
         cells
     });
-    table("ingresses", "Ingresses, the most traffic first", &columns, rows.collect())
+    Table::new("ingresses", "Ingresses, most traffic first", &columns, rows.collect())
 }
 
-/// In order of the document.
+/// In the order of the document.
 pub(super) fn nodes(document: &Document) -> Table {
     let rows = document.nodes.iter().map(|node| {
         let [latitude, longitude] = node.position.map_or([None, None], |at| at.map(Some));
@@ -154,26 +160,40 @@ pub(super) fn nodes(document: &Document) -> Table {
         ("population", Unit::Count),
         ("enters and leaves per epoch", Unit::Bytes),
     ];
-    table("nodes", "Nodes", &columns, rows.collect())
+    Table::new("nodes", "Nodes", &columns, rows.collect())
 }
 
-/// The most loaded first: by utilization where it is known of any link, else by bytes.
-pub(super) fn busiest(document: &Document) -> Vec<&LinkRow> {
+/// Most loaded first: by utilization if that of any link is known, otherwise by bytes.
+fn busiest(document: &Document) -> Vec<&LinkRow> {
     let mut links: Vec<&LinkRow> = document.links.iter().collect();
     let known = links.iter().any(|link| link.utilization_before.is_some());
-    let load = |link: &LinkRow| if known { link.utilization_before.unwrap_or(f64::NAN) } else { link.before_bytes };
-    links.sort_by(|a, b| descending(load(a), load(b)).then(descending(a.before_bytes, b.before_bytes)));
+    let load = |link: &LinkRow| {
+        if known { link.utilization_before.unwrap_or(f64::NAN) } else { link.before_bytes }
+    };
+    links.sort_by(|a, b| {
+        descending(load(a), load(b)).then(descending(a.before_bytes, b.before_bytes))
+    });
     links
 }
 
 pub(super) fn links(document: &Document) -> Table {
     let links = busiest(document);
-    let known = links.iter().any(|link| link.capacity.is_some() || link.utilization_before.is_some());
+    let known =
+        links.iter().any(|link| link.capacity.is_some() || link.utilization_before.is_some());
     let devices = links.iter().any(|link| link.device.is_some());
-    let mut columns =
-        vec![("from", Unit::Text), ("to", Unit::Text), ("before", Unit::Bytes), ("after", Unit::Bytes), ("saved", Unit::Share)];
+    let mut columns = vec![
+        ("from", Unit::Text),
+        ("to", Unit::Text),
+        ("before", Unit::Bytes),
+        ("after", Unit::Bytes),
+        ("saved", Unit::Share),
+    ];
     if known {
-        columns.extend([("load before", Unit::Share), ("load after", Unit::Share), ("capacity", Unit::BitsPerSecond)]);
+        columns.extend([
+            ("load before", Unit::Share),
+            ("load after", Unit::Share),
+            ("capacity", Unit::BitsPerSecond),
+        ]);
     }
     if devices {
         columns.push(("device", Unit::Text));
@@ -187,29 +207,46 @@ pub(super) fn links(document: &Document) -> Table {
             saved(link.before_bytes, link.after_bytes).into(),
         ];
         if known {
-            cells.extend([link.utilization_before.into(), link.utilization_after.into(), Cell::from(link.capacity)]);
+            cells.extend([
+                link.utilization_before.into(),
+                link.utilization_after.into(),
+                Cell::from(link.capacity),
+            ]);
         }
         if devices {
-            let device = link.device.map(|at| document.devices.get(at as usize).map_or(UNKNOWN, |device| &device.name));
+            let device = link
+                .device
+                .map(|at| document.devices.get(at as usize).map_or(UNKNOWN, |device| &device.name));
             cells.push(device.map_or(Cell::None, Cell::from));
         }
         cells
     });
-    table("links", "Links, the most loaded without the plan first; bytes per epoch", &columns, rows.collect())
+    Table::new(
+        "links",
+        "Links, most loaded without the plan first; bytes per epoch",
+        &columns,
+        rows.collect(),
+    )
 }
 
-/// Columns with gauges, where capacities are known.
-pub(super) const LINK_BARS: [usize; 2] = [5, 6];
+/// Columns with gauges.
+pub(super) const LINK_GAUGES: [&str; 2] = ["load before", "load after"];
 
-/// The fullest first.
+/// Fullest first.
 pub(super) fn devices(document: &Document) -> Table {
     let mut devices: Vec<_> = document.devices.iter().collect();
     let fill = |share: Option<f64>| share.filter(|share| share.is_finite()).unwrap_or(-1.0);
     devices.sort_by(|a, b| {
         let fullest = |memory, operations| fill(memory).max(fill(operations));
-        let (of_a, of_b) = (fullest(a.memory_share, a.operations_share), fullest(b.memory_share, b.operations_share));
+        let (of_a, of_b) = (
+            fullest(a.memory_share, a.operations_share),
+            fullest(b.memory_share, b.operations_share),
+        );
         descending(of_a, of_b)
-            .then(descending(fill(a.memory_share) + fill(a.operations_share), fill(b.memory_share) + fill(b.operations_share)))
+            .then(descending(
+                fill(a.memory_share) + fill(a.operations_share),
+                fill(b.memory_share) + fill(b.operations_share),
+            ))
             .then(descending(a.memory_used, b.memory_used))
     });
     let rows = devices.iter().map(|device| {
@@ -234,11 +271,11 @@ pub(super) fn devices(document: &Document) -> Table {
         ("operations per epoch", Unit::Number),
         ("operations used", Unit::Share),
     ];
-    table("devices", "Devices, the fullest first", &columns, rows.collect())
+    Table::new("devices", "Devices, fullest first", &columns, rows.collect())
 }
 
 /// Columns with gauges.
-pub(super) const DEVICE_BARS: [usize; 2] = [5, 7];
+pub(super) const DEVICE_GAUGES: [&str; 2] = ["cache used", "operations used"];
 
 pub(super) fn upgrades(document: &Document) -> Table {
     let load = document.solution.objective.starts_with("link load");
@@ -260,29 +297,47 @@ pub(super) fn upgrades(document: &Document) -> Table {
         (if load { "of the busiest link" } else { "of the footprint" }, Unit::Share),
         ("gain per epoch", if load { Unit::Number } else { Unit::Bytes }),
     ];
-    table("upgrades", "Upgrades, the most worth while first; gains hold at the margin", &columns, rows.collect())
+    Table::new("upgrades", "Upgrades by gain; each gain is marginal", &columns, rows.collect())
 }
 
 pub(super) fn deployment(document: &Document) -> Table {
     let rows = document.deployment.iter().enumerate();
-    let rows = rows.map(|(at, one)| vec![count(at + 1), one.label.clone().into(), one.link.clone().into(), one.reduction.into()]);
-    let columns = [("links", Unit::Count), ("with", Unit::Text), ("id", Unit::Text), ("reduction", Unit::Share)];
-    table("deployment", "Reduction with the first links, in the order in which they were chosen", &columns, rows.collect())
+    let rows = rows.map(|(at, one)| {
+        vec![count(at + 1), one.label.clone().into(), one.link.clone().into(), one.reduction.into()]
+    });
+    let columns = [
+        ("links", Unit::Count),
+        ("with", Unit::Text),
+        ("id", Unit::Text),
+        ("reduction", Unit::Share),
+    ];
+    Table::new(
+        "deployment",
+        "Reduction with the first links, in the order of choice",
+        &columns,
+        rows.collect(),
+    )
 }
 
 pub(super) fn changes(document: &Document) -> Table {
     let lines = document.changes.iter().flat_map(|changes| &changes.lines);
-    table(
+    Table::new(
         "changes",
-        "Changes, the largest first",
+        "Changes, largest first",
         &[("change", Unit::Text)],
         lines.map(|line| vec![line.clone().into()]).collect(),
     )
 }
 
 pub(super) fn steps(document: &Document) -> Table {
-    let rows = document.solution.seconds.iter().map(|&(name, seconds)| vec![name.into(), seconds.into()]);
-    table("steps", "Time taken", &[("step", Unit::Text), ("time", Unit::Seconds)], rows.collect())
+    let rows =
+        document.solution.seconds.iter().map(|&(name, seconds)| vec![name.into(), seconds.into()]);
+    Table::new(
+        "steps",
+        "Time taken",
+        &[("step", Unit::Text), ("time", Unit::Seconds)],
+        rows.collect(),
+    )
 }
 
 pub(super) fn manifests(document: &Document) -> Table {
@@ -302,10 +357,9 @@ pub(super) fn manifests(document: &Document) -> Table {
         ("largest", Unit::Bytes),
         ("mean of an ingress", Unit::Bytes),
     ];
-    table("manifests", "Manifests", &columns, rows.collect())
+    Table::new("manifests", "Manifests", &columns, rows.collect())
 }
 
-/// All of them, in the order of the page.
 /// Names of all tables.
 pub(super) const IDS: [&str; 12] = [
     "summary",
@@ -322,8 +376,12 @@ pub(super) const IDS: [&str; 12] = [
     "steps",
 ];
 
+/// All tables, in the order of [`IDS`].
 pub(super) fn all(document: &Document) -> Vec<Table> {
-    [summary, schemes, ingresses, links, devices, nodes, upgrades, deployment, changes, manifests, settings, steps]
-        .map(|make| make(document))
-        .into()
+    [
+        summary, schemes, ingresses, links, devices, nodes, upgrades, deployment, changes,
+        manifests, settings, steps,
+    ]
+    .map(|make| make(document))
+    .into()
 }

@@ -1,7 +1,7 @@
 //! A packet socket (packet(7)).
 //!
-//! pnet_datalink binds it and asks for promiscuous mode; nix reads it, since pnet_datalink tells neither the time of a packet, nor its
-//! direction, nor what the kernel dropped.
+//! pnet_datalink binds the socket and sets promiscuous mode. nix reads it, since pnet_datalink
+//! reports neither the time and the direction of a packet nor the drops of the kernel.
 
 use super::Captured;
 use crate::failure::{Failure, Outcome};
@@ -10,7 +10,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockType, recvmsg, setsockopt, socket, sockopt,
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockType, recvmsg,
+    setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
 use oncewire_packet::{LinkType, Nanos, Record};
@@ -22,71 +23,82 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Bytes of a packet that are taken: an offloaded segment of 64 KiB with its headers, and twice that. Of longer ones (BIG TCP), the first.
+/// Most bytes captured of a packet: twice an offloaded segment of 64 KiB. Longer packets (BIG TCP)
+/// are truncated.
 const LONGEST: usize = 128 << 10;
 
-/// Bytes of packets that the kernel may hold for us. Without CAP_NET_ADMIN it is `net.core.rmem_max` if that is less.
+/// Receive buffer in the kernel, in bytes. Without CAP_NET_ADMIN, at most `net.core.rmem_max`.
 const HELD: usize = 32 << 20;
 
-/// How often the end is looked for when nothing comes.
+/// Interval between checks for the end while no packet arrives.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Gives every packet of the interface to `take`, until `duration` has passed, `enough` is set or `take` fails.
+/// Calls `take` with every packet of the interface, until `duration` has passed, `cancel` is set or
+/// `take` fails.
 ///
-/// On the loopback every packet is sent and received: it is taken once, as it is received, as libpcap does. A VLAN tag that the interface
-/// has taken off is not seen, nor are its 4 bytes counted.
+/// On the loopback, where every packet is sent and received, only the received one counts, as in
+/// libpcap. A VLAN tag that the interface removed is neither seen nor counted.
 pub(crate) fn capture(
     name: &str,
     duration: Option<Duration>,
-    enough: &AtomicBool,
+    cancel: &AtomicBool,
     mut take: impl FnMut(&Record<'_>) -> Outcome,
 ) -> Outcome<Captured> {
     let interfaces = pnet_datalink::interfaces();
-    let interface = interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
-        let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        Failure::usage(format!("there is no interface {name}; use one of {}", names.join(", ")))
-    })?;
+    let interface =
+        interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
+            let names: Vec<&str> =
+                interfaces.iter().map(|interface| interface.name.as_str()).collect();
+            Failure::usage(format!("there is no interface {name}; use one of {}", names.join(", ")))
+        })?;
     let link = link_type(name)?;
     let mut socket = Socket::open(interface).map_err(|error| denied(name, &error))?;
-    // A thread of its own empties the socket: a full one drops packets, and tells so only with a packet that comes later.
+    // A separate thread drains the socket: a full one drops packets, and reports that only with a
+    // later packet.
     std::thread::scope(|scope| {
         let (chunks, queue) = sync_channel(QUEUED);
-        let reader = scope.spawn(move || read(&mut socket, duration, enough, &chunks));
-        // If it fails, so does the next sending, and the reader ends.
+        let reader = scope.spawn(move || read(&mut socket, duration, cancel, &chunks));
+        // On failure the queue closes, which ends the reader.
         let taken = queue.into_iter().try_for_each(|chunk: Chunk| {
-            chunk.packets().try_for_each(|(time, wire_len, data)| take(&Record { time, link, wire_len, data }))
+            chunk
+                .packets()
+                .try_for_each(|(time, wire_len, data)| take(&Record { time, link, wire_len, data }))
         });
         let captured = reader.join();
         taken?;
         match captured {
             Ok(Ok(captured)) => Ok(captured),
-            Ok(Err(Errno::ENETDOWN)) => {
-                Err(Failure::failed(format!("cannot capture from {name}: it is down; `ip link set {name} up` starts it")))
-            }
+            Ok(Err(Errno::ENETDOWN)) => Err(Failure::failed(format!(
+                "cannot capture from {name}: it is down; `ip link set {name} up` starts it"
+            ))),
             Ok(Err(error)) => Err(Failure::io("capture from", name, &error.into())),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
 }
 
-/// Bytes of packets that go from the reader to the study together.
+/// Bytes of packets handed from the reader to the study at once.
 const CHUNK: usize = 1 << 20;
 
-/// Chunks that wait for the study, at most: 128 MiB, some 1 s at 1 Gbit/s.
+/// Most chunks queued for the study: 128 MiB, about 1 s at 1 Gbit/s.
 const QUEUED: usize = 128;
 
-/// Packets behind each other.
+/// Concatenated packets.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Of each its time, its length on the wire, and where it ends.
+    /// Time, length on the wire and end offset of each.
     ends: Vec<(Nanos, u32, usize)>,
 }
 
 impl Chunk {
     fn push(&mut self, packet: &Packet<'_>) {
         self.bytes.extend_from_slice(packet.data);
-        self.ends.push((packet.time, u32::try_from(packet.wire_len).unwrap_or(u32::MAX), self.bytes.len()));
+        self.ends.push((
+            packet.time,
+            u32::try_from(packet.wire_len).unwrap_or(u32::MAX),
+            self.bytes.len(),
+        ));
     }
 
     fn packets(&self) -> impl Iterator<Item = (Nanos, u32, &[u8])> {
@@ -99,24 +111,29 @@ impl Chunk {
     }
 }
 
-/// Reads packets until `duration` has passed or `enough` is set. What the study does not take in time is lost, and counted.
+/// Reads packets until `duration` has passed or `cancel` is set. Drops and counts those that the
+/// study does not accept in time.
 fn read(
     socket: &mut Socket,
     duration: Option<Duration>,
-    enough: &AtomicBool,
+    cancel: &AtomicBool,
     queue: &SyncSender<Chunk>,
 ) -> Result<Captured, Errno> {
     let begun = Instant::now();
     let mut captured = Captured::default();
     let (mut dropped, mut chunk) = (0, Chunk::default());
-    // Nanoseconds since the epoch: what came until then is taken, though it be read later.
+    // Nanoseconds since the epoch: packets that arrived before count, even if they are read later.
     let mut until = None;
     loop {
-        if until.is_none() && (enough.load(Ordering::Relaxed) || duration.is_some_and(|duration| begun.elapsed() >= duration)) {
+        if until.is_none()
+            && (cancel.load(Ordering::Relaxed)
+                || duration.is_some_and(|duration| begun.elapsed() >= duration))
+        {
             until = Some(now());
         }
-        let left = duration.map_or(PAUSE, |duration| duration.saturating_sub(begun.elapsed()).min(PAUSE));
-        // What has come is handed over before it is waited for more.
+        let left =
+            duration.map_or(PAUSE, |duration| duration.saturating_sub(begun.elapsed()).min(PAUSE));
+        // Hand over what has arrived before waiting for more.
         let wait = until.is_none() && chunk.ends.is_empty();
         let quiet = match socket.next(wait.then_some(left)) {
             Ok(Some(packet)) => {
@@ -159,7 +176,7 @@ fn read(
     Ok(captured)
 }
 
-/// A packet as the kernel hands it out.
+/// A packet from the kernel.
 struct Packet<'a> {
     time: Nanos,
     data: &'a [u8],
@@ -167,7 +184,7 @@ struct Packet<'a> {
     /// It was sent from this host, not received.
     sent: bool,
     loopback: bool,
-    /// Packets that the kernel dropped since the socket was opened.
+    /// Packets dropped by the kernel since the socket was opened.
     dropped: u64,
 }
 
@@ -182,38 +199,49 @@ struct Socket {
 
 impl Socket {
     fn open(interface: &NetworkInterface) -> io::Result<Socket> {
-        // Without a protocol it receives nothing until it is bound to the interface.
+        // Without a protocol, receives nothing until it is bound to the interface.
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
         if setsockopt(&socket, sockopt::RcvBufForce, &HELD).is_err() {
-            // Losses are reported, so less is no error.
+            // A smaller buffer is fine: losses are reported.
             let _ = setsockopt(&socket, sockopt::RcvBuf, &HELD);
         }
-        let config = Config { socket_fd: Some(socket.try_clone()?.into_raw_fd()), ..Config::default() };
+        let config =
+            Config { socket_fd: Some(socket.try_clone()?.into_raw_fd()), ..Config::default() };
         let channel = pnet_datalink::channel(interface, config)?;
         let control = cmsg_space!(TimeSpec, u32);
         Ok(Socket { socket, _channel: channel, buffer: vec![0; LONGEST], control, dropped: 0 })
     }
 
-    /// The next packet. If there is none, waits for as long as given; then `None`.
+    /// The next packet, or `None` if none arrives within `wait`.
     fn next(&mut self, wait: Option<Duration>) -> Result<Option<Packet<'_>>, Errno> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
-        // MSG_TRUNC: the length is the packet's, also where the buffer was too short.
+        // MSG_TRUNC: returns the length of the packet even if the buffer is shorter.
         let (wire_len, address, time) = {
             let mut parts = [IoSliceMut::new(&mut self.buffer)];
-            let received = recvmsg::<LinkAddr>(self.socket.as_raw_fd(), &mut parts, Some(&mut self.control), flags);
+            let received = recvmsg::<LinkAddr>(
+                self.socket.as_raw_fd(),
+                &mut parts,
+                Some(&mut self.control),
+                flags,
+            );
             match received {
                 Ok(message) => {
                     let mut time = None;
                     for control in message.cmsgs()? {
                         match control {
                             ControlMessageOwned::ScmTimestampns(at) => {
-                                time = Some(at.tv_sec().saturating_mul(1_000_000_000).saturating_add(at.tv_nsec()));
+                                time = Some(
+                                    at.tv_sec()
+                                        .saturating_mul(1_000_000_000)
+                                        .saturating_add(at.tv_nsec()),
+                                );
                             }
                             // The counter has 32 bits.
                             ControlMessageOwned::RxqOvfl(dropped) => {
-                                self.dropped += u64::from(dropped.wrapping_sub(self.dropped as u32));
+                                self.dropped +=
+                                    u64::from(dropped.wrapping_sub(self.dropped as u32));
                             }
                             _ => {}
                         }
@@ -223,7 +251,8 @@ impl Socket {
                 Err(Errno::EAGAIN) => {
                     if let Some(wait) = wait {
                         let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
-                        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], wait) {
+                        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], wait)
+                        {
                             Ok(_) | Err(Errno::EINTR) => {}
                             Err(error) => return Err(error),
                         }
@@ -253,14 +282,14 @@ fn now() -> Nanos {
 fn denied(name: &str, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return Failure::failed(format!(
-            "cannot capture from {name}: it needs the right to; run it as root, give the program CAP_NET_RAW (setcap cap_net_raw+ep), or pipe \
+            "cannot capture from {name}: permission denied; run this as root, give the program CAP_NET_RAW (setcap cap_net_raw+ep), or pipe \
              `tcpdump -i {name} -s 0 -w -` into `oncewire study -`"
         ));
     }
     Failure::io("capture from", name, error)
 }
 
-/// What the packets of an interface begin with, by the kernel's ARPHRD number.
+/// The link type of an interface's packets, by the kernel's ARPHRD number.
 fn link_type(name: &str) -> Outcome<LinkType> {
     let kind = read_to_string(format!("/sys/class/net/{name}/type")).unwrap_or_default();
     match kind.trim() {
@@ -271,7 +300,7 @@ fn link_type(name: &str) -> Outcome<LinkType> {
         "801" => Ok(LinkType::IEEE802_11),
         "803" => Ok(LinkType::IEEE802_11_RADIOTAP),
         other => Err(Failure::failed(format!(
-            "cannot capture from {name}: its packets are of a kind (ARPHRD {other}) that only tcpdump knows; pipe `tcpdump -i {name} -s 0 -w -` into \
+            "cannot capture from {name}: link type ARPHRD {other} is not supported here; pipe `tcpdump -i {name} -s 0 -w -` into \
              `oncewire study -`"
         ))),
     }

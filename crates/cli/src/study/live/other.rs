@@ -1,4 +1,4 @@
-//! Systems on which tcpdump captures for us.
+//! Systems without live capture.
 
 use super::Captured;
 use crate::failure::{Failure, Outcome};
@@ -13,6 +13,6 @@ pub(crate) fn capture(
     _: impl FnMut(&Record<'_>) -> Outcome,
 ) -> Outcome<Captured> {
     Err(Failure::failed(format!(
-        "capturing from an interface is made for Linux only; pipe `tcpdump -i {name} -s 0 -w -` into `oncewire study -`"
+        "cannot capture from {name}: only Linux is supported; pipe `tcpdump -i {name} -s 0 -w -` into `oncewire study -`"
     )))
 }

@@ -1,26 +1,30 @@
-//! A study as a directory of CSV files (RFC 4180): one for each table and each chart, and `accounting.csv`.
+//! A study as a directory of CSV files (RFC 4180): one for each table and each chart, and
+//! `accounting.csv`.
 //!
-//! Numbers are plain: shares are of one, times in seconds, sizes in bytes. What was not measured is an empty field.
+//! Numbers are plain: shares are fractions of 1, times are in seconds and sizes in bytes. A field
+//! without a measurement is empty.
 
-use crate::csv_files::{Files, heading, number, table};
+use crate::csv_files::Files;
 use crate::failure::Outcome;
 use crate::output::Output;
 use csv::Writer;
-use oncewire_trace::results::{Accounting, Chart, Figure, Report, Table, Unit};
+use oncewire_report::{Chart, Figure, Table, csv as present};
+use oncewire_trace::results::{Accounting, Report};
 use std::io;
 use std::path::Path;
 
-/// Whether a file of this name may be one that [`write()`] writes.
+/// Whether a file of this name may have been written by [`write()`].
 pub(crate) fn is_ours(name: &str) -> bool {
-    let numbered =
-        name.split_once('-').is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+    let numbered = name.split_once('-').is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
     name == ACCOUNTING || numbered && name.ends_with(".csv")
 }
 
 const ACCOUNTING: &str = "accounting.csv";
 
-/// Writes the files into `dir`, which is made if there is none. Other files there are left alone; those of an earlier study are replaced
-/// when these are finished.
+/// Writes the files into `dir`, and creates it if necessary. Files of an earlier study are replaced
+/// once the new ones are complete; other files are left alone.
 ///
 /// # Errors
 ///
@@ -34,7 +38,7 @@ pub(crate) fn write(report: &Report, dir: &Path) -> Outcome<Vec<Output>> {
     Ok(files.written)
 }
 
-/// Writes the files of one figure, as [`write()`] would.
+/// Writes the files of one figure, under the names that [`write()`] uses.
 ///
 /// # Errors
 ///
@@ -48,10 +52,10 @@ pub(crate) fn figure(figure: &Figure, dir: &Path) -> Outcome<Vec<Output>> {
 impl Files<'_> {
     fn figure(&mut self, figure: &Figure) -> Outcome {
         for one in &figure.tables {
-            self.write(name_of_table(figure, one), |out| table(one, out))?;
+            self.write(name_of_table(figure, one), |out| present::table(one, out))?;
         }
         for one in &figure.charts {
-            self.write(name_of_chart(figure, one), |out| chart(one, out))?;
+            self.write(name_of_chart(figure, one), |out| present::chart(one, out))?;
         }
         Ok(())
     }
@@ -70,31 +74,15 @@ fn name_of_chart(figure: &Figure, chart: &Chart) -> String {
 fn accounting<W: io::Write>(accounting: &Accounting, out: &mut Writer<W>) -> csv::Result<()> {
     out.write_record(["part", "name", "packets (count)", "wire bytes (bytes)"])?;
     let Accounting { used, unused, bytes, layers } = accounting;
-    for (part, shares) in [("used", used), ("unused", unused), ("bytes", bytes), ("layers", layers)] {
+    for (part, shares) in [("used", used), ("unused", unused), ("bytes", bytes), ("layers", layers)]
+    {
         for share in shares {
-            out.write_record([part, &share.name, &share.packets.to_string(), &share.bytes.to_string()])?;
-        }
-    }
-    Ok(())
-}
-
-/// A line for every point.
-fn chart<W: io::Write>(chart: &Chart, out: &mut Writer<W>) -> csv::Result<()> {
-    let named = !chart.x.categories.is_empty();
-    let mut head = vec!["series".to_string(), heading(&chart.x.label, if named { Unit::Text } else { chart.x.unit })];
-    head.push(heading(&chart.y.label, chart.y.unit));
-    if let Some(right) = &chart.right {
-        head.push(heading(&right.label, right.unit));
-    }
-    out.write_record(&head)?;
-    for series in &chart.series {
-        for &(x, y) in &series.points {
-            let category = if named && x >= 0.0 { chart.x.categories.get(x as usize).cloned() } else { None };
-            let mut line = vec![series.name.clone(), category.unwrap_or_else(|| number(x)), number(y)];
-            if chart.right.is_some() {
-                line.insert(if series.right { 2 } else { 3 }, String::new());
-            }
-            out.write_record(&line)?;
+            out.write_record([
+                part,
+                &share.name,
+                &share.packets.to_string(),
+                &share.bytes.to_string(),
+            ])?;
         }
     }
     Ok(())
@@ -104,10 +92,8 @@ fn chart<W: io::Write>(chart: &Chart, out: &mut Writer<W>) -> csv::Result<()> {
 mod tests {
     use super::super::sample;
     use super::*;
-    use crate::csv_files::field;
     use crate::output::finish;
-    use csv::{Terminator, WriterBuilder};
-    use oncewire_trace::results::Cell;
+    use oncewire_report::Cell;
     use std::fs;
 
     #[test]
@@ -120,54 +106,59 @@ mod tests {
         let written = write(&report, &dir).unwrap();
         let count = written.len();
         assert_eq!(
-            fs::read_dir(&dir).unwrap().filter(|entry| is_ours(&entry.as_ref().unwrap().file_name().to_string_lossy())).count(),
+            fs::read_dir(&dir)
+                .unwrap()
+                .filter(|entry| is_ours(&entry.as_ref().unwrap().file_name().to_string_lossy()))
+                .count(),
             0
         );
         finish(written).unwrap();
-        let parts: usize = report.figures.iter().map(|figure| figure.tables.len() + figure.charts.len()).sum();
+        let parts: usize =
+            report.figures.iter().map(|figure| figure.tables.len() + figure.charts.len()).sum();
         assert_eq!(count, parts + 1);
-        let names = || fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = || {
+            fs::read_dir(&dir)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        };
         assert_eq!(names().filter(|name| is_ours(name)).count(), count);
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), parts + 2, "no two of the same name");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), parts + 2, "all names are different");
         assert_eq!(fs::read_to_string(dir.join("mine.txt")).unwrap(), "mine");
-        // Twice is as good as once.
+        // Writing twice gives the same files.
         finish(write(&report, &dir).unwrap()).unwrap();
         assert_eq!(names().count(), count + 1);
-        // Whatever a field holds comes back.
+        // Every field is read back unchanged.
         let path = dir.join("01-algorithms-savings.csv");
         let mut reader = csv::ReaderBuilder::new().from_path(path).unwrap();
         assert_eq!(reader.headers().unwrap().get(2), Some("bytes in (bytes)"));
         let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
         let table = &report.figures[0].tables[0];
+        let field = |cell: &Cell| match cell {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Number(value) => value.to_string(),
+            Cell::None => String::new(),
+        };
         assert_eq!(rows.len(), table.rows.len());
         for (read, row) in rows.iter().zip(&table.rows) {
-            assert_eq!(read.iter().map(str::to_owned).collect::<Vec<_>>(), row.iter().map(field).collect::<Vec<_>>());
+            assert_eq!(
+                read.iter().map(str::to_owned).collect::<Vec<_>>(),
+                row.iter().map(&field).collect::<Vec<_>>()
+            );
         }
     }
 
     #[test]
-    fn quotes_as_rfc_4180_says() {
-        let table = Table {
-            columns: vec![sample::column("a", Unit::Text), sample::column("b", Unit::Share)],
-            rows: vec![
-                vec!["say \"hi\", twice\r\nor not".into(), 0.25.into()],
-                vec![" kept ".into(), Cell::None],
-                vec!["".into(), 1e21.into()],
-            ],
-            ..Table::default()
-        };
-        let mut out = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
-        super::table(&table, &mut out).unwrap();
-        let text = String::from_utf8(out.into_inner().unwrap()).unwrap();
-        let expected = "a,b (share)\r\n\"say \"\"hi\"\", twice\r\nor not\",0.25\r\n kept ,\r\n,1000000000000000000000\r\n";
-        assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn an_unwritable_place_is_an_error() {
+    fn an_unwritable_directory_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(write(&sample::report(), &file).map(drop).unwrap_err().message.contains("cannot make the directory"));
+        assert!(
+            write(&sample::report(), &file)
+                .map(drop)
+                .unwrap_err()
+                .message
+                .contains("cannot make the directory")
+        );
     }
 }

@@ -3,10 +3,11 @@
 use oncewire_trace::results::Report;
 use serde::Serialize;
 
-/// What the document calls itself. Its number grows when a field changes its meaning or goes.
+/// Format of the document. The number increases when a field changes its meaning or is removed.
 const FORMAT: &str = "oncewire-study/1";
 
-/// The whole study; tables have named columns with units, and rows as arrays in their order.
+/// The whole study. Tables have named columns with units, and rows as arrays in the order of the
+/// columns.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     format: &'static str,
@@ -14,7 +15,7 @@ pub(crate) struct Document<'a> {
     report: &'a Report,
 }
 
-/// The document of a study, for [`crate::report::json`].
+/// The document of a study, for [`crate::stdout::json`].
 pub(crate) fn document(report: &Report) -> Document<'_> {
     Document { format: FORMAT, report }
 }
@@ -30,7 +31,7 @@ mod tests {
         assert!(!text.contains("NaN"));
         let document: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(document["format"], "oncewire-study/1");
-        assert_eq!(document["figures"].as_array().unwrap().len(), 15);
+        assert_eq!(document["figures"].as_array().unwrap().len(), 2);
         let table = &document["figures"][0]["tables"][0];
         let columns = table["columns"].as_array().unwrap();
         assert_eq!(columns[0]["name"], "algorithm");
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_null() {
+    fn nan_and_infinity_are_null() {
         let mut report = sample::report();
         report.verdict.savings = f64::NAN;
         let document = serde_json::to_value(super::document(&report)).unwrap();

@@ -1,4 +1,4 @@
-//! All matches of a study as one table, row by row: CSV, or Parquet with the feature `parquet`.
+//! All matches of a study as one table: CSV, or Parquet with the feature `parquet`.
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output};
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "parquet")]
 mod parquet;
 
-/// The columns, by their names in both formats. `time` is in nanoseconds since the Unix epoch, UTC; lengths and distances in bytes.
+/// The columns, with the same names in both formats. `time` is in nanoseconds since the Unix epoch,
+/// UTC; lengths and distances are in bytes.
 const COLUMNS: [&str; 11] = [
     "time",
     "direction",
@@ -26,7 +27,7 @@ const COLUMNS: [&str; 11] = [
     "origin",
 ];
 
-/// Takes rows in any number and writes them to a file, in bounded memory.
+/// Writes rows to a file in bounded memory.
 pub(crate) struct MatchesWriter {
     path: PathBuf,
     out: Format,
@@ -40,13 +41,16 @@ enum Format {
 }
 
 impl MatchesWriter {
-    /// Makes the file `path`, which was checked as `destination`; its name says its format: Parquet if it ends in `.parquet`, else CSV.
+    /// Creates the file `path`, which was checked as `destination`. The format is Parquet if the
+    /// name ends in `.parquet`, else CSV.
     ///
     /// # Errors
     ///
-    /// If the file cannot be made, or if it is to be Parquet and this program was built without.
+    /// If the file cannot be created, or if the format is Parquet and this program was built
+    /// without it.
     pub(crate) fn create(path: &Path, destination: Destination) -> Outcome<MatchesWriter> {
-        let wants_parquet = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
+        let wants_parquet =
+            path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
         if wants_parquet && !cfg!(feature = "parquet") {
             return Err(Failure::usage(format!(
                 "cannot write {}: this oncewire was built without Parquet; name a .csv file, or build it with \
@@ -54,12 +58,12 @@ impl MatchesWriter {
                 path.display()
             )));
         }
-        let out =
-            Format::new(destination.open()?, wants_parquet).map_err(|error| Failure::io("write", path.display(), &error))?;
+        let out = Format::new(destination.open()?, wants_parquet)
+            .map_err(|error| Failure::io("write", path.display(), &error))?;
         Ok(MatchesWriter { path: path.into(), out, rows: 0 })
     }
 
-    /// Adds rows.
+    /// Appends rows.
     ///
     /// # Errors
     ///
@@ -68,7 +72,9 @@ impl MatchesWriter {
         let done = match &mut self.out {
             Format::Csv(out) => rows
                 .iter()
-                .try_for_each(|row| out.write_record(record(row).iter().map(|field| field.as_bytes())))
+                .try_for_each(|row| {
+                    out.write_record(record(row).iter().map(|field| field.as_bytes()))
+                })
                 .map_err(io::Error::from),
             #[cfg(feature = "parquet")]
             Format::Parquet(out) => out.write(rows),
@@ -77,7 +83,8 @@ impl MatchesWriter {
         done.map_err(|error| Failure::io("write", self.path.display(), &error))
     }
 
-    /// Completes the file, which is none before. Gives it, for its place, and the number of its rows.
+    /// Completes the file; before this, there is no file under its name. Returns the output, ready
+    /// to be moved there, and the number of rows.
     ///
     /// # Errors
     ///
@@ -155,7 +162,9 @@ mod tests {
     fn rows_as_csv() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.csv");
-        let mut writer = MatchesWriter::create(&path, Destination::within(place.path(), "matches.csv").unwrap()).unwrap();
+        let mut writer =
+            MatchesWriter::create(&path, Destination::within(place.path(), "matches.csv").unwrap())
+                .unwrap();
         writer.write(&[row(0), row(1)]).unwrap();
         writer.write(&[]).unwrap();
         writer.write(&[row(2)]).unwrap();

@@ -1,4 +1,4 @@
-//! Rows of matches as Parquet: zstd, dictionaries for what repeats, bounded row groups.
+//! Match rows as Parquet: zstd, dictionaries for repeated values, row groups of bounded size.
 
 use super::{COLUMNS, protocol};
 use crate::output::Output;
@@ -13,9 +13,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Rows of a row group. A waiting row takes 96 bytes, so those of one group 50 MB at most.
+/// Rows per row group. A buffered row takes 96 bytes, so one group takes at most 50 MB.
 const GROUP: usize = 1 << 19;
-/// Values that are encoded at once.
+/// Values encoded at a time.
 const BATCH: usize = 8_192;
 
 const SCHEMA: &str = "message matches {
@@ -32,7 +32,7 @@ const SCHEMA: &str = "message matches {
     required binary origin (string);
 }";
 
-/// Rows that wait for their group to be full, and the file.
+/// Rows buffered for the current group, and the file.
 pub(super) struct Rows {
     waiting: Vec<MatchRow>,
     group: usize,
@@ -85,11 +85,19 @@ impl Rows {
                 "time" => put::<Int64Type>(&mut group, rows, |row| row.time),
                 "direction" => put::<ByteArrayType>(&mut group, rows, |row| text(row.direction)),
                 "source" => put::<ByteArrayType>(&mut group, rows, |row| address(row.source)),
-                "destination" => put::<ByteArrayType>(&mut group, rows, |row| address(row.destination)),
+                "destination" => {
+                    put::<ByteArrayType>(&mut group, rows, |row| address(row.destination))
+                }
                 "source_port" => put::<Int32Type>(&mut group, rows, |row| row.source_port.into()),
-                "destination_port" => put::<Int32Type>(&mut group, rows, |row| row.destination_port.into()),
-                "protocol" => put::<ByteArrayType>(&mut group, rows, |row| ByteArray::from(&*protocol(row.protocol))),
-                "packet_length" => put::<Int32Type>(&mut group, rows, |row| row.packet_length as i32),
+                "destination_port" => {
+                    put::<Int32Type>(&mut group, rows, |row| row.destination_port.into())
+                }
+                "protocol" => put::<ByteArrayType>(&mut group, rows, |row| {
+                    ByteArray::from(&*protocol(row.protocol))
+                }),
+                "packet_length" => {
+                    put::<Int32Type>(&mut group, rows, |row| row.packet_length as i32)
+                }
                 "length" => put::<Int32Type>(&mut group, rows, |row| row.length as i32),
                 "distance" => put::<Int64Type>(&mut group, rows, |row| row.distance as i64),
                 _ => put::<ByteArrayType>(&mut group, rows, |row| text(row.origin)),
@@ -102,7 +110,7 @@ impl Rows {
     }
 }
 
-/// The next column of a group.
+/// Writes the next column of a group.
 fn put<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Output>,
     rows: &[MatchRow],
@@ -145,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn waiting_rows_are_bounded() {
+    fn buffered_rows_are_bounded() {
         assert!(GROUP * size_of::<MatchRow>() <= 64_000_000);
     }
 
     #[test]
-    fn columns_are_those_of_csv() {
+    fn columns_match_csv() {
         let schema = parse_message_type(SCHEMA).unwrap();
         let names: Vec<&str> = schema.get_fields().iter().map(|field| field.name()).collect();
         assert_eq!(names, COLUMNS);
@@ -158,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_back() {
+    fn rows_are_read_back() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.parquet");
         let rows: Vec<MatchRow> = (0..2_500).map(row).collect();
@@ -169,16 +177,24 @@ mod tests {
         }
         writer.finish().unwrap().finish().unwrap();
         let reader = read(&path);
-        let groups: Vec<i64> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+        let groups: Vec<i64> =
+            reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
         assert_eq!(groups, [1_000, 1_000, 500]);
-        assert!(matches!(reader.metadata().row_group(0).column(1).compression(), Compression::ZSTD(_)));
+        assert!(matches!(
+            reader.metadata().row_group(0).column(1).compression(),
+            Compression::ZSTD(_)
+        ));
         let mut count = 0;
         for (read, row) in reader.get_row_iter(None).unwrap().zip(&rows) {
             let read = read.unwrap();
             let fields: Vec<&Field> = read.get_column_iter().map(|(_, field)| field).collect();
             let text = |text: &str| Field::Str(text.into());
-            // `time` reads as nanoseconds, or as the bits of them.
-            assert!(fields[0].to_string().contains("2026") || *fields[0] == Field::Long(row.time), "{}", fields[0]);
+            // `time` reads as a timestamp or as a plain number of nanoseconds.
+            assert!(
+                fields[0].to_string().contains("2026") || *fields[0] == Field::Long(row.time),
+                "{}",
+                fields[0]
+            );
             assert_eq!(*fields[1], text(row.direction));
             assert_eq!(*fields[2], text(&row.source.to_string()));
             assert_eq!(*fields[3], text(&row.destination.to_string()));
@@ -195,11 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_are_a_file_too() {
+    fn no_rows_make_a_valid_file() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("matches.parquet");
         let destination = Destination::within(place.path(), "matches.parquet").unwrap();
-        let (output, rows) = super::super::MatchesWriter::create(&path, destination).unwrap().finish().unwrap();
+        let (output, rows) =
+            super::super::MatchesWriter::create(&path, destination).unwrap().finish().unwrap();
         assert_eq!(rows, 0);
         output.finish().unwrap();
         assert_eq!(read(&path).metadata().file_metadata().num_rows(), 0);

@@ -1,16 +1,16 @@
-//! What is measured: anything that turns blocks into wire bytes and back.
+//! A candidate is anything that turns blocks into wire bytes and back.
 
 use super::ours::Details;
 use crate::failure::{Failure, Outcome};
 use std::ops::Range;
 
-/// One way to send blocks. A fresh one per run; passes of a run continue it.
-pub(super) trait Contender {
-    /// Encodes `data` in blocks of `block` bytes. After the `last` pass nothing follows.
+/// One way to send blocks. Each run creates a new one; the passes of a run share it.
+pub(super) trait Candidate {
+    /// Encodes `data` in blocks of `block` bytes. `last` marks the last pass.
     fn encode(&mut self, data: &[u8], block: usize, last: bool, wire: &mut Wire) -> Outcome;
 
-    /// Decodes what [`Contender::encode`] wrote in the same pass, `len` bytes in blocks of `block`, and compares them with
-    /// `check` if given.
+    /// Decodes the output of [`Candidate::encode`] of the same pass, `len` bytes in blocks of
+    /// `block`, and compares it with `check` if given.
     fn decode(&mut self, wire: &Wire, len: usize, block: usize, check: Option<&[u8]>) -> Outcome;
 
     /// Whether there is anything to decode.
@@ -18,7 +18,7 @@ pub(super) trait Contender {
         true
     }
 
-    /// Touches the memory that will be used.
+    /// Touches the memory it will use.
     fn prefault(&mut self) -> Outcome {
         Ok(())
     }
@@ -26,23 +26,23 @@ pub(super) trait Contender {
     /// Memory of encoder and decoder in bytes, after use.
     fn memory(&self) -> (usize, usize);
 
-    /// What only our codec has to say about the pass.
+    /// Details of the pass that only our codec has.
     fn details(&self) -> Option<Details> {
         None
     }
 }
 
-/// The wire: bytes in memory that has been touched before, and for each block where its bytes end.
+/// The wire: bytes in memory that was touched before, and where each block's bytes end.
 ///
-/// Parts that lie in the block itself are noted, not copied, as a vectored write to a socket would do; [`Wire::flatten`]
-/// puts them in their places after the clock has stopped.
+/// Parts that lie in the block itself are recorded, not copied, as in a vectored write to a socket;
+/// [`Wire::flatten`] copies them into place after the clock has stopped.
 pub(super) struct Wire {
     bytes: Vec<u8>,
-    /// Flattened content goes here, and the two change places, so that both stay touched.
+    /// Flattened content goes here, and the two are swapped, so that both stay touched.
     spare: Vec<u8>,
     pieces: Vec<Piece>,
     ends: Vec<usize>,
-    /// Bytes that were counted and not written.
+    /// Bytes that were counted but not written.
     counted: usize,
 }
 
@@ -77,12 +77,12 @@ impl Wire {
         self.counted = 0;
     }
 
-    /// Counts bytes of a contender that makes figures only.
+    /// Counts bytes of a candidate that produces figures only.
     pub(super) fn count(&mut self, bytes: usize) {
         self.counted += bytes;
     }
 
-    /// Where to append.
+    /// The buffer to append to.
     pub(super) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -92,7 +92,7 @@ impl Wire {
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends a part, which is not copied if it lies in `data`.
+    /// Appends a part without copying it if it lies in `data`.
     pub(super) fn part(&mut self, part: &[u8], data: &[u8]) {
         let (start, begin) = (part.as_ptr() as usize, data.as_ptr() as usize);
         if !part.is_empty() && (begin..begin + data.len()).contains(&start) {
@@ -103,7 +103,7 @@ impl Wire {
         }
     }
 
-    /// Puts noted parts of `data` in their places.
+    /// Copies the recorded parts of `data` into place.
     pub(super) fn flatten(&mut self, data: &[u8]) {
         if self.pieces.is_empty() {
             return;
@@ -142,12 +142,12 @@ impl Wire {
     }
 }
 
-/// Compares a decoded part with what was sent.
+/// Compares a decoded part with the original.
 pub(super) fn compare(decoded: &[u8], at: usize, check: Option<&[u8]>, name: &str) -> Outcome {
     match check {
-        Some(data) if data.get(at..at + decoded.len()) != Some(decoded) => {
-            Err(Failure::failed(format!("{name} returned wrong bytes near offset {at}: please report this")))
-        }
+        Some(data) if data.get(at..at + decoded.len()) != Some(decoded) => Err(Failure::failed(
+            format!("{name} returned wrong bytes near offset {at}: please report this"),
+        )),
         _ => Ok(()),
     }
 }

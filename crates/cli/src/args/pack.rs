@@ -1,0 +1,99 @@
+//! Arguments of `pack`, `unpack` and `demo`.
+
+use super::CodecArgs;
+use crate::demo::{LEAST_MEMORY, MOST_MEMORY};
+use crate::pack::MAX_DEFAULT_CACHE;
+use crate::quantity::{parse_share, parse_size, size};
+use clap::Args;
+use oncewire_codec::adapt::CpuShare;
+use oncewire_codec::{DEFAULT_CACHE, MAX_BLOCK};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire demo
+  oncewire demo image-v1.tar image-v2.tar
+  oncewire demo --json | jq .transfers")]
+pub(crate) struct DemoArgs {
+    /// Files to send, each a version of the one before [default: three releases of the time-zone
+    /// database]
+    pub(crate) files: Vec<PathBuf>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
+        "Memory of each end of the tunnel [default: room for twice the data, {} to {}]", size(LEAST_MEMORY), size(MOST_MEMORY)
+    ))]
+    pub(crate) memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire pack backup.tar -o backup.ow
+  tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
+  oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
+  nc -l 9000 | oncewire pack --cpu-budget 25% -o feed.ow
+
+`unpack` needs as much memory as --cache, and refuses more than it allows (--max-cache).")]
+pub(crate) struct PackArgs {
+    /// File to pack [default: standard input; also `-`]
+    pub(crate) input: Option<PathBuf>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
+        "Size of the content cache, which is how far back repeats are found [default: {}, plus the size of the --base \
+         files, up to {}]", size(DEFAULT_CACHE), size(MAX_DEFAULT_CACHE)
+    ))]
+    pub(crate) cache: Option<u64>,
+    /// File that the receiver already has; repeatable. `unpack` needs the same files in the same
+    /// order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) base: Vec<PathBuf>,
+    /// Largest block, up to 64K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
+    pub(crate) block: u64,
+    /// Threads, 1 to 3: 2 match and compress in parallel, 3 also read ahead. The output is the
+    /// same, except with --cpu-budget
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) threads: u8,
+    /// Share of one core that encoding may use, such as 25%, not counting reading and writing. When
+    /// over budget it first compresses less, then searches less, and finally passes data through
+    /// unchanged. Meant for live input; a file is simply read more slowly [default: no limit]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub(crate) cpu_budget: Option<CpuShare>,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// Print a JSON document about the run on standard output; needs -o
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire unpack backup.ow -o backup.tar
+  oncewire unpack --base release-1.tar 1-to-2.ow -o release-2.tar
+
+Exits with status 3 if the input is corrupt, truncated or not an Oncewire pack. A file given with -o appears only once it is \
+complete and verified. On a pipe, output stops before the first bad byte.")]
+pub(crate) struct UnpackArgs {
+    /// File to unpack [default: standard input; also `-`]
+    pub(crate) input: Option<PathBuf>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Base file, as given to `pack`; repeatable, in the same order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) base: Vec<PathBuf>,
+    /// Refuse packs that need a larger content cache than this
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_DEFAULT_CACHE))]
+    pub(crate) max_cache: u64,
+    /// Print a JSON document about the run on standard output; needs -o
+    #[arg(long)]
+    pub(crate) json: bool,
+}

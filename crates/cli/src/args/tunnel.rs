@@ -1,0 +1,506 @@
+//! Arguments of `keygen`, `serve`, `connect`, `status` and `check-config`.
+//!
+//! [`ServeArgs`] and [`ConnectArgs`] are the only definition of a tunnel's options. The command
+//! line, the configuration file (TOML), `check-config`, help, man pages and completions all come
+//! from them. A key of the file is the name of the field, and so the option's name with
+//! underscores. `docs/examples` has a file with every key; a test compares it with these
+//! structures.
+
+use super::CodecArgs;
+use crate::quantity::{parse_share, parse_size, parse_time, size, time};
+use clap::{Args, ValueEnum};
+use oncewire_codec::Sharing;
+use oncewire_codec::adapt::CpuShare;
+use oncewire_net::listener::{Bind, Forward, ProxyListener};
+use oncewire_net::target::Target;
+use oncewire_net::{DEFAULT_MEMORY, TransportKind};
+use oncewire_session::{Config, LEAST_PAD, MAX_LANES, MOST_PAD};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Most memory that an end can be given, in bytes.
+const LARGEST_MEMORY: u64 = 4 << 40;
+/// Where `serve` listens for peers by default.
+const LISTEN: &str = "*:7077";
+/// Default limit on sessions.
+const MAX_SESSIONS: usize = 1024;
+/// Default time for open connections to finish after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(30);
+/// Memory per connection, in bytes: its share of the queues toward applications.
+pub(crate) const FLOW_MEMORY: u64 = 256 << 10;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire keygen a.key > a.pub
+  oncewire keygen --show a.key
+
+The file gets the secret key, and only its owner can read it. The public key, one line, goes to standard output: give it to the \
+other end, as --peer KEY or as a line of its --authorized-peers file.")]
+pub(crate) struct KeygenArgs {
+    /// File for the secret key; an existing one is never overwritten
+    pub(crate) file: PathBuf,
+    /// Print the public key of an existing file instead
+    #[arg(long)]
+    pub(crate) show: bool,
+    /// Print one JSON document instead of the line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of both ends of a tunnel.
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+pub(crate) struct EndpointArgs {
+    /// Read options from this file (TOML); those on the command line override it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
+    /// Secret key of this end, made by `oncewire keygen`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Public key of the other end, with an optional name: "KEY NAME"; repeatable
+    #[arg(long, value_name = "KEY")]
+    pub(crate) peer: Vec<String>,
+    /// File of public keys, one per line with an optional name; SIGHUP reloads it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authorized_peers: Option<PathBuf>,
+    /// Memory for everything that grows: content caches, tables, queues
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = size(DEFAULT_MEMORY), help_heading = "Limits")]
+    #[serde(deserialize_with = "memory")]
+    pub(crate) memory: u64,
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Limits", help = format!(
+        "Parallel transports to the peer, 1 to {MAX_LANES}; the smaller number of the two ends applies"
+    ))]
+    pub(crate) lanes: usize,
+    #[arg(long, value_name = "N", help_heading = "Limits", help = format!(
+        "Connections open at once per session; more wait for a second, then are refused [default and maximum: one per {} of \
+         --memory]", size(FLOW_MEMORY)
+    ))]
+    pub(crate) max_flows: Option<u64>,
+    /// Protocol that carries the tunnel
+    #[arg(long, value_name = "KIND", default_value = "tcp")]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) transport: TransportName,
+    /// What this end's encoder may refer to across isolation domains. A domain is a client address,
+    /// a user of this machine, a user name at the proxy, or what domain=NAME says. With `all`,
+    /// sizes on the wire let one domain guess what others send. Each end decides for what it sends
+    #[arg(long, value_name = "WHAT", default_value = "chunks")]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) share: ShareName,
+    /// Hide the exact size of what this end sends: fill each write to the network up to a power of
+    /// two of bytes, from 64 B on, and beyond SIZE to a multiple of SIZE [default: no padding]
+    #[arg(long, value_name = "SIZE", value_parser = parse_pad)]
+    #[serde(deserialize_with = "pad")]
+    pub(crate) pad: Option<u32>,
+    /// Silence after which this end probes the peer
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Config::default().keep_alive), help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
+    pub(crate) keep_alive: Duration,
+    /// Silence after which this end gives up a transport; at least twice --keep-alive
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Config::default().dead_after), help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
+    pub(crate) dead_after: Duration,
+    /// How long connections survive an outage of the path
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Config::default().grace), help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
+    pub(crate) grace: Duration,
+    /// How long open connections may take to finish after SIGTERM
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(DRAIN), help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
+    pub(crate) drain: Duration,
+    #[command(flatten, next_help_heading = "Codec, for what this end sends")]
+    #[serde(skip)]
+    pub(crate) codec: CodecArgs,
+    /// Share of one core that encoding may use per session, such as 25%. When over budget it first
+    /// compresses less, then searches less, and finally sends data unchanged [default: no limit]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Codec, for what this end sends")]
+    #[serde(deserialize_with = "share")]
+    pub(crate) cpu_budget: Option<CpuShare>,
+    /// Unix socket for `oncewire status` [default: oncewire-serve.sock or oncewire-connect.sock in
+    /// $XDG_RUNTIME_DIR, if that is set]
+    #[arg(long, value_name = "PATH", help_heading = "Process")]
+    pub(crate) status: Option<PathBuf>,
+    /// Least severe messages to log, on standard error
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        ignore_case = true,
+        help_heading = "Process"
+    )]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) log: LogLevel,
+    /// Log one JSON object per line
+    #[arg(long, help_heading = "Process")]
+    pub(crate) log_json: bool,
+}
+
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+#[command(after_help = "\
+Examples:
+  oncewire serve --key b.key --peer \"$(cat a.pub)\" --allow origin.example:80
+  oncewire serve --config /etc/oncewire/serve.toml
+
+Peers reach only the destinations that --allow names; without any, none. A rule is a name or a network, then a port, a range of \
+ports or *: origin.example:80, *.example.com:443, 10.0.0.0/8:8000-8100, [2001:db8::]/32:*, localhost:5432.
+
+SIGHUP reloads the rules of the configuration file and the authorized peers. SIGTERM drains open connections first.")]
+pub(crate) struct ServeArgs {
+    /// Listen for peers on [bind:]port; repeatable
+    #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) listen: Vec<Bind>,
+    /// Destination that peers may reach, host:ports; repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Address on which peers may make this end listen (their -R), [bind:]port; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) allow_listen: Vec<Bind>,
+    /// Sessions open at once
+    #[arg(long, value_name = "N", default_value_t = MAX_SESSIONS, help_heading = "Limits")]
+    pub(crate) max_sessions: usize,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+#[command(after_help = "\
+Examples:
+  oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" \\
+    -L 8080:origin.example:80
+  oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" --proxy 1080
+  curl --proxy socks5h://localhost:1080 http://origin.example/
+
+-L and -R are written as for ssh: [bind:]port:host:hostport. With ,domain=NAME after -L, -R or --proxy, their connections are of \
+that isolation domain (--share), at either end. The proxy serves SOCKS5, HTTP CONNECT and plain HTTP on one port. \
+The end that connects to a target resolves its name.")]
+pub(crate) struct ConnectArgs {
+    /// Where the other end listens, host:port
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) server: Option<Target>,
+    /// Listen here and forward connections to a target on the other side; repeatable
+    #[arg(short = 'L', long, value_name = "FORWARD")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) forward: Vec<Forward>,
+    /// Listen on the other side and forward connections to a target here; repeatable. The other end
+    /// must allow it with --allow-listen
+    #[arg(short = 'R', long, value_name = "FORWARD")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) reverse: Vec<Forward>,
+    /// Run a proxy on [bind:]port; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) proxy: Vec<ProxyListener>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+/// Options of one end, which a configuration file can set.
+pub(crate) trait TunnelArgs: Args + Default {
+    const ROLE: RoleName;
+
+    fn endpoint(&self) -> &EndpointArgs;
+
+    /// The options of a file's text over the defaults. Unknown keys are ignored.
+    ///
+    /// # Errors
+    ///
+    /// If a value is of the wrong type or cannot be parsed; the error has its span.
+    fn from_toml(text: &str) -> Result<Self, toml::de::Error>;
+}
+
+impl TunnelArgs for ServeArgs {
+    const ROLE: RoleName = RoleName::Serve;
+
+    fn endpoint(&self) -> &EndpointArgs {
+        &self.endpoint
+    }
+
+    fn from_toml(text: &str) -> Result<ServeArgs, toml::de::Error> {
+        Ok(ServeArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
+    }
+}
+
+impl TunnelArgs for ConnectArgs {
+    const ROLE: RoleName = RoleName::Connect;
+
+    fn endpoint(&self) -> &EndpointArgs {
+        &self.endpoint
+    }
+
+    fn from_toml(text: &str) -> Result<ConnectArgs, toml::de::Error> {
+        Ok(ConnectArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
+    }
+}
+
+impl EndpointArgs {
+    fn from_toml(text: &str) -> Result<EndpointArgs, toml::de::Error> {
+        Ok(EndpointArgs { codec: toml::from_str(text)?, ..toml::from_str(text)? })
+    }
+}
+
+/// What clap makes of an empty command line.
+fn defaults<A: Args>() -> A {
+    let mut matches =
+        A::augment_args(clap::Command::new("defaults")).get_matches_from(["defaults"]);
+    A::from_arg_matches_mut(&mut matches).expect("nothing is required")
+}
+
+impl Default for EndpointArgs {
+    fn default() -> EndpointArgs {
+        defaults()
+    }
+}
+
+impl Default for CodecArgs {
+    fn default() -> CodecArgs {
+        defaults()
+    }
+}
+
+impl Default for ServeArgs {
+    fn default() -> ServeArgs {
+        defaults()
+    }
+}
+
+impl Default for ConnectArgs {
+    fn default() -> ConnectArgs {
+        defaults()
+    }
+}
+
+/// A value that TOML has as a string and the command line as text.
+struct Text<T>(T);
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text<T>, D::Error> {
+        parsed(from, |text| text.parse().map_err(|error: T::Err| error.to_string())).map(Text)
+    }
+}
+
+fn parsed<'de, D: Deserializer<'de>, T>(
+    from: D,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    parse(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Text::deserialize(from).map(|Text(value)| value)
+}
+
+fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    text(from).map(Some)
+}
+
+fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Vec::<Text<T>>::deserialize(from)?.into_iter().map(|Text(value)| value).collect())
+}
+
+fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parsed(from, parse_memory)
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    parsed(from, parse_time)
+}
+
+fn pad<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    parsed(from, parse_pad).map(Some)
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CpuShare>, D::Error> {
+    parsed(from, parse_share).map(Some)
+}
+
+fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(from: D) -> Result<T, D::Error> {
+    parsed(from, |text| {
+        T::from_str(text, true).map_err(|_| {
+            let shown = T::value_variants()
+                .iter()
+                .filter_map(T::to_possible_value)
+                .filter(|value| !value.is_hide_set());
+            let mut names: Vec<String> = shown.map(|value| value.get_name().to_owned()).collect();
+            let last = names.pop().unwrap_or_default();
+            format!("use {} or {last}", names.join(", "))
+        })
+    })
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes > LARGEST_MEMORY {
+        Err(format!("at most {}", size(LARGEST_MEMORY)))
+    } else {
+        Ok(bytes)
+    }
+}
+
+fn parse_pad(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
+    let fits = u32::try_from(bytes).ok().filter(|pad| (LEAST_PAD..=MOST_PAD).contains(pad));
+    fits.ok_or_else(|| format!("{} to {}", size(LEAST_PAD.into()), size(MOST_PAD.into())))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShareName {
+    /// Everything, for a link whose users trust each other
+    All,
+    /// Whole pieces of content of a kilobyte or more, which cannot be guessed byte by byte
+    Chunks,
+    /// Nothing
+    None,
+}
+
+impl From<ShareName> for Sharing {
+    fn from(name: ShareName) -> Sharing {
+        match name {
+            ShareName::All => Sharing::All,
+            ShareName::Chunks => Sharing::Chunks,
+            ShareName::None => Sharing::None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportName {
+    /// TLS 1.3 over TCP
+    Tcp,
+    /// QUIC, over UDP
+    Quic,
+    /// QUIC, and TCP where QUIC does not get through
+    Auto,
+}
+
+impl From<TransportName> for TransportKind {
+    fn from(name: TransportName) -> TransportKind {
+        match name {
+            TransportName::Tcp => TransportKind::Tcp,
+            TransportName::Quic => TransportKind::Quic,
+            TransportName::Auto => TransportKind::Auto,
+        }
+    }
+}
+
+/// The names and numbers of [`LevelFilter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    #[value(hide = true, alias = "0")]
+    Off,
+    #[value(alias = "1")]
+    Error,
+    #[value(alias = "2")]
+    Warn,
+    #[value(alias = "3")]
+    Info,
+    #[value(alias = "4")]
+    Debug,
+    #[value(alias = "5")]
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire status
+  oncewire status --json | jq '.[].sessions[].here.flows'")]
+pub(crate) struct StatusArgs {
+    /// The process's --status socket [default: those in $XDG_RUNTIME_DIR and of the systemd units
+    /// in docs/examples]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print the whole state as one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire check-config serve /etc/oncewire/serve.toml
+
+Parses every key, loads the secret key and the authorized peers, and computes whether the memory suffices. Resolves no name, \
+opens no port and no connection.")]
+pub(crate) struct CheckConfigArgs {
+    /// Command that the file configures
+    #[arg(value_enum)]
+    pub(crate) role: RoleName,
+    /// Configuration file
+    pub(crate) file: PathBuf,
+    /// Print one JSON document instead of the line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleName {
+    /// The server end of a tunnel
+    Serve,
+    /// The client end of a tunnel
+    Connect,
+}
+
+impl RoleName {
+    /// The command's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RoleName::Serve => "serve",
+            RoleName::Connect => "connect",
+        }
+    }
+
+    /// The command's definition.
+    pub(crate) fn command(self) -> clap::Command {
+        match self {
+            RoleName::Serve => ServeArgs::augment_args(clap::Command::new("serve")),
+            RoleName::Connect => ConnectArgs::augment_args(clap::Command::new("connect")),
+        }
+    }
+
+    /// The keys of its configuration file: all its options, except the file itself.
+    pub(crate) fn keys(self) -> Vec<String> {
+        let ids = self
+            .command()
+            .get_arguments()
+            .map(|option| option.get_id().to_string())
+            .collect::<Vec<_>>();
+        ids.into_iter().filter(|id| id != "config").collect()
+    }
+
+    /// The other end's.
+    pub(crate) fn other(self) -> RoleName {
+        match self {
+            RoleName::Serve => RoleName::Connect,
+            RoleName::Connect => RoleName::Serve,
+        }
+    }
+}

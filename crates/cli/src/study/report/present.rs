@@ -1,0 +1,217 @@
+//! A study as a report for the presenters.
+
+use crate::quantity::bytes;
+use oncewire_report::format::{self, part};
+use oncewire_report::{Block, Breakdown, Fact, Part, Report, Section, Summary, Unit};
+use oncewire_trace::results::{self, Accounting, Deploy, Input, Share, Verdict};
+
+/// The report of a study.
+pub(crate) fn report(study: &results::Report) -> Report {
+    let mut sections = vec![input(study), accounting(study)];
+    sections.extend(study.figures.iter().map(Section::figure));
+    Report {
+        kind: "Redundancy study",
+        title: title(&study.input),
+        about: about(&study.input),
+        summary: summary(&study.verdict),
+        sections,
+        footer: format!(
+            "Made by oncewire {} study: {} figures. Shares are in percent; sizes have decimal prefixes (1 MB = \
+             1,000,000 bytes), caches and memory binary ones if they are a multiple of 1 MiB (1,048,576 bytes). The \
+             same numbers are in --json and --csv.",
+            env!("CARGO_PKG_VERSION"),
+            study.figures.len()
+        ),
+    }
+}
+
+fn title(input: &Input) -> String {
+    match &input.captures[..] {
+        [] => "no capture".into(),
+        // The section about the input shows the full path.
+        [one] => one.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(one).to_owned(),
+        many => format!("{} captures", many.len()),
+    }
+}
+
+fn about(input: &Input) -> String {
+    let size = format!(
+        "{} packets, {} on the wire",
+        format::count_of(input.packets),
+        bytes(input.wire_bytes)
+    );
+    match when(input) {
+        Some(when) => format!("{size}, in {when}."),
+        None => format!("{size}."),
+    }
+}
+
+/// `59.9 min from 2026-03-02 09:00:00 UTC`.
+fn when(input: &Input) -> Option<String> {
+    let start = input.start?;
+    Some(format!("{} from {}", format::number(input.duration, Unit::Seconds), format::time(start)))
+}
+
+fn summary(verdict: &Verdict) -> Summary {
+    let mut facts = vec![Fact::new("savings", format::share(verdict.savings), "of all wire bytes")];
+    if let Some((low, high)) = verdict.spread {
+        facts.push(Fact::new(
+            "usual range",
+            format::range(low, high),
+            ", 10th to 90th percentile over time",
+        ));
+    }
+    if let Some(cache) = verdict.cache {
+        facts.push(Fact::new("cache", format::cache(cache), "for each direction"));
+    }
+    if let Some(money) = &verdict.money {
+        let [before, after, price] =
+            [money.month_before, money.month_after, money.per_gigabyte].map(format::money);
+        let saved = format::money(money.month_before - money.month_after);
+        facts.push(Fact::new(
+            "saved in 30 days",
+            saved,
+            format!(": {after} instead of {before}, at {price} per GB"),
+        ));
+    }
+    if let Some(time) = &verdict.time {
+        let seconds = |value| format::number(value, Unit::Seconds);
+        let link = format::number(time.link, Unit::BitsPerSecond);
+        let note = format!("instead of {}, at {link}", seconds(time.busy_before));
+        facts.push(Fact::new("link busy", seconds(time.busy_after), note));
+    }
+    Summary {
+        headline: verdict.headline.clone(),
+        positive: verdict.deploy != Deploy::Nothing,
+        facts,
+        reasons: verdict.reasons.clone(),
+    }
+}
+
+fn input(study: &results::Report) -> Section {
+    let input = &study.input;
+    let mut facts = vec![("captures".to_owned(), input.captures.clone())];
+    let mut fact = |name: &str, value: String| facts.push((name.to_owned(), vec![value]));
+    if let Some(when) = when(input) {
+        fact("time", when);
+    }
+    fact("packets", format::count_of(input.packets));
+    let captured = part(input.captured_bytes, input.wire_bytes);
+    fact(
+        "wire bytes",
+        format!(
+            "{} ({}), {captured} of them captured",
+            bytes(input.wire_bytes),
+            format::count_of(input.wire_bytes)
+        ),
+    );
+    for (name, value) in &study.settings {
+        fact(name, value.clone());
+    }
+    let section = Section::new("input", "Input").with(Block::Facts(facts));
+    if input.damaged.is_empty() {
+        section
+    } else {
+        section.with(Block::Damage("damaged", input.damaged.clone()))
+    }
+}
+
+fn accounting(study: &results::Report) -> Section {
+    let Accounting { used, unused, bytes, layers } = &study.accounting;
+    let whole = study.input.wire_bytes;
+    let parts_of = |shares: &[Share], counted: fn(&Share) -> bool| -> Vec<Part> {
+        let part = |share: &Share| Part {
+            name: share.name.clone(),
+            packets: counted(share).then_some(share.packets),
+            bytes: share.bytes,
+        };
+        shares.iter().map(part).collect()
+    };
+    let mut breakdowns = vec![Breakdown {
+        caption: "Packets by kind, and why some were skipped",
+        whole,
+        complete: true,
+        groups: vec![("used", parts_of(used, |_| true)), ("not used", parts_of(unused, |_| true))],
+    }];
+    if !layers.is_empty() {
+        breakdowns.push(Breakdown {
+            caption: "Encapsulations; a packet may have several",
+            whole,
+            complete: false,
+            groups: vec![("within (a packet may have several)", parts_of(layers, |_| true))],
+        });
+    }
+    breakdowns.push(Breakdown {
+        caption: "Bytes of the used packets",
+        whole: bytes.iter().map(|share| share.bytes).sum(),
+        complete: true,
+        groups: vec![("bytes of the used packets", parts_of(bytes, |share| share.packets > 0))],
+    });
+    let skipped =
+        unused.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+    let text = format!(
+        "{} of {} packets, {} of the wire bytes, were skipped.",
+        format::count_of(skipped.0),
+        format::count_of(study.input.packets),
+        part(skipped.1, whole)
+    );
+    Section::new("accounting", "Accounting")
+        .with(Block::Text(text))
+        .with(Block::Breakdown(breakdowns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use crate::terminal::{Page, columns};
+    use oncewire_report::html;
+
+    #[test]
+    fn html_shows_the_verdict_the_input_and_every_figure() {
+        let study = sample::report();
+        let page = html::render(&super::report(&study));
+        for id in ["verdict", "input", "accounting", "algorithms", "hostile"] {
+            assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+        }
+        for text in [&study.verdict.headline[..], "41.2", "18,345,112", "3 captures", "Figure 1"] {
+            assert!(page.contains(text), "{text}");
+        }
+        for bad in ["<script>alert", "<img", "onerror=alert(2)>", "\u{1b}", "\u{202e}"] {
+            assert!(!page.contains(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn text_shows_the_same_and_fits_the_terminal() {
+        for width in [80, 97, 120] {
+            let mut out = Vec::new();
+            Page::new(&mut out, width, false).report(&super::report(&sample::report())).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            for line in text.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
+            assert!(text.starts_with("Deploy the tunnel"));
+            let facts = [
+                "savings           41.2 % of all wire bytes",
+                "usual range       22 to 58 %, 10th to 90th percentile over time",
+                "cache             64 MB for each direction",
+                "saved in 30 days  85.10: 121.20 instead of 206.30, at 0.09 per GB",
+                "link busy         80.2 min instead of 2.28 h, at 10.0 Mbit/s",
+                "wire bytes       12.7 GB (12,733,870,112), 99.74 % of them captured",
+            ];
+            for fact in facts {
+                assert!(text.contains(fact), "{fact}: {text}");
+            }
+            for part in [
+                "\nInput\n",
+                "\nAccounting\n",
+                "IPsec",
+                "damaged: ",
+                "\nFigure 1  Savings by algorithm",
+            ] {
+                assert!(text.contains(part), "{part}");
+            }
+            assert!(!text.contains(['\u{1b}', '\u{202e}']));
+        }
+    }
+}
