@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks that each crate can be packaged and stands alone: its licenses and README are in the package, no source refers to a file
-# outside of it at compile time, and no dependency is a path without a version. Builds nothing; takes seconds.
+# Checks that the package of each crate is complete: it contains its licenses and README, no source uses a file outside
+# of it at compile time, and no dependency is a path without a version. Builds nothing; takes seconds.
 #
-#   scripts/check-packages.sh             # every crate that is published
-#   scripts/check-packages.sh --compile   # also unpacks all packages into a directory of their own and runs `cargo check` there
+#   scripts/check-packages.sh             # every published crate
+#   scripts/check-packages.sh --compile   # also runs `cargo check` on all packages in a separate directory
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,14 +35,14 @@ for dir in "${crates[@]}"; do
   for key in description license readme keywords categories repository; do
     grep -q "^$key[ .]" "$dir/Cargo.toml" || complain "$name: Cargo.toml has no $key"
   done
-  # Every file that is included at compile time must be in the package, too.
+  # Every file included at compile time must be in the package.
   while IFS= read -r source; do
     while IFS= read -r target; do
       path="$(realpath -m -s --relative-to="$dir" "$dir/$(dirname "$source")/$target")"
       grep -qxF -- "$path" "$out/list" || complain "$name: $source uses $target, which is not in its package"
     done < <(grep -oE '(include_(bytes|str)!\(|include!\(|#\[path *= *)"[^"]*"' "$dir/$source" | sed 's/^[^"]*"\(.*\)"$/\1/')
   done < <(grep '\.rs$' "$out/list")
-  # Dependencies by path need a version. Those for tests only are left out of the package if they have none.
+  # Path dependencies need a version. Cargo drops test dependencies without one from the package.
   without="$(awk '/^\[/ { dev = /dev-dependencies/ } !dev && /\{.*path *= *"/ && !/version *=/' "$dir/Cargo.toml")"
   [ -z "$without" ] || complain "$name: a path without a version: $without"
 done
@@ -56,18 +56,18 @@ if $compile; then
     (cd "$dir" && cargo package -p "$name" --no-verify --list --allow-dirty --offline | grep -v '^Cargo\.\(lock\|toml\.orig\)$\|^\.cargo_vcs_info\.json$' |
       tar -ch -T - -f -) | tar -x -C "$out/alone/$name"
   done
-  # The workspace's own table of versions and lints, with the crates where they are now, and without the one for tests.
+  # The workspace's table of versions and lints, with the paths of the packages, and without the testkit.
   sed -e '/^members = \[/,/^\]/d' -e '/^default-members/d' -e '/^exclude/d' -e '/testkit/d' -e 's#path = "crates/\([a-z]*\)"#path = "oncewire-\1"#' \
     -e 's#^\[workspace\]#[workspace]\nmembers = ["*"]#' Cargo.toml > "$out/alone/Cargo.toml"
   for manifest in "$out"/alone/*/Cargo.toml; do
-    # What is not in the package is no target there; cargo leaves it out of a published manifest by itself.
+    # Targets that are not in the package; cargo itself drops them from a published manifest.
     awk '/^\[/ { skip = /^\[\[(bench|example|test)\]\]/ || /dev-dependencies/ } !skip' "$manifest" > "$manifest.new" && mv "$manifest.new" "$manifest"
   done
   cp Cargo.lock "$out/alone/"
-  # Crates of others that were checked before are not checked again.
+  # Reuses dependencies that were checked before.
   target="${CARGO_TARGET_DIR:-$PWD/target}"
-  (cd "$out/alone" && CARGO_TARGET_DIR="$target" cargo check --workspace --offline) || complain "the packages do not compile alone"
+  (cd "$out/alone" && CARGO_TARGET_DIR="$target" cargo check --workspace --offline) || complain "the packages do not compile on their own"
 fi
 
 [ "$failed" = 0 ] || exit 1
-echo "check-packages: ${#crates[@]} crates, each complete"
+echo "check-packages: ${#crates[@]} complete crates"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetch the benchmark corpora. See usage() below, or run with --help.
+# Downloads the benchmark corpora. See usage() below, or run with --help.
 set -euo pipefail
 
 DJANGO_VERSIONS=(4.0 4.0.10 4.1 4.1.13 4.2 4.2.16 5.0 5.0.9)
@@ -11,25 +11,24 @@ usage() {
     cat <<USAGE
 Usage: fetch-corpora.sh [--no-verify] DIR [CORPUS...]
 
-Put the benchmark corpora into DIR. CORPUS is any of django, typescript and
-random; without one, all three are made.
+Write the benchmark corpora to DIR. CORPUS is django, typescript or random
+[default: all three].
 
   django      DIR/django/django-VERSION.tar: the source distributions of
               Django ${DJANGO_VERSIONS[*]}, uncompressed;
-              about 472 MB. Fetched with pip.
+              about 472 MB. Downloaded with pip.
   typescript  DIR/typescript/typescript-VERSION.tar: the npm packages of
               TypeScript ${TYPESCRIPT_VERSIONS[*]},
-              uncompressed; about 279 MB. Fetched with npm.
+              uncompressed; about 279 MB. Downloaded with npm.
   random      DIR/random/random.bin: ${RANDOM_BYTES} pseudo-random bytes, the
               same on every machine (SHAKE-128 of a fixed seed). Made locally.
 
-For django and typescript, DIR/CORPUS.list is written too: the absolute paths
-of the tars in release order, one a line.
+For django and typescript, also writes DIR/CORPUS.list: the absolute paths of
+the tars in release order, one per line.
 
-Every file is checked against corpora.sha256, which lies beside this script.
-A file that is already there is checked and not fetched again; one that has
-the wrong checksum is reported and left as it is, and the script fails: remove
-it and run the script again.
+Every file is checked against corpora.sha256 beside this script. A file that
+exists already is checked and not downloaded again. If its checksum is wrong,
+the script reports it and fails: remove the file and run the script again.
 
 Options:
   --no-verify   do not check the files against corpora.sha256
@@ -103,7 +102,7 @@ trap 'rm -rf -- "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# check NAME FILE: compare FILE with the checksum that is recorded for NAME.
+# check NAME FILE: compare FILE with the checksum recorded for NAME.
 check() {
     local name=$1 file=$2 want got
     [ "$verify" = yes ] || return 0
@@ -120,18 +119,18 @@ check() {
     fi
 }
 
-# present NAME: succeed if DIR/NAME exists (and is right), so it can be skipped.
+# present NAME: succeed if DIR/NAME exists and its checksum is right.
 present() {
     local name=$1
     [ -e "$dir/$name" ] || return 1
-    check "$name" "$dir/$name" || die "$dir/$name is not as expected: remove it and run this again"
-    note "$name: already there"
+    check "$name" "$dir/$name" || die "$dir/$name has the wrong checksum: remove it and run the script again"
+    note "$name: exists already"
 }
 
 # place FILE NAME: check a new file and move it to DIR/NAME.
 place() {
     local file=$1 name=$2
-    check "$name" "$file" || die "$name: what was fetched is not as expected"
+    check "$name" "$file" || die "$name: the downloaded file has the wrong checksum"
     mkdir -p -- "$(dirname -- "$dir/$name")"
     mv -- "$file" "$dir/$name"
     note "$name: done"
@@ -147,9 +146,8 @@ write_list() {
     mv -- "$work/list" "$dir/$corpus.list"
 }
 
-# pip has no way to fetch a source distribution without also asking it for its
-# metadata, for which it builds an environment anew for each version. One
-# environment, made once, does for all of them.
+# To download a source distribution, pip also asks it for its metadata, and builds
+# a new environment for each version. One shared environment avoids that.
 django_python=
 make_django_python() {
     [ -z "$django_python" ] || return 0

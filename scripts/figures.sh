@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the figures of docs/PERFORMANCE.md. Needs the corpora of scripts/fetch-corpora.sh; run it on an idle machine.
-# Usage: scripts/figures.sh CORPORA [OUT]     writes a directory with figures.csv per table into OUT (default: figures)
+# Measures the figures of docs/PERFORMANCE.md. Needs the corpora of scripts/fetch-corpora.sh and an idle machine.
+# Usage: scripts/figures.sh CORPORA [OUT]     writes OUT/TABLE/figures.csv for each table [default: figures]
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ oncewire=target/release/oncewire
 
 mapfile -t django < "$corpora/django.list"
 mapfile -t typescript < "$corpora/typescript.list"
-# Four of the eight releases, 235 MB: the corpus of DESIGN's comparisons.
+# Four of the eight releases, 235 MB.
 four=()
 for version in 4.0.10 4.1.13 4.2 4.2.16; do four+=("$corpora/django/django-$version.tar"); done
 random=("$corpora/random/random.bin")

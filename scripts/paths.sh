@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tunnel over emulated paths, TCP and QUIC, beside a direct connection. Needs root, python3 and curl.
+# Measures the tunnel over emulated paths, with TCP and QUIC, beside a direct connection. Needs root, python3 and curl.
 #   scripts/paths.sh [MB] [CONGESTION]      CONGESTION: cubic (default), reno or bbr
-# Prints a line for each path and way: seconds for fresh random bytes, and for the same again.
+# Prints a line per path and transport: seconds for new random bytes, and for the same bytes again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mb=${1:-16} congestion=${2:-cubic}

@@ -8,7 +8,7 @@ import re
 import sys
 
 LONG, LZ4, COPY = "zstd -1 --long=31, file", "lz4 (lz4_flex), each block", "copy + xxh3 (the floor)"
-# Heading, CSV file, whom the ratios are against, and how that is called.
+# Heading, CSV file, the program that ratios compare with, and its short name.
 TABLES = [
     ("Django, 64 KiB blocks", "django-64K", LONG, "zstd -1 --long=31"),
     ("Django, 64 KiB blocks, p = 64, no entropy stage", "django-64K-p64", LZ4, "lz4"),

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What a 15 KB object that repeats costs in bytes of IP packets, both ways, over an emulated path of 10 ms and 100 Mbit/s. Needs root, python3, curl.
+# Measures the IP bytes, in both directions, that a repeated 15 KB object takes over an emulated path of 10 ms and
+# 100 Mbit/s. Needs root, python3 and curl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}/release
@@ -26,10 +27,10 @@ done
 kill "$origin" "$serve" "$connect"
 wait || true
 SCRIPT
-bytes() { # how many bytes crossed for so many fetches
+bytes() { # IP bytes of a number of downloads
     export times=$1
     "$target/oncewire-path-emulator" --delay-ms 5 --rate-mbit 100 --script "$work/script" 2>&1 |
         sed -n 's/.*"wire_bytes":\([0-9]*\).*/\1/p' | awk '{ sum += $1 } END { print sum }'
 }
 few=$(bytes 2) many=$(bytes 52)
-echo "$(((many - few) / 50)) bytes of IP packets for each repeat, both ways"
+echo "$(((many - few) / 50)) bytes of IP packets per repeat, both directions"

@@ -3,9 +3,9 @@
 
     smartre-figures.py OUT DOCUMENT FIGURES
 
-OUT holds the tables of the example `smartre` (crates/plan). In DOCUMENT, what stands between `<!-- begin NAME -->` and
-`<!-- end NAME -->` is replaced by the table of that name, and what stands between `<!--v NAME-->` and `<!--/-->` by that
-value. What is not in OUT stays as it is. Only the standard library is needed.
+OUT holds the tables that `research/smartre` writes. In DOCUMENT, the text between `<!-- begin NAME -->` and
+`<!-- end NAME -->` is replaced by the table of that name, and the text between `<!--v NAME-->` and `<!--/-->` by that
+value. Values that are not in OUT stay. Needs only the standard library.
 """
 
 import csv
@@ -49,7 +49,7 @@ CASES = [FITTED, (0.3, 1000.0), (1.0, 1000.0)]
 
 
 def read(out, name):
-    """The rows of a table; numbers as numbers."""
+    """The rows of a table, with numbers parsed."""
 
     def value(text):
         try:
@@ -62,7 +62,7 @@ def read(out, name):
 
 
 def table(head, rows, right=1):
-    """A table in Markdown; columns from number `right` on are of numbers."""
+    """A Markdown table; columns from index `right` on are numeric and right-aligned."""
     rule = ["---" if at < right else "---:" for at in range(len(head))]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, rule, *rows])
 
@@ -84,7 +84,7 @@ def case(load, packet):
 
 
 def quantile(values, share):
-    """With interpolation, as most programs have it."""
+    """A quantile, with linear interpolation between neighboring values."""
     values = sorted(values)
     at = share * (len(values) - 1)
     low = int(at)
@@ -106,7 +106,7 @@ def span(values):
 
 
 class Results:
-    """What becomes of the measurements: tables, values and pictures by name."""
+    """The output made from the measurements: tables, values and pictures by name."""
 
     def __init__(self, out):
         self.out, self.tables, self.values, self.pictures = out, {}, {}, {}
@@ -366,14 +366,14 @@ def fill(document, results):
     text = document.read_text(encoding="utf-8")
     known = set(re.findall(r"<!-- begin ([\w-]+) -->", text))
     if missing := set(results.tables) - known:
-        sys.exit(f"{document} has no place for {', '.join(sorted(missing))}")
+        sys.exit(f"{document} has no marks for {', '.join(sorted(missing))}")
 
     def put(match):
         name = match.group(1)
         if name not in results.tables and results.skipped:
             return match.group(0)
         if name not in results.tables:
-            sys.exit(f"{document} wants {name}, which there is not")
+            sys.exit(f"{document} refers to {name}, which does not exist")
         return f"<!-- begin {name} -->\n{results.tables[name]}\n<!-- end {name} -->"
 
     def value(match):
@@ -381,7 +381,7 @@ def fill(document, results):
         if name not in results.values and results.skipped:
             return match.group(0)
         if name not in results.values:
-            sys.exit(f"{document} wants the value {name}; there are {', '.join(sorted(results.values))}")
+            sys.exit(f"{document} refers to the value {name}, which does not exist; values: {', '.join(sorted(results.values))}")
         return f"<!--v {name}-->{results.values[name]}<!--/-->"
 
     text = re.sub(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", put, text, flags=re.DOTALL)
@@ -395,7 +395,7 @@ def main():
     out, document, figures = map(Path, sys.argv[1:])
     results = Results(out)
     if results.skipped:
-        print(f"not measured, left as it is: {', '.join(results.skipped)}", file=sys.stderr)
+        print(f"not measured and left unchanged: {', '.join(results.skipped)}", file=sys.stderr)
     fill(document, results)
     figures.mkdir(parents=True, exist_ok=True)
     for name, svg in results.pictures.items():

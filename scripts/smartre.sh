@@ -7,7 +7,7 @@ usage() {
 Usage: smartre.sh DATA OUT [SECTION,...]
 
 Run the experiments of docs/SMARTRE.md, draw its pictures into docs/figures and
-fill its tables. Sections are those of crates/plan/examples/smartre; without
+fill its tables. Sections are those of research/smartre; without
 any, all. What an earlier run left in OUT is used for the others.
 
 DATA must hold
@@ -36,10 +36,10 @@ cd -- "$root"
 day=$data/day/day.pcap
 if [[ ! -e $day ]]; then
     day=$out/day.pcap
-    [[ -e $day ]] || cargo run --release -p oncewire-trace --example day -- --out "$day" --hours 24 --clients 200 \
+    [[ -e $day ]] || cargo run --release -p oncewire-research-day -- --out "$day" --hours 24 --clients 200 \
         --servers 12 --megabytes 300 --seed 1 "$data"/content/*
 fi
 arguments=("$data/topologies" "$out" --seed "${SEED:-1}" --capture "$day")
 [[ -z ${3:-} ]] || arguments+=(--only "$3")
-cargo run --release -p oncewire-plan --example smartre -- "${arguments[@]}"
+cargo run --release -p oncewire-research-smartre -- "${arguments[@]}"
 python3 scripts/smartre-figures.py "$out" docs/SMARTRE.md docs/figures

@@ -14,12 +14,12 @@ from html import escape
 from pathlib import Path
 
 TRACES = {"http": "(a) HTTP mix", "release": "(b) release sync", "public": "(c) public captures", "day": "(d) arranged day"}
-# Colours that the colour-blind can tell apart (Okabe and Ito, 2008), dark enough on white.
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#b0579a", "#8a6d00", "#3a9fd8", "#444444", "#c99700"]
+# Colors that color-blind people can distinguish (Okabe and Ito, 2008), dark enough on white.
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#b0579a", "#8a6d00", "#3a9fd8", "#444444", "#c99700"]
 DASHES = ["", "6 3", "2 2", "8 3 2 3", "4 2", "10 4", "1 3", "6 2 2 2"]
 WIDTH, HEIGHT = 720, 380
 LEFT, TOP, BOTTOM = 66, 46, 52
-# Curves are thinned so far as no point moves by more than this, in pixels.
+# Curves are thinned as long as no point moves by more than this, in pixels.
 TOLERANCE = 0.6
 
 
@@ -29,7 +29,7 @@ def number(value):
 
 
 def say(value, unit):
-    """A value of an axis in words."""
+    """The label of an axis value."""
     if unit == "share":
         percent = value * 100
         return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{percent:g} %"
@@ -50,7 +50,7 @@ def say(value, unit):
 
 
 class Scale:
-    """Values to pixels, and where the ticks go."""
+    """Maps values to pixels, and chooses the ticks."""
 
     def __init__(self, values, unit, log, start, end, zero=True):
         self.unit, self.log, self.start, self.end = unit, log, start, end
@@ -129,7 +129,7 @@ def thin(points):
 
 
 def steps(points):
-    """A path of level pieces: a distribution. Steps too low to be seen are drawn together."""
+    """A step-shaped path for a distribution. Merges steps too small to be visible."""
     path, level = [f"M{number(points[0][0])} {number(points[0][1])}"], points[0][1]
     for at, (x, y) in enumerate(points[1:], 1):
         if abs(y - level) >= TOLERANCE or at == len(points) - 1:
@@ -139,7 +139,7 @@ def steps(points):
 
 
 def dots(points):
-    """Dots that do not lie on top of each other."""
+    """Dots, without those that overlap others."""
     seen, path = set(), []
     for x, y in points:
         cell = (round(x / 3), round(y / 3))
@@ -223,7 +223,7 @@ def draw(title, kind, x, y, lines, right=None, marks=()):
         svg.append(f'<text {turn} text-anchor="middle" fill="#333">{escape(right["label"])}</text>')
     base = [0.0] * len(categories)
     for index, line in enumerate(lines):
-        colour, dash = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
+        colour, dash = COLORS[index % len(COLORS)], DASHES[index % len(DASHES)]
         if kind in ("bars", "stacked-bars"):
             bars = []
             for place, value in line["points"]:
@@ -282,7 +282,7 @@ class Report:
         return next(chart for chart in self.figures[figure]["charts"] if chart["id"] == name)
 
     def line(self, figure, chart, name):
-        """The points of a series, or none. A trace without directions calls `total` `all`."""
+        """The points of a series, or an empty list. Without directions, `total` is named `all`."""
         found = {line["name"]: line["points"] for line in self.chart(figure, chart)["series"]}
         return found.get(name) or found.get(name.replace("total", "all", 1), [])
 
@@ -294,7 +294,7 @@ class Report:
 
 
 def total(report, figure, chart):
-    """The series of all directions together; with one direction only, that one."""
+    """The series over all directions, or the only series."""
     lines = report.chart(figure, chart)["series"]
     return next((line["points"] for line in lines if line["name"] in ("total", "all", "savings")), lines[-1]["points"])
 

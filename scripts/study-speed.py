@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""CPU time of a study beside others that go through the same capture once.
+"""Compares the CPU time of a study with that of other programs that read the same capture once.
 
     scripts/study-speed.py ONCEWIRE CAPTURE [ROUNDS]
 
-Each round runs every contender once, in turn; medians of user and system time. Needs tcpdump, zstd and gzip for the rivals.
+Each round runs every program once, in turn; reports medians of user plus system time. Needs tcpdump, zstd and gzip.
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 
 
 def cpu(command):
-    """Seconds of CPU time that a command takes, its threads and children included."""
+    """CPU seconds of a command, including its threads and children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

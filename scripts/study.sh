@@ -21,7 +21,7 @@ What it writes:
   OUT/score-capture.txt, OUT/score-files.txt and their .json and .cost
   OUT/figures/study-*.svg
 
-The arranged day is made by \`cargo run --release -p oncewire-trace --example day\`.
+The arranged day is made by \`cargo run --release -p oncewire-research-day\`.
 
 Environment:
   ONCEWIRE    the binary to run (default: oncewire)
