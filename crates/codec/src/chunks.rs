@@ -43,6 +43,8 @@ pub(crate) const HEADER: u64 = 4 << 10;
 /// one for each flow of bytes: [`crate::Encoder::encode_stream`].
 #[derive(Clone, Debug)]
 pub struct Stream {
+    /// Distinguishes the flows of a process.
+    id: u64,
     domain: Domain,
     /// Bytes encoded so far.
     position: u64,
@@ -76,7 +78,9 @@ struct Piece {
 impl Stream {
     /// The beginning of a flow of a domain.
     pub fn new(domain: Domain) -> Stream {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Stream {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             domain,
             position: 0,
             header_end: HEADER,
@@ -87,6 +91,11 @@ impl Stream {
             cuts: VecDeque::new(),
             pieces: VecDeque::new(),
         }
+    }
+
+    /// A number that no other flow of the process has, above 0.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The domain.

@@ -1,8 +1,9 @@
 //! Frames to blocks.
 
-use crate::entropy::{DescriptorModels, ReadContext};
+use crate::entropy::{DescriptorModels, ReadContext, TranscodeModels, TranscodeReader};
 use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
+use crate::inside::{Expander, MAX_SOURCES, Section};
 use crate::limits::MAX_BLOCK;
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
@@ -39,18 +40,29 @@ pub struct Decoder {
     max_block: usize,
     matches: Vec<Match>,
     literals: Vec<u8>,
+    /// What of the log transcoded literals need.
+    sources: Vec<Match>,
     missing: RangeSet,
+    /// Whether transcoded literals are accepted.
+    inside: bool,
 }
 
 impl Decoder {
-    pub(crate) fn new(reader: FrameReader, assembler: Assembler, max_block: usize) -> Decoder {
+    pub(crate) fn new(
+        reader: FrameReader,
+        assembler: Assembler,
+        max_block: usize,
+        inside: bool,
+    ) -> Decoder {
         Decoder {
             reader,
             assembler,
             max_block,
             matches: Vec::new(),
             literals: Vec::new(),
+            sources: Vec::new(),
             missing: RangeSet::default(),
+            inside,
         }
     }
 
@@ -86,6 +98,28 @@ impl Decoder {
     fn decode_view(&mut self, view: &FrameView<'_>) -> Result<Option<u64>, FrameError> {
         let offset = self.assembler.offset_of(view)?;
         self.matches.clear();
+        self.sources.clear();
+        let section = view.body.literal_section;
+        let transcoded = match view.body.literals {
+            LiteralCoding::Transcoded if !self.inside => {
+                return Err(FrameError::Field {
+                    field: "literal coding",
+                    value: 3,
+                    allowed: "0, 1 or 2 here",
+                });
+            }
+            LiteralCoding::Transcoded => {
+                let section = Section::read(section, offset, view.block_len, &mut self.sources)?;
+                self.missing.clear();
+                let (sources, missing) = (&self.sources, &mut self.missing);
+                self.assembler.missing(offset, view.block_len, sources, missing)?;
+                if !self.missing.as_slice().is_empty() {
+                    return Ok(None);
+                }
+                Some(section)
+            }
+            _ => None,
+        };
         match view.body.descriptors {
             Descriptors::None => {}
             Descriptors::Plain => {
@@ -101,7 +135,7 @@ impl Decoder {
             }
             Descriptors::Coded => {
                 let holds_dependencies = view
-                    .depends_on(offset)
+                    .matches_depend_on(offset)
                     .is_some_and(|range| self.assembler.held.contains(&range));
                 if !holds_dependencies {
                     // Something of the range that the frame names is not here. The descriptors say
@@ -121,8 +155,15 @@ impl Decoder {
         }
         // Matches are disjoint and inside the block, so they cannot sum to more than it.
         let matched: usize = self.matches.iter().map(|found| found.len as usize).sum();
-        let literals =
-            self.reader.read_literals(view, view.block_len - matched, &mut self.literals)?;
+        let expected = view.block_len - matched;
+        let literals = match transcoded {
+            Some(section) => {
+                let contents = self.assembler.contents(&self.sources);
+                self.reader.expand(view, &section, &contents, expected, &mut self.literals)?;
+                &self.literals[..]
+            }
+            None => self.reader.read_literals(view, expected, &mut self.literals)?,
+        };
         self.assembler.assemble(view, offset, &self.matches, literals)?;
         Ok(Some(offset))
     }
@@ -173,6 +214,7 @@ impl Decoder {
         DecoderMemory {
             log: self.assembler.log.memory(),
             contexts: self.reader.contexts.iter().map(ReadContext::allocated).sum(),
+            inside: self.reader.inside_memory() + self.sources.capacity() * size_of::<Match>(),
             buffers: self.assembler.buffers()
                 + self.literals.capacity()
                 + self.matches.capacity() * size_of::<Match>()
@@ -194,6 +236,8 @@ pub struct DecoderMemory {
     pub log: usize,
     /// The entropy contexts.
     pub contexts: usize,
+    /// Codes and models of transcoded literals.
+    pub inside: usize,
     /// Working buffers for one block, and the list of ranges that the log holds.
     pub buffers: usize,
 }
@@ -202,7 +246,10 @@ impl DecoderMemory {
     /// Sum of all parts.
     pub fn total(&self) -> usize {
         // Saturating, since a builder may be asked about sizes that it would refuse.
-        self.log.saturating_add(self.contexts).saturating_add(self.buffers)
+        self.log
+            .saturating_add(self.contexts)
+            .saturating_add(self.inside)
+            .saturating_add(self.buffers)
     }
 }
 
@@ -216,14 +263,28 @@ pub(crate) fn most_decoder_buffers(max_block: usize, span: u64) -> usize {
         + 2 * (ranges + ranges.min(max_block)) * size_of::<Range<u64>>()
 }
 
+/// Upper bound in bytes of what a decoder needs for transcoded literals: codes and models, and the
+/// residual and the sources of a frame, in buffers that grow by doubling.
+pub(crate) fn most_inside(max_block: usize, contexts: usize) -> usize {
+    let frame = 2 * (2 * max_block + 8) + 2 * MAX_SOURCES * size_of::<Match>();
+    Expander::MEMORY + frame + contexts.saturating_mul(size_of::<TranscodeModels>())
+}
+
 /// The first half of a decoder: the entropy stage. Turns frames into matches and literals.
 pub(crate) struct FrameReader {
     contexts: Vec<ReadContext>,
+    expander: Expander,
+    /// Of transcoded literals.
+    residual: Vec<u8>,
 }
 
 impl FrameReader {
     pub(crate) fn new(contexts: usize) -> FrameReader {
-        FrameReader { contexts: (0..contexts).map(|_| ReadContext::new()).collect() }
+        FrameReader {
+            contexts: (0..contexts).map(|_| ReadContext::new()).collect(),
+            expander: Expander::default(),
+            residual: Vec::new(),
+        }
     }
 
     fn context(&mut self, view: &FrameView<'_>) -> Result<&mut ReadContext, FrameError> {
@@ -303,11 +364,48 @@ impl FrameReader {
                     _ => return Err(FrameError::Literals { method: "lz4" }),
                 }
             }
-            LiteralCoding::Zstd => {
+            // Transcoded literals need the log: see `expand`.
+            LiteralCoding::Zstd | LiteralCoding::Transcoded => {
                 self.context(view)?.decompress(section, expected, buffer)?;
             }
         }
         Ok(&buffer[..expected])
+    }
+
+    /// Puts the frame's `expected` literal bytes together, from a section and the content of its
+    /// sources.
+    fn expand(
+        &mut self,
+        view: &FrameView<'_>,
+        section: &Section<'_>,
+        sources: &[&[u8]],
+        expected: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        let len = section.residual_len;
+        let mut buffer = std::mem::take(&mut self.residual);
+        let residual = if section.is_zstd {
+            self.context(view)?.decompress(section.residual, len, &mut buffer)?;
+            &buffer[..len]
+        } else if section.residual.len() == len {
+            section.residual
+        } else {
+            return Err(FrameError::Sum { block: view.block_len });
+        };
+        let mut expander = std::mem::take(&mut self.expander);
+        let models = self.context(view)?.transcode();
+        let mut operations = TranscodeReader::new(models, section.operations)?;
+        let expanded = expander.expand(|| operations.next(), residual, sources, expected, out);
+        let expanded = expanded.and_then(|()| operations.finish());
+        self.expander = expander;
+        self.residual = buffer;
+        expanded
+    }
+
+    /// Memory for transcoded literals in bytes, as of now.
+    fn inside_memory(&self) -> usize {
+        let models: usize = self.contexts.iter().map(ReadContext::transcode_allocated).sum();
+        self.residual.capacity() + self.expander.memory() + models
     }
 
     /// Records that a frame failed: frames that continue its context cannot be read.
@@ -426,6 +524,14 @@ impl Assembler {
             }
         }
         Ok(())
+    }
+
+    /// The content that sources refer to, which is held.
+    fn contents(&self, sources: &[Match]) -> Vec<&[u8]> {
+        sources
+            .iter()
+            .map(|source| self.log.read(source.source..source.source + u64::from(source.len)))
+            .collect()
     }
 
     /// The log range that a match refers to, or `None` if it lies in the block itself.

@@ -72,11 +72,13 @@
 pub mod adapt;
 mod chunks;
 mod decoder;
+mod deflate;
 mod domain;
 mod encoder;
 mod entropy;
 mod error;
 mod format;
+mod inside;
 pub mod limits;
 mod log;
 pub mod matcher;
@@ -95,6 +97,7 @@ pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWrit
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};
+pub use inside::InsideStats;
 pub use limits::{MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
 pub use oncewire_kernels::{ByteSet, Kernels, Level};

@@ -6,7 +6,7 @@
 
 mod fuzz_entry;
 
-use fuzz_entry::{container, frame, round_trip};
+use fuzz_entry::{container, frame, inside, round_trip};
 use oncewire_testkit::fuzz;
 
 /// Mutations of each corpus; they take about a second.
@@ -23,6 +23,11 @@ fn round_trip_corpus_and_mutations() {
 }
 
 #[test]
+fn inside_corpus_and_mutations() {
+    fuzz::replay("inside", inside::run, MUTATIONS);
+}
+
+#[test]
 fn container_corpus_and_mutations() {
     fuzz::replay("container", container::run, MUTATIONS);
 }
@@ -32,4 +37,5 @@ fn seeds_are_in_the_corpus() {
     fuzz::seeds("frame", fuzz::numbered(frame::seeds()));
     fuzz::seeds("round_trip", fuzz::numbered(round_trip::seeds()));
     fuzz::seeds("container", fuzz::numbered(container::seeds()));
+    fuzz::seeds("inside", fuzz::numbered(inside::seeds()));
 }

@@ -6,6 +6,7 @@ use crate::chunks::{self, Backlog, ChunkIndex, Stream};
 use crate::domain::{Domain, Sharing};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
+use crate::inside::{Inside, ONLY_FLOW, Place, Plan};
 use crate::limits::{MAX_BLOCK, MAX_OFFSET};
 use crate::matcher::{Density, Match, Matcher};
 use crate::policy::{CachePolicy, literal_runs};
@@ -29,6 +30,8 @@ pub struct Tokens {
     /// Upper limit of the entropy stage.
     pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
+    /// What the literals repeat inside deflate streams.
+    pub(crate) plan: Plan,
 }
 
 impl Tokens {
@@ -65,6 +68,8 @@ pub struct Finder {
     pub(super) backlog: Backlog,
     /// The bytes of a block that enter the log, if not all of it.
     pub(super) kept: Vec<u8>,
+    /// Looks inside deflate streams.
+    pub(crate) inside: Option<Inside>,
     stats: EncoderStats,
 }
 
@@ -91,6 +96,7 @@ impl Finder {
             chunks: None,
             backlog: Backlog::default(),
             kept: Vec::new(),
+            inside: None,
             stats: EncoderStats::default(),
         }
     }
@@ -124,6 +130,12 @@ impl Finder {
         let dense = looks_compressible(block);
         let density = self.density(dense);
         tokens.matches.clear();
+        tokens.plan.clear();
+        let flow = stream.as_ref().map_or(ONLY_FLOW, |stream| stream.id());
+        let opens = self.effort.search() && self.effort.stage() == Stage::Full;
+        if let Some(inside) = self.inside.as_mut().filter(|_| !opens) {
+            inside.pass(flow);
+        }
         match &mut self.past {
             // Without matches every policy keeps the whole block.
             Past::Log { log, matcher } if !self.effort.search() => {
@@ -145,6 +157,10 @@ impl Finder {
                     _ => {}
                 }
                 keep_longest(self.max_matches, &mut tokens.matches);
+                if let Some(inside) = self.inside.as_mut().filter(|_| opens) {
+                    let place = Place { log, offset, key: self.domain.key(self.key), flow };
+                    inside.find(&place, block, &tokens.matches, &mut tokens.plan);
+                }
                 log.write(offset, block);
             }
             Past::Log { log, matcher } => {
@@ -261,6 +277,9 @@ impl Finder {
             chunks.rewind(offset);
         }
         self.backlog.rewind(offset);
+        if let Some(inside) = &mut self.inside {
+            inside.rewind(offset);
+        }
         self.seed = seed;
         Ok(())
     }
@@ -311,7 +330,8 @@ impl Finder {
 
     /// Counters since the finder was built.
     pub fn stats(&self) -> EncoderStats {
-        EncoderStats { matcher: self.past.stats(), ..self.stats }
+        let inside = self.inside.as_ref().map(|inside| inside.stats).unwrap_or_default();
+        EncoderStats { matcher: self.past.stats(), inside, ..self.stats }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::chunks::{ChunkIndex, Stream};
 use crate::domain::Domain;
 use crate::error::{ConfigError, EncodeError};
 use crate::format::ChecksumSeed;
+use crate::inside::{Inside, InsideStats};
 use crate::matcher::{Match, MatchStats};
 use crate::search::SearchMemory;
 use std::ops::Range;
@@ -211,6 +212,9 @@ impl Encoder {
                 + self.finder.chunks.as_ref().map_or(0, ChunkIndex::memory)
                 + self.finder.backlog.memory(),
             contexts: self.writer.context_memory(),
+            inside: self.finder.inside.as_ref().map_or(0, Inside::memory)
+                + self.tokens.plan.memory()
+                + self.writer.transcode_memory(),
             buffers: self.writer.buffer_memory()
                 + self.finder.kept.capacity()
                 + scratch as usize
@@ -236,6 +240,8 @@ pub struct EncoderMemory {
     pub domains: usize,
     /// The entropy contexts.
     pub contexts: usize,
+    /// The index of deflate tokens, and buffers to look for them.
+    pub inside: usize,
     /// Working buffers for one block.
     pub buffers: usize,
 }
@@ -248,6 +254,7 @@ impl EncoderMemory {
             .saturating_add(self.table)
             .saturating_add(self.domains)
             .saturating_add(self.contexts)
+            .saturating_add(self.inside)
             .saturating_add(self.buffers)
     }
 }
@@ -267,6 +274,8 @@ pub struct EncoderStats {
     pub incompressible_blocks: u64,
     /// Blocks sent literally without a search for matches: see [`Effort`].
     pub passed_blocks: u64,
+    /// What was found inside deflate streams.
+    pub inside: InsideStats,
     /// The matcher's own counters.
     pub matcher: MatchStats,
 }

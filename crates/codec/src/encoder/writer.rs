@@ -1,9 +1,10 @@
 //! The second half of an encoder turns tokens into frames.
 
 use super::Tokens;
-use crate::entropy::{DescriptorWriter, Entropy, WriteContext};
+use crate::entropy::{DescriptorWriter, Entropy, TranscodeWriter, WriteContext};
 use crate::error::EncodeError;
 use crate::format::{self, Descriptors, Head, LiteralCoding};
+use crate::inside::section;
 use crate::matcher::Match;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
@@ -50,6 +51,8 @@ pub struct FrameWriter {
     literals: Vec<u8>,
     coded: Vec<u8>,
     coder: DescriptorWriter,
+    operations: Vec<u8>,
+    transcoder: TranscodeWriter,
     lz4_table: CompressTable,
 }
 
@@ -87,6 +90,8 @@ impl FrameWriter {
             literals: Vec::new(),
             coded: Vec::new(),
             coder: DescriptorWriter::default(),
+            operations: Vec::new(),
+            transcoder: TranscodeWriter::default(),
             lz4_table: CompressTable::large(),
         }
     }
@@ -115,6 +120,12 @@ impl FrameWriter {
         let buffers: usize =
             [head, fields, descriptors, literals, coded].into_iter().map(Vec::capacity).sum();
         buffers + coder.memory() + LZ4_TABLE
+    }
+
+    /// Memory of the buffers for transcoded literals, in bytes.
+    pub(super) fn transcode_memory(&self) -> usize {
+        let models: usize = self.contexts.iter().map(WriteContext::transcode_allocated).sum();
+        self.operations.capacity() + self.transcoder.memory() + models
     }
 
     /// See [`Encoder::reset_context`](super::Encoder::reset_context).
@@ -157,7 +168,19 @@ impl FrameWriter {
         }
         let literals = if gathered { &self.literals[..] } else { block };
         self.coded.clear();
-        let coding = if !tokens.dense || literals.len() < FEW_LITERALS {
+        let transcoded = matches!(entropy, Entropy::Zstd { .. })
+            && !tokens.plan.is_empty()
+            && transcode(
+                tokens,
+                &mut self.contexts[context],
+                &mut self.transcoder,
+                &mut self.operations,
+                literals.len(),
+                &mut self.coded,
+            );
+        let coding = if transcoded {
+            LiteralCoding::Transcoded
+        } else if !tokens.dense || literals.len() < FEW_LITERALS {
             LiteralCoding::Raw
         } else {
             match entropy {
@@ -188,7 +211,7 @@ impl FrameWriter {
         };
         let literals = if coding == LiteralCoding::Raw { literals } else { &self.coded };
 
-        let uses_context = descriptors == Descriptors::Coded || coding == LiteralCoding::Zstd;
+        let uses_context = descriptors == Descriptors::Coded || coding.uses_context();
         let head = Head {
             literals: coding,
             descriptors,
@@ -241,6 +264,36 @@ impl FrameWriter {
         }
         Descriptors::Plain
     }
+}
+
+/// Writes the section of transcoded literals, unless it is not shorter than the literals.
+fn transcode(
+    tokens: &Tokens,
+    context: &mut WriteContext,
+    coder: &mut TranscodeWriter,
+    operations: &mut Vec<u8>,
+    literals: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    let plan = &tokens.plan;
+    let before = context.transcode().clone();
+    operations.clear();
+    context.transcode().encode(coder, &plan.operations, operations);
+    let residual = &plan.residual;
+    let is_zstd = tokens.dense && residual.len() >= FEW_LITERALS;
+    section::write(&plan.sources, tokens.offset, residual.len(), is_zstd, operations, out);
+    let head = out.len();
+    let is_shorter = head + residual.len() < literals;
+    if is_shorter && is_zstd && context.compress(residual, out).is_ok() {
+        return true;
+    }
+    if is_shorter && !is_zstd {
+        out.extend_from_slice(residual);
+        return true;
+    }
+    *context.transcode() = before;
+    out.clear();
+    false
 }
 
 fn lz4(literals: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) -> LiteralCoding {

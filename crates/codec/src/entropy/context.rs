@@ -1,6 +1,6 @@
 //! Entropy contexts: the state that a lane's frames share, at the writing and at the reading end.
 
-use super::{DescriptorModels, Entropy};
+use super::{DescriptorModels, Entropy, TranscodeModels};
 use crate::error::{ConfigError, FrameError};
 use std::io;
 use std::sync::OnceLock;
@@ -14,6 +14,8 @@ pub(crate) const WINDOW_LOG: u32 = 20;
 /// State of a context at the encoder.
 pub(crate) struct WriteContext {
     pub(crate) models: DescriptorModels,
+    /// Created when first used.
+    transcode: Option<Box<TranscodeModels>>,
     /// With zstd only; created when first used.
     stream: Option<CCtx<'static>>,
     level: i32,
@@ -24,12 +26,31 @@ pub(crate) struct WriteContext {
 impl WriteContext {
     pub(crate) fn new(entropy: Entropy) -> WriteContext {
         let level = if let Entropy::Zstd { level } = entropy { level } else { 0 };
-        WriteContext { models: DescriptorModels::NEW, stream: None, level, fresh: true }
+        WriteContext {
+            models: DescriptorModels::NEW,
+            transcode: None,
+            stream: None,
+            level,
+            fresh: true,
+        }
+    }
+
+    /// The models of transcoded literals.
+    pub(crate) fn transcode(&mut self) -> &mut TranscodeModels {
+        self.transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW))
+    }
+
+    /// Memory of the models of transcoded literals, in bytes as of now.
+    pub(crate) fn transcode_allocated(&self) -> usize {
+        self.transcode.as_ref().map_or(0, |models| size_of_val(&**models))
     }
 
     /// Resets the context; the next frame that uses it is marked as fresh.
     pub(crate) fn reset(&mut self) {
         self.models = DescriptorModels::NEW;
+        if let Some(models) = &mut self.transcode {
+            **models = TranscodeModels::NEW;
+        }
         self.fresh = true;
         if let Some(stream) = &mut self.stream {
             // Cannot fail: it only drops what was buffered.
@@ -126,6 +147,8 @@ fn refused(code: usize) -> ConfigError {
 /// State of a context at the decoder.
 pub(crate) struct ReadContext {
     pub(crate) models: DescriptorModels,
+    /// Created when first used.
+    transcode: Option<Box<TranscodeModels>>,
     stream: Option<DCtx<'static>>,
     /// In sync: a fresh frame started the context, and none failed since. Frames that continue it
     /// can be read.
@@ -134,12 +157,25 @@ pub(crate) struct ReadContext {
 
 impl ReadContext {
     pub(crate) fn new() -> ReadContext {
-        ReadContext { models: DescriptorModels::NEW, stream: None, in_step: false }
+        ReadContext { models: DescriptorModels::NEW, transcode: None, stream: None, in_step: false }
+    }
+
+    /// The models of transcoded literals.
+    pub(crate) fn transcode(&mut self) -> &mut TranscodeModels {
+        self.transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW))
+    }
+
+    /// Memory of the models of transcoded literals, in bytes as of now.
+    pub(crate) fn transcode_allocated(&self) -> usize {
+        self.transcode.as_ref().map_or(0, |models| size_of_val(&**models))
     }
 
     /// Resets the context.
     pub(crate) fn reset(&mut self) {
         self.models = DescriptorModels::NEW;
+        if let Some(models) = &mut self.transcode {
+            **models = TranscodeModels::NEW;
+        }
         if let Some(stream) = &mut self.stream {
             // Cannot fail: it only drops what was buffered.
             let _ = stream.reset(ResetDirective::SessionOnly);

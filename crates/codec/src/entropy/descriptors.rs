@@ -17,16 +17,17 @@ const MAX_BITS: u32 = 62;
 /// A number of up to 62 bits: its bit length by symbols, each 15 meaning "15 and more"; the three
 /// bits below the leading one by a symbol under the bit length; the rest evenly.
 #[derive(Clone, Debug)]
-struct Number {
+pub(super) struct Number {
     length: [Symbols; 3],
     mantissa: [Symbols; 32],
 }
 
 impl Number {
-    const NEW: Number = Number { length: [Symbols::EVEN; 3], mantissa: [Symbols::EVEN; 32] };
+    pub(super) const NEW: Number =
+        Number { length: [Symbols::EVEN; 3], mantissa: [Symbols::EVEN; 32] };
 
     #[inline(always)]
-    fn encode(&mut self, coder: &mut SectionWriter, value: u64) {
+    pub(super) fn encode(&mut self, coder: &mut SectionWriter, value: u64) {
         let bits = u64::BITS - value.leading_zeros();
         let mut left = bits;
         let mut level = 0;
@@ -50,7 +51,7 @@ impl Number {
     }
 
     #[inline(always)]
-    fn decode(&mut self, coder: &mut SectionReader<'_>) -> Result<u64, FrameError> {
+    pub(super) fn decode(&mut self, coder: &mut SectionReader<'_>) -> Result<u64, FrameError> {
         let mut bits = 0;
         let mut level = 0;
         loop {

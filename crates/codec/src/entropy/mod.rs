@@ -3,9 +3,11 @@
 mod context;
 mod descriptors;
 mod symbols;
+mod transcode;
 
 pub(crate) use context::{ReadContext, WriteContext};
 pub(crate) use descriptors::{DescriptorModels, DescriptorWriter};
+pub(crate) use transcode::{CodeAt, Operation, TranscodeModels, TranscodeReader, TranscodeWriter};
 
 use crate::error::ConfigError;
 

@@ -226,6 +226,11 @@ impl<'a> SectionReader<'a> {
         value
     }
 
+    /// Whether more was read than there is.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.overrun
+    }
+
     /// Whether all was read, and the state and the last byte of bits ended as a writer would have
     /// begun them.
     pub(super) fn finish(self) -> Result<(), FrameError> {

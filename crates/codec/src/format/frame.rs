@@ -2,6 +2,7 @@
 
 use super::varint::{self, Stop};
 use crate::error::FrameError;
+use crate::inside::Section;
 use crate::limits::{MAX_BLOCK, MAX_CONTEXTS, MAX_OFFSET};
 use crate::matcher::Match;
 use std::ops::Range;
@@ -22,6 +23,14 @@ pub(crate) enum LiteralCoding {
     Raw = 0,
     Lz4 = 1,
     Zstd = 2,
+    Transcoded = 3,
+}
+
+impl LiteralCoding {
+    /// Whether the coding reads or changes an entropy context.
+    pub(crate) fn uses_context(self) -> bool {
+        matches!(self, LiteralCoding::Zstd | LiteralCoding::Transcoded)
+    }
 }
 
 const DESCRIPTORS_MASK: u8 = 0b0000_0011;
@@ -171,13 +180,7 @@ impl<'a> FrameView<'a> {
             0 => LiteralCoding::Raw,
             1 => LiteralCoding::Lz4,
             2 => LiteralCoding::Zstd,
-            value => {
-                return Err(FrameError::Field {
-                    field: "literal coding",
-                    value: value.into(),
-                    allowed: "0, 1 or 2",
-                });
-            }
+            _ => LiteralCoding::Transcoded,
         };
         if flags & NOT_A_FRAME != 0 {
             return Err(FrameError::Field {
@@ -186,7 +189,7 @@ impl<'a> FrameView<'a> {
                 allowed: "bit 7 clear",
             });
         }
-        let uses_context = descriptors == Descriptors::Coded || literals == LiteralCoding::Zstd;
+        let uses_context = descriptors == Descriptors::Coded || literals.uses_context();
         if !uses_context && flags & (FRESH_CONTEXT | CONTEXT_ID) != 0 {
             return Err(FrameError::Field {
                 field: "flags",
@@ -305,8 +308,8 @@ impl<'a> FrameView<'a> {
 
     /// Whether the frame reads or changes an entropy context, and which.
     pub fn context(&self) -> Option<usize> {
-        let coded = self.body.descriptors == Descriptors::Coded
-            || self.body.literals == LiteralCoding::Zstd;
+        let coded =
+            self.body.descriptors == Descriptors::Coded || self.body.literals.uses_context();
         coded.then_some(self.context)
     }
 
@@ -317,6 +320,22 @@ impl<'a> FrameView<'a> {
     /// Exact ranges follow from the descriptors; the decoder names them when something of this
     /// range is missing.
     pub fn depends_on(&self, offset: u64) -> Option<Range<u64>> {
+        let matches = self.matches_depend_on(offset)?;
+        if self.body.literals != LiteralCoding::Transcoded {
+            return Some(matches);
+        }
+        let mut sources = Vec::new();
+        Section::read(self.body.literal_section, offset, self.block_len, &mut sources).ok()?;
+        let range = dependency_range(&sources, offset);
+        Some(match (matches.is_empty(), range.is_empty()) {
+            (true, _) => range,
+            (_, true) => matches,
+            _ => matches.start.min(range.start)..matches.end.max(range.end),
+        })
+    }
+
+    /// As [`FrameView::depends_on`], of what the matches refer to.
+    pub(crate) fn matches_depend_on(&self, offset: u64) -> Option<Range<u64>> {
         match self.body.descriptors {
             Descriptors::None => Some(offset..offset),
             Descriptors::Coded => {

@@ -8,4 +8,5 @@
 pub(crate) mod container;
 pub(crate) mod frame;
 pub(crate) mod input;
+pub(crate) mod inside;
 pub(crate) mod round_trip;

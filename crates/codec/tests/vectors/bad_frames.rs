@@ -67,6 +67,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     policies(&mut book);
     let mut all = book.all;
     all.extend(coded(kernels));
+    all.extend(crate::transcoded::bad());
     all
 }
 
@@ -75,12 +76,6 @@ fn heads(book: &mut Book) {
     let good = Hand::raw(600, &block);
     let flags = |flags| Hand { flags, ..good.clone() }.write();
     book.bad("descriptor-coding-3", "error Field", "Descriptor coding 3 does not exist.", flags(3));
-    book.bad(
-        "literal-coding-3",
-        "error Field",
-        "Literal coding 3 does not exist.",
-        flags(LZ4 | ZSTD),
-    );
     book.bad("flag-bit-7", "error Field", "Bit 7 marks what is not a frame.", flags(0x80));
     book.bad(
         "fresh-without-context",

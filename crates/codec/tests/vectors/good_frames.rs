@@ -24,6 +24,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     all.push(wide_hull(kernels));
     all.push(no_hull(kernels));
     all.extend(by_hand());
+    all.extend(crate::transcoded::good());
     all
 }
 

@@ -89,6 +89,7 @@ pub(crate) const PLAIN: u8 = 1;
 pub(crate) const CODED: u8 = 2;
 pub(crate) const LZ4: u8 = 4;
 pub(crate) const ZSTD: u8 = 8;
+pub(crate) const TRANSCODED: u8 = 12;
 pub(crate) const OFFSET: u8 = 16;
 pub(crate) const FRESH: u8 = 32;
 pub(crate) const CONTEXT: u8 = 64;

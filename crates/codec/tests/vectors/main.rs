@@ -9,6 +9,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code)] // Of which the vectors need a part.
+#[path = "../common/deflated.rs"]
+mod deflated;
 
 mod bad_frames;
 mod good_frames;
@@ -17,6 +20,7 @@ mod manifest;
 mod markers;
 mod packs;
 mod payload;
+mod transcoded;
 
 use common::params::Params;
 use manifest::{Record, variant};

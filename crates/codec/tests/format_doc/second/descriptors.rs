@@ -70,7 +70,7 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    fn new(name: impl Into<String>) -> Number {
+    pub(super) fn new(name: impl Into<String>) -> Number {
         Number {
             name: name.into(),
             length: std::array::from_fn(|_| Model::new()),
@@ -164,7 +164,10 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    fn begin(section: &'a [u8], trace: &'a mut Option<Vec<String>>) -> Result<Section<'a>, No> {
+    pub(super) fn begin(
+        section: &'a [u8],
+        trace: &'a mut Option<Vec<String>>,
+    ) -> Result<Section<'a>, No> {
         let (state, rest) = section.split_first_chunk().ok_or(Invalid("no state"))?;
         Ok(Section {
             x: u32::from_le_bytes(*state).into(),
@@ -175,7 +178,11 @@ impl<'a> Section<'a> {
         })
     }
 
-    fn symbol(&mut self, model: &mut Model, name: impl FnOnce() -> String) -> Result<usize, No> {
+    pub(super) fn symbol(
+        &mut self,
+        model: &mut Model,
+        name: impl FnOnce() -> String,
+    ) -> Result<usize, No> {
         let place = self.x % 32768;
         let s = (0..16).rev().find(|&i| model.0[i] as u64 <= place).unwrap();
         self.x = u64::from(model.frequency(s)) * (self.x >> 15) + place - model.0[s] as u64;
@@ -211,7 +218,7 @@ impl<'a> Section<'a> {
         Ok(value)
     }
 
-    fn number(&mut self, m: &mut Number) -> Result<u64, No> {
+    pub(super) fn number(&mut self, m: &mut Number) -> Result<u64, No> {
         let Number { name, length: lengths, mantissa } = m;
         let (mut length, mut level) = (0, 0);
         loop {
@@ -238,7 +245,7 @@ impl<'a> Section<'a> {
         Ok((((1 << top_bits) + top) << (below - top_bits)) + self.bits(below - top_bits)?)
     }
 
-    fn finish(self) -> Result<(), No> {
+    pub(super) fn finish(self) -> Result<(), No> {
         let right = self.rest.is_empty() && self.x == 65536 && self.pending == 0;
         if right { Ok(()) } else { Err(Invalid("final state")) }
     }

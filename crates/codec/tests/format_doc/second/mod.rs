@@ -3,10 +3,12 @@
 //! except the crates for external formats.
 
 mod descriptors;
+mod transcoded;
 
 use descriptors::plain_descriptors;
 pub(crate) use descriptors::{Match, Model, Models, Number};
 use std::ops::Range;
+pub(crate) use transcoded::TranscodeModels;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
@@ -111,6 +113,7 @@ impl Parameters {
 struct Context {
     in_step: bool,
     models: Models,
+    transcode: TranscodeModels,
     zstd: DCtx<'static>,
 }
 
@@ -159,7 +162,12 @@ pub(crate) struct Block {
 
 impl Decoder {
     pub(crate) fn new(parameters: Parameters) -> Decoder {
-        let context = |_| Context { in_step: false, models: Models::new(), zstd: new_stream() };
+        let context = |_| Context {
+            in_step: false,
+            models: Models::new(),
+            transcode: TranscodeModels::new(),
+            zstd: new_stream(),
+        };
         Decoder {
             parameters,
             low: 0,
@@ -218,12 +226,8 @@ impl Decoder {
         let Parameters { block_limit, .. } = self.parameters;
         let (&flags, mut rest) = input.split_first().ok_or(No::NeedMore)?;
         let (descriptor_coding, literal_coding) = (flags & 3, flags >> 2 & 3);
-        let uses_context = descriptor_coding == 2 || literal_coding == 2;
-        if descriptor_coding == 3
-            || literal_coding == 3
-            || flags >= 128
-            || (flags & 0x60 != 0 && !uses_context)
-        {
+        let uses_context = descriptor_coding == 2 || literal_coding >= 2;
+        if descriptor_coding == 3 || flags >= 128 || (flags & 0x60 != 0 && !uses_context) {
             return Err(Invalid("flags"));
         }
         let body_len = varint(&mut rest)?;
@@ -284,7 +288,14 @@ impl Decoder {
                 1 => plain_descriptors(descriptors, o, n)?,
                 _ => models.read(descriptors, o, n, &mut self.trace)?,
             };
-            self.check_sources(&matches, o, n)?;
+            let mut transcoded = None;
+            let mut all = matches.clone();
+            if literal_coding == 3 {
+                let fields = transcoded::fields(literals, o, n)?;
+                all.extend(&fields.sources);
+                transcoded = Some(fields);
+            }
+            self.check_sources(&all, o, n)?;
 
             if uses_context {
                 let context = &mut self.contexts[id];
@@ -292,6 +303,7 @@ impl Decoder {
                 context.in_step = true;
                 if flags & 0x20 != 0 {
                     context.zstd = new_stream();
+                    context.transcode = TranscodeModels::new();
                 }
             }
             let expected = (n - matches.iter().map(|m| m.len).sum::<u64>()) as usize;
@@ -307,7 +319,23 @@ impl Decoder {
                     }
                     out
                 }
-                _ => zstd_literals(&mut self.contexts[id].zstd, literals, expected)?,
+                2 => zstd_literals(&mut self.contexts[id].zstd, literals, expected)?,
+                _ => {
+                    let fields = transcoded.ok_or(Invalid("no fields"))?;
+                    let source = |m: &Match| -> Vec<u8> {
+                        (m.source..m.source + m.len).map(|at| self.byte(at).unwrap()).collect()
+                    };
+                    let sources: Vec<Vec<u8>> = fields.sources.iter().map(source).collect();
+                    let Context { zstd, transcode, .. } = &mut self.contexts[id];
+                    let residual = if fields.is_zstd {
+                        zstd_literals(zstd, fields.residual, fields.residual_len)?
+                    } else if fields.residual.len() == fields.residual_len {
+                        fields.residual.to_vec()
+                    } else {
+                        return Err(Invalid("residual length"));
+                    };
+                    transcode.read(&fields, &sources, &residual, expected, &mut self.trace)?
+                }
             };
             let content = self.assemble(&matches, &literals, o, n);
             if self.parameters.checksum(o, p, &content).to_le_bytes() != *checksum {

@@ -1,0 +1,189 @@
+//! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
+
+use super::opener::Spot;
+use crate::deflate::{BitReader, Code};
+use crate::error::ConfigError;
+use crate::log::Log;
+use oncewire_kernels::Pages;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bits of an entry that hold a position: bits of a log of up to 2^40 bytes, of two generations.
+/// Older positions look like newer ones; comparing finds out.
+const POSITION_BITS: u32 = 44;
+const POSITION: u64 = (1 << POSITION_BITS) - 1;
+/// Bytes of log for each byte of fingerprints.
+const BYTES_PER_TABLE_BYTE: u64 = 16;
+const MIN_ENTRIES: u64 = 1 << 10;
+/// Bytes of log for each stretch that is remembered, and the least number of them.
+const BYTES_PER_STRETCH: u64 = 4 << 10;
+const MIN_STRETCHES: u64 = 1 << 10;
+/// Bits of a token: less than this.
+const LONGEST_TOKEN: u64 = 49;
+/// Codes of the log that are kept ready.
+const READY: usize = 48;
+
+/// Tokens of one code that follow each other in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    /// Bits of the log.
+    pub(super) first: u64,
+    pub(super) end: u64,
+    /// Where the code is described; `None` for the fixed one.
+    pub(super) header: Option<(u64, u64)>,
+}
+
+/// The index. Allocated with the first stream that is opened.
+#[derive(Debug)]
+pub(super) struct TokenIndex {
+    /// Position, and above it some bits of the fingerprint. 0 is nothing.
+    table: Pages<u64>,
+    mask: u64,
+    /// Ascending and disjoint.
+    stretches: VecDeque<Stretch>,
+    max_stretches: usize,
+    /// The last used codes, by the first bit of their description, the newest last.
+    ready: Vec<(u64, Arc<Code>)>,
+}
+
+fn entries(capacity: u64) -> u64 {
+    let entries = (capacity / BYTES_PER_TABLE_BYTE / 8).max(MIN_ENTRIES);
+    // The largest power of two that is not above.
+    1 << (63 - entries.leading_zeros())
+}
+
+fn most_stretches(capacity: u64) -> usize {
+    usize::try_from((capacity / BYTES_PER_STRETCH).max(MIN_STRETCHES)).unwrap_or(usize::MAX)
+}
+
+impl TokenIndex {
+    pub(super) fn new(capacity: u64) -> Result<TokenIndex, ConfigError> {
+        let entries = entries(capacity) as usize;
+        let table = Pages::zeroed(entries).map_err(|source| ConfigError::Memory {
+            bytes: entries * 8,
+            what: "index of deflate tokens",
+            source,
+        })?;
+        Ok(TokenIndex {
+            table,
+            mask: entries as u64 - 1,
+            stretches: VecDeque::new(),
+            max_stretches: most_stretches(capacity),
+            ready: Vec::with_capacity(READY),
+        })
+    }
+
+    /// Upper bound of the memory in bytes for a log of `capacity` bytes.
+    pub(super) fn most_memory(capacity: u64) -> usize {
+        usize::try_from(entries(capacity) * 8)
+            .unwrap_or(usize::MAX)
+            .saturating_add(most_stretches(capacity).saturating_mul(2 * size_of::<Stretch>()))
+            .saturating_add(READY * (size_of::<(u64, Arc<Code>)>() + Code::MEMORY))
+    }
+
+    /// Memory in bytes as of now.
+    pub(super) fn memory(&self) -> usize {
+        self.table.len() * 8
+            + self.stretches.capacity() * size_of::<Stretch>()
+            + READY * size_of::<(u64, Arc<Code>)>()
+            + self.ready.len() * Code::MEMORY
+    }
+
+    /// The newest position with this fingerprint, in bits of the log, for a block at `offset`.
+    pub(super) fn find(&self, fingerprint: u64, offset: u64) -> Option<u64> {
+        let entry = self.table[(fingerprint & self.mask) as usize];
+        if entry == 0 || (entry ^ fingerprint) >> POSITION_BITS != 0 {
+            return None;
+        }
+        // The newest position below the block that ends in the same bits.
+        let limit = offset * 8;
+        let position = (limit & !POSITION) | (entry & POSITION);
+        if position < limit { Some(position) } else { position.checked_sub(POSITION + 1) }
+    }
+
+    pub(super) fn insert(&mut self, fingerprint: u64, position: u64) {
+        let entry = (fingerprint & !POSITION) | (position & POSITION);
+        self.table[(fingerprint & self.mask) as usize] = entry;
+    }
+
+    /// Remembers a stretch, which lies above all others.
+    pub(super) fn add(&mut self, stretch: Stretch) {
+        // A token may lie in two blocks: it belongs to neither, but it is there.
+        if let Some(last) = self.stretches.back_mut()
+            && last.header == stretch.header
+            && stretch.first - last.end < LONGEST_TOKEN
+        {
+            last.end = stretch.end;
+            return;
+        }
+        if self.stretches.len() == self.max_stretches {
+            self.stretches.pop_front();
+        }
+        self.stretches.push_back(stretch);
+    }
+
+    /// Forgets what lies at `offset` and above.
+    pub(super) fn rewind(&mut self, offset: u64) {
+        let limit = offset * 8;
+        while self.stretches.back().is_some_and(|last| last.end > limit) {
+            self.stretches.pop_back();
+        }
+        self.ready.retain(|(at, _)| *at < limit);
+    }
+
+    /// The stretch around a bit of the log, and its number among those remembered.
+    pub(super) fn around(&self, bit: u64) -> Option<(usize, Stretch)> {
+        let nth = self.stretches.partition_point(|stretch| stretch.first <= bit).checked_sub(1)?;
+        let stretch = self.stretches[nth];
+        (bit < stretch.end).then_some((nth, stretch))
+    }
+
+    pub(super) fn nth(&self, nth: usize) -> Option<Stretch> {
+        self.stretches.get(nth).copied()
+    }
+
+    /// Keeps a code ready that was read from a header at bit `at` of the log.
+    pub(super) fn keep(&mut self, at: u64, code: &Arc<Code>) {
+        if self.ready.len() == READY {
+            self.ready.remove(0);
+        }
+        self.ready.push((at, Arc::clone(code)));
+    }
+
+    /// The code of a stretch, whose description the log must still hold for a block that may refer
+    /// to `floor` and above.
+    pub(super) fn code(
+        &mut self,
+        log: &Log,
+        stretch: &Stretch,
+        fixed: &Arc<Code>,
+        floor: u64,
+    ) -> Option<Arc<Code>> {
+        let Some((start, end)) = stretch.header else { return Some(Arc::clone(fixed)) };
+        let extent = log.extent(start / 8, floor)?;
+        if end > extent.end * 8 {
+            return None;
+        }
+        if let Some(nth) = self.ready.iter().rposition(|(at, _)| *at == start) {
+            // To the end, where the newest are.
+            self.ready[nth..].rotate_left(1);
+            return self.ready.last().map(|(_, code)| Arc::clone(code));
+        }
+        let content = log.read(start / 8..end.div_ceil(8));
+        let mut reader = BitReader::new(content, start % 8);
+        let code = Arc::new(Code::read(&mut reader).ok()?);
+        self.keep(start, &code);
+        Some(code)
+    }
+}
+
+impl Spot {
+    /// The description that a stretch remembers; `None` if nothing can refer to it.
+    pub(super) fn header(self) -> Option<Option<(u64, u64)>> {
+        match self {
+            Spot::Fixed => Some(None),
+            Spot::Log(start, end) => Some(Some((start, end))),
+            Spot::Scattered => None,
+        }
+    }
+}

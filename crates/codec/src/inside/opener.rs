@@ -1,0 +1,626 @@
+//! Finds deflate streams in a flow, and takes them apart into tokens.
+//!
+//! Nothing here decides what a frame means: whatever bits are taken for tokens, token and code give
+//! the same bits back. So a wrong guess costs time only.
+
+use crate::deflate::{BitReader, Code, Stop, Token};
+use std::sync::Arc;
+
+/// Tokens of a block that are kept, per byte of it. Real streams have fewer than 1.5.
+const MAX_TOKENS_PER_BYTE: usize = 1;
+/// Bytes of a header, of a container or a deflate block, that may wait for more.
+const MAX_HEADER: usize = 2 << 10;
+/// Bytes that are kept for a signature that goes on in the next block.
+const SEEK_CARRY: usize = 12;
+/// Bytes between two looks at whether content is compressed, and how many bytes are looked at.
+const PROBE_STRIDE: usize = 512;
+const PROBE: usize = 16;
+/// Blocks up to this length are searched whole.
+const SMALL_BLOCK: usize = 4 << 10;
+/// Bytes searched behind the end of a stream, where the next one often begins.
+const BEHIND: usize = 256;
+/// Searches in a block that may find nothing before the rest of it is left alone.
+const FRUITLESS: usize = 8;
+/// Fewer tokens than this are no evidence of a stream: the search goes on right behind its
+/// signature.
+const EVIDENCE: u64 = 64;
+
+/// Where the code of a part is described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// Nowhere: it is the fixed one.
+    Fixed,
+    /// From this bit of the log up to another.
+    Log(u64, u64),
+    /// In pieces, which nothing can refer to.
+    Scattered,
+}
+
+/// Tokens of one code that follow each other in a block.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) code: Arc<Code>,
+    pub(super) spot: Spot,
+    /// Its tokens: `first..end` of [`Opened::tokens`].
+    pub(super) first: usize,
+    pub(super) end: usize,
+    /// Bit of the block behind the last token.
+    pub(super) end_bit: u32,
+}
+
+/// What of a block is deflate. Kept between blocks for its memory.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    pub(super) tokens: Vec<Token>,
+    /// The bit of the block that each token begins at.
+    pub(super) bits: Vec<u32>,
+    pub(super) parts: Vec<Part>,
+    joined: Vec<u8>,
+    max_tokens: usize,
+}
+
+impl Opened {
+    fn clear(&mut self, block_len: usize) {
+        self.max_tokens = MAX_TOKENS_PER_BYTE * block_len;
+        self.tokens.clear();
+        self.bits.clear();
+        self.parts.clear();
+    }
+
+    /// Memory in bytes as of now, without codes.
+    pub(super) fn memory(&self) -> usize {
+        self.tokens.capacity() * size_of::<Token>()
+            + self.bits.capacity() * size_of::<u32>()
+            + self.parts.capacity() * size_of::<Part>()
+            + self.joined.capacity()
+    }
+
+    /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
+    pub(super) fn most_memory(max_block: usize) -> usize {
+        // Buffers grow by doubling. A part takes at least a bit and a header of three.
+        let tokens = 2 * max_block * MAX_TOKENS_PER_BYTE * (size_of::<Token>() + size_of::<u32>());
+        tokens + 2 * (max_block + MAX_HEADER) + 2 * MAX_PARTS * size_of::<Part>()
+    }
+}
+
+/// Parts of a block that are kept.
+const MAX_PARTS: usize = 1024;
+
+/// Pieces that a stream is cut into by what carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    None,
+    /// Chunks of HTTP/1.1 (RFC 9112, section 7.1); this many bytes are left of one.
+    Chunked(u64),
+    /// IDAT chunks of PNG (RFC 2083, section 3.2).
+    Png(u64),
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Looking for the beginning of a stream.
+    Seek,
+    /// At the header of a container that is not complete.
+    Container,
+    /// At the header of a deflate block.
+    Block,
+    /// In a stored block with this many bytes left.
+    Stored { left: u64, is_last: bool },
+    /// Among tokens.
+    Tokens { code: Arc<Code>, spot: Spot, is_last: bool },
+}
+
+/// The place of a flow in the deflate streams that it carries.
+#[derive(Debug)]
+pub(super) struct Opener {
+    state: State,
+    framing: Framing,
+    /// Bytes that were seen and not used yet; `phase` bits of the first are used.
+    carry: Vec<u8>,
+    phase: u32,
+    /// Where in the log the carry ends, if it lies there in one piece.
+    carry_end: Option<u64>,
+    /// The last probe saw compressed content.
+    is_dense: bool,
+    /// Bytes that are to be searched, whatever the probes say.
+    near: usize,
+    /// Tokens of this stream.
+    seen: u64,
+}
+
+impl Default for Opener {
+    fn default() -> Opener {
+        Opener {
+            state: State::Seek,
+            framing: Framing::None,
+            carry: Vec::new(),
+            phase: 0,
+            carry_end: None,
+            is_dense: false,
+            near: BEHIND,
+            seen: 0,
+        }
+    }
+}
+
+/// Memory of an opener in bytes, at most.
+pub(super) const OPENER_MEMORY: usize = size_of::<Opener>() + 2 * MAX_HEADER + Code::MEMORY;
+
+/// What a step of the opener asks for.
+enum Next {
+    /// Go on at this bit.
+    At(u64),
+    /// More bytes, with those from this bit on.
+    More(u64),
+}
+
+impl Opener {
+    /// Takes apart a block that follows in the flow and goes to `offset` of the log.
+    pub(super) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
+        opened.clear(block.len());
+        let mut at = 0;
+        while at < block.len() {
+            let taken = match self.framing {
+                Framing::None => block.len() - at,
+                Framing::Chunked(left) | Framing::Png(left) => {
+                    (block.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX))
+                }
+            };
+            if taken == 0 {
+                match self.pass_framing(&block[at..]) {
+                    Some(framing) => at += framing,
+                    None => self.lose(),
+                }
+                continue;
+            }
+            at += self.feed(&block[at..at + taken], at, offset, opened);
+        }
+    }
+
+    /// The flow's place is not known any more.
+    pub(super) fn lose(&mut self) {
+        *self = Opener { carry: std::mem::take(&mut self.carry), ..Opener::default() };
+        self.carry.clear();
+    }
+
+    /// Goes over what stands between two pieces of a stream. Returns its length; `None` if it is
+    /// not what it should be, or not complete.
+    fn pass_framing(&mut self, content: &[u8]) -> Option<usize> {
+        match &mut self.framing {
+            Framing::None => Some(0),
+            Framing::Png(left) => {
+                // A checksum, a length and a name.
+                let between =
+                    content.first_chunk::<12>().filter(|between| &between[8..] == b"IDAT")?;
+                *left = u64::from(u32::from_be_bytes(*between[4..].first_chunk()?));
+                (*left > 0).then_some(12)
+            }
+            Framing::Chunked(left) => {
+                let rest = content.strip_prefix(b"\r\n")?;
+                let end = rest.iter().take(64).position(|&byte| byte == b'\n')? + 1;
+                *left = chunk_size(rest[..end].strip_suffix(b"\r\n")?)?;
+                (*left > 0).then_some(2 + end)
+            }
+        }
+    }
+
+    /// Takes a piece, which begins at byte `at` of a block. Returns how many bytes of it were used:
+    /// all, unless the framing changed.
+    fn feed(&mut self, piece: &[u8], at: usize, offset: u64, opened: &mut Opened) -> usize {
+        let carried = self.carry.len();
+        let joined = std::mem::take(&mut opened.joined);
+        let (data, joined) = if carried == 0 {
+            (piece, joined)
+        } else {
+            let mut joined = joined;
+            joined.clear();
+            joined.extend_from_slice(&self.carry);
+            joined.extend_from_slice(piece);
+            (&[][..], joined)
+        };
+        let data = if carried == 0 { data } else { &joined[..] };
+        let is_adjacent = carried == 0 || self.carry_end == Some(offset + at as u64);
+        let piece = Piece { data, carried, at, offset, is_adjacent };
+        self.carry.clear();
+        let mut bit = u64::from(self.phase);
+        let mut fruitless = 0;
+        let used = loop {
+            let framing = self.framing;
+            let next = match &self.state {
+                State::Seek => self.seek(&piece, bit, &mut fruitless),
+                State::Container => self.container(&piece, bit),
+                State::Block => self.block(&piece, bit),
+                State::Stored { .. } => self.stored(&piece, bit),
+                State::Tokens { .. } => self.tokens(&piece, bit, opened),
+            };
+            match next {
+                Next::At(next) => {
+                    bit = next;
+                    if self.framing == framing || self.framing == Framing::None {
+                        continue;
+                    }
+                    // The stream turned out to be in chunks: what follows is divided anew. One
+                    // that began in another block is not worth the trouble.
+                    match ((next / 8) as usize).checked_sub(carried) {
+                        Some(used) => {
+                            self.phase = 0;
+                            opened.joined = joined;
+                            return used;
+                        }
+                        None => self.framing = Framing::None,
+                    }
+                }
+                Next::More(next) => {
+                    let from = (next / 8) as usize;
+                    self.phase = (next % 8) as u32;
+                    if piece.data.len() - from.min(piece.data.len()) > MAX_HEADER {
+                        self.state = State::Seek;
+                        self.framing = Framing::None;
+                        bit = (from as u64 + 1) * 8;
+                        continue;
+                    }
+                    self.carry.extend_from_slice(piece.data.get(from..).unwrap_or(&[]));
+                    break piece.data.len() - carried;
+                }
+            }
+        };
+        self.carry_end = Some(offset + (at + used) as u64);
+        if let Framing::Chunked(left) | Framing::Png(left) = &mut self.framing {
+            *left = left.saturating_sub(used as u64);
+        }
+        opened.joined = joined;
+        used
+    }
+
+    /// Looks for the beginning of a stream.
+    fn seek(&mut self, piece: &Piece<'_>, bit: u64, fruitless: &mut usize) -> Next {
+        let data = piece.data;
+        let mut at = bit.div_ceil(8) as usize;
+        self.framing = Framing::None;
+        if data.len().saturating_sub(at) <= SMALL_BLOCK && self.near == 0 {
+            self.near = data.len().saturating_sub(at);
+        }
+        while at < data.len() {
+            let found = if self.near > 0 {
+                let end = data.len().min(at + self.near);
+                self.near -= end - at;
+                let found = signature(data, at, end);
+                at = end;
+                found
+            } else {
+                // Where compressed content begins.
+                let end = data.len().min(at + PROBE_STRIDE);
+                let was_dense = std::mem::replace(&mut self.is_dense, is_dense(&data[at..end]));
+                let begins = self.is_dense && !was_dense && *fruitless < FRUITLESS;
+                let found = if begins {
+                    *fruitless += 1;
+                    signature(data, at.saturating_sub(PROBE_STRIDE + PROBE), end)
+                } else {
+                    None
+                };
+                at = end;
+                found
+            };
+            if let Some((start, framing)) = found {
+                self.framing = framing;
+                self.state = State::Container;
+                self.seen = 0;
+                *fruitless = 0;
+                return Next::At(start as u64 * 8);
+            }
+        }
+        let keep = data.len().saturating_sub(SEEK_CARRY).max(bit.div_ceil(8) as usize);
+        Next::More(keep.min(data.len()) as u64 * 8)
+    }
+
+    /// Reads the header of a container.
+    fn container(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
+        let start = (bit / 8) as usize;
+        match container_header(&piece.data[start.min(piece.data.len())..]) {
+            Header::Length(length) => {
+                self.state = State::Block;
+                Next::At((start + length) as u64 * 8)
+            }
+            Header::Short => Next::More(bit),
+            Header::Not => self.broken(start + 1),
+        }
+    }
+
+    /// There is no stream, or no more of it: looks for another one from byte `at` on.
+    fn broken(&mut self, at: usize) -> Next {
+        self.state = State::Seek;
+        self.framing = Framing::None;
+        self.seen = 0;
+        Next::At(at as u64 * 8)
+    }
+
+    /// Reads the header of a deflate block.
+    fn block(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
+        let mut reader = BitReader::new(piece.data, bit);
+        let start = reader.position();
+        let next = (|| {
+            let is_last = reader.bits(1)? == 1;
+            match reader.bits(2)? {
+                0 => {
+                    reader.align(0);
+                    let (len, not) = (reader.bits(16)?, reader.bits(16)?);
+                    if len ^ not != 0xffff {
+                        return Err(Stop::Bad);
+                    }
+                    Ok(State::Stored { left: u64::from(len), is_last })
+                }
+                1 => {
+                    let code = Arc::clone(fixed());
+                    Ok(State::Tokens { code, spot: Spot::Fixed, is_last })
+                }
+                2 => {
+                    let header = reader.position();
+                    let code = Arc::new(Code::read(&mut reader)?);
+                    let spot = piece.spot(header, reader.position());
+                    Ok(State::Tokens { code, spot, is_last })
+                }
+                _ => Err(Stop::Bad),
+            }
+        })();
+        match next {
+            Ok(_) if reader.is_past_end() => Next::More(start),
+            Ok(state) => {
+                self.state = state;
+                Next::At(reader.position())
+            }
+            Err(Stop::Short) => Next::More(start),
+            Err(_) => self.broken((bit / 8) as usize + 1),
+        }
+    }
+
+    /// A block of the stream ended at `bit`.
+    fn end_block(&mut self, is_last: bool, bit: u64) -> Next {
+        if is_last {
+            self.state = State::Seek;
+            self.framing = Framing::None;
+            self.near = BEHIND;
+            self.is_dense = true;
+            self.seen = 0;
+            Next::At(bit.div_ceil(8) * 8)
+        } else {
+            self.state = State::Block;
+            Next::At(bit)
+        }
+    }
+
+    fn stored(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
+        let State::Stored { left, is_last } = &mut self.state else { return Next::At(bit) };
+        let at = (bit / 8) as usize;
+        let step = (*left).min((piece.data.len() - at) as u64);
+        *left -= step;
+        let end = bit + step * 8;
+        if *left > 0 {
+            return Next::More(end);
+        }
+        let is_last = *is_last;
+        self.end_block(is_last, end)
+    }
+
+    /// Reads tokens up to the end of their block, or of the piece.
+    fn tokens(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
+        let State::Tokens { code, spot, is_last } = &self.state else { return Next::At(bit) };
+        let mut reader = BitReader::new(piece.data, bit);
+        // Tokens that begin in what was carried over lie in another block.
+        let base = piece.at as i64 * 8 - piece.carried as i64 * 8;
+        let lowest = piece.at as i64 * 8;
+        let mut position = bit;
+        let keeps = opened.parts.len() < MAX_PARTS;
+        let first = opened.tokens.len();
+        let mut room = if keeps { opened.max_tokens.saturating_sub(first) } else { 0 };
+        let mut seen = 0;
+        // In variables of this function, which no store through a pointer can change.
+        let mut tokens = std::mem::take(&mut opened.tokens);
+        let mut bits = std::mem::take(&mut opened.bits);
+        let stop = loop {
+            let safe = reader.is_far_from_end();
+            let token = reader.token(code);
+            if !safe && reader.is_past_end() {
+                break Stop::Short;
+            }
+            match token {
+                Ok(token) => {
+                    let at = base + position as i64;
+                    if at >= lowest && room > 0 {
+                        room -= 1;
+                        tokens.push(token);
+                        bits.push(at as u32);
+                    }
+                    seen += 1;
+                    position = reader.position();
+                }
+                Err(stop) => break stop,
+            }
+        };
+        self.seen += seen;
+        (opened.tokens, opened.bits) = (tokens, bits);
+        let end = opened.tokens.len();
+        if end > first {
+            // Where the tokens that are kept end, if not all of them are.
+            let end_bit = if room == 0 {
+                let last = (i64::from(opened.bits[end - 1]) - base) as u64;
+                let mut last = BitReader::new(piece.data, last);
+                let _ = last.token(code);
+                base + last.position() as i64
+            } else {
+                base + position as i64
+            };
+            opened.parts.push(Part {
+                code: Arc::clone(code),
+                spot: *spot,
+                first,
+                end,
+                end_bit: end_bit as u32,
+            });
+        }
+        match stop {
+            Stop::Short => Next::More(position),
+            Stop::End => {
+                let is_last = *is_last;
+                self.end_block(is_last, reader.position())
+            }
+            Stop::Bad => {
+                let (first_byte, here) = ((bit / 8) as usize + 1, (position / 8) as usize + 1);
+                let evidence = self.seen >= EVIDENCE;
+                self.broken(if evidence { here } else { first_byte })
+            }
+        }
+    }
+}
+
+fn fixed() -> &'static Arc<Code> {
+    static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
+    FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
+}
+
+/// Bytes of a flow: some carried over, the others from a block.
+struct Piece<'a> {
+    data: &'a [u8],
+    /// Bytes that were carried over.
+    carried: usize,
+    /// Where the others begin in the block.
+    at: usize,
+    /// Where the block goes in the log.
+    offset: u64,
+    /// What was carried over lies right before the others in the log.
+    is_adjacent: bool,
+}
+
+impl Piece<'_> {
+    /// Where a code lies that is described by the bits `from..to` of the data.
+    fn spot(&self, from: u64, to: u64) -> Spot {
+        let carried = self.carried as u64 * 8;
+        if from < carried && !self.is_adjacent {
+            return Spot::Scattered;
+        }
+        let base = (self.offset + self.at as u64) * 8;
+        match (base + from).checked_sub(carried) {
+            Some(start) => Spot::Log(start, base + to - carried),
+            None => Spot::Scattered,
+        }
+    }
+}
+
+/// Whether content looks compressed: about half of its bytes have their highest bit set.
+fn is_dense(content: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(probe) = content.last_chunk::<PROBE>() else { return false };
+    let (low, high) = probe.split_at(8);
+    let count = |half: &[u8]| {
+        half.first_chunk().map_or(0, |half| (u64::from_le_bytes(*half) & HIGH).count_ones())
+    };
+    (4..=13).contains(&(count(low) + count(high)))
+}
+
+/// The first signature that begins in `data[from..to]`, and how its stream is carried.
+fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, Framing)> {
+    let mut at = from;
+    while at < to {
+        // The second byte of `1f 8b`, the third of `PK 03 04`, the last of `IDAT`, and zlib's
+        // first byte would do; the rarest byte of each is sought.
+        at += data[at..to].iter().position(|byte| matches!(byte, 0x1f | 0x50 | 0x49 | 0x78))?;
+        let rest = &data[at..];
+        if rest.starts_with(&[0x1f, 0x8b, 8]) {
+            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+        }
+        if rest.starts_with(b"PK\x03\x04") {
+            return Some((at, Framing::None));
+        }
+        if rest.starts_with(b"IDAT")
+            && let Some(length) = at.checked_sub(4).and_then(|at| data[at..].first_chunk::<4>())
+            && is_zlib(&rest[4..])
+        {
+            let length = u32::from_be_bytes(*length);
+            return Some((at + 4, Framing::Png(u64::from(length))));
+        }
+        if is_zlib(rest) && looks_like_block(&rest[2..]) {
+            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+        }
+        at += 1;
+    }
+    None
+}
+
+/// A zlib header without a dictionary (RFC 1950, section 2.2), with the window of 32 KiB that
+/// compressors use.
+fn is_zlib(data: &[u8]) -> bool {
+    matches!(data, [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..])
+}
+
+/// Whether a deflate block may begin here that is worth a look.
+fn looks_like_block(data: &[u8]) -> bool {
+    let mut reader = BitReader::new(data, 1);
+    match reader.bits(2) {
+        Ok(1) => true,
+        Ok(2) => !matches!(Code::read(&mut reader), Err(Stop::Bad)),
+        _ => false,
+    }
+}
+
+/// The size of the HTTP chunk that begins behind `content`, if one does.
+fn chunk_before(content: &[u8]) -> Option<u64> {
+    let rest = content.strip_suffix(b"\r\n")?;
+    let line = rest.iter().rev().take(20).position(|&byte| byte == b'\n')?;
+    chunk_size(&rest[rest.len() - line..]).filter(|&size| size > 0)
+}
+
+/// The size in the first line of a chunk.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let extension = line.get(digits).is_none_or(|byte| matches!(byte, b';' | b' '));
+    let digits = std::str::from_utf8(&line[..digits]).ok().filter(|digits| digits.len() <= 15)?;
+    if extension { u64::from_str_radix(digits, 16).ok() } else { None }
+}
+
+/// The header of a container.
+enum Header {
+    /// Its length in bytes.
+    Length(usize),
+    /// It is not complete.
+    Short,
+    /// There is none.
+    Not,
+}
+
+fn container_header(data: &[u8]) -> Header {
+    let length = match data {
+        // gzip: RFC 1952, section 2.3.
+        [0x1f, 0x8b, 8, flags, ..] if flags & 0xe0 == 0 => gzip_header(data, *flags),
+        [0x1f, 0x8b, 8] => None,
+        // zip: a local file header, deflated and not encrypted (APPNOTE.TXT, section 4.3.7).
+        [b'P', b'K', 3, 4, ..] => match data.first_chunk::<30>() {
+            Some(header) if header[6] & 1 == 0 && header[8..10] == [8, 0] => {
+                let number = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
+                Some(30 + number(26) + number(28))
+            }
+            Some(_) => return Header::Not,
+            None => None,
+        },
+        _ if is_zlib(data) => Some(2),
+        _ => return Header::Not,
+    };
+    match length {
+        Some(length) if length <= data.len() => Header::Length(length),
+        _ if data.len() > MAX_HEADER => Header::Not,
+        _ => Header::Short,
+    }
+}
+
+/// `None` if it is not complete.
+fn gzip_header(data: &[u8], flags: u8) -> Option<usize> {
+    let mut at = 10;
+    if flags & 4 != 0 {
+        let extra = data.get(at..)?.first_chunk::<2>()?;
+        at += 2 + usize::from(u16::from_le_bytes(*extra));
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            at += data.get(at..)?.iter().position(|&byte| byte == 0)? + 1;
+        }
+    }
+    Some(if flags & 2 != 0 { at + 2 } else { at })
+}

@@ -1,0 +1,329 @@
+//! Transcoded literals: how a frame carries them. `docs/FORMAT.md`, "Transcoded literals".
+
+use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits};
+use crate::entropy::{CodeAt, Operation};
+use crate::error::FrameError;
+use crate::format::varint;
+use crate::matcher::Match;
+
+/// Most codes that a frame may name. Each takes a reader some microseconds, and
+/// [`Code::MEMORY`] bytes.
+pub(crate) const MAX_CODES: usize = 128;
+/// Most sources of a frame.
+pub(crate) const MAX_SOURCES: usize = 256;
+/// Operations that may follow each other without giving any bits. Bounds the work for a frame.
+const MAX_IDLE: u32 = 2;
+/// The residual has the phase of the literals wherever at least this many bits are copied.
+pub(crate) const ALIGNED_BITS: u64 = 64;
+
+const NAME: &str = "transcoded literals";
+
+fn broken() -> FrameError {
+    FrameError::Literals { method: "transcoded" }
+}
+
+/// The parts of a section of transcoded literals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section<'a> {
+    pub(crate) operations: &'a [u8],
+    /// Bytes of the residual.
+    pub(crate) residual_len: usize,
+    /// Whether the residual goes through the context's zstd stream.
+    pub(crate) is_zstd: bool,
+    pub(crate) residual: &'a [u8],
+}
+
+/// Appends all of a section but the residual. `sources` ascend and lie below `offset`.
+pub(crate) fn write(
+    sources: &[Match],
+    offset: u64,
+    residual_len: usize,
+    is_zstd: bool,
+    operations: &[u8],
+    out: &mut Vec<u8>,
+) {
+    varint::put(out, sources.len() as u64);
+    for source in sources {
+        varint::put(out, offset - source.source);
+        varint::put(out, u64::from(source.len));
+    }
+    varint::put(out, (residual_len as u64) << 1 | u64::from(is_zstd));
+    varint::put(out, operations.len() as u64);
+    out.extend_from_slice(operations);
+}
+
+impl<'a> Section<'a> {
+    /// Takes a section apart. Appends its sources to `sources`; whether they may be referred to is
+    /// for the caller to check.
+    ///
+    /// # Errors
+    /// [`FrameError`].
+    pub(crate) fn read(
+        mut section: &'a [u8],
+        offset: u64,
+        literals: usize,
+        sources: &mut Vec<Match>,
+    ) -> Result<Section<'a>, FrameError> {
+        let count = varint::field(&mut section, NAME)?;
+        if count > MAX_SOURCES as u64 {
+            let limit = MAX_SOURCES as u64;
+            return Err(FrameError::TooLarge { field: "sources", value: count, limit });
+        }
+        for _ in 0..count {
+            let back = varint::field(&mut section, NAME)?;
+            let len = varint::field(&mut section, NAME)?;
+            let source = offset.checked_sub(back).filter(|_| len > 0 && len <= back);
+            let (Some(source), Ok(len)) = (source, u32::try_from(len)) else {
+                let source_offset = offset.saturating_sub(back);
+                return Err(FrameError::Reference { source_offset, len });
+            };
+            sources.push(Match { at: 0, len, source });
+        }
+        let residual = varint::field(&mut section, NAME)?;
+        // Up to 7 bits are lost wherever the residual is aligned; a writer has no use for more.
+        let (residual_len, limit) = (residual >> 1, 2 * literals as u64 + 8);
+        if residual_len > limit {
+            return Err(FrameError::TooLarge { field: "residual", value: residual_len, limit });
+        }
+        let operations = varint::field(&mut section, NAME)?;
+        let Some((operations, residual_section)) = usize::try_from(operations)
+            .ok()
+            .and_then(|operations| section.split_at_checked(operations))
+        else {
+            return Err(FrameError::Short { section: NAME });
+        };
+        Ok(Section {
+            operations,
+            residual_len: residual_len as usize,
+            is_zstd: residual & 1 == 1,
+            residual: residual_section,
+        })
+    }
+}
+
+/// One of the codes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    Fixed,
+    Nth(usize),
+}
+
+/// Puts literals together. Kept between frames for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Expander {
+    codes: Vec<Code>,
+}
+
+impl Expander {
+    /// Memory of the codes in bytes as of now.
+    pub(crate) fn memory(&self) -> usize {
+        self.codes.capacity() * size_of::<Code>() + self.codes.len() * Code::MEMORY
+    }
+
+    /// Memory of the codes in bytes, at most.
+    pub(crate) const MEMORY: usize = MAX_CODES * Code::MEMORY;
+
+    /// Writes `len` bytes of literals to the front of `out`, as the operations say that `next` gives them, from
+    /// the residual and from `sources`, the content of the section's sources in order.
+    ///
+    /// # Errors
+    /// [`FrameError`]; what `out` has then is meaningless.
+    pub(crate) fn expand(
+        &mut self,
+        mut next: impl FnMut() -> Result<Operation, FrameError>,
+        residual: &[u8],
+        sources: &[&[u8]],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        out.resize(len + SLACK, 0);
+        self.codes.clear();
+        let mut state = State {
+            codes: &mut self.codes,
+            sources,
+            residual: BitReader::new(residual, 0),
+            writer: BitWriter::new(out),
+            end: len as u64 * 8,
+            target: None,
+            source: None,
+            source_at: 0,
+            code_at: 0,
+        };
+        // Operations in a row that gave nothing.
+        let mut idle = 0;
+        loop {
+            let before = state.writer.position();
+            match next()? {
+                Operation::Part { code, bits } => {
+                    state.copy(bits)?;
+                    state.target = Some(state.code(code, true)?);
+                }
+                Operation::Near { gap, skip, run } => {
+                    state.gap(gap)?;
+                    state.skip(skip)?;
+                    state.run(run)?;
+                }
+                Operation::Jump { gap, code, distance, run } => {
+                    state.gap(gap)?;
+                    state.jump(code, distance)?;
+                    state.run(run)?;
+                }
+                Operation::Moved { change, run } => {
+                    state.moved(change)?;
+                    state.run(run)?;
+                }
+                Operation::End => break,
+            }
+            idle = if state.writer.position() == before { idle + 1 } else { 0 };
+            if idle > MAX_IDLE {
+                return Err(broken());
+            }
+        }
+        let left = state.end.checked_sub(state.writer.position()).ok_or_else(broken)?;
+        state.copy(left)?;
+        let read = state.residual.position().div_ceil(8);
+        if state.residual.is_past_end() || read != residual.len() as u64 {
+            return Err(broken());
+        }
+        out.truncate(len);
+        Ok(())
+    }
+}
+
+struct State<'a, 'o> {
+    codes: &'a mut Vec<Code>,
+    sources: &'a [&'a [u8]],
+    residual: BitReader<'a>,
+    writer: BitWriter<'o>,
+    /// Bits of literals.
+    end: u64,
+    target: Option<Named>,
+    /// The reader of a source, the first bit of that source among all, and the code.
+    source: Option<(BitReader<'a>, u64, Named)>,
+    /// Where the source stands, among the bits of all sources.
+    source_at: u64,
+    /// Where the last code of the sources stands.
+    code_at: u64,
+}
+
+impl<'a> State<'a, '_> {
+    fn copy(&mut self, bits: u64) -> Result<(), FrameError> {
+        if bits > self.end - self.writer.position().min(self.end) {
+            return Err(broken());
+        }
+        if bits >= ALIGNED_BITS {
+            self.residual.align((self.writer.position() % 8) as u32);
+        }
+        if copy_bits(&mut self.residual, &mut self.writer, bits) { Ok(()) } else { Err(broken()) }
+    }
+
+    /// The source that has a bit, and the first bit of that source.
+    fn source_of(&self, bit: u64) -> Result<(&'a [u8], u64), FrameError> {
+        let mut start = 0;
+        for &source in self.sources {
+            let end = start + source.len() as u64 * 8;
+            if bit < end {
+                return Ok((source, start));
+            }
+            start = end;
+        }
+        Err(broken())
+    }
+
+    fn code(&mut self, code: CodeAt, here: bool) -> Result<Named, FrameError> {
+        // A code must end before what has been put together, or before its source does.
+        let (mut reader, end) = match code {
+            CodeAt::Fixed => return Ok(Named::Fixed),
+            CodeAt::Known(back) => {
+                let known = (self.codes.len() as u64).checked_sub(back.saturating_add(1));
+                return Ok(Named::Nth(known.ok_or_else(broken)? as usize));
+            }
+            CodeAt::Here(back) if here => {
+                let end = self.writer.position();
+                let at = end.checked_sub(back).ok_or_else(broken)?;
+                (BitReader::new(self.writer.written(), at), end)
+            }
+            CodeAt::Here(_) => return Err(broken()),
+            CodeAt::Source(bits) => {
+                let at = self.code_at.checked_add_signed(bits).ok_or_else(broken)?;
+                let (source, start) = self.source_of(at)?;
+                self.code_at = at;
+                (BitReader::new(source, at - start), source.len() as u64 * 8)
+            }
+        };
+        if self.codes.len() == MAX_CODES {
+            let (value, limit) = (MAX_CODES as u64 + 1, MAX_CODES as u64);
+            return Err(FrameError::TooLarge { field: "codes", value, limit });
+        }
+        let code = Code::read(&mut reader).map_err(|_| broken())?;
+        if reader.position() > end {
+            return Err(broken());
+        }
+        self.codes.push(code);
+        Ok(Named::Nth(self.codes.len() - 1))
+    }
+
+    /// Copies `tokens` tokens of the residual.
+    fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
+        let target = named(self.codes, self.target.ok_or_else(broken)?);
+        let (mut from, mut to) = (self.residual.clone(), std::mem::take(&mut self.writer));
+        // The writer has an end, which bounds the loop.
+        let done =
+            (0..tokens).all(|_| from.token(target).is_ok_and(|token| to.token(token, target)));
+        (self.residual, self.writer) = (from, to);
+        if done { Ok(()) } else { Err(broken()) }
+    }
+
+    fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
+        let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
+        let code = named(self.codes, *code);
+        for _ in 0..tokens {
+            reader.token(code).map_err(|_| broken())?;
+        }
+        self.source_at = *start + reader.position();
+        if reader.is_past_end() { Err(broken()) } else { Ok(()) }
+    }
+
+    fn jump(&mut self, code: Option<CodeAt>, distance: i64) -> Result<(), FrameError> {
+        let code = match (code, &self.source) {
+            (Some(code), _) => self.code(code, false)?,
+            (None, Some((_, _, code))) => *code,
+            (None, None) => return Err(broken()),
+        };
+        let at = self.source_at.checked_add_signed(distance).ok_or_else(broken)?;
+        let (source, start) = self.source_of(at)?;
+        self.source = Some((BitReader::new(source, at - start), start, code));
+        self.source_at = at;
+        Ok(())
+    }
+
+    fn run(&mut self, tokens: u64) -> Result<(), FrameError> {
+        let target = named(self.codes, self.target.ok_or_else(broken)?);
+        let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
+        let code = named(self.codes, *code);
+        // In variables of this function, which no store through a pointer can change.
+        let mut from = reader.clone();
+        let mut to = std::mem::take(&mut self.writer);
+        let done = (0..tokens).all(|_| from.token(code).is_ok_and(|token| to.token(token, target)));
+        self.source_at = *start + from.position();
+        *reader = from;
+        self.writer = to;
+        if done && !reader.is_past_end() { Ok(()) } else { Err(broken()) }
+    }
+
+    fn moved(&mut self, change: i32) -> Result<(), FrameError> {
+        let target = named(self.codes, self.target.ok_or_else(broken)?);
+        let (reader, _, code) = self.source.as_mut().ok_or_else(broken)?;
+        let token = reader.token(named(self.codes, *code)).map_err(|_| broken())?;
+        let moved = token.moved(change).ok_or_else(broken)?;
+        if self.writer.token(moved, target) { Ok(()) } else { Err(broken()) }
+    }
+}
+
+fn named(codes: &[Code], name: Named) -> &Code {
+    match name {
+        Named::Fixed => Code::fixed(),
+        // Only codes that are there are named.
+        Named::Nth(nth) => &codes[nth],
+    }
+}

@@ -1,0 +1,90 @@
+//! Compressed content: versions of a text, in the containers that carry deflate.
+
+use crate::common::content::{Rng, text};
+use flate2::{Compress, Compression, Crc, FlushCompress};
+
+/// The same text with scattered small edits.
+pub(crate) fn edited(content: &[u8], seed: u64, edits: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut out = content.to_vec();
+    for _ in 0..edits {
+        let at = rng.below(out.len());
+        let end = (at + rng.below(9)).min(out.len());
+        out.splice(at..end, text(rng.next(), 1 + rng.below(12)));
+    }
+    out
+}
+
+/// A raw deflate stream, flushed after every `flush` bytes.
+pub(crate) fn deflate(content: &[u8], level: u32, flush: usize) -> Vec<u8> {
+    let mut compress = Compress::new(Compression::new(level), false);
+    let mut out = Vec::new();
+    let pieces: Vec<&[u8]> = content.chunks(flush.max(1)).collect();
+    for (i, piece) in pieces.iter().enumerate() {
+        let last = i + 1 == pieces.len();
+        out.reserve(piece.len() + piece.len() / 8 + 1000);
+        let how = if last { FlushCompress::Finish } else { FlushCompress::Sync };
+        compress.compress_vec(piece, &mut out, how).unwrap();
+    }
+    out
+}
+
+/// RFC 1952, with a file name.
+pub(crate) fn gzip(content: &[u8], level: u32) -> Vec<u8> {
+    let mut crc = Crc::new();
+    crc.update(content);
+    let mut out = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03a name\0".to_vec();
+    out.extend(deflate(content, level, usize::MAX));
+    out.extend(crc.sum().to_le_bytes());
+    out.extend((content.len() as u32).to_le_bytes());
+    out
+}
+
+/// A zip archive of these files, without its directory.
+pub(crate) fn zip(files: &[Vec<u8>], level: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    for file in files {
+        let stream = deflate(file, level, usize::MAX);
+        out.extend(b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0");
+        let mut crc = Crc::new();
+        crc.update(file);
+        out.extend(crc.sum().to_le_bytes());
+        out.extend((stream.len() as u32).to_le_bytes());
+        out.extend((file.len() as u32).to_le_bytes());
+        out.extend([6, 0, 0, 0]);
+        out.extend(b"a name");
+        out.extend(stream);
+    }
+    out
+}
+
+/// A response of HTTP/1.1 in chunks of this many bytes.
+pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
+    let mut out =
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in body.chunks(size) {
+        out.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        out.extend(chunk);
+        out.extend(b"\r\n");
+    }
+    out.extend(b"0\r\n\r\n");
+    out
+}
+
+/// A zlib stream in chunks of PNG.
+pub(crate) fn png(content: &[u8], size: usize) -> Vec<u8> {
+    let mut stream = vec![0x78, 0x9c];
+    stream.extend(deflate(content, 6, usize::MAX));
+    stream.extend([1, 2, 3, 4]);
+    let mut out =
+        b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x10\0\0\0\x10\x08\x02\0\0\0\x90\x91\x68\x36"
+            .to_vec();
+    for chunk in stream.chunks(size) {
+        out.extend((chunk.len() as u32).to_be_bytes());
+        out.extend(b"IDAT");
+        out.extend(chunk);
+        out.extend([9, 9, 9, 9]);
+    }
+    out.extend(b"\0\0\0\0IEND\xae\x42\x60\x82");
+    out
+}

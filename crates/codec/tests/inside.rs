@@ -1,0 +1,255 @@
+//! Repeats inside deflate streams: what goes in comes out, however streams are cut or broken, and
+//! versions of compressed content cost little.
+#![allow(missing_docs)]
+
+mod common;
+#[path = "common/deflated.rs"]
+mod deflated;
+
+use common::content::{Rng, noise, text};
+use deflated::{chunked, deflate, edited, gzip, png, zip};
+use oncewire_codec::{
+    Decoded, Decoder, Domain, Encoder, EncoderBuilder, InsideStats, Sharing, Stream,
+};
+use proptest::prelude::*;
+
+/// Sends contents one after the other in blocks of these lengths, over and over; returns the bytes
+/// of frames for each, and what was found.
+fn send(
+    contents: &[Vec<u8>],
+    blocks: &[usize],
+    builder: EncoderBuilder,
+) -> (Vec<usize>, InsideStats) {
+    let builder = builder.cache(8 << 20).inside(true);
+    let mut encoder = builder.clone().build().unwrap();
+    let mut decoder = Decoder::builder().cache(8 << 20).build().unwrap();
+    let mut lengths = blocks.iter().cycle();
+    let mut sizes = Vec::new();
+    for content in contents {
+        let (mut rest, mut size) = (&content[..], 0);
+        while !rest.is_empty() {
+            let (block, next) = rest.split_at((*lengths.next().unwrap()).clamp(1, rest.len()));
+            let mut frame = Vec::new();
+            encoder.encode(block, &mut frame).unwrap();
+            let Decoded::Block { content, consumed, .. } = decoder.decode(&frame).unwrap() else {
+                panic!("the frame is whole, and nothing is missing");
+            };
+            assert!(content == block && consumed == frame.len());
+            size += frame.len();
+            rest = next;
+        }
+        sizes.push(size);
+    }
+    let stats = encoder.stats().inside;
+    assert_eq!(stats.refused, 0);
+    assert!(stats.found_bytes <= stats.opened_bytes);
+    let (used, most) = (encoder.memory(), builder.memory());
+    assert!(used.inside <= most.inside, "{used:?}, at most {most:?}");
+    assert!(used.total() <= most.total(), "{used:?}, at most {most:?}");
+    assert!(decoder.memory().total() <= Decoder::builder().cache(8 << 20).memory().total());
+    (sizes, stats)
+}
+
+const BLOCK: &[usize] = &[65536];
+
+/// Two versions of a text.
+fn versions(seed: u64, len: usize) -> [Vec<u8>; 2] {
+    let first = text(seed, len);
+    let second = edited(&first, seed + 1, len / 100_000 + 1);
+    [first, second]
+}
+
+#[test]
+fn a_version_in_any_container_costs_little_of_itself() {
+    let texts = versions(1, 600_000);
+    let third = |content: &[u8]| content.chunks(30_000).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+    let kinds: [(&str, Make<'_>); 9] = [
+        ("gzip -1", &|content| gzip(content, 1)),
+        ("gzip -6", &|content| gzip(content, 6)),
+        ("gzip -9", &|content| gzip(content, 9)),
+        ("zip", &|content| zip(&third(content), 6)),
+        ("chunked", &|content| chunked(&gzip(content, 6), 8192)),
+        ("odd chunks", &|content| chunked(&gzip(content, 6), 1447)),
+        ("PNG", &|content| png(content, 8192)),
+        ("flushed", &|content| {
+            [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &deflate(content, 6, 4000)].concat()
+        }),
+        ("behind text", &|content| [text(9, 5000), gzip(content, 6)].concat()),
+    ];
+    for (name, make) in kinds {
+        let contents = texts.each_ref().map(|text| make(text));
+        let len = contents[1].len();
+        let (sizes, stats) = send(&contents, BLOCK, Encoder::builder());
+        let share = sizes[1] as f64 / len as f64;
+        assert!(share < 0.25, "{name}: {} of {len} bytes, {share:.3}", sizes[1]);
+        assert!(stats.opened_bytes as usize > len, "{name}: {stats:?}");
+    }
+}
+
+#[test]
+fn streams_that_come_in_pieces_of_any_length_are_followed() {
+    let contents = versions(2, 300_000).map(|text| gzip(&text, 6));
+    for blocks in [&[1000][..], &[1, 2, 3, 4, 5, 1400], &[777, 65536], &[300, 50, 20_000]] {
+        let (sizes, _) = send(&contents, blocks, Encoder::builder());
+        let whole = sizes[0];
+        // Small blocks have their own overhead.
+        assert!(sizes[1] < whole / 2, "{blocks:?}: {} of {whole}", sizes[1]);
+    }
+}
+
+#[test]
+fn what_repeats_as_bytes_is_found_as_before() {
+    let content = gzip(&text(3, 700_000), 6);
+    let half = content[content.len() / 2 + 1..].to_vec();
+    let (sizes, _) = send(&[content.clone(), content, half], BLOCK, Encoder::builder());
+    assert!(sizes[1] < 400 && sizes[2] < 400, "{sizes:?}");
+}
+
+#[test]
+fn content_without_repeats_costs_no_more_than_without() {
+    let pages: Vec<u8> = (0..40).flat_map(|page| gzip(&text(page, 20_000), 6)).collect();
+    let mixed =
+        [noise(1, 70_000), gzip(&text(5, 300_000), 9), text(6, 50_000), noise(2, 9000)].concat();
+    for content in [noise(1, 400_000), text(4, 400_000), pages, mixed, zip(&[noise(3, 90_000)], 6)]
+    {
+        let mut plain = Encoder::builder().cache(8 << 20).build().unwrap();
+        let mut frames = Vec::new();
+        for block in content.chunks(65536) {
+            plain.encode(block, &mut frames).unwrap();
+        }
+        let (sizes, _) = send(std::slice::from_ref(&content), BLOCK, Encoder::builder());
+        assert!(sizes[0] * 1000 <= frames.len() * 1002, "{} instead of {}", sizes[0], frames.len());
+    }
+}
+
+#[test]
+fn blocks_that_hardly_any_compressor_writes_are_taken_as_they_are() {
+    let mut rng = Rng::new(7);
+    let mut contents = Vec::new();
+    // One-bit codes: all literals are 0, and copies of 258 bytes at distance 1.
+    contents.push(gzip(&vec![0; 60_000_000], 9));
+    // Empty blocks, stored and fixed.
+    let head = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+    contents.push([&head[..], &[0, 0, 0, 0xff, 0xff].repeat(30_000)].concat());
+    contents.push([&head[..], &[2, 8, 32, 128, 0].repeat(20_000)].concat());
+    // Stored and fixed blocks.
+    contents.push(gzip(&noise(1, 200_000), 6));
+    contents.push((0..500).flat_map(|_| gzip(&text(rng.next(), 30), 6)).collect());
+    // Headers that are none.
+    contents.push(head.repeat(10_000));
+    contents.push(b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0............\xff\xff\xff\xff".repeat(2000));
+    contents.push([0x78, 0x9c].repeat(50_000));
+    for content in contents {
+        send(&[content.clone(), content], &[65536, 65536, 100], Encoder::builder());
+    }
+}
+
+#[test]
+fn one_domain_does_not_find_tokens_of_another() {
+    let [first, second] = versions(8, 300_000).map(|text| gzip(&text, 6));
+    for (domain, is_found) in [(1, true), (2, false)] {
+        let builder = Encoder::builder().cache(8 << 20).inside(true).sharing(Sharing::None);
+        let mut encoder = builder.build().unwrap();
+        let mut size = 0;
+        for (content, domain) in [(&first, 1), (&second, domain)] {
+            let mut stream = Stream::new(Domain(domain));
+            size = 0;
+            for block in content.chunks(65536) {
+                size += encoder.encode_stream(&mut stream, block, 0).unwrap().len();
+            }
+        }
+        assert_eq!(size < second.len() / 3, is_found, "{size} of {}", second.len());
+    }
+}
+
+#[test]
+fn flows_that_take_turns_are_followed_each_by_itself() {
+    let versions = [versions(10, 300_000), versions(20, 300_000)];
+    let mut encoder = Encoder::builder().cache(8 << 20).inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().cache(8 << 20).build().unwrap();
+    let mut sizes = [0, 0];
+    for (round, size) in sizes.iter_mut().enumerate() {
+        let contents = versions.each_ref().map(|versions| gzip(&versions[round], 6));
+        let mut flows: Vec<_> = contents
+            .iter()
+            .map(|content| (content.chunks(9000), Stream::new(Domain::COMMON)))
+            .collect();
+        loop {
+            let mut sent = false;
+            for (blocks, stream) in &mut flows {
+                let Some(block) = blocks.next() else { continue };
+                let mut frame = Vec::new();
+                encoder.encode_stream(stream, block, 0).unwrap().append_to(&mut frame);
+                let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+                    panic!("the frame is whole, and nothing is missing");
+                };
+                assert!(content == block);
+                *size += frame.len();
+                sent = true;
+            }
+            if !sent {
+                break;
+            }
+        }
+    }
+    assert!(sizes[1] * 4 < sizes[0], "{sizes:?}");
+}
+
+#[test]
+fn a_frame_waits_for_the_content_that_its_tokens_need() {
+    let [first, second] = versions(30, 200_000).map(|text| gzip(&text, 6));
+    let builder = Encoder::builder().cache(8 << 20).span(1 << 20).contexts(2).inside(true);
+    let mut encoder = builder.explicit_offsets(true).build().unwrap();
+    let mut frames = Vec::new();
+    for (context, content) in [(0, &first), (1, &second)] {
+        for block in content.chunks(65536) {
+            let mut frame = Vec::new();
+            encoder.encode_frame(block, context).unwrap().append_to(&mut frame);
+            frames.push((context, block, frame));
+        }
+    }
+    let mut decoder = Decoder::builder().cache(8 << 20).span(1 << 20).contexts(2).build().unwrap();
+    let (later, earlier): (Vec<_>, Vec<_>) = frames.iter().partition(|(context, ..)| *context == 1);
+    let Decoded::Missing(ranges) = decoder.decode(&later[0].2).unwrap() else {
+        panic!("its tokens are not there yet")
+    };
+    assert!(!ranges.is_empty());
+    for (_, block, frame) in earlier.into_iter().chain(later) {
+        let Decoded::Block { content, .. } = decoder.decode(frame).unwrap() else {
+            panic!("everything is there now")
+        };
+        assert!(content == *block);
+    }
+}
+
+proptest! {
+    #![proptest_config(common::config_divided(10))]
+
+    #[test]
+    fn streams_may_be_cut_and_damaged_anywhere(
+        seed in 0u64..1000,
+        level in 1u32..=9,
+        cuts in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>(), 0usize..40), 0..12),
+        blocks in proptest::collection::vec(1usize..30_000, 1..6),
+    ) {
+        let contents = versions(seed, 60_000).map(|text| gzip(&text, level));
+        let mut broken = contents[1].clone();
+        for (at, byte, removed) in cuts {
+            let at = at.index(broken.len());
+            broken[at] ^= byte;
+            broken.drain(at..(at + removed).min(broken.len() - 1).max(at));
+        }
+        send(&[contents[0].clone(), broken, contents[1].clone()], &blocks, Encoder::builder());
+    }
+}
+
+/// Every place at which a small stream can be cut in two.
+#[test]
+fn a_stream_may_be_cut_at_every_byte() {
+    let [first, second] = versions(40, 6000).map(|text| chunked(&gzip(&text, 6), 900));
+    for cut in 1..second.len() {
+        let pieces = [first.clone(), second[..cut].to_vec(), second[cut..].to_vec()];
+        send(&pieces, BLOCK, Encoder::builder());
+    }
+}

@@ -1,0 +1,210 @@
+//! Frames with transcoded literals.
+
+use crate::Vector;
+use crate::common::params::Params;
+use crate::deflated::{deflate, gzip};
+use crate::hand::{FRESH, Hand, TRANSCODED, noise, text, varints};
+use oncewire_codec::{Encoder, EncoderBuilder, Entropy};
+
+fn params() -> Params {
+    Params {
+        cache: 100_003,
+        max_block: 8000,
+        entropy: Entropy::Zstd { level: 1 },
+        ..Params::default()
+    }
+}
+
+fn builder(params: &Params) -> EncoderBuilder {
+    params.encoder_builder().inside(true)
+}
+
+/// Versions of a text that a compressor sees.
+fn versions() -> [Vec<u8>; 2] {
+    let first = text(61, 24_000);
+    let second = [&first[..7000], b"an insertion", &first[7000..19_000], &first[19_050..]].concat();
+    [first, second]
+}
+
+/// One after the other, in blocks; the last frame must be transcoded.
+fn encoded(
+    name: &'static str,
+    story: &'static str,
+    params: Params,
+    contents: &[Vec<u8>],
+) -> Vector {
+    let mut encoder: Encoder = builder(&params).build().unwrap();
+    let mut vector = Vector::new(name, story, params.clone());
+    for block in contents.iter().flat_map(|content| content.chunks(params.max_block)) {
+        let offset = crate::common::place(params.cache, encoder.end(), block.len());
+        let mut frame = Vec::new();
+        encoder.encode_frame(block, 0).unwrap().append_to(&mut frame);
+        vector.blocks.entry(offset).or_default().extend_from_slice(block);
+        vector.frames.push(frame);
+    }
+    let last = vector.frames.last().unwrap();
+    assert_eq!(last[0] & TRANSCODED, TRANSCODED, "{name}: flags of the last frame");
+    vector
+}
+
+pub(crate) fn good() -> Vec<Vector> {
+    let [first, second] = versions();
+    let mut all = vec![
+        encoded(
+            "transcoded",
+            "Two versions of a text, compressed: the second by tokens of the first.",
+            params(),
+            &[gzip(&first, 6), gzip(&second, 6)],
+        ),
+        encoded(
+            "transcoded-many-codes",
+            "As before, flushed every 1,000 bytes: a code for each block.",
+            params(),
+            &[&first, &second].map(|text| {
+                [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &deflate(text, 9, 1000)].concat()
+            }),
+        ),
+        encoded(
+            "transcoded-zstd",
+            "Behind text that the log does not have: the residual is compressed.",
+            params(),
+            &[gzip(&first[..20_000], 6), [text(62, 4000), gzip(&second[..20_000], 6)].concat()],
+        ),
+    ];
+    let both = [gzip(&first, 6), gzip(&second, 6)];
+    // Two lanes; the second one's content comes first.
+    let params = Params { span: 25_000, contexts: 2, explicit: true, ..params() };
+    let mut encoder = builder(&params).build().unwrap();
+    let mut vector = Vector::new(
+        "transcoded-missing",
+        "A frame of another context arrives before the tokens that it needs.",
+        params.clone(),
+    );
+    let mut lanes = [Vec::new(), Vec::new()];
+    for (lane, content) in both.iter().enumerate() {
+        for block in content.chunks(params.max_block) {
+            let offset = encoder.end();
+            let mut frame = Vec::new();
+            encoder.encode_frame(block, lane).unwrap().append_to(&mut frame);
+            vector.blocks.insert(offset, block.to_vec());
+            lanes[lane].push(frame);
+        }
+    }
+    let [first, second] = lanes;
+    vector.frames = [second[0].clone()].into_iter().chain(first).chain(second).collect();
+    all.push(vector);
+    all
+}
+
+/// A section: its sources as distance and length, the residual's field, operations, the residual.
+fn section(sources: &[(u64, u64)], residual: u64, operations: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut numbers = vec![sources.len() as u64];
+    numbers.extend(sources.iter().flat_map(|&(distance, len)| [distance, len]));
+    numbers.extend([residual, operations.len() as u64]);
+    [varints(&numbers), operations.to_vec(), rest.to_vec()].concat()
+}
+
+pub(crate) fn bad() -> Vec<Vector> {
+    let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
+    let first = noise(65, 300);
+    let block = noise(66, 100);
+    // The end alone: the literals are the residual. Symbol 4 of an even model, from state 2^16.
+    let end: &[u8] = &[0, 0x20, 0x10, 0];
+    let make = |name, error, story, literals: Vec<u8>| {
+        let mut vector = Vector::new(name, story, params.clone());
+        vector.frames.push(Hand::raw(0, &first).write());
+        vector.blocks.insert(0, first.clone());
+        let hand = Hand { flags: TRANSCODED | FRESH, literals, ..Hand::raw(300, &block) };
+        vector.frames.push(hand.write());
+        vector.error = Some(error);
+        vector
+    };
+    let whole = section(&[(200, 50)], 200, end, &block);
+    let mut harmed = block.clone();
+    harmed[50] ^= 1;
+    vec![
+        make(
+            "transcoded-sources-too-many",
+            "error TooLarge",
+            "257 sources.",
+            section(&[(200, 1); 257][..100], 200, end, &block)
+                .iter()
+                .copied()
+                .enumerate()
+                .flat_map(|(i, byte)| if i == 0 { vec![0x81, 0x02] } else { vec![byte] })
+                .collect(),
+        ),
+        make(
+            "transcoded-source-empty",
+            "error Reference",
+            "A source of no bytes.",
+            section(&[(200, 0)], 200, end, &block),
+        ),
+        make(
+            "transcoded-source-in-the-block",
+            "error Reference",
+            "A source that reaches into the block.",
+            section(&[(200, 201)], 200, end, &block),
+        ),
+        make(
+            "transcoded-source-before-the-log",
+            "error Reference",
+            "A source before the beginning.",
+            section(&[(301, 10)], 200, end, &block),
+        ),
+        make(
+            "transcoded-residual-too-long",
+            "error TooLarge",
+            "A residual of more than twice the block and 8 bytes.",
+            section(&[(200, 50)], 2 * 609, end, &block),
+        ),
+        make(
+            "transcoded-residual-short",
+            "error Sum",
+            "A residual with fewer bytes than it says.",
+            section(&[(200, 50)], 200, end, &block[1..]),
+        ),
+        make(
+            "transcoded-residual-left-over",
+            "error Literals",
+            "A residual with more bytes than the operations take.",
+            section(&[(200, 50)], 202, end, &[&block[..], &[0]].concat()),
+        ),
+        make(
+            "transcoded-operations-short",
+            "error Short",
+            "Operations that end inside their state.",
+            section(&[(200, 50)], 200, &end[..3], &block),
+        ),
+        make(
+            "transcoded-operations-left-over",
+            "error Excess",
+            "Bytes behind the last operation.",
+            section(&[(200, 50)], 200, &[end, &[0, 0]].concat(), &block),
+        ),
+        make(
+            "transcoded-no-operation",
+            "error Field",
+            "Operation 5 does not exist.",
+            section(&[(200, 50)], 200, &[0, 0x28, 0x10, 0], &block),
+        ),
+        make(
+            "transcoded-no-code",
+            "error Literals",
+            "The first operation, *near*, has no code.",
+            section(&[(200, 50)], 200, &[0, 0x08, 0x10, 0, 0, 0, 0, 0, 0, 0], &block),
+        ),
+        make(
+            "transcoded-cut",
+            "error Short",
+            "A section that ends before its operations do.",
+            whole[..6].to_vec(),
+        ),
+        make(
+            "transcoded-checksum",
+            "error Checksum",
+            "Good operations, and a residual with a bit changed.",
+            section(&[(200, 50)], 200, end, &harmed),
+        ),
+    ]
+}
