@@ -14,7 +14,7 @@ pub(crate) mod tunnel;
 
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
@@ -118,6 +118,18 @@ pub(crate) struct CodecArgs {
     pub(crate) entropy: EntropyName,
     #[arg(long, value_name = "N", help = level_help())]
     pub(crate) level: Option<i32>,
+    /// Whether to find repeats inside gzip, zlib, zip and PNG. Takes a tenth of the cache's size in
+    /// memory, and time where there is such content. Needs the entropy stage zstd
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    #[serde(deserialize_with = "tunnel::choice")]
+    pub(crate) inside: Switch,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
 }
 
 fn level_help() -> String {

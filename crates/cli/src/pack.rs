@@ -31,6 +31,9 @@ struct Report {
     matches: u64,
     mean_match_bytes: Option<f64>,
     bytes_per_fingerprint: Option<f64>,
+    /// Bytes of deflate streams that were taken apart, and bytes of them that were found only so.
+    opened_bytes: u64,
+    token_bytes: u64,
     cpu_budget: Option<adapting::Report>,
 }
 
@@ -111,6 +114,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
             matches: stats.matches,
             mean_match_bytes: stats.mean_match_len(),
             bytes_per_fingerprint: stats.bytes_per_fingerprint(),
+            opened_bytes: stats.inside.opened_bytes,
+            token_bytes: stats.inside.found_bytes,
             cpu_budget: adapted,
         })?;
     }

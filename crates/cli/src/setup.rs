@@ -1,6 +1,6 @@
 //! Encoder settings from arguments.
 
-use crate::args::CodecArgs;
+use crate::args::{CodecArgs, Switch};
 use crate::failure::{Failure, Outcome};
 use oncewire_codec::{ConfigError, EncoderBuilder, Entropy};
 
@@ -15,6 +15,7 @@ impl CodecArgs {
         let builder = EncoderBuilder::default()
             .window(self.window)
             .period(self.period)
+            .inside(self.inside == Switch::On)
             .sampler(self.sampler.kind()?);
         Ok(builder.entropy(self.entropy()?))
     }

@@ -265,8 +265,10 @@ impl Config {
             sending.table,
             sending.domains,
             sending.contexts,
+            sending.inside,
             receiving.log,
             receiving.contexts,
+            receiving.inside,
         ]
         .into_iter()
         .fold(waiting_memory(log, self.lanes), |sum, part| sum.saturating_add(part as u64))
@@ -297,6 +299,10 @@ fn contexts_within(memory: u64, lanes: usize, encoder: &EncoderBuilder) -> usize
     (2..=4).rev().find(|&contexts| (contexts as u64 - 1) * each <= memory).unwrap_or(1)
 }
 
+/// Smallest log, in bytes, of a session that looks inside deflate streams: it takes some megabytes
+/// whatever the log's size.
+const LEAST_INSIDE: u64 = 32 << 20;
+
 /// The encoder of a session with a log of `log` bytes: the template, and what the protocol
 /// prescribes.
 ///
@@ -304,6 +310,7 @@ fn contexts_within(memory: u64, lanes: usize, encoder: &EncoderBuilder) -> usize
 pub(crate) fn encoder_of(template: &EncoderBuilder, log: u64, contexts: usize) -> EncoderBuilder {
     template
         .clone()
+        .inside(template.looks_inside() && log >= LEAST_INSIDE)
         .cache(log)
         .span(log / 4)
         .max_block(MAX_BLOCK)
@@ -317,7 +324,11 @@ pub(crate) fn encoder_of(template: &EncoderBuilder, log: u64, contexts: usize) -
 /// The decoder of a session with a log of `log` bytes, with `contexts` entropy contexts for each
 /// lane.
 pub(crate) fn decoder_of(log: u64, contexts: usize) -> DecoderBuilder {
-    Decoder::builder().cache(log).span(log / 4).contexts(MAX_LANES * contexts)
+    Decoder::builder()
+        .inside(log >= LEAST_INSIDE)
+        .cache(log)
+        .span(log / 4)
+        .contexts(MAX_LANES * contexts)
 }
 
 /// Most bytes of frames that wait on some lanes for content of others: a span of content, which
@@ -395,17 +406,24 @@ mod tests {
                         encoder_of(&config.encoder, config.log, config.contexts).memory();
                     let receiver =
                         decoder_of(config.log, config.contexts).build().unwrap().memory();
+                    let receiving = decoder_of(config.log, config.contexts)
+                        .contexts(lanes * config.contexts)
+                        .memory();
                     let contexts = lanes
                         * config.contexts
                         * (config.encoder.context_memory() + DecoderBuilder::context_memory());
-                    let sum =
-                        (sender.log + sender.table + promised.domains + receiver.log + contexts)
-                            as u64
-                            + waiting_memory(config.log, lanes)
-                            + config.early.available()
-                            + config.delivery.available()
-                            + config.sending.available()
-                            + notes_memory(lanes);
+                    let sum = (sender.log
+                        + sender.table
+                        + promised.domains
+                        + promised.inside
+                        + receiver.log
+                        + receiving.inside
+                        + contexts) as u64
+                        + waiting_memory(config.log, lanes)
+                        + config.early.available()
+                        + config.delivery.available()
+                        + config.sending.available()
+                        + notes_memory(lanes);
                     let what = format!(
                         "{name}, period {period}, {lanes} lanes: {sum} of {memory}, logs of {}",
                         config.log

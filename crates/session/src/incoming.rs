@@ -205,8 +205,8 @@ impl Incoming {
     /// use would take; 0 if nothing was received since the log began.
     pub(crate) fn promised_memory(&self, size: u64) -> u64 {
         let of = |decoder: &Decoder| {
-            let log = decoder_of(size, self.contexts).memory().log;
-            (log + decoder.memory().contexts) as u64
+            let DecoderMemory { log, inside, .. } = decoder_of(size, self.contexts).memory();
+            (log + inside + decoder.memory().contexts) as u64
         };
         self.decoder.as_ref().filter(|_| self.is_used()).map_or(0, of)
     }
@@ -214,8 +214,8 @@ impl Incoming {
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let of = |decoder: &Decoder| {
-            let DecoderMemory { log, contexts, buffers } = decoder.memory();
-            self.written.min(log as u64) + (contexts + buffers) as u64
+            let DecoderMemory { log, contexts, inside, buffers } = decoder.memory();
+            self.written.min(log as u64) + (contexts + inside + buffers) as u64
         };
         self.decoder.as_ref().map_or(0, of) + (self.early.len() * 32) as u64
     }

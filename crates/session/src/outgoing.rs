@@ -381,13 +381,17 @@ impl Outgoing {
     pub(crate) fn memory(&self) -> u64 {
         let of = |log: &SentLog| {
             let end = log.encoder.end();
-            let EncoderMemory { log: capacity, table, domains, contexts, buffers } =
+            let EncoderMemory { log: capacity, table, domains, contexts, inside, buffers } =
                 log.encoder.memory();
             let MatchStats { looked_up, indexed_only, .. } = log.encoder.stats().matcher;
             let table = (table as u64).min((looked_up + indexed_only).saturating_mul(PAGE));
             end.min(capacity as u64)
                 + table
-                + (domains + contexts + buffers + log.blocks.len() * size_of::<SentBlock>()) as u64
+                + (domains
+                    + contexts
+                    + inside
+                    + buffers
+                    + log.blocks.len() * size_of::<SentBlock>()) as u64
         };
         self.log.as_ref().map_or(0, of)
             + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
@@ -402,13 +406,13 @@ impl Outgoing {
     /// contexts in use would take; 0 if nothing was sent since the log began.
     pub(crate) fn promised_memory(&self, size: u64) -> u64 {
         let Some(sent) = self.log.as_ref().filter(|_| self.is_used()) else { return 0 };
-        let EncoderMemory { mut log, mut table, contexts, .. } = sent.encoder.memory();
+        let EncoderMemory { mut log, mut table, contexts, mut inside, .. } = sent.encoder.memory();
         let mut domains = sent.most_domains;
         if size != self.capacity() {
-            EncoderMemory { log, table, domains, .. } =
+            EncoderMemory { log, table, domains, inside, .. } =
                 encoder_of(&self.template, size, self.contexts).memory();
         }
-        (log + table + domains + contexts) as u64
+        (log + table + domains + contexts + inside) as u64
     }
 
     pub(crate) fn stats(&self) -> EncoderStats {
@@ -434,4 +438,6 @@ fn add(sum: &mut EncoderStats, more: EncoderStats) {
     sum.matches += more.matches;
     sum.matched_bytes += more.matched_bytes;
     sum.incompressible_blocks += more.incompressible_blocks;
+    sum.inside.opened_bytes += more.inside.opened_bytes;
+    sum.inside.found_bytes += more.inside.found_bytes;
 }

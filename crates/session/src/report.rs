@@ -92,6 +92,10 @@ counters! {
     large_flow_bytes,
     /// Bytes of padding written to transports; they count as bytes written, too.
     padding_bytes,
+    /// Bytes of deflate streams that the encoder took apart into tokens.
+    opened_bytes,
+    /// Bytes of them that it found in the log as tokens only.
+    token_bytes,
 }
 
 impl Counters {
@@ -120,7 +124,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, padding_bytes: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, token_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -128,7 +132,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 1]),
-            Some(Counters { padding_bytes: 0, ..counters })
+            Some(Counters { token_bytes: 0, ..counters })
         );
         assert_eq!(Counters::read(&[0x80]), None);
     }

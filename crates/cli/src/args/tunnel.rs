@@ -329,7 +329,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CpuShare>, D::Erro
     parsed(from, parse_share).map(Some)
 }
 
-fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(from: D) -> Result<T, D::Error> {
+pub(super) fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(from: D) -> Result<T, D::Error> {
     parsed(from, |text| {
         T::from_str(text, true).map_err(|_| {
             let shown = T::value_variants()

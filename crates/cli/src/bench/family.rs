@@ -144,6 +144,8 @@ impl Candidate for Modified {
             ),
             false_hits: now.collisions - before.collisions,
             incompressible_blocks: 0,
+            opened_bytes: 0,
+            token_bytes: 0,
         })
     }
 }

@@ -15,6 +15,9 @@ pub(super) struct Details {
     pub(super) bytes_per_fingerprint: Option<f64>,
     pub(super) false_hits: u64,
     pub(super) incompressible_blocks: u64,
+    /// Bytes of deflate streams that were taken apart, and bytes of them that were found only so.
+    pub(super) opened_bytes: u64,
+    pub(super) token_bytes: u64,
 }
 
 pub(super) struct Oncewire {
@@ -91,6 +94,8 @@ impl Candidate for Oncewire {
             ),
             false_hits: now.matcher.false_hits - before.matcher.false_hits,
             incompressible_blocks: now.incompressible_blocks - before.incompressible_blocks,
+            opened_bytes: now.inside.opened_bytes - before.inside.opened_bytes,
+            token_bytes: now.inside.found_bytes - before.inside.found_bytes,
         })
     }
 }

@@ -303,7 +303,7 @@ impl Driver {
                         "encoding effort changed to stay within --cpu-budget"
                     );
                 }
-                Event::Report(counters) => state.report = Some((counters, Instant::now())),
+                Event::Report(counters) => state.report = Some((*counters, Instant::now())),
                 Event::Ended(why) => {
                     debug!(%why, "session over");
                     for (flow, chunks) in session.take_undelivered() {

@@ -34,7 +34,7 @@ pub enum Event {
     /// The peer accepts no more flows. Close the session once the open ones are done.
     GoingAway,
     /// The peer's counters, after [`Session::ask_report`].
-    Report(Counters),
+    Report(Box<Counters>),
     /// From now on the session spends more, or less, CPU time on each block.
     Effort(Decision),
     /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.

@@ -435,6 +435,8 @@ impl Session {
             blocks: stats.blocks,
             matched_bytes: stats.matched_bytes,
             incompressible_blocks: stats.incompressible_blocks,
+            opened_bytes: stats.inside.opened_bytes,
+            token_bytes: stats.inside.found_bytes,
             flows: self.flows.len() as u64,
             log_end: self.outgoing.end(),
             log_unacknowledged: self.outgoing.unacknowledged(),

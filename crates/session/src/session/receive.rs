@@ -235,7 +235,7 @@ impl Session {
             }
             Message::Report(body) => {
                 match Counters::read(body) {
-                    Some(counters) => self.events.push_back(Event::Report(counters)),
+                    Some(counters) => self.events.push_back(Event::Report(Box::new(counters))),
                     None => {
                         self.violation(Violation::Unexpected("report that is no list of numbers"))
                     }
