@@ -140,6 +140,18 @@ fn blocks_that_hardly_any_compressor_writes_are_taken_as_they_are() {
     contents.push(head.repeat(10_000));
     contents.push(b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0............\xff\xff\xff\xff".repeat(2000));
     contents.push([0x78, 0x9c].repeat(50_000));
+    // Where compressed content seems to begin, again and again, behind a signature of nothing.
+    for signature in
+        [&b"PK\x03\x04"[..], b"\x1f\x8b\x08\xff", b"\0\0\0\0IDAT\x78\x9c", b"\x78\x9c\0"]
+    {
+        contents.push(
+            (0..300)
+                .flat_map(|seed| {
+                    [&vec![b'a'; 500 + seed % 40][..], signature, &noise(seed as u64, 600)].concat()
+                })
+                .collect(),
+        );
+    }
     for content in contents {
         send(&[content.clone(), content], &[65536, 65536, 100], Encoder::builder());
     }

@@ -108,10 +108,11 @@ impl TokenIndex {
 
     /// Remembers a stretch, which lies above all others.
     pub(super) fn add(&mut self, stretch: Stretch) {
+        debug_assert!(self.stretches.back().is_none_or(|last| last.end <= stretch.first));
         // A token may lie in two blocks: it belongs to neither, but it is there.
         if let Some(last) = self.stretches.back_mut()
             && last.header == stretch.header
-            && stretch.first - last.end < LONGEST_TOKEN
+            && stretch.first < last.end + LONGEST_TOKEN
         {
             last.end = stretch.end;
             return;

@@ -275,7 +275,9 @@ impl Opener {
     /// Looks for the beginning of a stream.
     fn seek(&mut self, piece: &Piece<'_>, bit: u64, fruitless: &mut usize) -> Next {
         let data = piece.data;
-        let mut at = bit.div_ceil(8) as usize;
+        // What lies before was searched, or is a signature of nothing.
+        let first = bit.div_ceil(8) as usize;
+        let mut at = first;
         self.framing = Framing::None;
         if data.len().saturating_sub(at) <= SMALL_BLOCK && self.near == 0 {
             self.near = data.len().saturating_sub(at);
@@ -294,7 +296,7 @@ impl Opener {
                 let begins = self.is_dense && !was_dense && *fruitless < FRUITLESS;
                 let found = if begins {
                     *fruitless += 1;
-                    signature(data, at.saturating_sub(PROBE_STRIDE + PROBE), end)
+                    signature(data, at.saturating_sub(PROBE_STRIDE + PROBE).max(first), end)
                 } else {
                     None
                 };
@@ -309,7 +311,7 @@ impl Opener {
                 return Next::At(start as u64 * 8);
             }
         }
-        let keep = data.len().saturating_sub(SEEK_CARRY).max(bit.div_ceil(8) as usize);
+        let keep = data.len().saturating_sub(SEEK_CARRY).max(first);
         Next::More(keep.min(data.len()) as u64 * 8)
     }
 
@@ -465,8 +467,16 @@ impl Opener {
             }
             Stop::Bad => {
                 let (first_byte, here) = ((bit / 8) as usize + 1, (position / 8) as usize + 1);
-                let evidence = self.seen >= EVIDENCE;
-                self.broken(if evidence { here } else { first_byte })
+                if self.seen >= EVIDENCE {
+                    return self.broken(here);
+                }
+                // Taken back: what follows is looked at again, and parts must ascend.
+                opened.tokens.truncate(first);
+                opened.bits.truncate(first);
+                if end > first {
+                    opened.parts.pop();
+                }
+                self.broken(first_byte)
             }
         }
     }
