@@ -140,10 +140,10 @@ def compressors(oncewire, where):
         "gzip -9": ["gzip", "-9nc"],
         "pigz -6": ["pigz", "-6nc"],
         "Go compress/gzip": [go],
-        "libdeflate -6": ["libdeflate-gzip", "-6c"],
-        "libdeflate -12": ["libdeflate-gzip", "-12c"],
-        "7z -tgzip": ["7z", "a", "-tgzip", "-si", "-so", "-an"],
-        "zopfli --i1": ["zopfli", "--i1", "-c"],
+        "libdeflate -6": ["libdeflate-gzip", "-6", "-c", "-k", where / "input"],
+        "libdeflate -12": ["libdeflate-gzip", "-12", "-c", "-k", where / "input"],
+        "7z -tgzip": ["7z", "a", "-tgzip", "-so", "-an", where / "input"],
+        "zopfli --i1": ["zopfli", "--i1", "-c", where / "input"],
     }
     print("\n| compressor | compressed | next version packed | inside off | zstd --patch-from | rsync -z |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -156,10 +156,7 @@ def compressors(oncewire, where):
             version = version[:3_000_000] if "zopfli" in name else version
             (where / "input").write_bytes(version)
             path = where / f"version{nth}.gz"
-            if "zopfli" in name:
-                path.write_bytes(run([*command, where / "input"]))
-            else:
-                path.write_bytes(run(command, input=version))
+            path.write_bytes(run(command, input=version))
             files.append(path)
         size = files[1].stat().st_size
         on, off = (next_version(oncewire, *files, where, "--inside", how) for how in ["on", "off"])
