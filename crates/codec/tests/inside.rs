@@ -107,6 +107,25 @@ fn what_repeats_as_bytes_is_found_as_before() {
 }
 
 #[test]
+fn a_stream_is_followed_again_behind_what_was_found_as_bytes() {
+    // The change lies far behind the beginning; blocks before it are not looked at.
+    let first = text(50, 900_000);
+    let second = [&first[..600_000], b"a change", &first[600_000..]].concat();
+    for make in [|content: &[u8]| gzip(content, 6), |content: &[u8]| deflated_fixed(content)] {
+        let contents = [make(&first), make(&second)];
+        let (sizes, stats) = send(&contents, &[16384], Encoder::builder());
+        assert!(sizes[1] * 8 < sizes[0], "{sizes:?}");
+        let looked_at = stats.opened_bytes as usize;
+        assert!(looked_at < contents[0].len() + contents[1].len() / 2, "{looked_at}");
+    }
+}
+
+/// A stream of small blocks, some of them with the fixed code.
+fn deflated_fixed(content: &[u8]) -> Vec<u8> {
+    [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &deflate(content, 6, 3000)].concat()
+}
+
+#[test]
 fn content_without_repeats_costs_no_more_than_without() {
     let pages: Vec<u8> = (0..40).flat_map(|page| gzip(&text(page, 20_000), 6)).collect();
     let mixed =

@@ -1,7 +1,7 @@
 //! Finds runs of tokens that the log has, and describes literals by them.
 
 use super::index::{Stretch, TokenIndex};
-use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Spot};
+use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Passed, Spot};
 use super::section::{ALIGNED_BITS, Expander, MAX_CODES, MAX_SOURCES};
 use crate::deflate::{BitReader, BitWriter, Code, SLACK, Token, copy_bits};
 use crate::entropy::{CodeAt, Operation};
@@ -246,10 +246,19 @@ impl Inside {
             Some(nth) => self.flows.remove(nth).1,
             None => Opener::default(),
         };
-        opener.open(block, offset, &mut self.opened);
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
         }
+        if let Some(source) = whole_match(block, offset, matches, self.capacity) {
+            // Where the flow is in its stream can be seen later, if that is needed again.
+            opener.pass(offset..offset + block.len() as u64, source);
+            self.flows.push((flow, opener));
+            return;
+        }
+        if let Some(passed) = opener.passed() {
+            self.catch_up(place.log, &mut opener, passed, offset, block.len());
+        }
+        opener.open(block, offset, &mut self.opened);
         self.flows.push((flow, opener));
         if self.opened.parts.is_empty() {
             return;
@@ -272,6 +281,39 @@ impl Inside {
             }
         }
         self.index = Some(index);
+    }
+
+    /// Brings a flow to the place behind content that was not looked at, for a block at `offset`.
+    fn catch_up(
+        &mut self,
+        log: &Log,
+        opener: &mut Opener,
+        passed: Passed,
+        offset: u64,
+        block_len: usize,
+    ) {
+        let floor = log.geometry().floor(offset, block_len);
+        let content = passed.content.and_then(|Range { start, end }| {
+            log.extent(start, floor).filter(|extent| end <= extent.end)?;
+            Some((start, log.read(start..end)))
+        });
+        let len = content.map_or(usize::MAX, |(_, content)| content.len());
+        let found = self.index.as_mut().filter(|_| len > FEW_PASSED);
+        let found = found.and_then(|index| index.tokens_before(log, passed.source, floor));
+        let found = found.filter(|found| passed.source - found.bit / 8 <= MOST_PASSED as u64);
+        let (mut at, content) = match (found, content) {
+            (Some(found), _) => {
+                let at = found.bit / 8;
+                opener.resume(found);
+                (at, log.read(at..passed.source))
+            }
+            (None, Some((start, content))) if len <= MOST_PASSED => (start, content),
+            (None, _) => return opener.lose(),
+        };
+        for piece in content.chunks(FEW_PASSED) {
+            opener.open(piece, at, &mut self.opened);
+            at += piece.len() as u64;
+        }
     }
 
     /// Finds runs, and notes the fingerprints of the block.
@@ -398,6 +440,24 @@ impl Inside {
             plan.clear();
         }
     }
+}
+
+/// Blocks shorter than this are always looked at, since each is soon taken apart.
+const LEAST_PASSED: usize = 8 << 10;
+/// Content that was not looked at is taken apart later, if that is needed, up to this many bytes:
+/// first of all, and if the place in its stream is not known otherwise.
+const FEW_PASSED: usize = 64 << 10;
+const MOST_PASSED: usize = 1 << 20;
+
+/// Where the content behind a block was before, if all of the block was found as bytes. Content that
+/// the log will soon forget is taken apart again, so that its tokens are found at the newer place.
+fn whole_match(block: &[u8], offset: u64, matches: &[Match], capacity: u64) -> Option<u64> {
+    let matched: usize = matches.iter().map(|found| found.len as usize).sum();
+    let is_whole = matched == block.len() && matched >= LEAST_PASSED;
+    let last = matches.last().filter(|_| is_whole)?;
+    let recent = matches.iter().all(|found| found.source + capacity / 2 > offset);
+    let end = last.source + u64::from(last.len);
+    (recent && end <= offset).then_some(end)
 }
 
 /// Which bits of a block are literals, and where they go among the literals.

@@ -1,6 +1,6 @@
 //! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
 
-use super::opener::Spot;
+use super::opener::{Spot, fixed};
 use crate::deflate::{BitReader, Code};
 use crate::error::ConfigError;
 use crate::log::Log;
@@ -31,6 +31,16 @@ pub(super) struct Stretch {
     pub(super) end: u64,
     /// Where the code is described; `None` for the fixed one.
     pub(super) header: Option<(u64, u64)>,
+}
+
+/// A place among the tokens of a block.
+#[derive(Debug)]
+pub(super) struct Among {
+    pub(super) code: Arc<Code>,
+    pub(super) spot: Spot,
+    pub(super) is_last: bool,
+    /// Bit of the log at which a token begins.
+    pub(super) bit: u64,
 }
 
 /// The index. Allocated with the first stream that is opened.
@@ -149,6 +159,28 @@ impl TokenIndex {
             self.ready.remove(0);
         }
         self.ready.push((at, Arc::clone(code)));
+    }
+
+    /// The last place before the byte at `source` that is known to be among tokens, if the log still
+    /// has everything from there on.
+    pub(super) fn tokens_before(&mut self, log: &Log, source: u64, floor: u64) -> Option<Among> {
+        let limit = source * 8;
+        let after = self.stretches.partition_point(|stretch| stretch.first < limit);
+        let stretch = self.stretches[after.checked_sub(1)?];
+        let extent = log.extent(source.checked_sub(1)?, floor)?;
+        if stretch.first < extent.start * 8 {
+            return None;
+        }
+        let code = self.code(log, &stretch, fixed(), floor)?;
+        // The first of the three bits before a description. Where a block with the fixed code
+        // begins is not known; a wrong guess costs a look at what is no block.
+        let is_last = stretch.header.is_some_and(|(start, _)| {
+            let bit = start.saturating_sub(3);
+            log.extent(bit / 8, floor).is_some()
+                && log.read(bit / 8..bit / 8 + 1)[0] >> (bit % 8) & 1 == 1
+        });
+        let spot = stretch.header.map_or(Spot::Fixed, |(start, end)| Spot::Log(start, end));
+        Some(Among { code, spot, is_last, bit: stretch.first })
     }
 
     /// The code of a stretch, whose description the log must still hold for a block that may refer

@@ -3,7 +3,9 @@
 //! Nothing here decides what a frame means: whatever bits are taken for tokens, token and code give
 //! the same bits back. So a wrong guess costs time only.
 
+use super::index::Among;
 use crate::deflate::{BitReader, Code, Stop, Token};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Tokens of a block that are kept, per byte of it. Real streams have fewer than 1.5.
@@ -14,13 +16,17 @@ const MAX_HEADER: usize = 2 << 10;
 const SEEK_CARRY: usize = 12;
 /// Bytes between two looks at whether content is compressed, and how many bytes are looked at.
 const PROBE_STRIDE: usize = 512;
+/// As above, within compressed content that is not searched.
+const DENSE_STRIDE: usize = 2 << 10;
 const PROBE: usize = 16;
 /// Blocks up to this length are searched whole.
 const SMALL_BLOCK: usize = 4 << 10;
 /// Bytes searched behind the end of a stream, where the next one often begins.
-const BEHIND: usize = 256;
-/// Searches in a block that may find nothing before the rest of it is left alone.
-const FRUITLESS: usize = 8;
+const BEHIND: usize = 2 << 10;
+/// Bytes of compressed content that are searched for streams: at first, and after each stream. More
+/// are granted as content goes by, one in [`GRANT`], so that content without streams costs little.
+const CREDIT: usize = 256 << 10;
+const GRANT: usize = 64;
 /// Fewer tokens than this are no evidence of a stream: the search goes on right behind its
 /// signature.
 const EVIDENCE: u64 = 64;
@@ -120,12 +126,26 @@ pub(super) struct Opener {
     phase: u32,
     /// Where in the log the carry ends, if it lies there in one piece.
     carry_end: Option<u64>,
-    /// The last probe saw compressed content.
+    /// The probes saw compressed content: two of them must see something else to end it.
     is_dense: bool,
+    in_doubt: bool,
     /// Bytes that are to be searched, whatever the probes say.
     near: usize,
+    /// Bytes of compressed content that may be searched.
+    credit: usize,
     /// Tokens of this stream.
     seen: u64,
+    /// The flow went on with content that was not looked at.
+    passed: Option<Passed>,
+}
+
+/// Content of a flow that was not looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Passed {
+    /// Where it lies in the log, if in one piece.
+    pub(super) content: Option<Range<u64>>,
+    /// Where what follows it lies in the log.
+    pub(super) source: u64,
 }
 
 impl Default for Opener {
@@ -137,8 +157,11 @@ impl Default for Opener {
             phase: 0,
             carry_end: None,
             is_dense: false,
+            in_doubt: false,
             near: BEHIND,
+            credit: CREDIT,
             seen: 0,
+            passed: None,
         }
     }
 }
@@ -158,6 +181,7 @@ impl Opener {
     /// Takes apart a block that follows in the flow and goes to `offset` of the log.
     pub(super) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
         opened.clear(block.len());
+        self.credit = (self.credit + block.len() / GRANT).min(CREDIT);
         let mut at = 0;
         while at < block.len() {
             let taken = match self.framing {
@@ -175,6 +199,33 @@ impl Opener {
             }
             at += self.feed(&block[at..at + taken], at, offset, opened);
         }
+    }
+
+    /// The flow goes on with content that lies in the log, and is not looked at; the log had it
+    /// before, up to `source`.
+    pub(super) fn pass(&mut self, content: Range<u64>, source: u64) {
+        let content = match self.passed.take() {
+            None => Some(content),
+            Some(passed) => passed
+                .content
+                .filter(|before| before.end == content.start)
+                .map(|before| before.start..content.end),
+        };
+        self.passed = Some(Passed { content, source });
+    }
+
+    /// What was not looked at since the last block that was.
+    pub(super) fn passed(&mut self) -> Option<Passed> {
+        self.passed.take()
+    }
+
+    /// The flow is at this place of the log; what follows there comes next.
+    pub(super) fn resume(&mut self, among: Among) {
+        self.lose();
+        let Among { code, spot, is_last, bit } = among;
+        self.state = State::Tokens { code, spot, is_last };
+        self.phase = (bit % 8) as u32;
+        self.seen = EVIDENCE;
     }
 
     /// The flow's place is not known any more.
@@ -223,11 +274,10 @@ impl Opener {
         let piece = Piece { data, carried, at, offset, is_adjacent };
         self.carry.clear();
         let mut bit = u64::from(self.phase);
-        let mut fruitless = 0;
         let used = loop {
             let framing = self.framing;
             let next = match &self.state {
-                State::Seek => self.seek(&piece, bit, &mut fruitless),
+                State::Seek => self.seek(&piece, bit),
                 State::Container => self.container(&piece, bit),
                 State::Block => self.block(&piece, bit),
                 State::Stored { .. } => self.stored(&piece, bit),
@@ -273,41 +323,39 @@ impl Opener {
     }
 
     /// Looks for the beginning of a stream.
-    fn seek(&mut self, piece: &Piece<'_>, bit: u64, fruitless: &mut usize) -> Next {
+    fn seek(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
         let data = piece.data;
         // What lies before was searched, or is a signature of nothing.
         let first = bit.div_ceil(8) as usize;
         let mut at = first;
         self.framing = Framing::None;
-        if data.len().saturating_sub(at) <= SMALL_BLOCK && self.near == 0 {
+        if data.len().saturating_sub(at) <= SMALL_BLOCK {
             self.near = data.len().saturating_sub(at);
         }
         while at < data.len() {
-            let found = if self.near > 0 {
-                let end = data.len().min(at + self.near);
-                self.near -= end - at;
-                let found = signature(data, at, end);
-                at = end;
-                found
+            let mut from = at;
+            let searched = if self.near > 0 {
+                at = data.len().min(at + self.near);
+                self.near -= at - from;
+                true
             } else {
-                // Where compressed content begins.
-                let end = data.len().min(at + PROBE_STRIDE);
-                let was_dense = std::mem::replace(&mut self.is_dense, is_dense(&data[at..end]));
-                let begins = self.is_dense && !was_dense && *fruitless < FRUITLESS;
-                let found = if begins {
-                    *fruitless += 1;
-                    signature(data, at.saturating_sub(PROBE_STRIDE + PROBE).max(first), end)
-                } else {
-                    None
-                };
-                at = end;
-                found
+                let skips = self.is_dense && !self.in_doubt && self.credit < PROBE_STRIDE;
+                at = data.len().min(at + if skips { DENSE_STRIDE } else { PROBE_STRIDE });
+                let sees_dense = is_dense(&data[from..at]);
+                if sees_dense && !self.is_dense {
+                    // The header of its container stands before what was seen.
+                    from = from.saturating_sub(PROBE_STRIDE + PROBE).max(first);
+                }
+                self.in_doubt = self.is_dense && !self.in_doubt && !sees_dense;
+                self.is_dense = sees_dense || self.in_doubt;
+                let affordable = self.credit.checked_sub(at - from).filter(|_| self.is_dense);
+                self.credit = affordable.unwrap_or(self.credit);
+                affordable.is_some()
             };
-            if let Some((start, framing)) = found {
+            if let Some((start, framing)) = searched.then(|| signature(data, from, at)).flatten() {
                 self.framing = framing;
                 self.state = State::Container;
                 self.seen = 0;
-                *fruitless = 0;
                 return Next::At(start as u64 * 8);
             }
         }
@@ -381,6 +429,9 @@ impl Opener {
             self.state = State::Seek;
             self.framing = Framing::None;
             self.near = BEHIND;
+            if self.seen >= EVIDENCE {
+                self.credit = CREDIT;
+            }
             self.is_dense = true;
             self.seen = 0;
             Next::At(bit.div_ceil(8) * 8)
@@ -482,7 +533,7 @@ impl Opener {
     }
 }
 
-fn fixed() -> &'static Arc<Code> {
+pub(super) fn fixed() -> &'static Arc<Code> {
     static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
     FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
 }
