@@ -56,7 +56,7 @@ impl Token {
 
     /// The same copy with another distance; `None` if there is no such distance.
     pub(crate) fn moved(self, change: i32) -> Option<Token> {
-        let distance = self.distance() as i32 + change;
+        let distance = (self.distance() as i32).checked_add(change)?;
         (self.is_copy() && (1..=MAX_DISTANCE as i32).contains(&distance))
             .then(|| Token(self.shape() | (distance - 1) as u32))
     }
@@ -124,5 +124,6 @@ mod tests {
         assert_eq!(token.moved(MAX_DISTANCE as i32 - 100).unwrap().distance(), MAX_DISTANCE);
         assert_eq!(token.moved(MAX_DISTANCE as i32 - 99), None);
         assert_eq!(Token::literal(7).moved(1), None);
+        assert_eq!((token.moved(i32::MAX), token.moved(-i32::MAX)), (None, None));
     }
 }

@@ -104,7 +104,6 @@ pub(crate) struct Inside {
     literals: Vec<u8>,
     check: Vec<u8>,
     expander: Expander,
-    fixed: Arc<Code>,
     pub(crate) stats: InsideStats,
 }
 
@@ -189,7 +188,6 @@ impl Inside {
             literals: Vec::new(),
             check: Vec::new(),
             expander: Expander::default(),
-            fixed: Arc::new(Code::fixed().clone()),
             stats: InsideStats::default(),
         }
     }
@@ -232,7 +230,8 @@ impl Inside {
         self.flows.retain(|(known, _)| *known != flow);
     }
 
-    /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are what was found of it as bytes.
+    /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are
+    /// what was found of it as bytes.
     pub(crate) fn find(
         &mut self,
         place: &Place<'_>,
@@ -339,7 +338,6 @@ impl Inside {
             key,
             offset,
             floor,
-            fixed: &self.fixed,
             opened: &opened,
             steps: &mut self.steps,
             anchors: &mut self.anchors,
@@ -537,7 +535,6 @@ struct Search<'a> {
     key: u64,
     offset: u64,
     floor: u64,
-    fixed: &'a Arc<Code>,
     opened: &'a Opened,
     steps: &'a mut Vec<Step>,
     anchors: &'a mut Vec<(u32, u64)>,
@@ -681,7 +678,7 @@ impl Search<'_> {
         let (nth, stretch) = self.index.around(at)?;
         let extent = self.log.extent(at / 8, self.floor)?;
         let limit = stretch.end.min(extent.end * 8).min(self.offset * 8);
-        let code = self.index.code(self.log, &stretch, self.fixed, self.floor)?;
+        let code = self.index.code(self.log, &stretch, self.floor)?;
         let described = stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
         // How much the first tokens save.
         let base = at / 8;
@@ -837,7 +834,7 @@ impl Search<'_> {
         if is_at_end
             && let Some(stretch) = self.index.nth(source.nth + 1)
             && let Some(extent) = self.log.extent(stretch.first / 8, self.floor)
-            && let Some(code) = self.index.code(self.log, &stretch, self.fixed, self.floor)
+            && let Some(code) = self.index.code(self.log, &stretch, self.floor)
         {
             source.described =
                 stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
@@ -941,8 +938,8 @@ fn describe(steps: &[Step], literals: &[u8], plan: &mut Plan) -> Option<usize> {
     let mut reader = BitReader::new(literals, 0);
     let mut writer = BitWriter::new(&mut plan.residual);
     let mut source: Option<Described> = None;
+    // Where the source stands, to tell the distance of a jump.
     let mut source_at = 0u64;
-    // Where the source stands in the log, to tell the distance of a jump.
     for step in steps {
         let (gap_bits, run_bits) = match *step {
             Step::Part { at, code } => {

@@ -171,7 +171,7 @@ impl TokenIndex {
         if stretch.first < extent.start * 8 {
             return None;
         }
-        let code = self.code(log, &stretch, fixed(), floor)?;
+        let code = self.code(log, &stretch, floor)?;
         // The first of the three bits before a description. Where a block with the fixed code
         // begins is not known; a wrong guess costs a look at what is no block.
         let is_last = stretch.header.is_some_and(|(start, _)| {
@@ -185,14 +185,8 @@ impl TokenIndex {
 
     /// The code of a stretch, whose description the log must still hold for a block that may refer
     /// to `floor` and above.
-    pub(super) fn code(
-        &mut self,
-        log: &Log,
-        stretch: &Stretch,
-        fixed: &Arc<Code>,
-        floor: u64,
-    ) -> Option<Arc<Code>> {
-        let Some((start, end)) = stretch.header else { return Some(Arc::clone(fixed)) };
+    pub(super) fn code(&mut self, log: &Log, stretch: &Stretch, floor: u64) -> Option<Arc<Code>> {
+        let Some((start, end)) = stretch.header else { return Some(Arc::clone(fixed())) };
         let extent = log.extent(start / 8, floor)?;
         if end > extent.end * 8 {
             return None;

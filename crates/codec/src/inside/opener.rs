@@ -4,6 +4,7 @@
 //! the same bits back. So a wrong guess costs time only.
 
 use super::index::Among;
+use super::section::MAX_CODES;
 use crate::deflate::{BitReader, Code, Stop, Token};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,24 +74,26 @@ impl Opened {
         self.parts.clear();
     }
 
-    /// Memory in bytes as of now, without codes.
+    /// Memory in bytes as of now.
     pub(super) fn memory(&self) -> usize {
         self.tokens.capacity() * size_of::<Token>()
             + self.bits.capacity() * size_of::<u32>()
             + self.parts.capacity() * size_of::<Part>()
+            + self.parts.len() * Code::MEMORY
             + self.joined.capacity()
     }
 
     /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
     pub(super) fn most_memory(max_block: usize) -> usize {
-        // Buffers grow by doubling. A part takes at least a bit and a header of three.
+        // Buffers grow by doubling.
         let tokens = 2 * max_block * MAX_TOKENS_PER_BYTE * (size_of::<Token>() + size_of::<u32>());
-        tokens + 2 * (max_block + MAX_HEADER) + 2 * MAX_PARTS * size_of::<Part>()
+        tokens + 2 * (max_block + MAX_HEADER) + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
     }
 }
 
-/// Parts of a block that are kept.
-const MAX_PARTS: usize = 1024;
+/// Parts of a block that are kept: no more than the codes that a frame may name, since each keeps
+/// one.
+const MAX_PARTS: usize = MAX_CODES;
 
 /// Pieces that a stream is cut into by what carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

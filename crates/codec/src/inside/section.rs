@@ -138,7 +138,12 @@ impl Expander {
     ) -> Result<(), FrameError> {
         out.resize(len + SLACK, 0);
         self.codes.clear();
+        let ends = sources.iter().scan(0, |end, source| {
+            *end += source.len() as u64 * 8;
+            Some(*end)
+        });
         let mut state = State {
+            ends: ends.collect(),
             codes: &mut self.codes,
             sources,
             residual: BitReader::new(residual, 0),
@@ -193,6 +198,8 @@ impl Expander {
 struct State<'a, 'o> {
     codes: &'a mut Vec<Code>,
     sources: &'a [&'a [u8]],
+    /// Where each source ends, among the bits of all.
+    ends: Vec<u64>,
     residual: BitReader<'a>,
     writer: BitWriter<'o>,
     /// Bits of literals.
@@ -219,15 +226,9 @@ impl<'a> State<'a, '_> {
 
     /// The source that has a bit, and the first bit of that source.
     fn source_of(&self, bit: u64) -> Result<(&'a [u8], u64), FrameError> {
-        let mut start = 0;
-        for &source in self.sources {
-            let end = start + source.len() as u64 * 8;
-            if bit < end {
-                return Ok((source, start));
-            }
-            start = end;
-        }
-        Err(broken())
+        let nth = self.ends.partition_point(|&end| end <= bit);
+        let source = *self.sources.get(nth).ok_or_else(broken)?;
+        Ok((source, self.ends[nth] - source.len() as u64 * 8))
     }
 
     fn code(&mut self, code: CodeAt, here: bool) -> Result<Named, FrameError> {
