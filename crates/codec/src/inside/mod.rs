@@ -1,16 +1,20 @@
 //! Repeats inside deflate: `docs/INSIDE.md`.
 //!
 //! What a compressor wrote has no repeats, but its tokens have. The encoder takes deflate streams
-//! apart into tokens ([`opener`]), finds runs of tokens that the log has already ([`find`]), and
+//! apart into tokens ([`opener`]), finds runs of tokens that the log has already ([`search`]), and
 //! sends where they are: the decoder reads the tokens there, with the code of their block, and
 //! writes them with the code of the new one ([`section`]). The log holds the bytes as they were
 //! sent, so nothing else changes, and the decoder knows nothing of streams.
 
+mod container;
 mod find;
 mod index;
 mod opener;
+mod plan;
+mod search;
 pub(crate) mod section;
 
 pub use find::InsideStats;
-pub(crate) use find::{Inside, ONLY_FLOW, Place, Plan};
+pub(crate) use find::{Inside, ONLY_FLOW, Place};
+pub(crate) use plan::Plan;
 pub(crate) use section::{Expander, MAX_SOURCES, Section};

@@ -1,0 +1,139 @@
+//! What carries deflate streams: signatures and headers of containers, and the framing that cuts a
+//! stream into pieces.
+
+use crate::deflate::{BitReader, Code, Stop};
+
+/// Bytes of a header, of a container or a deflate block, that may wait for more.
+pub(super) const MAX_HEADER: usize = 2 << 10;
+/// Bytes looked at to tell whether content is compressed.
+pub(super) const PROBE: usize = 16;
+
+/// Pieces that a stream is cut into by what carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    None,
+    /// Chunks of HTTP/1.1 (RFC 9112, section 7.1); this many bytes are left of one.
+    Chunked(u64),
+    /// IDAT chunks of PNG (RFC 2083, section 3.2).
+    Png(u64),
+}
+
+/// Whether content looks compressed: about half of its bytes have their highest bit set.
+pub(super) fn is_dense(content: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(probe) = content.last_chunk::<PROBE>() else { return false };
+    let (low, high) = probe.split_at(8);
+    let count = |half: &[u8]| {
+        half.first_chunk().map_or(0, |half| (u64::from_le_bytes(*half) & HIGH).count_ones())
+    };
+    (4..=13).contains(&(count(low) + count(high)))
+}
+
+/// The first signature that begins in `data[from..to]`, and how its stream is carried.
+pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, Framing)> {
+    let mut at = from;
+    while at < to {
+        // The second byte of `1f 8b`, the third of `PK 03 04`, the last of `IDAT`, and zlib's
+        // first byte would do; the rarest byte of each is sought.
+        at += data[at..to].iter().position(|byte| matches!(byte, 0x1f | 0x50 | 0x49 | 0x78))?;
+        let rest = &data[at..];
+        if rest.starts_with(&[0x1f, 0x8b, 8]) {
+            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+        }
+        if rest.starts_with(b"PK\x03\x04") {
+            return Some((at, Framing::None));
+        }
+        if rest.starts_with(b"IDAT")
+            && let Some(length) = at.checked_sub(4).and_then(|at| data[at..].first_chunk::<4>())
+            && is_zlib(&rest[4..])
+        {
+            let length = u32::from_be_bytes(*length);
+            return Some((at + 4, Framing::Png(u64::from(length))));
+        }
+        if is_zlib(rest) && looks_like_block(&rest[2..]) {
+            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+        }
+        at += 1;
+    }
+    None
+}
+
+/// A zlib header without a dictionary (RFC 1950, section 2.2), with the window of 32 KiB that
+/// compressors use.
+fn is_zlib(data: &[u8]) -> bool {
+    matches!(data, [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..])
+}
+
+/// Whether a deflate block may begin here that is worth a look.
+fn looks_like_block(data: &[u8]) -> bool {
+    let mut reader = BitReader::new(data, 1);
+    match reader.bits(2) {
+        Ok(1) => true,
+        Ok(2) => !matches!(Code::read(&mut reader), Err(Stop::Bad)),
+        _ => false,
+    }
+}
+
+/// The size of the HTTP chunk that begins behind `content`, if one does.
+fn chunk_before(content: &[u8]) -> Option<u64> {
+    let rest = content.strip_suffix(b"\r\n")?;
+    let line = rest.iter().rev().take(20).position(|&byte| byte == b'\n')?;
+    chunk_size(&rest[rest.len() - line..]).filter(|&size| size > 0)
+}
+
+/// The size in the first line of a chunk.
+pub(super) fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let extension = line.get(digits).is_none_or(|byte| matches!(byte, b';' | b' '));
+    let digits = std::str::from_utf8(&line[..digits]).ok().filter(|digits| digits.len() <= 15)?;
+    if extension { u64::from_str_radix(digits, 16).ok() } else { None }
+}
+
+/// The header of a container.
+pub(super) enum Header {
+    /// Its length in bytes.
+    Length(usize),
+    /// It is not complete.
+    Short,
+    /// There is none.
+    Not,
+}
+
+pub(super) fn container_header(data: &[u8]) -> Header {
+    let length = match data {
+        // gzip: RFC 1952, section 2.3.
+        [0x1f, 0x8b, 8, flags, ..] if flags & 0xe0 == 0 => gzip_header(data, *flags),
+        [0x1f, 0x8b, 8] => None,
+        // zip: a local file header, deflated and not encrypted (APPNOTE.TXT, section 4.3.7).
+        [b'P', b'K', 3, 4, ..] => match data.first_chunk::<30>() {
+            Some(header) if header[6] & 1 == 0 && header[8..10] == [8, 0] => {
+                let number = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
+                Some(30 + number(26) + number(28))
+            }
+            Some(_) => return Header::Not,
+            None => None,
+        },
+        _ if is_zlib(data) => Some(2),
+        _ => return Header::Not,
+    };
+    match length {
+        Some(length) if length <= data.len() => Header::Length(length),
+        _ if data.len() > MAX_HEADER => Header::Not,
+        _ => Header::Short,
+    }
+}
+
+/// `None` if it is not complete.
+fn gzip_header(data: &[u8], flags: u8) -> Option<usize> {
+    let mut at = 10;
+    if flags & 4 != 0 {
+        let extra = data.get(at..)?.first_chunk::<2>()?;
+        at += 2 + usize::from(u16::from_le_bytes(*extra));
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            at += data.get(at..)?.iter().position(|&byte| byte == 0)? + 1;
+        }
+    }
+    Some(if flags & 2 != 0 { at + 2 } else { at })
+}

@@ -1,0 +1,435 @@
+//! The search for runs of tokens that the log has.
+
+use super::index::{Stretch, TokenIndex};
+use super::opener::{Opened, Part, Spot};
+use super::plan::{Described, Step};
+use super::section::MAX_CODES;
+use crate::deflate::{BitReader, Code, Token};
+use crate::log::Log;
+use crate::matcher::Match;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Tokens under one fingerprint. Their distances do not count: an insertion changes those.
+const WINDOW: usize = 8;
+/// One window in this many gets a fingerprint, as its content decides.
+const PERIOD_BITS: u32 = 4;
+/// Bits that the first tokens of a run must save to be worth the description of where they are.
+const WORTH: i64 = 96;
+/// What a changed distance takes, in bits, about.
+const MOVED_COST: i64 = 10;
+/// Tokens looked at to judge a run.
+const JUDGED: usize = 64;
+/// Changed distances in a row that end a run.
+const MOVED_IN_A_ROW: usize = 3;
+/// Tokens that may be passed over, on either side, to go on where a run ended.
+const REACH: usize = 8;
+/// Tokens that must agree to go on there.
+const AGREE: usize = 4;
+/// Operations of a block.
+pub(super) const MAX_OPERATIONS: usize = 4 << 10;
+
+/// Which bits of a block are literals, and where they go among the literals.
+pub(super) struct LiteralMap<'a> {
+    matches: &'a [Match],
+}
+
+impl<'a> LiteralMap<'a> {
+    pub(super) fn new(matches: &'a [Match]) -> LiteralMap<'a> {
+        LiteralMap { matches }
+    }
+
+    /// For a bit of the block: the end of the run of literals around it, or if it is in a match, the
+    /// end of that.
+    pub(super) fn run_around(&self, bit: u64) -> (Option<u64>, u64) {
+        let byte = bit / 8;
+        let after = self.matches.partition_point(|found| found.end() as u64 <= byte);
+        match self.matches.get(after) {
+            Some(found) if u64::from(found.at) <= byte => (None, found.end() as u64 * 8),
+            Some(found) => (Some(u64::from(found.at) * 8), 0),
+            None => (Some(u64::MAX), 0),
+        }
+    }
+
+    /// The bit of the literals that a literal bit of the block is.
+    fn place(&self, bit: u64) -> u64 {
+        let before = self.matches.partition_point(|found| found.end() as u64 * 8 <= bit);
+        let matched: u64 = self.matches[..before].iter().map(|found| u64::from(found.len)).sum();
+        bit - matched * 8
+    }
+
+    /// Where a frame at `offset` finds the description of a code.
+    pub(super) fn described(&self, spot: Spot, offset: u64) -> Option<Described> {
+        let Spot::Log(start, end) = spot else {
+            return (spot == Spot::Fixed).then_some(Described::Fixed);
+        };
+        let base = offset * 8;
+        let Some(first) = start.checked_sub(base) else {
+            return (end <= base).then_some(Described::Log(start, end));
+        };
+        let last = end - base;
+        match self.run_around(first) {
+            (Some(limit), _) => (last <= limit).then(|| Described::Here(self.place(first))),
+            (None, limit) if last <= limit => {
+                // It was found as bytes, in the log or earlier in the block itself.
+                let after = self.matches.partition_point(|found| found.end() as u64 * 8 <= first);
+                let found = self.matches[after];
+                let ahead = first - u64::from(found.at) * 8;
+                let (start, end) =
+                    (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
+                (end <= base).then_some(Described::Log(start, end))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where a run can go on.
+pub(super) struct Source {
+    code: Arc<Code>,
+    described: Described,
+    stretch: Stretch,
+    nth: usize,
+    /// Bits that may be read: of the stretch, as far as the log still holds it.
+    limit: u64,
+    /// Where it stands, in bits of the log.
+    at: u64,
+    /// The tokens from there on, and where each ends.
+    ahead: Vec<(Token, u64)>,
+    /// A jump is needed, because this is not the stretch of the last run.
+    is_new: bool,
+}
+
+pub(super) struct Search<'a> {
+    pub(super) log: &'a Log,
+    pub(super) index: &'a mut TokenIndex,
+    pub(super) key: u64,
+    pub(super) offset: u64,
+    pub(super) floor: u64,
+    pub(super) opened: &'a Opened,
+    pub(super) steps: &'a mut Vec<Step>,
+    pub(super) anchors: &'a mut Vec<(u32, u64)>,
+    pub(super) source: Option<Source>,
+    /// Codes that the steps name, at most.
+    pub(super) codes: usize,
+    /// Bits saved.
+    pub(super) saved: u64,
+}
+
+/// Fingerprints of windows of tokens, one by one.
+#[derive(Default)]
+struct Rolling {
+    hash: u64,
+    seen: usize,
+}
+
+impl Rolling {
+    /// Adds a token. Returns a fingerprint if the window that ends with it is chosen.
+    #[inline(always)]
+    fn push(&mut self, token: Token, key: u64) -> Option<u64> {
+        let mixed = (u64::from(token.shape()) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Each token leaves the hash after eight more.
+        self.hash = (self.hash << 8).wrapping_add(mixed ^ mixed >> 32);
+        self.seen += 1;
+        (self.hash >> (64 - PERIOD_BITS) == 0 && self.seen >= WINDOW).then(|| {
+            let keyed = (self.hash ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            keyed ^ keyed >> 32
+        })
+    }
+}
+
+impl Search<'_> {
+    /// Notes the fingerprints of tokens.
+    pub(super) fn note(&mut self, tokens: Range<usize>) {
+        let mut rolling = Rolling::default();
+        for at in tokens {
+            if let Some(fingerprint) = rolling.push(self.opened.tokens[at], self.key) {
+                let start = self.opened.bits[at + 1 - WINDOW];
+                self.index.insert(fingerprint, self.offset * 8 + u64::from(start));
+            }
+        }
+    }
+
+    fn bit_behind(&self, token: usize, part: &Part) -> u64 {
+        let end = if token + 1 < part.end { self.opened.bits[token + 1] } else { part.end_bit };
+        u64::from(end)
+    }
+
+    /// Finds the runs of a range of the tokens of a part.
+    pub(super) fn part(
+        &mut self,
+        described: Described,
+        literals: &LiteralMap<'_>,
+        tokens: Range<usize>,
+        part: &Part,
+    ) {
+        let mut anchors = std::mem::take(self.anchors);
+        anchors.clear();
+        let mut rolling = Rolling::default();
+        for (at, &token) in tokens.clone().zip(&self.opened.tokens[tokens.clone()]) {
+            if let Some(fingerprint) = rolling.push(token, self.key) {
+                anchors.push(((at + 1 - WINDOW) as u32, fingerprint));
+            }
+        }
+        let mut anchors_left = anchors.iter().peekable();
+        let (mut done, mut is_open) = (tokens.start, false);
+        loop {
+            let has_room = self.steps.len() + 4 < MAX_OPERATIONS && self.codes + 2 < MAX_CODES;
+            let resumed = if has_room { self.resume(done, tokens.end) } else { None };
+            // Fingerprints are looked up before they are overwritten, where no run is.
+            let begun = resumed.or_else(|| {
+                while let Some(&&(start, fingerprint)) = anchors_left.peek() {
+                    let start = start as usize;
+                    let found = if start >= done && has_room {
+                        self.jump(fingerprint, start, tokens.end, part)
+                    } else {
+                        None
+                    };
+                    if found.is_some() {
+                        return found;
+                    }
+                    self.note_at(start, fingerprint);
+                    anchors_left.next();
+                }
+                None
+            });
+            let Some((start, skip)) = begun else { break };
+            if !is_open {
+                let bit = literals.place(u64::from(self.opened.bits[tokens.start]));
+                self.steps.push(Step::Part { at: bit, code: described });
+                self.codes += 1;
+                is_open = true;
+            }
+            match self.run(start, done, skip, tokens.end, part) {
+                Some(end) => done = end,
+                None if skip.is_some() => self.source = None,
+                None => {
+                    // Not again.
+                    if let Some(&(start, fingerprint)) = anchors_left.next() {
+                        self.note_at(start as usize, fingerprint);
+                    }
+                }
+            }
+        }
+        *self.anchors = anchors;
+    }
+
+    fn note_at(&mut self, token: usize, fingerprint: u64) {
+        let bit = self.offset * 8 + u64::from(self.opened.bits[token]);
+        self.index.insert(fingerprint, bit);
+    }
+
+    /// Whether the last run goes on behind token `done`: at which token, and how many tokens of the
+    /// source to skip.
+    fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
+        let source = self.source.as_ref()?;
+        (done..=done + REACH).take_while(|at| at + AGREE <= end).find_map(|at| {
+            let tokens = &self.opened.tokens[at..at + AGREE];
+            let agrees = |ahead: &[(Token, u64)]| {
+                let mut equal = false;
+                tokens.iter().zip(ahead).all(|(a, (b, _))| {
+                    equal |= a == b;
+                    a.shape() == b.shape()
+                }) && equal
+            };
+            let skip = source.ahead.windows(AGREE).position(agrees)?;
+            (skip <= REACH).then_some((at, Some(skip as u8)))
+        })
+    }
+
+    /// Whether a run begins at token `start` where the log has a fingerprint. Makes it the source.
+    fn jump(
+        &mut self,
+        fingerprint: u64,
+        start: usize,
+        end: usize,
+        part: &Part,
+    ) -> Option<(usize, Option<u8>)> {
+        let at = self.index.find(fingerprint, self.offset)?;
+        let (nth, stretch) = self.index.around(at)?;
+        let extent = self.log.extent(at / 8, self.floor)?;
+        let limit = stretch.end.min(extent.end * 8).min(self.offset * 8);
+        let code = self.index.code(self.log, &stretch, self.floor)?;
+        let described = stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
+        // How much the first tokens save.
+        let base = at / 8;
+        let mut reader = BitReader::new(self.log.read(base..limit.div_ceil(8)), at % 8);
+        let mut gain = 0i64;
+        for token in start..end.min(start + JUDGED) {
+            let Ok(there) = reader.token(&code) else { break };
+            if base * 8 + reader.position() > limit {
+                break;
+            }
+            let here = self.opened.tokens[token];
+            if there == here {
+                gain += (self.bit_behind(token, part) - u64::from(self.opened.bits[token])) as i64;
+            } else if there.shape() == here.shape() {
+                gain -= MOVED_COST;
+            } else {
+                break;
+            }
+            if gain > WORTH {
+                break;
+            }
+        }
+        if gain <= WORTH {
+            return None;
+        }
+        let ahead = Vec::new();
+        let source = Source { code, described, stretch, nth, limit, at, ahead, is_new: true };
+        self.source = Some(source);
+        Some((start, None))
+    }
+
+    /// Follows a run that begins at token `start`, where the source stands after `skip` tokens;
+    /// without a `skip`, exactly there. Pushes its steps. Returns the token behind it; `None` if it
+    /// is none.
+    fn run(
+        &mut self,
+        start: usize,
+        done: usize,
+        skip: Option<u8>,
+        end: usize,
+        part: &Part,
+    ) -> Option<usize> {
+        let mut source = self.source.take()?;
+        let mut start = start;
+        match skip {
+            Some(0) => {}
+            Some(skip) => source.at = source.ahead[usize::from(skip) - 1].1,
+            None => start = self.extend_back(&mut source, start, done),
+        }
+        let opened = self.opened;
+        let bit_of = |token: usize| {
+            u64::from(if token < part.end { opened.bits[token] } else { part.end_bit })
+        };
+        let (gap, gap_bits) = ((start - done) as u32, (bit_of(start) - bit_of(done)) as u32);
+        let base = source.at / 8;
+        let content = self.log.read(base..source.limit.div_ceil(8).max(base));
+        let mut reader = BitReader::new(content, source.at % 8);
+        // How far it is worth it: steps, tokens, and where the source stands.
+        let begun = self.steps.len();
+        let mut good = (begun, start, source.at);
+        let mut kind = match (source.is_new, skip) {
+            (true, _) => Step::jump(gap, gap_bits, source.described, source.at),
+            (false, skip) => Step::near(gap, gap_bits, skip.unwrap_or(0)),
+        };
+        let mut moved = 0;
+        // The first token of the step that is not finished, and whether the source ended.
+        let (mut first, mut at, mut is_at_end) = (start, start, false);
+        loop {
+            // Tokens that are the same.
+            let mut position = base * 8 + reader.position();
+            let run = at;
+            while at < end
+                && let Some((bits, count)) = source.code.bits_of(opened.tokens[at])
+                && reader.skip_if(bits, count)
+            {
+                let next = base * 8 + reader.position();
+                if next > source.limit {
+                    is_at_end = true;
+                    break;
+                }
+                position = next;
+                at += 1;
+            }
+            let run_bits = bit_of(at) - bit_of(first);
+            self.steps.push(kind.finish((at - run) as u32, run_bits, position));
+            if at > run {
+                moved = 0;
+                good = (self.steps.len(), at, position);
+            }
+            if at == end
+                || is_at_end
+                || moved == MOVED_IN_A_ROW
+                || self.steps.len() >= MAX_OPERATIONS
+            {
+                break;
+            }
+            // One that differs in its distance only.
+            let there = reader.token(&source.code);
+            let Ok(there) = there.map_err(|_| is_at_end = true) else { break };
+            if base * 8 + reader.position() > source.limit {
+                is_at_end = true;
+                break;
+            }
+            let here = opened.tokens[at];
+            if there.shape() != here.shape() || there == here {
+                break;
+            }
+            kind = Step::moved(here.distance() as i32 - there.distance() as i32);
+            moved += 1;
+            first = at;
+            at += 1;
+        }
+        is_at_end &= good.1 == at;
+        self.steps.truncate(good.0);
+        if good.1 == start {
+            // Nothing but changed distances.
+            self.steps.truncate(begun);
+            return None;
+        }
+        self.codes += usize::from(source.is_new);
+        self.saved += bit_of(good.1) - bit_of(start);
+        source.at = good.2;
+        source.is_new = false;
+        self.look_ahead(&mut source, is_at_end);
+        self.source = Some(source);
+        Some(good.1)
+    }
+
+    /// What lies before a run may be the same, too: then its bits under the code of the source are
+    /// what stands before it. Returns the first token.
+    fn extend_back(&self, source: &mut Source, start: usize, done: usize) -> usize {
+        let mut start = start;
+        let Some(extent) = self.log.extent(source.at / 8, self.floor) else { return start };
+        let lowest = source.stretch.first.max(extent.start * 8);
+        while start > done
+            && let Some((bits, count)) = source.code.bits_of(self.opened.tokens[start - 1])
+            && source.at >= lowest + u64::from(count)
+        {
+            let at = source.at - u64::from(count);
+            let content = self.log.read(at / 8..source.at.div_ceil(8));
+            if !BitReader::new(content, at % 8).skip_if(bits, count) {
+                break;
+            }
+            source.at = at;
+            start -= 1;
+        }
+        start
+    }
+
+    /// Reads the tokens that follow where a source stands; at the end of a stretch, those of the
+    /// next one.
+    fn look_ahead(&mut self, source: &mut Source, is_at_end: bool) {
+        if is_at_end
+            && let Some(stretch) = self.index.nth(source.nth + 1)
+            && let Some(extent) = self.log.extent(stretch.first / 8, self.floor)
+            && let Some(code) = self.index.code(self.log, &stretch, self.floor)
+        {
+            source.described =
+                stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
+            source.limit = stretch.end.min(extent.end * 8).min(self.offset * 8);
+            source.at = stretch.first;
+            source.code = code;
+            source.stretch = stretch;
+            source.nth += 1;
+            source.is_new = true;
+        }
+        source.ahead.clear();
+        let base = source.at / 8;
+        if source.limit <= source.at {
+            return;
+        }
+        let content = self.log.read(base..source.limit.div_ceil(8));
+        let mut reader = BitReader::new(content, source.at % 8);
+        while source.ahead.len() < REACH + AGREE {
+            let Ok(token) = reader.token(&source.code) else { break };
+            let end = base * 8 + reader.position();
+            if end > source.limit {
+                break;
+            }
+            source.ahead.push((token, end));
+        }
+    }
+}
