@@ -1,7 +1,7 @@
 //! Bits in deflate's order: from the lowest of each byte.
 
-use super::code::{is_end, is_literal};
-use super::{COPY, Code, DISTANCE_BITS, Stop, Token};
+use super::code::Entry;
+use super::{Code, Stop, Token};
 
 /// Reads bits of a slice.
 #[derive(Clone, Debug)]
@@ -109,22 +109,118 @@ impl<'a> BitReader<'a> {
     pub(crate) fn token(&mut self, code: &Code) -> Result<Token, Stop> {
         // Two code words of 15 bits, and 5 and 13 extra bits, fit what a refill gives.
         self.refill();
-        let entry = code.literal(self.buffer);
-        self.consume(entry & 15);
-        if is_literal(entry) {
-            return Ok(Token(entry >> 8 & 0xff));
+        let entry = code.entry(self.buffer, 0);
+        if entry.is_special() {
+            self.consume(entry.bits());
+            return Err(if entry.is_end() { Stop::End } else { Stop::Bad });
         }
-        if is_end(entry) || entry & 15 == 0 {
-            return Err(if is_end(entry) { Stop::End } else { Stop::Bad });
+        let value = entry.value(self.extra(entry));
+        if entry.is_length() == 0 {
+            return Ok(Token(value));
         }
-        let extra = self.take(entry >> 8 & 15);
-        let distance = code.distance(self.buffer);
-        if distance & 15 == 0 {
+        let entry = code.entry(self.buffer, 1);
+        if entry.is_special() {
             return Err(Stop::Bad);
         }
-        self.consume(distance & 15);
-        let less = (distance >> 16) + self.take(distance >> 8 & 15);
-        Ok(Token(COPY | entry >> 16 << 20 | extra << DISTANCE_BITS | less))
+        Ok(Token(value + entry.value(self.extra(entry))))
+    }
+
+    /// Goes over a symbol. Returns its extra bits.
+    #[inline(always)]
+    fn extra(&mut self, entry: Entry) -> u64 {
+        let extra = (self.buffer & mask(entry.bits())) >> entry.length();
+        self.consume(entry.bits());
+        extra
+    }
+
+    /// Appends up to `most` tokens, and where each of them begins: in bits, with `base` added.
+    /// Returns where the last one ends, and what comes next if `most` were not to be had.
+    pub(crate) fn append_tokens(
+        &mut self,
+        code: &Code,
+        most: usize,
+        base: u32,
+        tokens: &mut Vec<Token>,
+        starts: &mut Vec<u32>,
+    ) -> (u32, Option<Stop>) {
+        let first = tokens.len();
+        debug_assert_eq!(starts.len(), first);
+        tokens.resize(first + most, Token(0));
+        starts.resize(first + most + 1, 0);
+        let (count, stop) = self.tokens(code, &mut tokens[first..], &mut starts[first..], base);
+        let end = starts[first + count];
+        tokens.truncate(first + count);
+        starts.truncate(first + count);
+        (end, stop)
+    }
+
+    /// Reads as many tokens as `tokens` has room for, and where each of them begins: in bits, with
+    /// `base` added, to `starts`, which has room for one more, where the last one ends. Returns
+    /// their number, and what comes next if that is no token.
+    ///
+    /// Behind [`Stop::End`], the reader is behind the end-of-block symbol; otherwise, behind the
+    /// last token.
+    fn tokens(
+        &mut self,
+        code: &Code,
+        tokens: &mut [Token],
+        starts: &mut [u32],
+        base: u32,
+    ) -> (usize, Option<Stop>) {
+        debug_assert!(starts.len() > tokens.len());
+        // In variables of this function, which no store through a pointer can change.
+        let mut from = self.clone();
+        let mut position = (from.position() as u32).wrapping_add(base);
+        starts[0] = position;
+        // What is known of a token of which the distance is to come, and 1 if that is so.
+        let (mut begun, mut is_distance) = (0, 0);
+        let mut count = 0;
+        'all: while from.is_far_from_end() && count + 2 <= tokens.len() {
+            from.refill();
+            // Two symbols are no more than a token's bits, or those of two literals.
+            for _ in 0..2 {
+                let entry = code.entry(from.buffer, is_distance);
+                if entry.is_special() {
+                    break 'all;
+                }
+                position = position.wrapping_add(entry.bits());
+                let token = begun + entry.value(from.extra(entry));
+                is_distance = entry.is_length();
+                tokens[count] = Token(token);
+                starts[count + 1] = position;
+                begun = token & is_distance.wrapping_neg();
+                count += 1 - is_distance as usize;
+            }
+        }
+        let consumed = position.wrapping_sub(starts[count]);
+        if consumed > 0 {
+            // Back to the beginning of a token that is not complete.
+            from = BitReader::new(from.data, from.position() - u64::from(consumed));
+        }
+        let stop = loop {
+            if count == tokens.len() {
+                break None;
+            }
+            let before = from.clone();
+            let token = from.token(code);
+            if from.is_past_end() {
+                from = before;
+                break Some(Stop::Short);
+            }
+            match token {
+                Ok(token) => {
+                    tokens[count] = token;
+                    count += 1;
+                    starts[count] = (from.position() as u32).wrapping_add(base);
+                }
+                Err(stop) => {
+                    from = if stop == Stop::End { from } else { before };
+                    break Some(stop);
+                }
+            }
+        };
+        *self = from;
+        (count, stop)
     }
 
     /// Goes over the low `count` bits of `bits`, at most 56, if they come next; otherwise stays.
@@ -199,12 +295,89 @@ impl<'a> BitWriter<'a> {
         true
     }
 
+    /// Whether there is room for two symbols.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.at + 2 * SLACK <= self.out.len()
+    }
+
+    /// Appends bits, which stay in the buffer up to the next flush. Its 64 bits have room for two
+    /// symbols.
+    #[inline(always)]
+    fn append(&mut self, (bits, count): (u64, u32)) {
+        self.buffer |= bits << self.held;
+        self.held += count;
+    }
+
+    /// Stores what was appended. Does nothing without room.
+    #[inline(always)]
+    fn flush(&mut self) {
+        let Some(place) = self.out.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<8>())
+        else {
+            return;
+        };
+        *place = self.buffer.to_le_bytes();
+        self.at += (self.held / 8) as usize;
+        self.buffer >>= self.held & !7;
+        self.held &= 7;
+    }
+
     /// Appends a token. Returns whether there was room and the code has its symbols.
     #[inline(always)]
     #[must_use]
     pub(crate) fn token(&mut self, token: Token, code: &Code) -> bool {
         code.bits_of(token).is_some_and(|(bits, count)| self.put(bits, count))
     }
+}
+
+/// Copies `count` tokens: reads them with one code and writes them with another. Returns whether
+/// there were as many, the other code has their symbols, and there was room; whether `from` went
+/// past its end is for the caller to see.
+#[must_use]
+pub(crate) fn transcode(
+    from: &mut BitReader<'_>,
+    source: &Code,
+    to: &mut BitWriter<'_>,
+    target: &Code,
+    count: u64,
+) -> bool {
+    // In variables of this function, which no store through a pointer can change.
+    let mut reader = from.clone();
+    let mut writer = std::mem::take(to);
+    let mut left = count;
+    let mut is_distance = 0;
+    let mut has_words = true;
+    // Twice the bits of the longest token, and what a writer stores beyond them.
+    'all: while left >= 2 && reader.is_far_from_end() && writer.has_room() {
+        reader.refill();
+        // Two symbols are no more than a token's bits, or those of two literals.
+        for _ in 0..2 {
+            let entry = source.entry(reader.buffer, is_distance);
+            if entry.is_special() {
+                has_words = false;
+                break 'all;
+            }
+            let word = target.word(entry);
+            has_words &= word != 0;
+            writer.append(entry.bits_under(word, reader.extra(entry)));
+            is_distance = entry.is_length();
+            left -= u64::from(1 - is_distance);
+        }
+        writer.flush();
+    }
+    let mut done = has_words;
+    while done && (left > 0 || is_distance == 1) {
+        reader.refill();
+        let entry = source.entry(reader.buffer, is_distance);
+        let word = if entry.is_special() { 0 } else { target.word(entry) };
+        let (bits, count) = entry.bits_under(word, reader.extra(entry));
+        done = word != 0 && writer.put(bits, count);
+        is_distance = entry.is_length();
+        left -= u64::from(1 - is_distance);
+    }
+    *from = reader;
+    *to = writer;
+    done
 }
 
 /// Copies `count` bits. Returns whether there were as many, and room for them.
@@ -238,4 +411,58 @@ pub(crate) fn copy_bits(from: &mut BitReader<'_>, to: &mut BitWriter<'_>, count:
         left -= u64::from(step);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn tokens_read_at_once_are_those_read_one_by_one(
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+            start in 0u64..8,
+            most in 0usize..100,
+        ) {
+            let code = Code::fixed();
+            let mut reader = BitReader::new(&data, start);
+            let (mut tokens, mut starts, mut expected) = (Vec::new(), Vec::new(), None);
+            let mut end = reader.position();
+            while tokens.len() < most {
+                starts.push(end as u32 + 7);
+                let token = reader.token(code);
+                match token {
+                    _ if reader.is_past_end() => expected = Some(Stop::Short),
+                    Ok(token) => {
+                        tokens.push(token);
+                        end = reader.position();
+                        continue;
+                    }
+                    Err(stop) => expected = Some(stop),
+                }
+                starts.pop();
+                break;
+            }
+            let mut at_once = BitReader::new(&data, start);
+            let (mut found, mut begins) = (Vec::new(), Vec::new());
+            let (found_end, stop) =
+                at_once.append_tokens(code, most, 7, &mut found, &mut begins);
+            prop_assert_eq!(&found, &tokens);
+            prop_assert_eq!((begins, found_end, stop), (starts, end as u32 + 7, expected));
+            let behind = if stop == Some(Stop::End) { reader.position() } else { end };
+            prop_assert_eq!(at_once.position(), behind);
+
+            // And back: under the same code, the same bits.
+            let mut out = vec![0; data.len() + 2 * SLACK];
+            let (mut from, mut to) = (BitReader::new(&data, start), BitWriter::new(&mut out));
+            prop_assert!(to.put(u64::from(data.first().map_or(0, |byte| byte & mask(start as u32) as u8)), start as u32));
+            prop_assert!(transcode(&mut from, code, &mut to, code, tokens.len() as u64));
+            prop_assert_eq!((from.position(), to.position()), (end, end));
+            let whole = (end / 8) as usize;
+            let same = to.written()[..whole] == data[..whole];
+            prop_assert!(same || data.is_empty());
+            prop_assert!(!transcode(&mut from, code, &mut to, code, u64::MAX));
+        }
+    }
 }

@@ -1,56 +1,148 @@
 //! Huffman codes of deflate blocks (RFC 1951, sections 3.2.2, 3.2.6 and 3.2.7).
 
 use super::bits::BitReader;
-use super::{LENGTH_EXTRA, Stop, Token, distance_extra, distance_of, distance_parts};
+use super::{
+    COPY, DISTANCE_BITS, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of, distance_parts,
+};
+use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Bits that the first table of literals and lengths, and that of distances, look at.
-const LITERAL_BITS: u32 = 10;
-const DISTANCE_BITS: u32 = 8;
 /// Longest code word.
 const MAX_BITS: u32 = 15;
-/// Entries of both tables. zlib's enough.c finds that no code of 286 symbols needs more than 1,332
-/// with a first table of 10 bits. A second table of 7 bits takes at least 8 of 30 distances, so
-/// there are at most 3.
-const LITERAL_ENTRIES: usize = 1332;
-const DISTANCE_ENTRIES: usize = (1 << DISTANCE_BITS) + 3 * 128;
+/// Bits that the first table of literals and lengths looks at. That of distances looks at one less
+/// and follows it, so that a reader finds its place without a branch: nothing predicts whether a
+/// literal or a copy is next.
+const FIRST_BITS: u32 = 10;
+/// Where second tables begin.
+const SECOND: usize = (1 << FIRST_BITS) + (1 << (FIRST_BITS - 1));
+/// Entries of all tables. zlib's enough.c finds that no code of 286 symbols needs more than 308
+/// behind a first table of 10 bits. Behind one of 9 bits, a table of 64 takes at least 7 of the 30
+/// distances, and at least 7 fill the rest of the first: 3 of them are most.
+const ENTRIES: usize = 1 << 11;
+const _: () = assert!(SECOND + 308 + 3 * 64 <= ENTRIES);
 
-/// An entry of a table. The low four bits are the length of the code word; 0 if there is none.
+/// An entry of a table.
 ///
-/// - A literal has bit 31, and its byte from bit 8 on.
-/// - A length has the number of its extra bits from bit 8 on, and its symbol from bit 16 on.
-/// - A distance has the number of its extra bits from bit 8 on, and the distance without them, less
-///   1, from bit 16 on.
-/// - The end of the block has bit 30.
-/// - A pointer to a second table has bit 30 and length 0: the number of bits to look at from bit 4
-///   on, and where it begins from bit 8 on.
-type Entry = u32;
-const IS_LITERAL: Entry = 1 << 31;
-const IS_OTHER: Entry = 1 << 30;
+/// - Bits 0 to 5: the bits of the symbol, with its extra bits.
+/// - Bits 8 to 11: those of its code word alone.
+/// - Bits 16 to 24: the symbol. Distances begin at [`DISTANCES`].
+/// - Bit 31: it is a length, and a distance follows.
+/// - Bit 30: it is no part of a token: the end of the block; a pointer to a second table, which
+///   begins at the symbol and is as wide as the code word; or no code word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(u32);
+
+const SPECIAL: u32 = 1 << 30;
+const NONE: Entry = Entry(SPECIAL);
+/// The end of the block.
+const END: u32 = 256;
+/// The first distance among all symbols.
+const DISTANCES: u32 = 288;
+/// The distance of what has none.
+const NO_DISTANCE: u32 = 511;
+
+/// What the symbols of a token add to it: a literal or a length, and a distance.
+static VALUES: [u32; 512] = {
+    let mut values = [0; 512];
+    let mut symbol = 0;
+    while symbol < 30 {
+        if symbol < 29 {
+            values[257 + symbol as usize] = COPY | symbol << 20;
+        }
+        values[(DISTANCES + symbol) as usize] = distance_of(symbol, 0) - 1;
+        symbol += 1;
+    }
+    while symbol < 286 {
+        let byte = symbol - 30;
+        values[byte as usize] = byte;
+        symbol += 1;
+    }
+    values
+};
+
+impl Entry {
+    fn new(symbol: u32, length: u32) -> Entry {
+        let extra = match symbol {
+            257..286 => u32::from(LENGTH_EXTRA[symbol as usize - 257]),
+            DISTANCES.. => distance_extra(symbol - DISTANCES),
+            _ => 0,
+        };
+        let kind = match symbol {
+            END => SPECIAL,
+            257..286 => COPY,
+            _ => 0,
+        };
+        Entry(kind | symbol << 16 | length << 8 | (length + extra))
+    }
+
+    #[inline(always)]
+    pub(super) fn is_special(self) -> bool {
+        self.0 & SPECIAL != 0
+    }
+
+    /// Whether it is the end of a block.
+    #[inline(always)]
+    pub(super) fn is_end(self) -> bool {
+        self.is_special() && self.bits() > 0
+    }
+
+    fn is_pointer(self) -> bool {
+        self.is_special() && self.bits() == 0 && self.length() > 0
+    }
+
+    /// 1 if a distance follows.
+    #[inline(always)]
+    pub(super) fn is_length(self) -> u32 {
+        self.0 >> 31
+    }
+
+    /// Bits of the symbol and its extra bits.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.0 & 63
+    }
+
+    /// Bits of the code word.
+    #[inline(always)]
+    pub(super) fn length(self) -> u32 {
+        self.0 >> 8 & 15
+    }
+
+    #[inline(always)]
+    pub(super) fn symbol(self) -> usize {
+        // The mask tells what is known.
+        (self.0 >> 16 & 511) as usize
+    }
+
+    /// The bits of the symbol under another code, which has this word for it, and their number.
+    #[inline(always)]
+    pub(super) fn bits_under(self, word: u32, extra: u64) -> (u64, u32) {
+        let length = word >> 16 & 15;
+        (u64::from(word & 0xffff) | extra << length, length + self.bits() - self.length())
+    }
+
+    /// What the symbol and its extra bits add to a token.
+    #[inline(always)]
+    pub(super) fn value(self, extra: u64) -> u32 {
+        VALUES[self.symbol()] + ((extra as u32) << (self.is_length() * DISTANCE_BITS))
+    }
+}
 
 /// The code of a block: literals and lengths, and distances.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
-    literals: [Entry; LITERAL_ENTRIES],
-    distances: [Entry; DISTANCE_ENTRIES],
+    table: [Entry; ENTRIES],
     /// By symbol: code word, reversed; its length from bit 16 on; the number of extra bits of a
     /// length from bit 20 on. 0 if there is none.
-    literal_words: [u32; 512],
-    /// As above, without extra bits.
-    distance_words: [u32; 64],
+    words: [u32; 512],
 }
-
-/// The place in `distance_words` of no distance at all.
-const LITERAL: u32 = 63;
 
 impl Code {
     const EMPTY: Code = Code {
-        literals: [0; LITERAL_ENTRIES],
-        distances: [0; DISTANCE_ENTRIES],
-        literal_words: [0; 512],
-        distance_words: {
-            let mut words = [0; 64];
-            words[LITERAL as usize] = 1 << 31;
+        table: [NONE; ENTRIES],
+        words: {
+            let mut words = [0; 512];
+            words[NO_DISTANCE as usize] = 1 << 31;
             words
         },
     };
@@ -72,28 +164,21 @@ impl Code {
 
     /// `None` if the lengths of code words do not make codes.
     fn build(&mut self, literals: &[u8], distances: &[u8]) -> Option<()> {
-        let Code { literals: table, distances: distance_table, literal_words, distance_words } =
-            self;
-        let literal = |symbol: u32| match symbol {
-            0..256 => IS_LITERAL | symbol << 8,
-            256 => IS_OTHER,
-            _ => match LENGTH_EXTRA.get(symbol as usize - 257) {
-                Some(&extra) => (symbol - 257) << 16 | u32::from(extra) << 8,
-                None => NEVER,
-            },
-        };
-        build(literals, LITERAL_BITS, table, literal_words, literal)?;
+        let Code { table, words } = self;
+        let literal_words = &mut words[..DISTANCES as usize];
+        let (first, second) = (0..1 << FIRST_BITS, SECOND);
+        let symbols = |symbol: u32| if symbol < 286 { Some(symbol) } else { None };
+        let (_, second) = build(literals, table, first, second, literal_words, symbols)?;
         for (word, &extra) in literal_words[257..].iter_mut().zip(&LENGTH_EXTRA) {
             *word |= if *word == 0 { 0 } else { u32::from(extra) << 20 };
         }
-        literal_words[286..].fill(0);
-        let distance = |symbol: u32| match symbol {
-            0..30 => (distance_of(symbol, 0) - 1) << 16 | distance_extra(symbol) << 8,
-            _ => NEVER,
-        };
-        build(distances, DISTANCE_BITS, distance_table, distance_words, distance)?;
+        let distance_words = &mut words[DISTANCES as usize..][..32];
+        let first = 1 << FIRST_BITS..SECOND;
+        let symbols = |symbol: u32| if symbol < 30 { Some(DISTANCES + symbol) } else { None };
+        build(distances, table, first, second, distance_words, symbols)?;
         // Symbols that must not occur.
-        distance_words[30..32].fill(0);
+        words[286..288].fill(0);
+        words[(DISTANCES + 30) as usize..][..2].fill(0);
         Some(())
     }
 
@@ -114,10 +199,10 @@ impl Code {
         for &symbol in &ORDER[..count] {
             lengths[symbol] = bits.bits(3)? as u8;
         }
-        let (mut meta, mut words) = ([0; 1 << META_BITS], [0; 19]);
-        let is_complete =
-            build(&lengths[..19], META_BITS, &mut meta, &mut words, |symbol| symbol << 8);
-        if is_complete != Some(true) {
+        let (mut meta, mut words) = ([NONE; 1 << META_BITS], [0; 19]);
+        // No word is longer than the first table is wide.
+        let built = build(&lengths[..19], &mut meta, 0..1 << META_BITS, 0, &mut words, Some);
+        if built.is_none_or(|(is_complete, _)| !is_complete) {
             return Err(Stop::Bad);
         }
         let total = literals + distances;
@@ -125,8 +210,8 @@ impl Code {
         let mut at = 0;
         while at < total {
             let entry = meta[bits.peek() as usize & ((1 << META_BITS) - 1)];
-            bits.bits(entry & 15)?;
-            let (value, repeats) = match entry >> 8 {
+            bits.bits(entry.bits())?;
+            let (value, repeats) = match entry.symbol() {
                 length @ 0..=15 => (length as u8, 1),
                 16 => {
                     let last = at.checked_sub(1).ok_or(Stop::Bad)?;
@@ -147,16 +232,31 @@ impl Code {
         Ok(code)
     }
 
-    /// The entry that the next bits begin with, of literals and lengths.
+    /// The entry that the next bits begin with: of literals and lengths, or of distances if
+    /// `is_distance` is 1.
     #[inline(always)]
-    pub(super) fn literal(&self, bits: u64) -> Entry {
-        look(&self.literals, bits, LITERAL_BITS)
+    pub(super) fn entry(&self, bits: u64, is_distance: u32) -> Entry {
+        let first =
+            is_distance << FIRST_BITS | bits as u32 & (((1 << FIRST_BITS) - 1) >> is_distance);
+        let entry = self.table[first as usize % ENTRIES];
+        if entry.is_special() { self.second(entry, bits, is_distance) } else { entry }
     }
 
-    /// The entry that the next bits begin with, of distances.
+    /// What a special entry of a first table stands for: if it is a pointer, an entry of a second
+    /// one.
     #[inline(always)]
-    pub(super) fn distance(&self, bits: u64) -> Entry {
-        look(&self.distances, bits, DISTANCE_BITS)
+    fn second(&self, entry: Entry, bits: u64, is_distance: u32) -> Entry {
+        if !entry.is_pointer() {
+            return entry;
+        }
+        let index = (bits >> (FIRST_BITS - is_distance)) as u32 & ((1 << entry.length()) - 1);
+        self.table[((entry.0 >> 16 & SECOND_MASK) + index) as usize % ENTRIES]
+    }
+
+    /// The word of a symbol: its bits, and its length from bit 16 on. 0 if there is none.
+    #[inline(always)]
+    pub(super) fn word(&self, entry: Entry) -> u32 {
+        self.words[entry.symbol()]
     }
 
     /// The bits of a token, and how many there are; `None` if the code has no such symbol.
@@ -166,14 +266,14 @@ impl Code {
         // are in range; the masks say so.
         let is_copy = token.is_copy();
         let symbol = if is_copy { 257 + token.length_symbol() } else { token.0 & 0xff };
-        let length = self.literal_words[(symbol & 511) as usize];
+        let length = self.words[(symbol & 511) as usize];
         let (mut bits, mut len) = (u64::from(length & 0xffff), length >> 16 & 15);
         bits |= u64::from(if is_copy { token.length_extra() } else { 0 }) << len;
         len += length >> 20;
         let (symbol, extra_len, extra) = distance_parts(token.distance() - 1);
         let (symbol, extra_len, extra) =
-            if is_copy { (symbol, extra_len, extra) } else { (LITERAL, 0, 0) };
-        let distance = self.distance_words[(symbol & 63) as usize];
+            if is_copy { (DISTANCES + symbol, extra_len, extra) } else { (NO_DISTANCE, 0, 0) };
+        let distance = self.words[(symbol & 511) as usize];
         bits |= u64::from(distance & 0xffff) << len;
         len += distance >> 16 & 15;
         bits |= u64::from(extra) << len;
@@ -187,40 +287,22 @@ impl Code {
 
 /// Bits of a code word for code lengths.
 const META_BITS: u32 = 7;
-/// Symbols that have code words, but must not occur.
-const NEVER: Entry = 1;
+/// Bits of a pointer that say where its table begins.
+const SECOND_MASK: u32 = ENTRIES as u32 - 1;
 
-/// What an entry is.
-pub(super) fn is_literal(entry: Entry) -> bool {
-    entry & IS_LITERAL != 0
-}
-
-/// Whether an entry is the end of a block; the other entries without a token are no code words.
-pub(super) fn is_end(entry: Entry) -> bool {
-    entry & IS_OTHER != 0
-}
-
-#[inline(always)]
-fn look<const N: usize>(table: &[Entry; N], bits: u64, first: u32) -> Entry {
-    // The first table is smaller than N.
-    let entry = table[(bits & ((1 << first) - 1)) as usize];
-    if entry & (IS_OTHER | 15) != IS_OTHER {
-        return entry;
-    }
-    let (start, more) = (entry >> 8 & 0xffff, entry >> 4 & 15);
-    let index = (bits >> first) & ((1 << more) - 1);
-    table[(start as usize + index as usize).min(N - 1)]
-}
-
-/// Builds the tables of one code: of what `entry` gives for each symbol. Returns whether all words
-/// are in use; `None` if there are more code words than bits allow, or too few.
+/// Builds the tables of one code: a first one in `first` of `table`, and second ones from `second`
+/// on. `symbols` gives what stands for each symbol; `None` for one that must not occur. Returns
+/// whether all words are in use, and where the next second table may begin; `None` if there are
+/// more code words than bits allow, or too few.
 fn build(
     lengths: &[u8],
-    first: u32,
     table: &mut [Entry],
+    first: Range<usize>,
+    second: usize,
     words: &mut [u32],
-    entry: impl Fn(u32) -> Entry,
-) -> Option<bool> {
+    symbols: impl Fn(u32) -> Option<u32>,
+) -> Option<(bool, usize)> {
+    let first_bits = first.len().ilog2();
     let mut counts = [0u32; MAX_BITS as usize + 1];
     for &length in lengths {
         counts[usize::from(length)] += 1;
@@ -253,32 +335,30 @@ fn build(
         *end -= 1;
         order[*end as usize] = symbol as u16;
     }
-    let mut end = 1usize << first;
+    let mut end = second;
     for &symbol in &order[..used as usize] {
         let symbol = u32::from(symbol);
         let length = u32::from(lengths[symbol as usize]);
         let word = next[length as usize].reverse_bits() >> (32 - length);
         next[length as usize] += 1;
         words[symbol as usize] = word | length << 16;
-        let entry = match entry(symbol) {
-            NEVER => 0,
-            entry => entry | length,
-        };
-        if length <= first {
-            fill(&mut table[..1 << first], word, length, entry);
+        let entry = symbols(symbol).map_or(NONE, |symbol| Entry::new(symbol, length));
+        if length <= first_bits {
+            fill(&mut table[first.clone()], word, length, entry);
         } else {
-            let root = (word & ((1 << first) - 1)) as usize;
-            if table[root] == 0 {
-                let more = second_bits(&counts, length, first);
-                table[root] = IS_OTHER | (end as u32) << 8 | more << 4;
+            let root = first.start + (word as usize & (first.len() - 1));
+            if !table[root].is_pointer() {
+                let more = second_bits(&counts, length, first_bits);
+                table[root] = Entry(SPECIAL | (end as u32) << 16 | more << 8);
                 end += 1 << more;
             }
-            let (start, more) = ((table[root] >> 8 & 0xffff) as usize, table[root] >> 4 & 15);
-            fill(&mut table[start..][..1 << more], word >> first, length - first, entry);
+            let (start, more) = (table[root].0 >> 16 & SECOND_MASK, table[root].length());
+            let table = &mut table[start as usize..][..1 << more];
+            fill(table, word >> first_bits, length - first_bits, entry);
         }
         counts[length as usize] -= 1;
     }
-    Some(left == 0)
+    Some((left == 0, end))
 }
 
 /// Sets all entries whose low `length` bits are `word`.
@@ -317,7 +397,9 @@ mod tests {
     #[test]
     fn codes_that_cannot_be_are_refused() {
         let build = |lengths: &[u8]| {
-            super::build(lengths, 10, &mut [0; 1332], &mut [0; 288], |symbol| symbol << 8)
+            let mut table = [NONE; ENTRIES];
+            super::build(lengths, &mut table, 0..1024, SECOND, &mut [0; 288], Some)
+                .map(|(is_complete, _)| is_complete)
         };
         assert_eq!(build(&[1, 1, 1]), None, "too many words");
         assert_eq!(build(&[2, 2, 2]), None, "too few words");

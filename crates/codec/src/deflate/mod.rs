@@ -7,7 +7,7 @@
 mod bits;
 mod code;
 
-pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits};
+pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits, transcode};
 pub(crate) use code::Code;
 
 /// A literal byte, or a length and a distance.
@@ -81,13 +81,13 @@ fn distance_parts(less: u32) -> (u32, u32, u32) {
 
 /// Extra bits of a distance, by its symbol.
 #[inline(always)]
-fn distance_extra(symbol: u32) -> u32 {
+const fn distance_extra(symbol: u32) -> u32 {
     (symbol / 2).saturating_sub(1)
 }
 
 /// The distance of a symbol below 30 and its extra bits.
 #[inline(always)]
-fn distance_of(symbol: u32, extra: u32) -> u32 {
+const fn distance_of(symbol: u32, extra: u32) -> u32 {
     if symbol < 4 { symbol + 1 } else { ((2 + (symbol & 1)) << distance_extra(symbol)) + extra + 1 }
 }
 

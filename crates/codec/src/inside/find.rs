@@ -3,7 +3,7 @@
 use super::index::{Stretch, TokenIndex};
 use super::opener::{OPENER_MEMORY, Opened, Opener, Passed, Spot};
 use super::plan::{Plan, Step, describe, sources};
-use super::search::{LiteralMap, MAX_OPERATIONS, Search};
+use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use crate::deflate::SLACK;
 use crate::entropy::Operation;
@@ -54,6 +54,7 @@ pub(crate) struct Inside {
     steps: Vec<Step>,
     /// First token of a window, and its fingerprint.
     anchors: Vec<(u32, u64)>,
+    ahead: Ahead,
     literals: Vec<u8>,
     check: Vec<u8>,
     expander: Expander,
@@ -69,6 +70,7 @@ impl Inside {
             opened: Opened::default(),
             steps: Vec::new(),
             anchors: Vec::new(),
+            ahead: Ahead::default(),
             literals: Vec::new(),
             check: Vec::new(),
             expander: Expander::default(),
@@ -86,6 +88,7 @@ impl Inside {
             .saturating_add(2 * MAX_OPERATIONS * (size_of::<Step>() + size_of::<Operation>() + 150))
             .saturating_add(2 * max_block * size_of::<(u32, u64)>())
             .saturating_add(2 * 3 * (max_block + SLACK) + 2 * MAX_SOURCES * size_of::<Match>())
+            .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
     }
 
@@ -96,6 +99,7 @@ impl Inside {
             + self.opened.memory()
             + self.steps.capacity() * size_of::<Step>()
             + self.anchors.capacity() * size_of::<(u32, u64)>()
+            + self.ahead.memory()
             + self.literals.capacity()
             + self.check.capacity()
             + self.expander.memory()
@@ -226,6 +230,7 @@ impl Inside {
             steps: &mut self.steps,
             anchors: &mut self.anchors,
             source: None,
+            spare: std::mem::take(&mut self.ahead),
             codes: 0,
             saved: 0,
         };
@@ -271,6 +276,7 @@ impl Inside {
             }
         }
         let saved = search.saved;
+        self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
         if saved / 8 > MIN_SAVED as u64 {
             self.plan(log, block, offset, matches, plan);

@@ -86,7 +86,8 @@ impl Opened {
     /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
     pub(super) fn most_memory(max_block: usize) -> usize {
         // Buffers grow by doubling.
-        let tokens = 2 * max_block * MAX_TOKENS_PER_BYTE * (size_of::<Token>() + size_of::<u32>());
+        let tokens = max_block * MAX_TOKENS_PER_BYTE + BATCH + 1;
+        let tokens = 2 * tokens * (size_of::<Token>() + size_of::<u32>());
         tokens + 2 * (max_block + MAX_HEADER) + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
     }
 }
@@ -94,6 +95,8 @@ impl Opened {
 /// Parts of a block that are kept: no more than the codes that a frame may name, since each keeps
 /// one.
 const MAX_PARTS: usize = MAX_CODES;
+/// Tokens read at once.
+const BATCH: usize = 1 << 10;
 
 #[derive(Clone, Debug)]
 enum State {
@@ -451,57 +454,43 @@ impl Opener {
     fn tokens(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
         let State::Tokens { code, spot, is_last } = &self.state else { return Next::At(bit) };
         let mut reader = BitReader::new(piece.data, bit);
-        // Tokens that begin in what was carried over lie in another block.
-        let base = piece.at as i64 * 8 - piece.carried as i64 * 8;
-        let lowest = piece.at as i64 * 8;
-        let mut position = bit;
-        let keeps = opened.parts.len() < MAX_PARTS;
+        let base = (piece.at as u32).wrapping_sub(piece.carried as u32).wrapping_mul(8);
         let first = opened.tokens.len();
+        let keeps = opened.parts.len() < MAX_PARTS;
         let mut room = if keeps { opened.max_tokens.saturating_sub(first) } else { 0 };
+        // Behind the last token that is kept.
+        let mut end_bit = 0;
         let mut seen = 0;
-        // In variables of this function, which no store through a pointer can change.
-        let mut tokens = std::mem::take(&mut opened.tokens);
-        let mut bits = std::mem::take(&mut opened.bits);
         let stop = loop {
-            let safe = reader.is_far_from_end();
-            let token = reader.token(code);
-            if !safe && reader.is_past_end() {
-                break Stop::Short;
+            let before = opened.tokens.len();
+            // A token that begins in what was carried over lies in another block.
+            let is_kept = reader.position() >= piece.carried as u64 * 8 && room > 0;
+            let most = match is_kept {
+                true => BATCH.min(room),
+                false if room > 0 => 1,
+                false => BATCH,
+            };
+            let (tokens, bits) = (&mut opened.tokens, &mut opened.bits);
+            let (end, stop) = reader.append_tokens(code, most, base, tokens, bits);
+            let count = tokens.len() - before;
+            seen += count as u64;
+            if is_kept {
+                room -= count;
+                end_bit = end;
+            } else {
+                tokens.truncate(before);
+                bits.truncate(before);
             }
-            match token {
-                Ok(token) => {
-                    let at = base + position as i64;
-                    if at >= lowest && room > 0 {
-                        room -= 1;
-                        tokens.push(token);
-                        bits.push(at as u32);
-                    }
-                    seen += 1;
-                    position = reader.position();
-                }
-                Err(stop) => break stop,
+            if let Some(stop) = stop {
+                break stop;
             }
         };
+        let position = reader.position();
         self.seen += seen;
-        (opened.tokens, opened.bits) = (tokens, bits);
         let end = opened.tokens.len();
         if end > first {
-            // Where the tokens that are kept end, if not all of them are.
-            let end_bit = if room == 0 {
-                let last = (i64::from(opened.bits[end - 1]) - base) as u64;
-                let mut last = BitReader::new(piece.data, last);
-                let _ = last.token(code);
-                base + last.position() as i64
-            } else {
-                base + position as i64
-            };
-            opened.parts.push(Part {
-                code: Arc::clone(code),
-                spot: *spot,
-                first,
-                end,
-                end_bit: end_bit as u32,
-            });
+            let (code, spot) = (Arc::clone(code), *spot);
+            opened.parts.push(Part { code, spot, first, end, end_bit });
         }
         match stop {
             Stop::Short => Next::More(position),

@@ -85,19 +85,89 @@ impl<'a> LiteralMap<'a> {
 }
 
 /// Where a run can go on.
-pub(super) struct Source {
+#[derive(Debug)]
+pub(super) struct Source<'a> {
     code: Arc<Code>,
     described: Described,
     stretch: Stretch,
     nth: usize,
     /// Bits that may be read: of the stretch, as far as the log still holds it.
     limit: u64,
-    /// Where it stands, in bits of the log.
-    at: u64,
-    /// The tokens from there on, and where each ends.
-    ahead: Vec<(Token, u64)>,
+    reader: BitReader<'a>,
+    /// The bit of the log that the reader counts from.
+    origin: u64,
+    /// Tokens that were read.
+    ahead: Ahead,
+    /// The first of them that is to come.
+    next: usize,
+    /// The reader is at the end of the stretch.
+    is_read: bool,
     /// A jump is needed, because this is not the stretch of the last run.
     is_new: bool,
+}
+
+/// Tokens of a source. Kept between sources for its memory.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    tokens: Vec<Token>,
+    /// Where each begins, and where the last ends, from the source's origin on.
+    bits: Vec<u32>,
+}
+
+impl Ahead {
+    /// Memory in bytes as of now.
+    pub(super) fn memory(&self) -> usize {
+        self.tokens.capacity() * size_of::<Token>() + self.bits.capacity() * size_of::<u32>()
+    }
+
+    /// Upper bound of the memory in bytes.
+    pub(super) const MEMORY: usize =
+        2 * (2 * AHEAD + KEPT + 1) * (size_of::<Token>() + size_of::<u32>());
+}
+
+/// Tokens of a source that are read at once, at most and at first.
+const AHEAD: usize = 256;
+const FIRST_AHEAD: usize = 24;
+/// Tokens that a run may go back.
+const KEPT: usize = MOVED_IN_A_ROW + 1;
+
+impl Source<'_> {
+    pub(super) fn into_ahead(self) -> Ahead {
+        self.ahead
+    }
+
+    /// Where it stands, in bits of the log.
+    fn at(&self) -> u64 {
+        self.origin + u64::from(self.ahead.bits[self.next])
+    }
+
+    fn ahead(&self) -> &[Token] {
+        &self.ahead.tokens[self.next..]
+    }
+
+    /// Reads on if fewer than `count` tokens are ahead. Returns whether there are any.
+    fn read(&mut self, count: usize) -> bool {
+        let left = self.ahead.tokens.len() - self.next;
+        if left < count && !self.is_read {
+            let Ahead { tokens, bits } = &mut self.ahead;
+            let done = self.next.saturating_sub(KEPT);
+            tokens.drain(..done);
+            bits.drain(..done);
+            self.next -= done;
+            bits.pop();
+            let most = (2 * tokens.len()).clamp(FIRST_AHEAD, AHEAD);
+            let (end, stop) = self.reader.append_tokens(&self.code, most, 0, tokens, bits);
+            bits.push(end);
+            self.is_read = stop.is_some();
+            let limit = self.limit - self.origin;
+            while u64::from(bits[tokens.len()]) > limit {
+                self.is_read = true;
+                tokens.pop();
+                bits.pop();
+            }
+        }
+        self.next < self.ahead.tokens.len()
+    }
 }
 
 pub(super) struct Search<'a> {
@@ -109,7 +179,8 @@ pub(super) struct Search<'a> {
     pub(super) opened: &'a Opened,
     pub(super) steps: &'a mut Vec<Step>,
     pub(super) anchors: &'a mut Vec<(u32, u64)>,
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<Source<'a>>,
+    pub(super) spare: Ahead,
     /// Codes that the steps name, at most.
     pub(super) codes: usize,
     /// Bits saved.
@@ -138,7 +209,7 @@ impl Rolling {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// Notes the fingerprints of tokens.
     pub(super) fn note(&mut self, tokens: Range<usize>) {
         let mut rolling = Rolling::default();
@@ -222,18 +293,21 @@ impl Search<'_> {
     /// Whether the last run goes on behind token `done`: at which token, and how many tokens of the
     /// source to skip.
     fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
-        let source = self.source.as_ref()?;
+        let source = self.source.as_mut()?;
+        source.read(REACH + AGREE);
+        let ahead = source.ahead();
+        let ahead = &ahead[..ahead.len().min(REACH + AGREE)];
         (done..=done + REACH).take_while(|at| at + AGREE <= end).find_map(|at| {
             let tokens = &self.opened.tokens[at..at + AGREE];
-            let agrees = |ahead: &[(Token, u64)]| {
+            let agrees = |ahead: &[Token]| {
                 let mut equal = false;
-                tokens.iter().zip(ahead).all(|(a, (b, _))| {
+                tokens.iter().zip(ahead).all(|(a, b)| {
                     equal |= a == b;
                     a.shape() == b.shape()
                 }) && equal
             };
-            let skip = source.ahead.windows(AGREE).position(agrees)?;
-            (skip <= REACH).then_some((at, Some(skip as u8)))
+            let skip = ahead.windows(AGREE).position(agrees)?;
+            Some((at, Some(skip as u8)))
         })
     }
 
@@ -247,19 +321,12 @@ impl Search<'_> {
     ) -> Option<(usize, Option<u8>)> {
         let at = self.index.find(fingerprint, self.offset)?;
         let (nth, stretch) = self.index.around(at)?;
-        let extent = self.log.extent(at / 8, self.floor)?;
-        let limit = stretch.end.min(extent.end * 8).min(self.offset * 8);
-        let code = self.index.code(self.log, &stretch, self.floor)?;
-        let described = stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
+        let mut source = self.source_at(nth, stretch, at)?;
         // How much the first tokens save.
-        let base = at / 8;
-        let mut reader = BitReader::new(self.log.read(base..limit.div_ceil(8)), at % 8);
         let mut gain = 0i64;
-        for token in start..end.min(start + JUDGED) {
-            let Ok(there) = reader.token(&code) else { break };
-            if base * 8 + reader.position() > limit {
-                break;
-            }
+        for (nth, token) in (start..end.min(start + JUDGED)).enumerate() {
+            source.read(nth + 1);
+            let Some(&there) = source.ahead().get(nth) else { break };
             let here = self.opened.tokens[token];
             if there == here {
                 gain += (self.bit_behind(token, part) - u64::from(self.opened.bits[token])) as i64;
@@ -273,12 +340,49 @@ impl Search<'_> {
             }
         }
         if gain <= WORTH {
+            self.spare = source.ahead;
             return None;
         }
-        let ahead = Vec::new();
-        let source = Source { code, described, stretch, nth, limit, at, ahead, is_new: true };
-        self.source = Some(source);
+        self.replace_source(source);
         Some((start, None))
+    }
+
+    /// A source at a bit of a stretch, if the log still holds it.
+    fn source_at(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
+        let extent = self.log.extent(at / 8, self.floor)?;
+        let end = stretch.end.min(extent.end * 8).min(self.offset * 8);
+        // Positions within a source have 32 bits.
+        let limit = end.min(at + (1 << 30));
+        let code = self.index.code(self.log, &stretch, self.floor)?;
+        if limit <= at {
+            return None;
+        }
+        let described = stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
+        let origin = at / 8 * 8;
+        let content = self.log.read(at / 8..limit.div_ceil(8));
+        let mut ahead = std::mem::take(&mut self.spare);
+        ahead.tokens.clear();
+        ahead.bits.clear();
+        ahead.bits.push((at - origin) as u32);
+        Some(Source {
+            code,
+            described,
+            stretch,
+            nth,
+            limit,
+            reader: BitReader::new(content, at % 8),
+            origin,
+            ahead,
+            next: 0,
+            is_read: false,
+            is_new: true,
+        })
+    }
+
+    fn replace_source(&mut self, source: Source<'a>) {
+        if let Some(old) = self.source.replace(source) {
+            self.spare = old.ahead;
+        }
     }
 
     /// Follows a run that begins at token `start`, where the source stands after `skip` tokens;
@@ -295,8 +399,7 @@ impl Search<'_> {
         let mut source = self.source.take()?;
         let mut start = start;
         match skip {
-            Some(0) => {}
-            Some(skip) => source.at = source.ahead[usize::from(skip) - 1].1,
+            Some(skip) => source.next += usize::from(skip),
             None => start = self.extend_back(&mut source, start, done),
         }
         let opened = self.opened;
@@ -304,132 +407,115 @@ impl Search<'_> {
             u64::from(if token < part.end { opened.bits[token] } else { part.end_bit })
         };
         let (gap, gap_bits) = ((start - done) as u32, (bit_of(start) - bit_of(done)) as u32);
-        let base = source.at / 8;
-        let content = self.log.read(base..source.limit.div_ceil(8).max(base));
-        let mut reader = BitReader::new(content, source.at % 8);
-        // How far it is worth it: steps, tokens, and where the source stands.
+        // How far it is worth it: steps, and tokens.
         let begun = self.steps.len();
-        let mut good = (begun, start, source.at);
+        let mut good = (begun, start);
         let mut kind = match (source.is_new, skip) {
-            (true, _) => Step::jump(gap, gap_bits, source.described, source.at),
+            (true, _) => Step::jump(gap, gap_bits, source.described, source.at()),
             (false, skip) => Step::near(gap, gap_bits, skip.unwrap_or(0)),
         };
         let mut moved = 0;
-        // The first token of the step that is not finished, and whether the source ended.
-        let (mut first, mut at, mut is_at_end) = (start, start, false);
-        loop {
+        // The first token of the step that is not finished.
+        let (mut first, mut at) = (start, start);
+        let mut is_at_end = loop {
             // Tokens that are the same.
-            let mut position = base * 8 + reader.position();
             let run = at;
-            while at < end
-                && let Some((bits, count)) = source.code.bits_of(opened.tokens[at])
-                && reader.skip_if(bits, count)
-            {
-                let next = base * 8 + reader.position();
-                if next > source.limit {
-                    is_at_end = true;
+            loop {
+                let ahead = source.ahead();
+                let pairs = opened.tokens[at..end].iter().zip(ahead);
+                let same = pairs.take_while(|(here, there)| here == there).count();
+                let is_ahead = same < ahead.len();
+                at += same;
+                source.next += same;
+                if is_ahead || at == end || !source.read(1) {
                     break;
                 }
-                position = next;
-                at += 1;
             }
             let run_bits = bit_of(at) - bit_of(first);
-            self.steps.push(kind.finish((at - run) as u32, run_bits, position));
+            self.steps.push(kind.finish((at - run) as u32, run_bits, source.at()));
             if at > run {
                 moved = 0;
-                good = (self.steps.len(), at, position);
+                good = (self.steps.len(), at);
             }
+            let is_at_end = source.ahead().is_empty();
             if at == end
                 || is_at_end
                 || moved == MOVED_IN_A_ROW
                 || self.steps.len() >= MAX_OPERATIONS
             {
-                break;
+                break is_at_end;
             }
             // One that differs in its distance only.
-            let there = reader.token(&source.code);
-            let Ok(there) = there.map_err(|_| is_at_end = true) else { break };
-            if base * 8 + reader.position() > source.limit {
-                is_at_end = true;
-                break;
-            }
-            let here = opened.tokens[at];
-            if there.shape() != here.shape() || there == here {
-                break;
+            let (here, there) = (opened.tokens[at], source.ahead()[0]);
+            if there.shape() != here.shape() {
+                break false;
             }
             kind = Step::moved(here.distance() as i32 - there.distance() as i32);
             moved += 1;
             first = at;
             at += 1;
-        }
-        is_at_end &= good.1 == at;
+            source.next += 1;
+        };
+        let back = at - good.1;
+        is_at_end &= back == 0;
         self.steps.truncate(good.0);
         if good.1 == start {
             // Nothing but changed distances.
             self.steps.truncate(begun);
+            self.spare = source.ahead;
             return None;
         }
+        source.next -= back;
         self.codes += usize::from(source.is_new);
         self.saved += bit_of(good.1) - bit_of(start);
-        source.at = good.2;
         source.is_new = false;
-        self.look_ahead(&mut source, is_at_end);
+        let source = if is_at_end { self.next_stretch(source) } else { source };
         self.source = Some(source);
         Some(good.1)
     }
 
     /// What lies before a run may be the same, too: then its bits under the code of the source are
     /// what stands before it. Returns the first token.
-    fn extend_back(&self, source: &mut Source, start: usize, done: usize) -> usize {
+    fn extend_back(&self, source: &mut Source<'a>, start: usize, done: usize) -> usize {
         let mut start = start;
-        let Some(extent) = self.log.extent(source.at / 8, self.floor) else { return start };
+        let mut begin = source.at();
+        let Some(extent) = self.log.extent(begin / 8, self.floor) else { return start };
         let lowest = source.stretch.first.max(extent.start * 8);
         while start > done
             && let Some((bits, count)) = source.code.bits_of(self.opened.tokens[start - 1])
-            && source.at >= lowest + u64::from(count)
+            && begin >= lowest + u64::from(count)
         {
-            let at = source.at - u64::from(count);
-            let content = self.log.read(at / 8..source.at.div_ceil(8));
+            let at = begin - u64::from(count);
+            let content = self.log.read(at / 8..begin.div_ceil(8));
             if !BitReader::new(content, at % 8).skip_if(bits, count) {
                 break;
             }
-            source.at = at;
+            begin = at;
             start -= 1;
+        }
+        if begin < source.at() {
+            // They are read again, to be kept together.
+            source.origin = begin / 8 * 8;
+            let content = self.log.read(begin / 8..source.limit.div_ceil(8));
+            source.reader = BitReader::new(content, begin % 8);
+            source.ahead.tokens.clear();
+            source.ahead.bits.clear();
+            source.ahead.bits.push((begin - source.origin) as u32);
+            (source.next, source.is_read) = (0, false);
         }
         start
     }
 
-    /// Reads the tokens that follow where a source stands; at the end of a stretch, those of the
-    /// next one.
-    fn look_ahead(&mut self, source: &mut Source, is_at_end: bool) {
-        if is_at_end
-            && let Some(stretch) = self.index.nth(source.nth + 1)
-            && let Some(extent) = self.log.extent(stretch.first / 8, self.floor)
-            && let Some(code) = self.index.code(self.log, &stretch, self.floor)
-        {
-            source.described =
-                stretch.header.map_or(Described::Fixed, |(s, e)| Described::Log(s, e));
-            source.limit = stretch.end.min(extent.end * 8).min(self.offset * 8);
-            source.at = stretch.first;
-            source.code = code;
-            source.stretch = stretch;
-            source.nth += 1;
-            source.is_new = true;
-        }
-        source.ahead.clear();
-        let base = source.at / 8;
-        if source.limit <= source.at {
-            return;
-        }
-        let content = self.log.read(base..source.limit.div_ceil(8));
-        let mut reader = BitReader::new(content, source.at % 8);
-        while source.ahead.len() < REACH + AGREE {
-            let Ok(token) = reader.token(&source.code) else { break };
-            let end = base * 8 + reader.position();
-            if end > source.limit {
-                break;
+    /// The stretch behind one that ended, if there is one.
+    fn next_stretch(&mut self, source: Source<'a>) -> Source<'a> {
+        let nth = source.nth + 1;
+        let next = self.index.nth(nth).and_then(|next| self.source_at(nth, next, next.first));
+        match next {
+            Some(next) => {
+                self.spare = source.ahead;
+                next
             }
-            source.ahead.push((token, end));
+            None => source,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Transcoded literals: how a frame carries them. `docs/FORMAT.md`, "Transcoded literals".
 
-use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits};
+use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits, transcode};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
 use crate::format::varint;
@@ -267,12 +267,12 @@ impl<'a> State<'a, '_> {
     /// Copies `tokens` tokens of the residual.
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
         let target = named(self.codes, self.target.ok_or_else(broken)?);
-        let (mut from, mut to) = (self.residual.clone(), std::mem::take(&mut self.writer));
-        // The writer has an end, which bounds the loop.
-        let done =
-            (0..tokens).all(|_| from.token(target).is_ok_and(|token| to.token(token, target)));
-        (self.residual, self.writer) = (from, to);
-        if done { Ok(()) } else { Err(broken()) }
+        // The writer has an end, which bounds the work.
+        if transcode(&mut self.residual, target, &mut self.writer, target, tokens) {
+            Ok(())
+        } else {
+            Err(broken())
+        }
     }
 
     fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
@@ -302,13 +302,8 @@ impl<'a> State<'a, '_> {
         let target = named(self.codes, self.target.ok_or_else(broken)?);
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
         let code = named(self.codes, *code);
-        // In variables of this function, which no store through a pointer can change.
-        let mut from = reader.clone();
-        let mut to = std::mem::take(&mut self.writer);
-        let done = (0..tokens).all(|_| from.token(code).is_ok_and(|token| to.token(token, target)));
-        self.source_at = *start + from.position();
-        *reader = from;
-        self.writer = to;
+        let done = transcode(reader, code, &mut self.writer, target, tokens);
+        self.source_at = *start + reader.position();
         if done && !reader.is_past_end() { Ok(()) } else { Err(broken()) }
     }
 
