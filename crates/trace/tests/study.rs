@@ -79,9 +79,19 @@ fn number(report: &Report, id: FigureId, row: &str, column: &str) -> f64 {
     }
 }
 
+/// Gives the packets of one flow the sequence numbers of a stream without gaps.
+fn in_order<const N: usize>(mut packets: [Vec<u8>; N]) -> Vec<Vec<u8>> {
+    let mut seq = 1u32;
+    for packet in &mut packets {
+        packet[38..42].copy_from_slice(&seq.to_be_bytes());
+        seq += (packet.len() - HEADERS) as u32;
+    }
+    packets.to_vec()
+}
+
 /// A payload of 1,000 bytes, another, and the first again.
 fn again() -> Vec<Vec<u8>> {
-    [1, 2, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))).to_vec()
+    in_order([1, 2, 1].map(|seed| packet(SERVER, CLIENT, &noise(seed, 1000))))
 }
 
 #[test]
@@ -417,7 +427,8 @@ fn payloads_longer_than_a_packet_are_studied() {
         bytes.extend(noise(seed, 200_000));
         bytes
     };
-    let packets = [1, 2, 1].map(|seed| (0, long(seed)));
+    let packets: Vec<_> =
+        in_order([1, 2, 1].map(long)).into_iter().map(|packet| (0, packet)).collect();
     let all = FigureId::ALL.into();
     let report = study_at(
         Settings {
@@ -485,6 +496,55 @@ fn the_verdict_mentions_encryption() {
     let packets = again();
     let verdict = study(settings(&[FigureId::Irreducible], &packets), &packets).verdict;
     assert!(!verdict.reasons.iter().any(|reason| reason.contains("encrypted")), "{verdict:?}");
+}
+
+/// Digits without a pattern; other versions insert a few every 4,000.
+fn text(version: usize) -> Vec<u8> {
+    let digits: Vec<String> = noise(9, 40_000).iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.chunks(2000).map(|part| part.concat() + &"-".repeat(version)).collect::<String>().into()
+}
+
+#[test]
+fn a_look_inside_deflate_finds_what_a_change_hides() {
+    use std::io::Write;
+    let gzipped = |version| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        gzip.write_all(&text(version)).unwrap();
+        gzip.finish().unwrap()
+    };
+    // Two versions to two clients; the first is sent once more, and its third packet comes late.
+    let flow = |to: ([u8; 4], u16), content: &[u8]| -> Vec<Vec<u8>> {
+        let segments = content.chunks(1400).enumerate().map(|(nth, segment)| {
+            let mut packet = packet(SERVER, to, segment);
+            packet[38..42].copy_from_slice(&(1 + 1400 * nth as u32).to_be_bytes());
+            packet
+        });
+        segments.collect()
+    };
+    let (first, second) = (gzipped(0), gzipped(1));
+    let mut packets = flow(CLIENT, &first);
+    packets.extend(packets.clone());
+    packets.swap(2, 5);
+    packets.extend(flow(OTHER, &second));
+    // A packet a millisecond, so that the tunnel's blocks have several.
+    let timed: Vec<_> = (0..).map(|nth| nth * 1_000_000).zip(packets.clone()).collect();
+    let report = study_at(settings(&[FigureId::Deflate], &packets), &timed);
+    let of = |column: &str| number(&report, FigureId::Deflate, "tcp/80 http", column);
+    assert_eq!(of("content"), (first.len() + second.len()) as f64, "each byte once");
+    assert!(of("share deflate") > 0.99, "{}", of("share deflate"));
+    assert!(of("savings, closed") < 0.05, "{}", of("savings, closed"));
+    assert!(of("savings, opened") > 0.25, "{}", of("savings, opened"));
+    // The verdict counts it, and says so.
+    let verdict = &report.verdict;
+    assert_eq!(verdict.deploy, Deploy::Tunnel);
+    let said = |text: &str| verdict.reasons.iter().any(|reason| reason.contains(text));
+    assert!(said("The tunnel looks inside") && said("`--inside off`"), "{verdict:?}");
+
+    // Where nothing is deflate, nothing is said.
+    let packets = again();
+    let report = study(settings(&[FigureId::Deflate], &packets), &packets);
+    assert_eq!(number(&report, FigureId::Deflate, "tcp/80 http", "deflate"), 0.0);
+    assert!(!report.verdict.reasons.iter().any(|reason| reason.contains("inside")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Looks inside the deflate streams of flows, block by block.
 
+use super::copies::Copies;
 use super::index::{Stretch, TokenIndex};
 use super::opener::{OPENER_MEMORY, Opened, Opener, Passed, Spot};
 use super::plan::{Plan, Step, describe, sources};
@@ -23,8 +24,11 @@ pub(crate) const ONLY_FLOW: u64 = 0;
 pub struct InsideStats {
     /// Bytes of deflate streams that were taken apart.
     pub opened_bytes: u64,
-    /// Bytes of them that were found in the log as tokens.
+    /// Bytes of those taken apart that were found in the log as tokens.
     pub found_bytes: u64,
+    /// Bytes of deflate streams in blocks that were not taken apart, because all of them was found
+    /// as bytes.
+    pub passed_bytes: u64,
     /// Blocks with such bytes.
     pub blocks: u64,
     /// Plans that did not give the block back. Always 0, unless there is a defect.
@@ -48,6 +52,8 @@ pub(crate) struct Inside {
     /// Allocated with the first stream.
     index: Option<TokenIndex>,
     capacity: u64,
+    /// Content that was not looked at.
+    copies: Copies,
     /// By flow; the last used are last.
     flows: Vec<(u64, Opener)>,
     opened: Opened,
@@ -66,6 +72,7 @@ impl Inside {
         Inside {
             index: None,
             capacity,
+            copies: Copies::default(),
             flows: Vec::new(),
             opened: Opened::default(),
             steps: Vec::new(),
@@ -86,8 +93,9 @@ impl Inside {
             // And of the writer, for each: at most 9 symbols of 6 bytes, and 16 bytes of bits, in
             // buffers that grow by doubling, and the section itself.
             .saturating_add(2 * MAX_OPERATIONS * (size_of::<Step>() + size_of::<Operation>() + 150))
-            .saturating_add(2 * max_block * size_of::<(u32, u64)>())
+            .saturating_add(4 * max_block * size_of::<(u32, u64)>())
             .saturating_add(2 * 3 * (max_block + SLACK) + 2 * MAX_SOURCES * size_of::<Match>())
+            .saturating_add(Copies::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
     }
@@ -95,6 +103,7 @@ impl Inside {
     /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
         self.index.as_ref().map_or(0, TokenIndex::memory)
+            + self.copies.memory()
             + self.flows.len() * (OPENER_MEMORY + 8)
             + self.opened.memory()
             + self.steps.capacity() * size_of::<Step>()
@@ -108,6 +117,7 @@ impl Inside {
     /// Forgets what was encoded at `offset` and above.
     pub(crate) fn rewind(&mut self, offset: u64) {
         self.flows.clear();
+        self.copies.rewind(offset);
         if let Some(index) = &mut self.index {
             index.rewind(offset);
         }
@@ -136,8 +146,11 @@ impl Inside {
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
         }
-        if let Some(source) = whole_match(block, offset, matches, self.capacity) {
+        if let Some(source) = self.whole_match(block, offset, matches) {
             // Where the flow is in its stream can be seen later, if that is needed again.
+            let first = source.saturating_sub(block.len() as u64);
+            self.stats.passed_bytes +=
+                self.index.as_ref().map_or(0, |of| of.tokens_in(first..source));
             opener.pass(offset..offset + block.len() as u64, source);
             self.flows.push((flow, opener));
             return;
@@ -201,6 +214,25 @@ impl Inside {
             opener.open(piece, at, &mut self.opened);
             at += piece.len() as u64;
         }
+    }
+
+    /// Where the content behind a block was first, if all of the block was found as bytes. Content
+    /// that the log will soon forget is taken apart again, so that its tokens are found at the
+    /// newer place.
+    fn whole_match(&mut self, block: &[u8], offset: u64, matches: &[Match]) -> Option<u64> {
+        let matched: usize = matches.iter().map(|found| found.len as usize).sum();
+        let is_whole = matched == block.len() && matched >= LEAST_PASSED;
+        let last = matches.last().filter(|_| is_whole)?;
+        let end = last.source + u64::from(last.len);
+        let origin = self.copies.origin(end);
+        let is_recent = |source: u64| source + self.capacity / 2 > offset;
+        let recent = is_recent(origin) && matches.iter().all(|found| is_recent(found.source));
+        if end > offset || !recent {
+            return None;
+        }
+        let copied = offset + u64::from(last.at)..offset + last.end() as u64;
+        self.copies.add(copied, origin);
+        Some(origin)
     }
 
     /// Finds runs, and notes the fingerprints of the block.
@@ -336,14 +368,3 @@ const LEAST_PASSED: usize = 8 << 10;
 /// first of all, and if the place in its stream is not known otherwise.
 const FEW_PASSED: usize = 64 << 10;
 const MOST_PASSED: usize = 1 << 20;
-
-/// Where the content behind a block was before, if all of the block was found as bytes. Content that
-/// the log will soon forget is taken apart again, so that its tokens are found at the newer place.
-fn whole_match(block: &[u8], offset: u64, matches: &[Match], capacity: u64) -> Option<u64> {
-    let matched: usize = matches.iter().map(|found| found.len as usize).sum();
-    let is_whole = matched == block.len() && matched >= LEAST_PASSED;
-    let last = matches.last().filter(|_| is_whole)?;
-    let recent = matches.iter().all(|found| found.source + capacity / 2 > offset);
-    let end = last.source + u64::from(last.len);
-    (recent && end <= offset).then_some(end)
-}

@@ -6,6 +6,7 @@ use crate::error::ConfigError;
 use crate::log::Log;
 use oncewire_kernels::Pages;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bits of an entry that hold a position: bits of a log of up to 2^40 bytes, of two generations.
@@ -151,6 +152,14 @@ impl TokenIndex {
 
     pub(super) fn nth(&self, nth: usize) -> Option<Stretch> {
         self.stretches.get(nth).copied()
+    }
+
+    /// Bytes of a range of the log that are known to be tokens.
+    pub(super) fn tokens_in(&self, range: Range<u64>) -> u64 {
+        let (first, end) = (range.start * 8, range.end * 8);
+        let nth = self.stretches.partition_point(|stretch| stretch.end <= first);
+        let within = self.stretches.range(nth..).take_while(|stretch| stretch.first < end);
+        within.map(|stretch| stretch.end.min(end) - stretch.first.max(first)).sum::<u64>() / 8
     }
 
     /// Keeps a code ready that was read from a header at bit `at` of the log.

@@ -7,6 +7,7 @@
 //! sent, so nothing else changes, and the decoder knows nothing of streams.
 
 mod container;
+mod copies;
 mod find;
 mod index;
 mod opener;

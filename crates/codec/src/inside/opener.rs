@@ -12,8 +12,8 @@ use crate::deflate::{BitReader, Code, Stop, Token};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens of a block that are kept, per byte of it. Real streams have fewer than 1.5.
-const MAX_TOKENS_PER_BYTE: usize = 1;
+/// Tokens of a block that are kept, per byte of it. Those of digits have 1.2.
+const MAX_TOKENS_PER_BYTE: usize = 2;
 /// Bytes that are kept for a signature that goes on in the next block.
 const SEEK_CARRY: usize = 12;
 /// Bytes between two looks at whether content is compressed.

@@ -27,11 +27,12 @@ pub enum Algorithm {
     Optimal,
     Packets,
     Tunnel,
+    TunnelBytes,
 }
 
 impl Algorithm {
     /// All, in the order of the table.
-    pub const ALL: [Algorithm; 23] = [
+    pub const ALL: [Algorithm; 24] = [
         Algorithm::Gzip,
         Algorithm::GzipWindow,
         Algorithm::GzipFlow,
@@ -55,6 +56,7 @@ impl Algorithm {
         Algorithm::Optimal,
         Algorithm::Packets,
         Algorithm::Tunnel,
+        Algorithm::TunnelBytes,
     ];
 
     /// The default for large traces. Each adds an insight of its own, and all but compression over
@@ -95,6 +97,7 @@ impl Algorithm {
             Algorithm::Optimal => "optimal",
             Algorithm::Packets => "oncewire-link",
             Algorithm::Tunnel => "oncewire-tunnel",
+            Algorithm::TunnelBytes => "oncewire-tunnel-bytes",
         }
     }
 
@@ -124,6 +127,9 @@ impl Algorithm {
             Algorithm::Optimal => "upper bound, by a Bloom filter (thesis)",
             Algorithm::Packets => "Oncewire's codec, one frame per packet",
             Algorithm::Tunnel => "Oncewire's codec over TCP flows, frames of up to 10 ms or 64 KiB",
+            Algorithm::TunnelBytes => {
+                "the same with --inside off: repeats inside deflate are not found"
+            }
         }
     }
 

@@ -1,105 +1,73 @@
 //! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
 
 use super::timed::{Open, Timed};
-use super::{Run, Sizes, Tally};
-use crate::batch::{Direction, Kind, View};
-use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK};
+use super::{MAX_SERVICES, Run, Sizes, Tally};
+use crate::batch::{Direction, FlowKey, Packet, View};
+use crate::tcp::{Event, Limits, Reassembler};
+use oncewire_codec::{ConfigError, Domain, Encoder, MAX_BLOCK, Stream};
+use std::collections::HashMap;
 
-/// What becomes a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Units {
-    /// Each packet's payload, as `oncewire link` would. Every frame is assumed to arrive.
-    Packets,
-    /// What a TCP flow sends within 10 ms, at most 64 KiB, as `oncewire serve` and `connect` would
-    /// under some load. UDP is not carried.
-    Tunnel,
-}
-
-/// An encoder for each direction, with the defaults.
-pub(crate) struct OncewireRun {
-    units: Units,
+/// An encoder for each direction.
+struct Encoders {
     cache: Sizes,
+    inside: bool,
     encoders: [Option<Box<Encoder>>; Direction::ALL.len()],
-    /// Blocks that are being filled, by flow hash.
-    open: Timed<Direction>,
-    spare: Vec<Vec<u8>>,
     frame: Vec<u8>,
-    tally: Tally,
 }
 
-impl OncewireRun {
-    pub(crate) fn new(units: Units, cache: Sizes, width: i64) -> OncewireRun {
-        OncewireRun {
-            units,
+impl Encoders {
+    fn new(cache: Sizes, inside: bool) -> Encoders {
+        Encoders {
             cache,
+            inside,
             encoders: [const { None }; Direction::ALL.len()],
-            open: Timed::new(width),
-            spare: Vec::new(),
             frame: Vec::new(),
-            tally: Tally::default(),
         }
     }
 
-    fn encode(&mut self, direction: Direction, block: &[u8]) -> Result<(), ConfigError> {
-        let encoder = match &mut self.encoders[direction.index()] {
+    fn of(&mut self, direction: Direction) -> Result<&mut Encoder, ConfigError> {
+        Ok(match &mut self.encoders[direction.index()] {
             Some(encoder) => encoder,
             empty => {
                 let cache = self.cache.of(direction).max(MAX_BLOCK as u64);
-                empty.insert(Box::new(Encoder::builder().cache(cache).build()?))
+                let encoder = Encoder::builder().cache(cache).inside(self.inside).build()?;
+                empty.insert(Box::new(encoder))
             }
-        };
-        self.frame.clear();
-        encoder.encode(block, &mut self.frame).expect("blocks are no longer than a block may be");
-        self.tally.add_to(direction, block.len().saturating_sub(self.frame.len()) as u64);
-        Ok(())
+        })
     }
 
-    fn close(
-        &mut self,
-        Open { mut bytes, value: direction, .. }: Open<Direction>,
-    ) -> Result<(), ConfigError> {
-        self.encode(direction, &bytes)?;
-        bytes.clear();
-        if self.spare.len() < 256 {
-            self.spare.push(bytes);
-        }
-        Ok(())
+    fn memory(&self) -> u64 {
+        let encoders: usize =
+            self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
+        encoders as u64
     }
 }
 
-impl Run for OncewireRun {
+/// Each packet's payload as a block, as `oncewire link` would. Every frame is assumed to arrive.
+pub(crate) struct PacketsRun {
+    encoders: Encoders,
+    tally: Tally,
+}
+
+impl PacketsRun {
+    pub(crate) fn new(cache: Sizes) -> PacketsRun {
+        PacketsRun { encoders: Encoders::new(cache, false), tally: Tally::default() }
+    }
+}
+
+impl Run for PacketsRun {
     fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
         for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
             let payload = view.batch.payload(packet);
-            if self.units == Units::Packets {
-                self.encode(packet.direction, payload)?;
-                continue;
-            }
-            if !matches!(packet.kind, Kind::Tcp { .. }) {
-                continue;
-            }
-            while let Some(block) = self.open.expired(packet.time) {
-                self.close(block)?;
-            }
-            let key = packet.flow_hash;
-            if self.open.len(key) + payload.len() > MAX_BLOCK
-                && let Some(block) = self.open.close(key)
-            {
-                self.close(block)?;
-            }
-            let spare = &mut self.spare;
-            let new = || (spare.pop().unwrap_or_default(), packet.direction);
-            self.open.with(key, packet.time, new, |block| block.bytes.extend_from_slice(payload));
-            while let Some(block) = self.open.too_much() {
-                self.close(block)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), ConfigError> {
-        while let Some(block) = self.open.oldest() {
-            self.close(block)?;
+            let mut frame = std::mem::take(&mut self.encoders.frame);
+            frame.clear();
+            self.encoders
+                .of(packet.direction)?
+                .encode(payload, &mut frame)
+                .expect("a packet is no longer than a block may be");
+            let saved = payload.len().saturating_sub(frame.len());
+            self.tally.add_to(packet.direction, saved as u64);
+            self.encoders.frame = frame;
         }
         Ok(())
     }
@@ -109,12 +77,207 @@ impl Run for OncewireRun {
     }
 
     fn memory(&self) -> u64 {
-        let encoders: usize =
-            self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
-        encoders as u64 + self.open.memory()
+        self.encoders.memory()
+    }
+}
+
+/// What a tunnel carried of a service, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Content of its flows.
+    pub(crate) content: u64,
+    /// Frames.
+    pub(crate) sent: u64,
+    /// Content that was taken apart as deflate streams.
+    pub(crate) opened: u64,
+    /// Deflate streams that were found as bytes.
+    pub(crate) passed: u64,
+}
+
+/// What a tunnel carried, by protocol and service.
+pub(crate) type ByService = HashMap<(u8, u16), Carried>;
+
+/// What a TCP flow sends within 10 ms, at most 64 KiB, as a block, as `oncewire serve` and
+/// `connect` would under some load. UDP is not carried.
+pub(crate) struct TunnelRun {
+    tcp: Reassembler,
+    blocks: Blocks,
+}
+
+struct Blocks {
+    encoders: Encoders,
+    /// Those that have begun and not ended; the reassembler bounds their number.
+    flows: HashMap<FlowKey, Flow>,
+    most_flows: usize,
+    /// Blocks that are being filled, by flow hash.
+    open: Timed<FlowKey>,
+    spare: Vec<Vec<u8>>,
+    services: ByService,
+    tally: Tally,
+    failed: Option<ConfigError>,
+}
+
+struct Flow {
+    stream: Stream,
+    direction: Direction,
+    service: (u8, u16),
+}
+
+impl TunnelRun {
+    /// `inside`: whether it looks inside deflate streams. `memory` is for reassembly, in bytes.
+    pub(crate) fn new(cache: Sizes, width: i64, inside: bool, memory: u64) -> TunnelRun {
+        TunnelRun {
+            tcp: Reassembler::new(Limits::of_memory(memory)),
+            blocks: Blocks {
+                encoders: Encoders::new(cache, inside),
+                flows: HashMap::new(),
+                most_flows: 0,
+                open: Timed::new(width),
+                spare: Vec::new(),
+                services: ByService::new(),
+                tally: Tally::default(),
+                failed: None,
+            },
+        }
+    }
+}
+
+impl Blocks {
+    fn event(&mut self, flow: &FlowKey, packet: Option<&Packet>, event: Event<'_>) {
+        match (event, packet) {
+            (Event::Start { .. }, Some(packet)) => {
+                let stream = Stream::new(Domain::COMMON);
+                let service = (flow.protocol, packet.service);
+                let direction = packet.direction;
+                self.flows.insert(*flow, Flow { stream, direction, service });
+                self.most_flows = self.most_flows.max(self.flows.len());
+            }
+            (Event::Start { .. }, None) => {}
+            (Event::Data(content), packet) => self.add(flow, packet, content),
+            // The trace lacks what the tunnel would have seen: what follows does not continue a
+            // deflate stream.
+            (Event::Gap(_), _) => {
+                self.close_flow(flow);
+                if let Some(flow) = self.flows.get_mut(flow) {
+                    flow.stream = Stream::new(Domain::COMMON);
+                }
+            }
+            (Event::End(_), _) => {
+                self.close_flow(flow);
+                self.flows.remove(flow);
+            }
+        }
+    }
+
+    fn add(&mut self, flow: &FlowKey, packet: Option<&Packet>, content: &[u8]) {
+        let key = flow.hash64();
+        for content in content.chunks(MAX_BLOCK) {
+            if self.open.len(key) + content.len() > MAX_BLOCK {
+                self.close_flow(flow);
+            }
+            let spare = &mut self.spare;
+            let new = || (spare.pop().unwrap_or_default(), *flow);
+            // Without a packet, the trace has ended and time does not matter.
+            let now = packet.map_or(0, |packet| packet.time);
+            self.open.with(key, now, new, |block| block.bytes.extend_from_slice(content));
+            while let Some(block) = self.open.too_much() {
+                self.close(block);
+            }
+        }
+    }
+
+    fn close_flow(&mut self, flow: &FlowKey) {
+        if let Some(block) = self.open.close(flow.hash64()) {
+            self.close(block);
+        }
+    }
+
+    fn close(&mut self, Open { mut bytes, value: flow, .. }: Open<FlowKey>) {
+        // Flows begin before they have content, and end after their blocks.
+        if let Some(flow) = self.flows.get_mut(&flow)
+            && self.failed.is_none()
+        {
+            self.failed = encode(&mut self.encoders, flow, &bytes)
+                .map(|carried| {
+                    let saved = carried.content.saturating_sub(carried.sent);
+                    self.tally.add_to(flow.direction, saved);
+                    let mut key = flow.service;
+                    if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
+                        key.1 = 0;
+                    }
+                    let sum = self.services.entry(key).or_default();
+                    sum.content += carried.content;
+                    sum.sent += carried.sent;
+                    sum.opened += carried.opened;
+                    sum.passed += carried.passed;
+                })
+                .err();
+        }
+        bytes.clear();
+        if self.spare.len() < 256 {
+            self.spare.push(bytes);
+        }
+    }
+}
+
+fn encode(encoders: &mut Encoders, flow: &mut Flow, block: &[u8]) -> Result<Carried, ConfigError> {
+    let encoder = encoders.of(flow.direction)?;
+    let before = encoder.stats().inside;
+    let frame = encoder
+        .encode_stream(&mut flow.stream, block, 0)
+        .expect("blocks are no longer than a block may be");
+    let sent = frame.parts().iter().map(|part| part.len() as u64).sum();
+    let after = encoder.stats().inside;
+    Ok(Carried {
+        content: block.len() as u64,
+        sent,
+        opened: after.opened_bytes - before.opened_bytes,
+        passed: after.passed_bytes - before.passed_bytes,
+    })
+}
+
+impl Run for TunnelRun {
+    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
+        let TunnelRun { tcp, blocks } = self;
+        for packet in view.batch.packets() {
+            while let Some(block) = blocks.open.expired(packet.time) {
+                blocks.close(block);
+            }
+            let before = *tcp.stats();
+            tcp.packet(packet, view.batch.payload(packet), &mut |flow, event| {
+                blocks.event(flow, Some(packet), event);
+            });
+            // A tunnel ends both connections: what one of them repeats does not cross it.
+            let again = tcp.stats().retransmitted + tcp.stats().overlapping;
+            let again = again - before.retransmitted - before.overlapping;
+            blocks.tally.add_to(packet.direction, again);
+            if let Some(error) = blocks.failed.take() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), ConfigError> {
+        let TunnelRun { tcp, blocks } = self;
+        tcp.finish(&mut |flow, event| blocks.event(flow, None, event));
+        blocks.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.blocks.tally
+    }
+
+    fn by_service(&self) -> Option<&ByService> {
+        Some(&self.blocks.services)
+    }
+
+    fn memory(&self) -> u64 {
+        let flows = self.blocks.most_flows * 2 * size_of::<(FlowKey, Flow)>();
+        self.blocks.encoders.memory() + self.blocks.open.memory() + self.tcp.memory() + flows as u64
     }
 
     fn notes(&self) -> Vec<String> {
-        self.open.notes("blocks of the tunnel")
+        self.blocks.open.notes("blocks of the tunnel")
     }
 }

@@ -128,7 +128,7 @@ impl AlgorithmSavings {
              charged 16 bytes. Compression is charged its DEFLATE or zstd bytes; what it does not shrink is sent as is. Each compression window \
              starts with fresh state, opens at its first packet and closes 10 ms later. Oncewire's codec is charged its whole frames, checksums \
              included. Packet headers never count as saved, although a tunnel would save acknowledgments too. Segments that TCP retransmitted are \
-             in the trace and count as repeats for all, although a tunnel would not carry them. Matches may extend across two packets that are \
+             in the trace and count as repeats for all; the tunnel, which does not carry them, saves their payload whole. Matches may extend across two packets that are \
              neighbors in the cache. Matches refer to packets seen before, as if none were lost.",
             bytes(self.cache),
             self.window,

@@ -8,10 +8,12 @@
 pub mod algorithms;
 mod burstiness;
 pub mod caches;
+pub mod deflate;
 pub mod destinations;
 pub mod hits;
 pub mod hosts;
 pub mod http;
+
 pub mod irreducible;
 #[cfg(test)]
 mod laws;
@@ -57,6 +59,7 @@ pub enum Finding {
     Hosts(hosts::HostSavings),
     Destinations(destinations::ChunkDestinations),
     Irreducible(irreducible::Reducibility),
+    Deflate(deflate::DeflateSavings),
 }
 
 impl Finding {
@@ -77,6 +80,7 @@ impl Finding {
             Finding::Hosts(found) => found.present(),
             Finding::Destinations(found) => found.present(),
             Finding::Irreducible(found) => found.present(),
+            Finding::Deflate(found) => found.present(),
         }
     }
 }
@@ -99,11 +103,12 @@ pub enum FigureId {
     Hosts,
     Destinations,
     Irreducible,
+    Deflate,
 }
 
 impl FigureId {
     /// All figures, by number.
-    pub const ALL: [FigureId; 14] = [
+    pub const ALL: [FigureId; 15] = [
         FigureId::Algorithms,
         FigureId::Periods,
         FigureId::Caches,
@@ -118,10 +123,11 @@ impl FigureId {
         FigureId::Hosts,
         FigureId::Destinations,
         FigureId::Irreducible,
+        FigureId::Deflate,
     ];
 
     /// The default for large traces: the figures that need the reference algorithm and few others.
-    pub const LEAN: [FigureId; 11] = [
+    pub const LEAN: [FigureId; 12] = [
         FigureId::Algorithms,
         FigureId::Temporal,
         FigureId::Protocols,
@@ -133,6 +139,7 @@ impl FigureId {
         FigureId::Replicated,
         FigureId::Destinations,
         FigureId::Irreducible,
+        FigureId::Deflate,
     ];
 
     /// Its number, as in `docs/STUDY.md`.
@@ -157,6 +164,7 @@ impl FigureId {
             FigureId::Hosts => "hosts",
             FigureId::Destinations => "destinations",
             FigureId::Irreducible => "irreducible",
+            FigureId::Deflate => "deflate",
         }
     }
 

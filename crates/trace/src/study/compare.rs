@@ -1,4 +1,4 @@
-//! Computes the figures that compare algorithms: 1, 2, 3 and 5.
+//! Computes the figures that compare algorithms: 1, 2, 3, 5 and 15.
 
 use super::plan::{Key, swept};
 use super::{Pass, Volume, verdict};
@@ -6,6 +6,7 @@ use crate::algorithm::{Algorithm, Outcome, Tally};
 use crate::batch::Direction;
 use crate::figures::algorithms::{AlgorithmRow, AlgorithmSavings, DirectionVolume};
 use crate::figures::caches::{CacheSavings, Curve};
+use crate::figures::deflate::{DeflateRow, DeflateSavings};
 use crate::figures::periods::{PERIODS, PeriodPoint, PeriodSavings};
 use crate::figures::protocols::{CHARTED, SERVICES, ServiceRow, ServiceSavings};
 use crate::figures::{FigureId, Finding};
@@ -68,6 +69,7 @@ impl Pass {
                 FigureId::Periods => Finding::Periods(self.periods()),
                 FigureId::Caches => Finding::Caches(self.by_cache()),
                 FigureId::Protocols => Finding::Protocols(self.protocols()),
+                FigureId::Deflate => Finding::Deflate(self.deflate()),
                 // Observed figures come in the order of the settings, too.
                 _ if observed.is_empty() => continue,
                 _ => observed.remove(0),
@@ -162,6 +164,48 @@ impl Pass {
             holds_trace: settings
                 .survey
                 .is_some_and(|survey| survey.most() <= settings.cache.saturating_mul(4)),
+        }
+    }
+
+    fn deflate(&self) -> DeflateSavings {
+        let outcome = |algorithm| self.run(&Key::Other(algorithm));
+        let (with, without) = (outcome(Algorithm::Tunnel), outcome(Algorithm::TunnelBytes));
+        let by_service = |of: Option<&Outcome>| {
+            of.and_then(|outcome| outcome.by_service.clone()).unwrap_or_default()
+        };
+        let (opened, closed) = (by_service(with), by_service(without));
+        let mut services: Vec<DeflateRow> = opened
+            .iter()
+            .map(|(key, with)| DeflateRow {
+                label: service::label(key.0, key.1),
+                content: with.content,
+                deflate: (with.opened + with.passed).min(with.content),
+                sent: with.sent,
+                sent_closed: closed.get(key).map_or(with.content, |without| without.sent),
+            })
+            .collect();
+        services.sort_by(|a, b| {
+            b.deflate.cmp(&a.deflate).then(b.content.cmp(&a.content)).then(a.label.cmp(&b.label))
+        });
+        let wire = self.wire();
+        let share_of = |of: Option<&Outcome>| share(of?.tally.total(), wire);
+        let mut total = DeflateRow { label: "all".into(), ..DeflateRow::default() };
+        for row in &services {
+            total.content += row.content;
+            total.deflate += row.deflate;
+            total.sent += row.sent;
+            total.sent_closed += row.sent_closed;
+        }
+        let all_services = services.len();
+        services.truncate(SERVICES);
+        DeflateSavings {
+            services,
+            all_services,
+            total,
+            wire,
+            savings: share_of(with),
+            savings_closed: share_of(without),
+            memory: with.into_iter().chain(without).map(|outcome| outcome.memory).sum(),
         }
     }
 

@@ -457,7 +457,11 @@ impl Pass {
                 prefixes.clone().unwrap_or_default(),
             )),
             FigureId::Irreducible => Box::new(figures::irreducible::Irreducible::new(*memory)),
-            FigureId::Algorithms | FigureId::Periods | FigureId::Caches | FigureId::Protocols => {
+            FigureId::Algorithms
+            | FigureId::Periods
+            | FigureId::Caches
+            | FigureId::Protocols
+            | FigureId::Deflate => {
                 return None;
             }
         })

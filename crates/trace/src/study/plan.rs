@@ -1,8 +1,8 @@
 //! Which algorithms a study runs, with which parameters, for which figures.
 
 use crate::algorithm::{
-    Algorithm, Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, OncewireRun,
-    PairLimits, PairRun, PayloadRun, Run, Source, Tally, Units, WindowRun,
+    Algorithm, Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, PacketsRun,
+    PairLimits, PairRun, PayloadRun, Run, Source, Tally, TunnelRun, WindowRun,
 };
 use crate::batch::{Charge, Direction};
 use crate::figures::FigureId;
@@ -81,6 +81,9 @@ impl Settings {
             }
             keys.insert(Key::Other(Algorithm::Optimal));
         }
+        if self.figures.contains(&FigureId::Deflate) {
+            keys.extend([Algorithm::Tunnel, Algorithm::TunnelBytes].map(Key::Other));
+        }
         if self.figures.contains(&FigureId::Caches) || self.figures.contains(&FigureId::Protocols) {
             keys.extend(
                 self.cache_sizes()
@@ -146,8 +149,11 @@ impl Settings {
                 self.cache,
                 &|cache| if cache < self.cache { 2.0 } else { 9.0 } * cache as f64,
             ),
-            Key::Other(Algorithm::Packets | Algorithm::Tunnel) => {
+            Key::Other(Algorithm::Packets | Algorithm::TunnelBytes) => {
                 per_direction(self.cache, &|cache| 1.25 * cache as f64)
+            }
+            Key::Other(Algorithm::Tunnel) => {
+                per_direction(self.cache, &|cache| 1.35 * cache as f64)
             }
             Key::Other(Algorithm::Chunk | Algorithm::ChunkWindow) => {
                 per_direction(self.cache, &|cache| {
@@ -248,12 +254,13 @@ impl Settings {
                     Box::new(self.pairs(PairLimits::Fixed(crate::algorithm::HTTP_LIMIT)))
                 }
                 Algorithm::Optimal => Box::new(Bound::new(self.window, cache, charge)),
-                Algorithm::Packets => {
-                    Box::new(OncewireRun::new(Units::Packets, cache, self.compression_window))
-                }
-                Algorithm::Tunnel => {
-                    Box::new(OncewireRun::new(Units::Tunnel, cache, self.compression_window))
-                }
+                Algorithm::Packets => Box::new(PacketsRun::new(cache)),
+                Algorithm::Tunnel | Algorithm::TunnelBytes => Box::new(TunnelRun::new(
+                    cache,
+                    self.compression_window,
+                    algorithm == Algorithm::Tunnel,
+                    self.figure_memory,
+                )),
                 Algorithm::Modp
                 | Algorithm::Maxp
                 | Algorithm::Fixed

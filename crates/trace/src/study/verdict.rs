@@ -17,6 +17,8 @@ const WORTH: f64 = 0.05;
 const TUNNEL_PREFERRED: f64 = 0.9;
 /// A share of encrypted payload that is worth a sentence.
 const MUCH_ENCRYPTED: f64 = 0.2;
+/// Savings by opening deflate that are worth a sentence.
+const MUCH_INSIDE: f64 = 0.005;
 /// Seconds of a year.
 const YEAR: f64 = 365.0 * 86_400.0;
 /// Seconds of a month.
@@ -69,6 +71,9 @@ struct Facts {
     encrypted: Option<f64>,
     /// Savings of caches at the hosts as a share of a shared cache's.
     hosts: Option<f64>,
+    /// Share of the content of TCP flows that is deflate, and what opening it saves, as a share of
+    /// all bytes on the wire.
+    deflate: Option<(f64, f64)>,
 }
 
 impl Facts {
@@ -79,6 +84,9 @@ impl Facts {
                 Finding::Temporal(found) => facts.spread = found.spread(),
                 Finding::Irreducible(found) => facts.encrypted = found.total.encrypted_share(),
                 Finding::Hosts(found) => facts.hosts = found.total.hosts_share(),
+                Finding::Deflate(found) => {
+                    facts.deflate = found.total.deflate_share().zip(found.on_top());
+                }
                 _ => {}
             }
         }
@@ -106,6 +114,7 @@ pub(super) fn verdict(pass: &Pass, input: &Input, findings: &[Finding]) -> Verdi
     let mut reasons = vec![choice(deploy, found)];
     reasons.extend(cache.map(|size| cache_size(size, &curve)));
     reasons.extend(large_flows.map(|flows| beyond_the_cache(&flows, &curve, payload)));
+    reasons.extend(facts.deflate.and_then(deflate));
     reasons.extend(encryption(facts.encrypted));
     // Figure 12 says what caches at the hosts would save. Figure 7 only knows the most recent copy,
     // and older ones may be nearer.
@@ -234,6 +243,18 @@ fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
         bytes(carried),
         of_payload.map(|share| format!(" ({} of the payload)", percent(share))).unwrap_or_default()
     )
+}
+
+/// What of the tunnel's savings comes from opening deflate streams, if that is worth a sentence.
+fn deflate((share, on_top): (f64, f64)) -> Option<String> {
+    (on_top >= MUCH_INSIDE).then(|| {
+        format!(
+            "{} of the content of TCP flows was compressed by its sender (deflate). The tunnel looks inside, which saves {} of all bytes on \
+             the wire, counted above; with `--inside off` that is lost.",
+            percent(share),
+            percent(on_top)
+        )
+    })
 }
 
 fn encryption(encrypted: Option<f64>) -> Option<String> {

@@ -1,0 +1,86 @@
+//! Copies in the log of content whose tokens are known elsewhere.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Copies that are remembered.
+const MOST: usize = 1 << 12;
+
+/// Content of the log that was found whole as bytes, so that it was not taken apart, and where its
+/// first copy lies, which was. Ascending and disjoint.
+#[derive(Debug, Default)]
+pub(super) struct Copies(VecDeque<Copy>);
+
+#[derive(Debug)]
+struct Copy {
+    content: Range<u64>,
+    /// Where the first copy ends.
+    origin: u64,
+}
+
+impl Copies {
+    /// Upper bound of the memory in bytes.
+    pub(super) const MEMORY: usize = 2 * MOST * size_of::<Copy>();
+
+    /// Memory in bytes as of now.
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<Copy>()
+    }
+
+    /// Where the first copy of the content ends that ends at `end`.
+    pub(super) fn origin(&self, end: u64) -> u64 {
+        let after = self.0.partition_point(|copy| copy.content.start < end);
+        match after.checked_sub(1).map(|nth| &self.0[nth]) {
+            Some(copy) if end <= copy.content.end => copy.origin - (copy.content.end - end),
+            _ => end,
+        }
+    }
+
+    /// Remembers content above all others, whose first copy ends at `origin`.
+    pub(super) fn add(&mut self, content: Range<u64>, origin: u64) {
+        let len = content.end - content.start;
+        if let Some(last) = self.0.back_mut()
+            && last.content.end == content.start
+            && last.origin + len == origin
+        {
+            (last.content.end, last.origin) = (content.end, origin);
+            return;
+        }
+        if self.0.len() == MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(Copy { content, origin });
+    }
+
+    /// Forgets what lies at `offset` and above.
+    pub(super) fn rewind(&mut self, offset: u64) {
+        while self.0.back().is_some_and(|last| last.content.end > offset) {
+            self.0.pop_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_a_copy_has_the_first_as_its_origin() {
+        let mut copies = Copies::default();
+        assert_eq!(copies.origin(40), 40);
+        copies.add(100..150, 60);
+        copies.add(150..160, 70);
+        assert_eq!(copies.0.len(), 1, "they follow each other in both places");
+        copies.add(200..220, copies.origin(155));
+        assert_eq!(
+            [100, 101, 150, 160, 161, 200, 201, 220, 221].map(|end| copies.origin(end)),
+            [100, 11, 60, 70, 161, 200, 46, 65, 221]
+        );
+        copies.rewind(210);
+        assert_eq!((copies.origin(220), copies.origin(150)), (220, 60));
+        for nth in 0..2 * MOST as u64 {
+            copies.add(1000 + 10 * nth..1001 + 10 * nth, nth + 1);
+        }
+        assert!(copies.memory() <= Copies::MEMORY && copies.0.len() == MOST);
+    }
+}
