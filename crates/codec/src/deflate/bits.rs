@@ -330,9 +330,9 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// Copies `count` tokens: reads them with one code and writes them with another. Returns whether
-/// there were as many, the other code has their symbols, and there was room; whether `from` went
-/// past its end is for the caller to see.
+/// Copies `count` tokens: reads them with one code and writes them with another. Returns how many
+/// bytes they are inflated; `None` if there were fewer, the other code lacks a symbol, or there was
+/// no room. Whether `from` went past its end is for the caller to see.
 #[must_use]
 pub(crate) fn transcode(
     from: &mut BitReader<'_>,
@@ -340,11 +340,11 @@ pub(crate) fn transcode(
     to: &mut BitWriter<'_>,
     target: &Code,
     count: u64,
-) -> bool {
+) -> Option<u64> {
     // In variables of this function, which no store through a pointer can change.
     let mut reader = from.clone();
     let mut writer = std::mem::take(to);
-    let mut left = count;
+    let (mut left, mut inflated) = (count, 0);
     let mut is_distance = 0;
     let mut has_words = true;
     // Twice the bits of the longest token, and what a writer stores beyond them.
@@ -359,7 +359,9 @@ pub(crate) fn transcode(
             }
             let word = target.word(entry);
             has_words &= word != 0;
-            writer.append(entry.bits_under(word, reader.extra(entry)));
+            let extra = reader.extra(entry);
+            inflated += entry.inflated(extra);
+            writer.append(entry.bits_under(word, extra));
             is_distance = entry.is_length();
             left -= u64::from(1 - is_distance);
         }
@@ -370,14 +372,16 @@ pub(crate) fn transcode(
         reader.refill();
         let entry = source.entry(reader.buffer, is_distance);
         let word = if entry.is_special() { 0 } else { target.word(entry) };
-        let (bits, count) = entry.bits_under(word, reader.extra(entry));
+        let extra = reader.extra(entry);
+        inflated += entry.inflated(extra);
+        let (bits, count) = entry.bits_under(word, extra);
         done = word != 0 && writer.put(bits, count);
         is_distance = entry.is_length();
         left -= u64::from(1 - is_distance);
     }
     *from = reader;
     *to = writer;
-    done
+    done.then_some(inflated)
 }
 
 /// Copies `count` bits. Returns whether there were as many, and room for them.
@@ -457,12 +461,13 @@ mod tests {
             let mut out = vec![0; data.len() + 2 * SLACK];
             let (mut from, mut to) = (BitReader::new(&data, start), BitWriter::new(&mut out));
             prop_assert!(to.put(u64::from(data.first().map_or(0, |byte| byte & mask(start as u32) as u8)), start as u32));
-            prop_assert!(transcode(&mut from, code, &mut to, code, tokens.len() as u64));
+            let inflated = transcode(&mut from, code, &mut to, code, tokens.len() as u64);
+            prop_assert_eq!(inflated, Some(tokens.iter().map(|token| u64::from(token.len())).sum()));
             prop_assert_eq!((from.position(), to.position()), (end, end));
             let whole = (end / 8) as usize;
             let same = to.written()[..whole] == data[..whole];
             prop_assert!(same || data.is_empty());
-            prop_assert!(!transcode(&mut from, code, &mut to, code, u64::MAX));
+            prop_assert_eq!(transcode(&mut from, code, &mut to, code, u64::MAX), None);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::bits::BitReader;
 use super::{
-    COPY, DISTANCE_BITS, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of, distance_parts,
+    COPY, DISTANCE_BITS, LENGTH_BASE, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of,
+    distance_parts,
 };
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -60,6 +61,21 @@ static VALUES: [u32; 512] = {
     values
 };
 
+/// Inflated bytes of the symbols, without extra bits: of literals and lengths.
+static LENGTHS: [u16; 512] = {
+    let mut lengths = [0; 512];
+    let mut symbol = 0;
+    while symbol < 286 {
+        lengths[symbol] = match symbol {
+            0..=255 => 1,
+            256 => 0,
+            _ => LENGTH_BASE[symbol - 257] as u16,
+        };
+        symbol += 1;
+    }
+    lengths
+};
+
 impl Entry {
     fn new(symbol: u32, length: u32) -> Entry {
         let extra = match symbol {
@@ -112,6 +128,12 @@ impl Entry {
     pub(super) fn symbol(self) -> usize {
         // The mask tells what is known.
         (self.0 >> 16 & 511) as usize
+    }
+
+    /// Inflated bytes of a literal or a length; 0 of a distance.
+    #[inline(always)]
+    pub(super) fn inflated(self, extra: u64) -> u64 {
+        u64::from(LENGTHS[self.symbol()]) + (extra & u64::from(self.is_length().wrapping_neg()))
     }
 
     /// The bits of the symbol under another code, which has this word for it, and their number.

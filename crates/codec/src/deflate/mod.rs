@@ -25,6 +25,17 @@ const COPY: u32 = 1 << 31;
 /// Extra bits of a length, by its symbol less 257.
 const LENGTH_EXTRA: [u8; 29] =
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
+/// Shortest length of a symbol, less 257; the entries behind them are of no symbol.
+const LENGTH_BASE: [u32; 32] = {
+    let (mut bases, mut symbol, mut base) = ([0; 32], 0, 3);
+    while symbol < 28 {
+        bases[symbol] = base;
+        base += 1 << LENGTH_EXTRA[symbol];
+        symbol += 1;
+    }
+    bases[28] = 258;
+    bases
+};
 /// Longest distance.
 pub(crate) const MAX_DISTANCE: u32 = 1 << DISTANCE_BITS;
 
@@ -59,6 +70,16 @@ impl Token {
         let distance = (self.distance() as i32).checked_add(change)?;
         (self.is_copy() && (1..=MAX_DISTANCE as i32).contains(&distance))
             .then(|| Token(self.shape() | (distance - 1) as u32))
+    }
+
+    /// Inflated bytes.
+    pub(crate) fn len(self) -> u32 {
+        if self.is_copy() {
+            // The mask tells what is known.
+            LENGTH_BASE[(self.length_symbol() & 31) as usize] + self.length_extra()
+        } else {
+            1
+        }
     }
 
     fn length_symbol(self) -> u32 {
@@ -113,6 +134,17 @@ mod tests {
             assert!(symbol < 30 && count == distance_extra(symbol) && extra >> count == 0);
             assert_eq!(distance_of(symbol, extra), distance);
         }
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_standard() {
+        let length = |symbol: u32, extra| Token::copy(symbol - 257, extra, 1).len();
+        assert_eq!(
+            [length(257, 0), length(264, 0), length(265, 1), length(277, 7)],
+            [3, 10, 12, 74]
+        );
+        assert_eq!([length(284, 0), length(284, 31), length(285, 0)], [227, 258, 258]);
+        assert_eq!(Token::literal(200).len(), 1);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Finder {
                 keep_longest(self.max_matches, &mut tokens.matches);
                 if let Some(inside) = self.inside.as_mut().filter(|_| opens) {
                     let place = Place { log, offset, key: self.domain.key(self.key), flow };
-                    inside.find(&place, block, &tokens.matches, &mut tokens.plan);
+                    inside.find(&place, block, &mut tokens.matches, &mut tokens.plan);
                 }
                 log.write(offset, block);
             }

@@ -21,10 +21,20 @@ pub(crate) enum CodeAt {
 /// A step of putting literals together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// As the token at the source, but with its distance changed; then `run` tokens as at the
+    /// As the token at the source is expected to become, but with its distance changed; then `run` tokens as at the
     /// source.
     Moved {
         /// What to add to the distance. Not 0.
+        change: i32,
+        /// Tokens.
+        run: u64,
+    },
+    /// Copies from before a place of the source have other distances from here on; then `run`
+    /// tokens as at the source.
+    Bend {
+        /// The place, in inflated bytes of the source back from where it stands.
+        back: u32,
+        /// What to add to their distances. Not 0.
         change: i32,
         /// Tokens.
         run: u64,
@@ -64,8 +74,9 @@ pub(crate) enum Operation {
 const MOVED: usize = 0;
 const NEAR: usize = 1;
 const JUMP: usize = 2;
-const PART: usize = 3;
-const END: usize = 4;
+const BEND: usize = 3;
+const PART: usize = 4;
+const END: usize = 5;
 
 const FIXED: usize = 0;
 const KNOWN: usize = 1;
@@ -109,15 +120,19 @@ impl Recent {
 #[derive(Clone, Debug)]
 pub(crate) struct TranscodeModels {
     /// By the operation before.
-    operation: [Symbols; 4],
+    operation: [Symbols; 5],
     /// By operation.
-    run: [Number; 3],
+    run: [Number; 4],
     /// Of near and jump.
     gap: [Number; 2],
     skip: Symbols,
     change: Symbols,
     /// Farther and nearer.
     new_change: [Number; 2],
+    /// Of bend: nearer or not, by how much, and where.
+    nearer: Symbols,
+    bend: [Number; 2],
+    back: Number,
     /// Of jump and part.
     code: [Symbols; 2],
     known: Number,
@@ -131,12 +146,15 @@ pub(crate) struct TranscodeModels {
 
 impl TranscodeModels {
     pub(crate) const NEW: TranscodeModels = TranscodeModels {
-        operation: [Symbols::EVEN; 4],
-        run: [Number::NEW; 3],
+        operation: [Symbols::EVEN; 5],
+        run: [Number::NEW; 4],
         gap: [Number::NEW; 2],
         skip: Symbols::EVEN,
         change: Symbols::EVEN,
         new_change: [Number::NEW; 2],
+        nearer: Symbols::EVEN,
+        bend: [Number::NEW; 2],
+        back: Number::NEW,
         code: [Symbols::EVEN; 2],
         known: Number::NEW,
         here: Number::NEW,
@@ -159,6 +177,7 @@ impl TranscodeModels {
         for &operation in operations {
             let kind = match operation {
                 Operation::Moved { .. } => MOVED,
+                Operation::Bend { .. } => BEND,
                 Operation::Near { .. } => NEAR,
                 Operation::Jump { .. } => JUMP,
                 Operation::Part { .. } => PART,
@@ -180,6 +199,13 @@ impl TranscodeModels {
                         recent.add(change);
                     }
                     self.run[MOVED].encode(coder, run);
+                }
+                Operation::Bend { back, change, run } => {
+                    let nearer = usize::from(change < 0);
+                    coder.symbol(&mut self.nearer, nearer);
+                    self.bend[nearer].encode(coder, u64::from(change.unsigned_abs()) - 1);
+                    self.back.encode(coder, back.into());
+                    self.run[BEND].encode(coder, run);
                 }
                 Operation::Near { gap, skip, run } => {
                     self.gap[0].encode(coder, gap);
@@ -285,15 +311,23 @@ impl<'a> TranscodeReader<'a> {
                 } else {
                     let nearer = place == NEW_NEARER;
                     let size = models.new_change[usize::from(nearer)].decode(coder)?;
-                    let size = i32::try_from(size)
-                        .ok()
-                        .and_then(|size| size.checked_add(1))
-                        .ok_or_else(|| bad("change of a distance", usize::MAX))?;
+                    let size = distance_change(size)?;
                     let change = if nearer { -size } else { size };
                     recent.add(change);
                     change
                 };
                 Operation::Moved { change, run: models.run[MOVED].decode(coder)? }
+            }
+            BEND => {
+                let nearer = coder.symbol(&mut models.nearer);
+                let Some(change) = models.bend.get_mut(nearer) else {
+                    return Err(bad("direction", nearer));
+                };
+                let size = distance_change(change.decode(coder)?)?;
+                let change = if nearer == 1 { -size } else { size };
+                let back = models.back.decode(coder)?;
+                let back = u32::try_from(back).map_err(|_| bad("bend", usize::MAX))?;
+                Operation::Bend { back, change, run: models.run[BEND].decode(coder)? }
             }
             NEAR => Operation::Near {
                 gap: models.gap[0].decode(coder)?,
@@ -346,6 +380,12 @@ impl TranscodeModels {
     }
 }
 
+/// The size of a change that is coded as one less.
+fn distance_change(less: u64) -> Result<i32, FrameError> {
+    let size = i32::try_from(less).ok().and_then(|less| less.checked_add(1));
+    size.ok_or_else(|| bad("change of a distance", usize::MAX))
+}
+
 fn bad(field: &'static str, value: usize) -> FrameError {
     FrameError::Field { field, value: value as u64, allowed: "what FORMAT.md lists" }
 }
@@ -369,6 +409,8 @@ mod tests {
         prop_oneof![
             (prop_oneof![-3i32..0, 1i32..4, 1i32..32768], run())
                 .prop_map(|(change, run)| Operation::Moved { change, run }),
+            (0u32..40_000, prop_oneof![-40_000i32..0, 1i32..40_000], run())
+                .prop_map(|(back, change, run)| Operation::Bend { back, change, run }),
             (run(), 0u8..16, run()).prop_map(|(gap, skip, run)| Operation::Near { gap, skip, run }),
             (run(), proptest::option::of(code()), -1i64 << 40..1 << 40, run()).prop_map(
                 |(gap, code, distance, run)| Operation::Jump { gap, code, distance, run }

@@ -33,9 +33,7 @@ pub(super) fn is_dense(content: &[u8]) -> bool {
 pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, Framing)> {
     let mut at = from;
     while at < to {
-        // The second byte of `1f 8b`, the third of `PK 03 04`, the last of `IDAT`, and zlib's
-        // first byte would do; the rarest byte of each is sought.
-        at += data[at..to].iter().position(|byte| matches!(byte, 0x1f | 0x50 | 0x49 | 0x78))?;
+        at += first_pair(&data[at..], to - at)?;
         let rest = &data[at..];
         if rest.starts_with(&[0x1f, 0x8b, 8]) {
             return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
@@ -56,6 +54,35 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
         at += 1;
     }
     None
+}
+
+/// Whether a signature may begin with these bytes. Without a branch, for the loop below.
+#[inline(always)]
+fn is_pair(first: u8, second: u8) -> bool {
+    let zlib = (second == 0x01) | (second == 0x5e) | (second == 0x9c) | (second == 0xda);
+    ((first == 0x1f) & (second == 0x8b))
+        | ((first == b'P') & (second == b'K'))
+        | ((first == b'I') & (second == b'D'))
+        | ((first == 0x78) & zlib)
+}
+
+/// The first position below `limit` at which a signature may begin.
+fn first_pair(data: &[u8], limit: usize) -> Option<usize> {
+    /// Positions looked at together: compilers make vectors of them.
+    const TOGETHER: usize = 64;
+    let is_at = |at: usize| data.get(at + 1).is_some_and(|&second| is_pair(data[at], second));
+    let mut at = 0;
+    while at + TOGETHER <= limit
+        && let Some(firsts) = data[at..].first_chunk::<TOGETHER>()
+        && let Some(seconds) = data[at + 1..].first_chunk::<TOGETHER>()
+    {
+        let pairs = firsts.iter().zip(seconds);
+        if pairs.fold(false, |any, (&first, &second)| any | is_pair(first, second)) {
+            break;
+        }
+        at += TOGETHER;
+    }
+    (at..limit.min(data.len())).find(|&at| is_at(at))
 }
 
 /// A zlib header without a dictionary (RFC 1950, section 2.2), with the window of 32 KiB that

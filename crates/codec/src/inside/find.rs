@@ -1,5 +1,6 @@
 //! Looks inside the deflate streams of flows, block by block.
 
+use super::alignment::Alignment;
 use super::copies::Copies;
 use super::index::{Stretch, TokenIndex};
 use super::opener::{OPENER_MEMORY, Opened, Opener, Passed, Spot};
@@ -14,6 +15,10 @@ use std::ops::Range;
 
 /// Flows whose place in a stream is remembered.
 const MAX_FLOWS: usize = 32;
+/// Matches within deflate streams that are not shorter stay.
+const SHORT: u32 = 256;
+/// Bytes that must be left of a match.
+const LEAST_LEFT: u32 = 32;
 /// Bytes that a plan must save.
 const MIN_SAVED: usize = 32;
 /// Which flow a block belongs to where there is but one.
@@ -61,6 +66,10 @@ pub(crate) struct Inside {
     /// First token of a window, and its fingerprint.
     anchors: Vec<(u32, u64)>,
     ahead: Ahead,
+    /// What was found as bytes, before short matches were dropped.
+    whole: Vec<Match>,
+    /// Bits that the last search saved.
+    saved: u64,
     literals: Vec<u8>,
     check: Vec<u8>,
     expander: Expander,
@@ -78,6 +87,8 @@ impl Inside {
             steps: Vec::new(),
             anchors: Vec::new(),
             ahead: Ahead::default(),
+            whole: Vec::new(),
+            saved: 0,
             literals: Vec::new(),
             check: Vec::new(),
             expander: Expander::default(),
@@ -95,6 +106,8 @@ impl Inside {
             .saturating_add(2 * MAX_OPERATIONS * (size_of::<Step>() + size_of::<Operation>() + 150))
             .saturating_add(4 * max_block * size_of::<(u32, u64)>())
             .saturating_add(2 * 3 * (max_block + SLACK) + 2 * MAX_SOURCES * size_of::<Match>())
+            // No match is shorter than the shortest window.
+            .saturating_add(2 * (max_block / 8 + 1) * size_of::<Match>())
             .saturating_add(Copies::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
@@ -109,6 +122,7 @@ impl Inside {
             + self.steps.capacity() * size_of::<Step>()
             + self.anchors.capacity() * size_of::<(u32, u64)>()
             + self.ahead.memory()
+            + self.whole.capacity() * size_of::<Match>()
             + self.literals.capacity()
             + self.check.capacity()
             + self.expander.memory()
@@ -134,7 +148,7 @@ impl Inside {
         &mut self,
         place: &Place<'_>,
         block: &[u8],
-        matches: &[Match],
+        matches: &mut Vec<Match>,
         plan: &mut Plan,
     ) {
         let &Place { flow, offset, .. } = place;
@@ -167,7 +181,24 @@ impl Inside {
             self.index = TokenIndex::new(self.capacity).ok();
         }
         let Some(mut index) = self.index.take() else { return };
-        self.search(place, &mut index, block, matches, plan);
+        let matched = matched_bytes(matches);
+        // What is found as bytes is found faster, and what is left is not worth much.
+        let is_found = matched * 8 >= block.len() * 7;
+        self.whole.clone_from(matches);
+        if !is_found {
+            drop_short(matches, &self.opened, offset);
+        }
+        let dropped = matched - matched_bytes(matches);
+        self.search(place, &mut index, block, matches, is_found);
+        if self.saved / 8 > (MIN_SAVED + dropped) as u64 {
+            self.plan(place.log, block, offset, matches, dropped, plan);
+        }
+        if plan.is_empty() {
+            std::mem::swap(matches, &mut self.whole);
+        } else {
+            self.stats.found_bytes += (self.saved / 8).saturating_sub(dropped as u64);
+            self.stats.blocks += 1;
+        }
         for part in &self.opened.parts {
             let (first, last) = (self.opened.bits[part.first], part.end_bit);
             self.stats.opened_bytes += u64::from((last - first) / 8);
@@ -242,13 +273,10 @@ impl Inside {
         index: &mut TokenIndex,
         block: &[u8],
         matches: &[Match],
-        plan: &mut Plan,
+        is_found: bool,
     ) {
         let &Place { log, offset, key, .. } = place;
         self.steps.clear();
-        let matched: usize = matches.iter().map(|found| found.len as usize).sum();
-        // What is found as bytes is found faster, and what is left is not worth much.
-        let is_found = matched * 8 >= block.len() * 7;
         let floor = log.geometry().floor(offset, block.len());
         let literals = LiteralMap::new(matches);
         let opened = std::mem::take(&mut self.opened);
@@ -264,6 +292,7 @@ impl Inside {
             source: None,
             spare: std::mem::take(&mut self.ahead),
             codes: 0,
+            alignment: Alignment::default(),
             saved: 0,
         };
         for part in &opened.parts {
@@ -307,18 +336,22 @@ impl Inside {
                 }
             }
         }
-        let saved = search.saved;
+        self.saved = search.saved;
         self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
-        if saved / 8 > MIN_SAVED as u64 {
-            self.plan(log, block, offset, matches, plan);
-        }
-        self.stats.found_bytes += if plan.is_empty() { 0 } else { saved / 8 };
-        self.stats.blocks += u64::from(!plan.is_empty());
     }
 
-    /// Turns steps into a plan, and checks that it gives the literals back.
-    fn plan(&mut self, log: &Log, block: &[u8], offset: u64, matches: &[Match], plan: &mut Plan) {
+    /// Turns steps into a plan, and checks that it gives the literals back. Of these, `dropped`
+    /// bytes were found as bytes.
+    fn plan(
+        &mut self,
+        log: &Log,
+        block: &[u8],
+        offset: u64,
+        matches: &[Match],
+        dropped: usize,
+        plan: &mut Plan,
+    ) {
         sources(&self.steps, offset, &mut plan.sources);
         if plan.sources.is_empty() {
             return;
@@ -336,7 +369,7 @@ impl Inside {
         let fits = described.is_some_and(|len| {
             plan.residual.truncate(len);
             let described = plan.operations.len() * 3 / 2 + plan.sources.len() * 6;
-            len + described + MIN_SAVED < self.literals.len()
+            len + described + MIN_SAVED + dropped < self.literals.len()
         });
         if !fits {
             plan.clear();
@@ -360,6 +393,47 @@ impl Inside {
             plan.clear();
         }
     }
+}
+
+fn matched_bytes(matches: &[Match]) -> usize {
+    matches.iter().map(|found| found.len as usize).sum()
+}
+
+/// Drops the short matches within deflate streams: they end runs of tokens, and are found as such.
+/// What lies in the description of a code is dropped of longer ones, too, unless they hold all of
+/// it: a frame must find it in one piece.
+fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
+    let base = offset * 8;
+    let mut parts = opened.parts.iter().peekable();
+    matches.retain_mut(|found| {
+        let (start, end) = (u64::from(found.at) * 8, found.end() as u64 * 8);
+        // The first part that ends behind the beginning of the match.
+        while parts.next_if(|part| u64::from(part.end_bit) <= start).is_some() {}
+        let Some(part) = parts.peek() else { return true };
+        let first = u64::from(opened.bits[part.first]);
+        let header = match part.spot {
+            Spot::Log(from, to) if from >= base => from - base..to - base,
+            _ => first..first,
+        };
+        if end <= header.start {
+            return true;
+        }
+        if found.len < SHORT {
+            return false;
+        }
+        if start <= header.start && end >= header.end || start >= header.end {
+            return true;
+        }
+        // It ends or begins within the description.
+        if start < header.start {
+            found.len = (header.start / 8) as u32 - found.at;
+        } else {
+            let cut = header.end.div_ceil(8) as u32 - found.at;
+            (found.at, found.source) = (found.at + cut, found.source + u64::from(cut));
+            found.len = found.len.saturating_sub(cut);
+        }
+        found.len >= LEAST_LEFT
+    });
 }
 
 /// Blocks shorter than this are always looked at, since each is soon taken apart.

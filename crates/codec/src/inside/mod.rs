@@ -6,6 +6,8 @@
 //! writes them with the code of the new one ([`section`]). The log holds the bytes as they were
 //! sent, so nothing else changes, and the decoder knows nothing of streams.
 
+mod alignment;
+mod bends;
 mod container;
 mod copies;
 mod find;

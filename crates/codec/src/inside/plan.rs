@@ -80,6 +80,13 @@ pub(super) enum Step {
         run_bits: u64,
         source_end: u64,
     },
+    Bend {
+        back: u32,
+        change: i32,
+        run: u32,
+        run_bits: u64,
+        source_end: u64,
+    },
 }
 
 impl Step {
@@ -95,12 +102,17 @@ impl Step {
         Step::Moved { change, run: 0, run_bits: 0, source_end: 0 }
     }
 
+    pub(super) fn bend(back: u32, change: i32) -> Step {
+        Step::Bend { back, change, run: 0, run_bits: 0, source_end: 0 }
+    }
+
     /// The step with its run: of `tokens` tokens; `bits` in all that it covers, and where the
     /// source stands behind it.
     pub(super) fn finish(mut self, tokens: u32, bits: u64, end: u64) -> Step {
         if let Step::Near { run, run_bits, source_end, .. }
         | Step::Jump { run, run_bits, source_end, .. }
-        | Step::Moved { run, run_bits, source_end, .. } = &mut self
+        | Step::Moved { run, run_bits, source_end, .. }
+        | Step::Bend { run, run_bits, source_end, .. } = &mut self
         {
             (*run, *run_bits, *source_end) = (tokens, bits, end);
         }
@@ -124,7 +136,9 @@ pub(super) fn sources(steps: &[Step], offset: u64, out: &mut Vec<Match>) {
                 add(at, source_end.max(at + 1));
                 from = source_end;
             }
-            Step::Near { source_end, .. } | Step::Moved { source_end, .. } => {
+            Step::Near { source_end, .. }
+            | Step::Moved { source_end, .. }
+            | Step::Bend { source_end, .. } => {
                 add(from, source_end.max(from + 1));
                 from = source_end;
             }
@@ -216,6 +230,11 @@ pub(super) fn describe(steps: &[Step], literals: &[u8], plan: &mut Plan) -> Opti
             }
             Step::Moved { change, run, run_bits, source_end } => {
                 plan.operations.push(Operation::Moved { change, run: run.into() });
+                source_at = place(source_end.checked_sub(1)?)? + 1;
+                (0, run_bits)
+            }
+            Step::Bend { back, change, run, run_bits, source_end } => {
+                plan.operations.push(Operation::Bend { back, change, run: run.into() });
                 source_at = place(source_end.checked_sub(1)?)? + 1;
                 (0, run_bits)
             }

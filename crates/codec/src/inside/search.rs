@@ -1,5 +1,7 @@
 //! The search for runs of tokens that the log has.
 
+use super::alignment::Alignment;
+use super::bends::{SEEN, bend, follow, inflated};
 use super::index::{Stretch, TokenIndex};
 use super::opener::{Opened, Part, Spot};
 use super::plan::{Described, Step};
@@ -21,9 +23,9 @@ const MOVED_COST: i64 = 10;
 /// Tokens looked at to judge a run.
 const JUDGED: usize = 64;
 /// Changed distances in a row that end a run.
-const MOVED_IN_A_ROW: usize = 3;
+const MOVED_IN_A_ROW: usize = 6;
 /// Tokens that may be passed over, on either side, to go on where a run ended.
-const REACH: usize = 8;
+const REACH: usize = 15;
 /// Tokens that must agree to go on there.
 const AGREE: usize = 4;
 /// Operations of a block.
@@ -183,6 +185,7 @@ pub(super) struct Search<'a> {
     pub(super) spare: Ahead,
     /// Codes that the steps name, at most.
     pub(super) codes: usize,
+    pub(super) alignment: Alignment,
     /// Bits saved.
     pub(super) saved: u64,
 }
@@ -398,11 +401,18 @@ impl<'a> Search<'a> {
     ) -> Option<usize> {
         let mut source = self.source.take()?;
         let mut start = start;
+        let opened = self.opened;
+        let mut alignment = self.alignment.clone();
         match skip {
-            Some(skip) => source.next += usize::from(skip),
+            Some(skip) => {
+                let skipped = &source.ahead()[..usize::from(skip)];
+                if !source.is_new {
+                    alignment.advance(inflated(skipped));
+                }
+                source.next += usize::from(skip);
+            }
             None => start = self.extend_back(&mut source, start, done),
         }
-        let opened = self.opened;
         let bit_of = |token: usize| {
             u64::from(if token < part.end { opened.bits[token] } else { part.end_bit })
         };
@@ -410,6 +420,7 @@ impl<'a> Search<'a> {
         // How far it is worth it: steps, and tokens.
         let begun = self.steps.len();
         let mut good = (begun, start);
+        let mut good_alignment = alignment.clone();
         let mut kind = match (source.is_new, skip) {
             (true, _) => Step::jump(gap, gap_bits, source.described, source.at()),
             (false, skip) => Step::near(gap, gap_bits, skip.unwrap_or(0)),
@@ -422,8 +433,7 @@ impl<'a> Search<'a> {
             let run = at;
             loop {
                 let ahead = source.ahead();
-                let pairs = opened.tokens[at..end].iter().zip(ahead);
-                let same = pairs.take_while(|(here, there)| here == there).count();
+                let same = follow(&mut alignment, &opened.tokens[at..end], ahead);
                 let is_ahead = same < ahead.len();
                 at += same;
                 source.next += same;
@@ -436,6 +446,7 @@ impl<'a> Search<'a> {
             if at > run {
                 moved = 0;
                 good = (self.steps.len(), at);
+                good_alignment.clone_from(&alignment);
             }
             let is_at_end = source.ahead().is_empty();
             if at == end
@@ -450,9 +461,18 @@ impl<'a> Search<'a> {
             if there.shape() != here.shape() {
                 break false;
             }
-            kind = Step::moved(here.distance() as i32 - there.distance() as i32);
-            moved += 1;
             first = at;
+            source.read(SEEN);
+            let seen = &opened.tokens[at..end.min(at + SEEN)];
+            if let Some((back, change)) = bend(&alignment, seen, source.ahead()) {
+                alignment.bend(back, change);
+                kind = Step::bend(back, change);
+                continue;
+            }
+            kind =
+                Step::moved(here.distance() as i32 - alignment.expected(there).distance() as i32);
+            alignment.advance(u64::from(there.len()));
+            moved += 1;
             at += 1;
             source.next += 1;
         };
@@ -466,6 +486,7 @@ impl<'a> Search<'a> {
             return None;
         }
         source.next -= back;
+        self.alignment = good_alignment;
         self.codes += usize::from(source.is_new);
         self.saved += bit_of(good.1) - bit_of(start);
         source.is_new = false;

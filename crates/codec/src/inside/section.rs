@@ -1,5 +1,6 @@
 //! Transcoded literals: how a frame carries them. `docs/FORMAT.md`, "Transcoded literals".
 
+use super::alignment::Alignment;
 use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits, transcode};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
@@ -153,6 +154,7 @@ impl Expander {
             source: None,
             source_at: 0,
             code_at: 0,
+            alignment: Alignment::default(),
         };
         // Operations in a row that gave nothing.
         let mut idle = 0;
@@ -175,6 +177,10 @@ impl Expander {
                 }
                 Operation::Moved { change, run } => {
                     state.moved(change)?;
+                    state.run(run)?;
+                }
+                Operation::Bend { back, change, run } => {
+                    state.alignment.bend(back, change);
                     state.run(run)?;
                 }
                 Operation::End => break,
@@ -211,6 +217,7 @@ struct State<'a, 'o> {
     source_at: u64,
     /// Where the last code of the sources stands.
     code_at: u64,
+    alignment: Alignment,
 }
 
 impl<'a> State<'a, '_> {
@@ -264,22 +271,21 @@ impl<'a> State<'a, '_> {
         Ok(Named::Nth(self.codes.len() - 1))
     }
 
-    /// Copies `tokens` tokens of the residual.
+    /// Copies tokens of the residual.
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
         let target = named(self.codes, self.target.ok_or_else(broken)?);
         // The writer has an end, which bounds the work.
-        if transcode(&mut self.residual, target, &mut self.writer, target, tokens) {
-            Ok(())
-        } else {
-            Err(broken())
-        }
+        let copied = transcode(&mut self.residual, target, &mut self.writer, target, tokens);
+        copied.map(|_| ()).ok_or_else(broken)
     }
 
+    /// Passes tokens of the source.
     fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
         let code = named(self.codes, *code);
         for _ in 0..tokens {
-            reader.token(code).map_err(|_| broken())?;
+            let token = reader.token(code).map_err(|_| broken())?;
+            self.alignment.advance(u64::from(token.len()));
         }
         self.source_at = *start + reader.position();
         if reader.is_past_end() { Err(broken()) } else { Ok(()) }
@@ -302,17 +308,29 @@ impl<'a> State<'a, '_> {
         let target = named(self.codes, self.target.ok_or_else(broken)?);
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
         let code = named(self.codes, *code);
-        let done = transcode(reader, code, &mut self.writer, target, tokens);
+        let mut left = tokens;
+        // Where distances change, one by one.
+        while left > 0 && self.alignment.is_bent() {
+            let there = reader.token(code).map_err(|_| broken())?;
+            if !self.writer.token(self.alignment.expected(there), target) {
+                return Err(broken());
+            }
+            self.alignment.advance(u64::from(there.len()));
+            left -= 1;
+        }
+        let inflated = transcode(reader, code, &mut self.writer, target, left);
+        self.alignment.advance(inflated.ok_or_else(broken)?);
         self.source_at = *start + reader.position();
-        if done && !reader.is_past_end() { Ok(()) } else { Err(broken()) }
+        if reader.is_past_end() { Err(broken()) } else { Ok(()) }
     }
 
     fn moved(&mut self, change: i32) -> Result<(), FrameError> {
         let target = named(self.codes, self.target.ok_or_else(broken)?);
         let (reader, _, code) = self.source.as_mut().ok_or_else(broken)?;
-        let token = reader.token(named(self.codes, *code)).map_err(|_| broken())?;
-        let moved = token.moved(change).ok_or_else(broken)?;
-        if self.writer.token(moved, target) { Ok(()) } else { Err(broken()) }
+        let there = reader.token(named(self.codes, *code)).map_err(|_| broken())?;
+        let here = self.alignment.expected(there).moved(change).ok_or_else(broken)?;
+        self.alignment.advance(u64::from(there.len()));
+        if self.writer.token(here, target) { Ok(()) } else { Err(broken()) }
     }
 }
 

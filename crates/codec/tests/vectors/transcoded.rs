@@ -108,8 +108,8 @@ pub(crate) fn bad() -> Vec<Vector> {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
     let first = noise(65, 300);
     let block = noise(66, 100);
-    // The end alone: the literals are the residual. Symbol 4 of an even model, from state 2^16.
-    let end: &[u8] = &[0, 0x20, 0x10, 0];
+    // The end alone: the literals are the residual. Symbol 5 of an even model, from state 2^16.
+    let end: &[u8] = &[0, 0x28, 0x10, 0];
     let make = |name, error, story, literals: Vec<u8>| {
         let mut vector = Vector::new(name, story, params.clone());
         vector.frames.push(Hand::raw(0, &first).write());
@@ -185,8 +185,8 @@ pub(crate) fn bad() -> Vec<Vector> {
         make(
             "transcoded-no-operation",
             "error Field",
-            "Operation 5 does not exist.",
-            section(&[(200, 50)], 200, &[0, 0x28, 0x10, 0], &block),
+            "Operation 6 does not exist.",
+            section(&[(200, 50)], 200, &[0, 0x30, 0x10, 0], &block),
         ),
         make(
             "transcoded-no-code",

@@ -6,13 +6,17 @@ use super::*;
 /// The models of a context.
 #[derive(Clone)]
 pub(crate) struct TranscodeModels {
-    operation: [Model; 4],
-    run: [Number; 3],
+    operation: [Model; 5],
+    run: [Number; 4],
     before: [Number; 2],
     skip: Model,
     change: Model,
     larger: Number,
     smaller: Number,
+    bend: Model,
+    farther: Number,
+    nearer: Number,
+    behind: Number,
     code: [Model; 2],
     known: Number,
     here: Number,
@@ -33,6 +37,10 @@ impl TranscodeModels {
             change: Model::new(),
             larger: Number::new("larger"),
             smaller: Number::new("smaller"),
+            bend: Model::new(),
+            farther: Number::new("farther"),
+            nearer: Number::new("nearer"),
+            behind: Number::new("behind"),
             code: std::array::from_fn(|_| Model::new()),
             known: Number::new("known"),
             here: Number::new("here"),
@@ -136,6 +144,13 @@ fn length_bits(symbol: usize) -> usize {
     match symbol {
         265..=284 => (symbol - 261) / 4,
         _ => 0,
+    }
+}
+
+fn base_length(symbol: usize) -> usize {
+    match symbol {
+        285 => 258,
+        _ => 3 + (257..symbol).map(|symbol| 1 << length_bits(symbol)).sum::<usize>(),
     }
 }
 
@@ -280,9 +295,34 @@ struct State {
     limit: usize,
     codes: Vec<Code>,
     code_place: i128,
+    at: i64,
+    /// Place and change.
+    bends: Vec<(i64, i64)>,
 }
 
 impl State {
+    fn expected(&mut self, token: Token) -> Token {
+        let here = self.at;
+        match token {
+            Token::Literal(_) => {
+                self.at += 1;
+                token
+            }
+            Token::Copy { symbol, extra, distance } => {
+                self.at += (base_length(symbol) + extra) as i64;
+                let from = here - distance as i64;
+                let crossed = self.bends.iter().filter(|(place, _)| *place > from);
+                let changed = distance as i64 + crossed.map(|(_, change)| change).sum::<i64>();
+                let known = (1..=32768).contains(&changed);
+                Token::Copy {
+                    symbol,
+                    extra,
+                    distance: if known { changed as usize } else { distance },
+                }
+            }
+        }
+    }
+
     /// The source that has a bit, there.
     fn source(&self, bit: i128) -> Result<(usize, Bits), No> {
         let mut first = 0;
@@ -405,8 +445,10 @@ impl TranscodeModels {
             limit: 8 * l,
             codes: Vec::new(),
             code_place: 0,
+            at: 0,
+            bends: Vec::new(),
         };
-        let (mut before, mut idle, mut changes) = (3, 0, Vec::new());
+        let (mut before, mut idle, mut changes) = (4, 0, Vec::new());
         let (mut target, mut code): (Option<Code>, Option<Code>) = (None, None);
         // Where the source stands, and which source it is in.
         let (mut source, mut reader): (i128, Option<(usize, Bits)>) = (0, None);
@@ -423,7 +465,8 @@ impl TranscodeModels {
                         return Err(Invalid("no code"));
                     };
                     let from = &mut reader.as_mut().ok_or(Invalid("no source"))?.1;
-                    let Token::Copy { symbol, extra, distance } = code.read(from)? else {
+                    let token = state.expected(code.read(from)?);
+                    let Token::Copy { symbol, extra, distance } = token else {
                         return Err(Invalid("a literal moved"));
                     };
                     let distance = distance as i64 + change;
@@ -445,7 +488,7 @@ impl TranscodeModels {
                     state.residual_tokens(gap, target)?;
                     let from = &mut reader.as_mut().ok_or(Invalid("no source"))?.1;
                     for _ in 0..skip {
-                        code.read(from)?;
+                        state.expected(code.read(from)?);
                     }
                 }
                 2 => {
@@ -468,18 +511,39 @@ impl TranscodeModels {
                     reader = Some(state.source(source + distance)?);
                 }
                 3 => {
+                    let size = match r.symbol(&mut self.bend, || "bend".into())? {
+                        0 => r.number(&mut self.farther)? as i64 + 1,
+                        1 => -(r.number(&mut self.nearer)? as i64 + 1),
+                        _ => return Err(Invalid("bend")),
+                    };
+                    let behind = r.number(&mut self.behind)?;
+                    if size.abs() >= 1 << 31 || behind >= 1 << 32 {
+                        return Err(Invalid("bend"));
+                    }
+                    run = r.number(&mut self.run[3])?;
+                    if target.is_none() || code.is_none() {
+                        return Err(Invalid("no code"));
+                    }
+                    let at = state.at;
+                    state.bends.retain(|(place, _)| place + 32768 > at);
+                    if state.bends.len() == 16 {
+                        state.bends.remove(0);
+                    }
+                    state.bends.push((at - behind as i64, size));
+                }
+                4 => {
                     let place = self.name(r, 1)?;
                     let copied = r.number(&mut self.copied)?;
                     state.residual_bits(copied)?;
                     target = Some(state.code(place, true)?);
                     run = 0;
                 }
-                4 => break,
+                5 => break,
                 _ => return Err(Invalid("operation")),
             }
             if let (Some((nth, from)), Some(code), Some(target)) = (&mut reader, &code, &target) {
                 for _ in 0..run {
-                    let token = code.read(from)?;
+                    let token = state.expected(code.read(from)?);
                     state.write(token, target)?;
                 }
                 source = state.first_bit(*nth) + from.at as i128;

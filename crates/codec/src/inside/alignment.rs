@@ -1,0 +1,135 @@
+//! What distances at the source become in the literals. `docs/FORMAT.md`, "Alignment".
+//!
+//! A copy counts its distance in inflated bytes. Where the literals have more or fewer of them than
+//! the source, as behind an insertion, every copy from before that place has another distance, by
+//! the same number of bytes. Nothing is inflated to know it: tokens say how long they are.
+
+use crate::deflate::{MAX_DISTANCE, Token};
+
+/// Bends that are remembered.
+pub(crate) const BENDS: usize = 16;
+
+/// Inflated bytes behind a bend where a copy may come from before it.
+const REACH: i64 = MAX_DISTANCE as i64;
+
+/// A place of the source from before which the distances of copies change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bend {
+    /// Inflated bytes of the source; below 0 before the frame.
+    at: i64,
+    change: i32,
+}
+
+/// Where source and literals are, relative to each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Alignment {
+    /// Inflated bytes of the source so far.
+    at: i64,
+    /// In the order they were added; the first `len` count.
+    bends: [Bend; BENDS],
+    len: usize,
+    /// No copy reaches a bend from here on.
+    bent_until: i64,
+}
+
+impl Default for Alignment {
+    fn default() -> Alignment {
+        Alignment { at: 0, bends: [Bend::default(); BENDS], len: 0, bent_until: i64::MIN / 2 }
+    }
+}
+
+impl Alignment {
+    /// Inflated bytes of the source so far.
+    pub(crate) fn at(&self) -> i64 {
+        self.at
+    }
+
+    /// Whether any distance may change here.
+    #[inline(always)]
+    pub(crate) fn is_bent(&self) -> bool {
+        self.at < self.bent_until
+    }
+
+    /// The source goes on by inflated bytes.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, bytes: u64) {
+        self.at = self.at.saturating_add_unsigned(bytes);
+    }
+
+    /// The token that the next one of the source is expected to become.
+    #[inline(always)]
+    pub(crate) fn expected(&self, token: Token) -> Token {
+        let from = self.at - i64::from(token.distance());
+        // Most copies come from behind all bends.
+        if from >= self.bent_until - REACH || !token.is_copy() {
+            return token;
+        }
+        let crossed = self.bends[..self.len].iter().filter(|bend| from < bend.at);
+        let change: i64 = crossed.map(|bend| i64::from(bend.change)).sum();
+        i32::try_from(change).ok().and_then(|change| token.moved(change)).unwrap_or(token)
+    }
+
+    /// Forgets the bends that no copy reaches any more; if all are in reach and there is no room for
+    /// another, the one that was added first.
+    pub(crate) fn make_room(&mut self) {
+        let mut kept = 0;
+        for nth in 0..self.len {
+            let bend = self.bends[nth];
+            if self.at < bend.at.saturating_add(REACH) {
+                self.bends[kept] = bend;
+                kept += 1;
+            }
+        }
+        self.len = kept;
+        if self.len == BENDS {
+            self.bends.rotate_left(1);
+            self.len -= 1;
+        }
+    }
+
+    /// From here on, copies from before the place `back` inflated bytes before this one have a
+    /// distance that differs by `change` from what it was expected to be. Makes room for it.
+    pub(crate) fn bend(&mut self, back: u32, change: i32) {
+        self.make_room();
+        self.bends[self.len] = Bend { at: self.at - i64::from(back), change };
+        self.len += 1;
+        let last = self.bends[..self.len].iter().map(|bend| bend.at).max().unwrap_or(i64::MIN / 2);
+        self.bent_until = last.saturating_add(REACH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_from_before_a_bend_change() {
+        let mut alignment = Alignment::default();
+        let copy = |distance| Token::copy(3, 0, distance);
+        assert_eq!(alignment.expected(copy(500)), copy(500));
+        alignment.advance(1000);
+        alignment.bend(100, 7);
+        assert_eq!([100, 101].map(|of| alignment.expected(copy(of)).distance()), [100, 108]);
+        assert_eq!(alignment.expected(Token::literal(1)), Token::literal(1));
+        // Another behind it; both count for what comes from before both.
+        alignment.advance(50);
+        alignment.bend(10, -3);
+        let expected = [10, 11, 150, 151].map(|of| alignment.expected(copy(of)).distance());
+        assert_eq!(expected, [10, 8, 147, 155]);
+        // Where there is no such distance, nothing changes.
+        assert_eq!(alignment.expected(copy(MAX_DISTANCE)), copy(MAX_DISTANCE));
+        // Far enough behind, nothing does.
+        alignment.advance(u64::from(MAX_DISTANCE) - 11);
+        assert!(alignment.is_bent());
+        alignment.advance(1);
+        assert!(!alignment.is_bent());
+        // Before the frame.
+        let mut alignment = Alignment::default();
+        alignment.bend(30, 1);
+        assert_eq!([30, 31].map(|of| alignment.expected(copy(of)).distance()), [30, 32]);
+        for _ in 0..BENDS {
+            alignment.bend(10, i32::MAX);
+        }
+        assert_eq!(alignment.expected(copy(31)), copy(31));
+    }
+}
