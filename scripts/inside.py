@@ -204,4 +204,5 @@ def main():
         SETS[name](oncewire, where)
 
 
-main()
+if __name__ == "__main__":
+    main()
