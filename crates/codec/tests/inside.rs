@@ -284,3 +284,23 @@ fn a_stream_may_be_cut_at_every_byte() {
         send(&pieces, BLOCK, Encoder::builder());
     }
 }
+
+#[test]
+fn a_repeat_that_begins_before_a_copy_is_no_copy_of_its_beginning() {
+    // Content, something else, the content again, and then both that and the copy in one match.
+    let content = gzip(&text(91, 400_000), 6);
+    let content = &content[..content.len().min(120_000)];
+    let other = noise(92, 100_000);
+    let again = [&other[60_000..], &content[..10_000]].concat();
+    let parts: [&[u8]; 6] = [content, &other, content, &again, &again[..20_000], &again];
+    let mut encoder = Encoder::builder().inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().build().unwrap();
+    for block in parts.iter().flat_map(|part| part.chunks(65_536)) {
+        let mut frame = Vec::new();
+        encoder.encode(block, &mut frame).unwrap();
+        match decoder.decode(&frame).unwrap() {
+            Decoded::Block { content, .. } => assert!(content == block),
+            other => panic!("{other:?}"),
+        }
+    }
+}

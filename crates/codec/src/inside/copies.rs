@@ -27,18 +27,22 @@ impl Copies {
         self.0.capacity() * size_of::<Copy>()
     }
 
-    /// Where the first copy of the content ends that ends at `end`.
-    pub(super) fn origin(&self, end: u64) -> u64 {
+    /// Where the first copy of the content ends that ends at `end`, and how much of what lies before
+    /// is the same there.
+    pub(super) fn origin(&self, end: u64) -> (u64, u64) {
         let after = self.0.partition_point(|copy| copy.content.start < end);
         match after.checked_sub(1).map(|nth| &self.0[nth]) {
-            Some(copy) if end <= copy.content.end => copy.origin - (copy.content.end - end),
-            _ => end,
+            Some(copy) if end <= copy.content.end => {
+                (copy.origin - (copy.content.end - end), end - copy.content.start)
+            }
+            _ => (end, end),
         }
     }
 
-    /// Remembers content above all others, whose first copy ends at `origin`.
+    /// Remembers content above all others, whose first copy ends at `origin`, and is no shorter.
     pub(super) fn add(&mut self, content: Range<u64>, origin: u64) {
         let len = content.end - content.start;
+        debug_assert!(len <= origin);
         if let Some(last) = self.0.back_mut()
             && last.content.end == content.start
             && last.origin + len == origin
@@ -67,17 +71,18 @@ mod tests {
     #[test]
     fn a_copy_of_a_copy_has_the_first_as_its_origin() {
         let mut copies = Copies::default();
-        assert_eq!(copies.origin(40), 40);
+        assert_eq!(copies.origin(40), (40, 40));
         copies.add(100..150, 60);
         copies.add(150..160, 70);
         assert_eq!(copies.0.len(), 1, "they follow each other in both places");
-        copies.add(200..220, copies.origin(155));
+        assert_eq!(copies.origin(155), (65, 55));
+        copies.add(200..220, 65);
         assert_eq!(
-            [100, 101, 150, 160, 161, 200, 201, 220, 221].map(|end| copies.origin(end)),
+            [100, 101, 150, 160, 161, 200, 201, 220, 221].map(|end| copies.origin(end).0),
             [100, 11, 60, 70, 161, 200, 46, 65, 221]
         );
         copies.rewind(210);
-        assert_eq!((copies.origin(220), copies.origin(150)), (220, 60));
+        assert_eq!((copies.origin(220).0, copies.origin(150).0), (220, 60));
         for nth in 0..2 * MOST as u64 {
             copies.add(1000 + 10 * nth..1001 + 10 * nth, nth + 1);
         }

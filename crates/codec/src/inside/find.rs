@@ -255,14 +255,15 @@ impl Inside {
         let is_whole = matched == block.len() && matched >= LEAST_PASSED;
         let last = matches.last().filter(|_| is_whole)?;
         let end = last.source + u64::from(last.len);
-        let origin = self.copies.origin(end);
+        let (origin, known) = self.copies.origin(end);
         let is_recent = |source: u64| source + self.capacity / 2 > offset;
         let recent = is_recent(origin) && matches.iter().all(|found| is_recent(found.source));
         if end > offset || !recent {
             return None;
         }
-        let copied = offset + u64::from(last.at)..offset + last.end() as u64;
-        self.copies.add(copied, origin);
+        // What lies before the copy that the match ends in was elsewhere.
+        let (copied, len) = (offset + last.end() as u64, u64::from(last.len).min(known));
+        self.copies.add(copied - len..copied, origin);
         Some(origin)
     }
 
