@@ -3,7 +3,7 @@
 use super::alignment::Alignment;
 use super::copies::Copies;
 use super::index::{Stretch, TokenIndex};
-use super::opener::{OPENER_MEMORY, Opened, Opener, Passed, Spot};
+use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Passed, Spot};
 use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
@@ -401,37 +401,36 @@ fn matched_bytes(matches: &[Match]) -> usize {
 }
 
 /// Drops the short matches within deflate streams: they end runs of tokens, and are found as such.
-/// What lies in the description of a code is dropped of longer ones, too, unless they hold all of
-/// it: a frame must find it in one piece.
+/// Others are cut where they begin or end within the description of a code: a frame must find it in
+/// one piece.
 fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
     let base = offset * 8;
-    let mut parts = opened.parts.iter().peekable();
+    // Bits of the block that describe the code of a part; none of a part that has no description
+    // there.
+    let header = |part: &Part| match part.spot {
+        Spot::Log(from, to) if from >= base => from - base..to - base,
+        _ => u64::from(opened.bits[part.first])..u64::from(opened.bits[part.first]),
+    };
+    let parts = &opened.parts;
     matches.retain_mut(|found| {
         let (start, end) = (u64::from(found.at) * 8, found.end() as u64 * 8);
-        // The first part that ends behind the beginning of the match.
-        while parts.next_if(|part| u64::from(part.end_bit) <= start).is_some() {}
-        let Some(part) = parts.peek() else { return true };
-        let first = u64::from(opened.bits[part.first]);
-        let header = match part.spot {
-            Spot::Log(from, to) if from >= base => from - base..to - base,
-            _ => first..first,
-        };
-        if end <= header.start {
+        // The parts that the match lies in.
+        let first = parts.partition_point(|part| u64::from(part.end_bit) <= start);
+        let behind = parts.partition_point(|part| header(part).start < end);
+        if first >= behind {
             return true;
         }
         if found.len < SHORT {
             return false;
         }
-        if start <= header.start && end >= header.end || start >= header.end {
-            return true;
+        let (first, last) = (header(&parts[first]), header(&parts[behind - 1]));
+        if end < last.end {
+            found.len = ((last.start / 8) as u32).saturating_sub(found.at);
         }
-        // It ends or begins within the description.
-        if start < header.start {
-            found.len = (header.start / 8) as u32 - found.at;
-        } else {
-            let cut = header.end.div_ceil(8) as u32 - found.at;
+        if start > first.start && start < first.end {
+            let cut = (first.end.div_ceil(8) as u32 - found.at).min(found.len);
             (found.at, found.source) = (found.at + cut, found.source + u64::from(cut));
-            found.len = found.len.saturating_sub(cut);
+            found.len -= cut;
         }
         found.len >= LEAST_LEFT
     });
