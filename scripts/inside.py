@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what looking inside deflate saves: bytes of `oncewire pack` with and without it, beside zstd and rsync.
+"""Measures what looking inside deflate and zstd saves: bytes of `oncewire pack` with and without it, beside zstd
+and rsync.
 
     scripts/inside.py ONCEWIRE DIR [SET...]
 
-SETs are `releases`, `compressors` and `pages`; without any, all are measured. Downloads packages with npm and pip
+SETs are `releases`, `compressors`, `frames` and `pages`; without any, all are measured. Downloads packages with npm and pip
 into DIR once. Needs zstd and rsync; of gzip, pigz, 7z, zopfli, libdeflate-gzip and go, those that are there are
 measured. Prints Markdown tables. Every pack is unpacked and compared.
 """
@@ -165,6 +166,37 @@ def compressors(oncewire, where):
               f" {share(rsync, size)} |", flush=True)
 
 
+def frames(oncewire, where):
+    """Two versions of a tree, as zstd frames of several levels."""
+
+    def tree(name, version):
+        with tarfile.open(npm(name, version, where)) as archive:
+            return b"".join(archive.extractfile(member).read() for member in archive if member.isfile())
+
+    old = tree("typescript", "5.5.2")
+    pairs = {
+        "typescript 5.5.2, an edit in every 50 KB": (old[:20_000_000], edited(old[:20_000_000], 400, 1)),
+        "typescript 5.5.2, 5.5.3": (old, tree("typescript", "5.5.3")),
+        "bootstrap 5.3.0, 5.3.1": (tree("bootstrap", "5.3.0"), tree("bootstrap", "5.3.1")),
+        "eslint 8.57.0, 8.57.1": (tree("eslint", "8.57.0"), tree("eslint", "8.57.1")),
+        "three 0.163.0, 0.164.0": (tree("three", "0.163.0"), tree("three", "0.164.0")),
+    }
+    print("\n| versions | zstd | compressed | next version packed | inside off | zstd --patch-from | rsync -z |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for name, versions in pairs.items():
+        for level in (1, 3, 9, 19):
+            files = []
+            for nth, version in enumerate(versions):
+                path = where / f"version{nth}.zst"
+                path.write_bytes(run(["zstd", f"-{level}", "-c"], input=version))
+                files.append(path)
+            size = files[1].stat().st_size
+            on, off = (next_version(oncewire, *files, where, "--inside", how) for how in ["on", "off"])
+            patch, rsync = rivals(*files, where)
+            print(f"| {name} | -{level} | {size / 1e6:.2f} MB | **{share(on, size)}** | {share(off, size)} |"
+                  f" {share(patch, size)} | {share(rsync, size)} |", flush=True)
+
+
 def pages(oncewire, where):
     """Variants of a page with a few fields changed, each compressed for itself."""
     rows = "".join(
@@ -173,7 +205,7 @@ def pages(oncewire, where):
     )
     print("\n| 1,000 pages | compressed | packed | inside off |")
     print("|---|---:|---:|---:|")
-    for level in [1, 6, 9]:
+    for level in [1, 6, 9, "zstd -3", "zstd -9"]:
         random.seed(level)
         files = []
         for nth in range(1000):
@@ -182,17 +214,21 @@ def pages(oncewire, where):
                     f"<p>Hello, user{random.randrange(10**6)}! It is {random.randrange(24):02}:{random.randrange(60):02}."
                     f" You have {random.randrange(50)} new messages.</p><table>\n{rows}</table>"
                     f"<footer>Served by node-{random.randrange(9)} in {random.randrange(300)} ms</footer></body></html>")
-            deflate = zlib.compressobj(level, zlib.DEFLATED, 31)
-            files.append(deflate.compress(page.encode()) + deflate.flush())
+            if isinstance(level, int):
+                deflate = zlib.compressobj(level, zlib.DEFLATED, 31)
+                files.append(deflate.compress(page.encode()) + deflate.flush())
+            else:
+                files.append(run([*level.split(), "-c"], input=page.encode()))
         (where / "pages").write_bytes(b"".join(files))
         size = sum(map(len, files))
         on, _ = packed(oncewire, [where / "pages"], where)
         off, _ = packed(oncewire, [where / "pages"], where, "--inside", "off")
-        print(f"| level {level}, {len(page)} bytes each | {size / 1e6:.2f} MB | **{share(on, size)}** |"
+        name = level if isinstance(level, str) else f"level {level}"
+        print(f"| {name}, {len(page)} bytes each | {size / 1e6:.2f} MB | **{share(on, size)}** |"
               f" {share(off, size)} |", flush=True)
 
 
-SETS = {"releases": releases, "compressors": compressors, "pages": pages}
+SETS = {"releases": releases, "compressors": compressors, "frames": frames, "pages": pages}
 
 
 def main():

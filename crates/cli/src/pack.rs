@@ -31,7 +31,8 @@ struct Report {
     matches: u64,
     mean_match_bytes: Option<f64>,
     bytes_per_fingerprint: Option<f64>,
-    /// Bytes of deflate streams that were taken apart, and bytes of them that were found only so.
+    /// Bytes of deflate streams and zstd blocks that were taken apart, and bytes of them that were
+    /// found only so.
     opened_bytes: u64,
     token_bytes: u64,
     cpu_budget: Option<adapting::Report>,

@@ -89,6 +89,7 @@ mod ranges;
 pub mod sampler;
 pub mod search;
 pub mod table;
+mod zstd_block;
 
 pub use chunks::Stream;
 pub use decoder::{Decoded, Decoder, DecoderMemory};

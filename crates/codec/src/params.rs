@@ -239,7 +239,7 @@ impl EncoderBuilder {
         self.sharing
     }
 
-    /// Whether repeats are sought inside deflate streams. Default false. Needs
+    /// Whether repeats are sought inside deflate streams and zstd frames. Default false. Needs
     /// [`CachePolicy::All`], the default search and an entropy stage of zstd; with any other it
     /// does nothing. Takes a tenth of the log's size, and about 3 MB.
     pub fn inside(mut self, inside: bool) -> Self {
@@ -247,7 +247,7 @@ impl EncoderBuilder {
         self
     }
 
-    /// Whether repeats are sought inside deflate streams: see [`EncoderBuilder::inside`].
+    /// Whether repeats are sought inside deflate streams and zstd frames: see [`EncoderBuilder::inside`].
     pub fn looks_inside(&self) -> bool {
         self.inside
     }
@@ -395,7 +395,8 @@ impl DecoderBuilder {
     common_parameters!();
 
     /// Whether transcoded literals are accepted, which an encoder writes that looks inside deflate
-    /// streams ([`EncoderBuilder::inside`]). Default true. They take about 1.6 MB, once used.
+    /// streams ([`EncoderBuilder::inside`]). Default true. They take about 8 MB,
+    /// once used.
     pub fn inside(mut self, inside: bool) -> Self {
         self.inside = inside;
         self

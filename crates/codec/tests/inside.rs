@@ -1,4 +1,4 @@
-//! Repeats inside deflate streams: what goes in comes out, however streams are cut or broken, and
+//! Repeats inside deflate streams and zstd frames: what goes in comes out, however streams are cut or broken, and
 //! versions of compressed content cost little.
 #![allow(missing_docs)]
 
@@ -7,7 +7,7 @@ mod common;
 mod deflated;
 
 use common::content::{Rng, noise, text};
-use deflated::{chunked, deflate, edited, gzip, png, zip};
+use deflated::{chunked, deflate, edited, gzip, png, zip, zstd};
 use oncewire_codec::{
     Decoded, Decoder, Domain, Encoder, EncoderBuilder, InsideStats, Sharing, Stream,
 };
@@ -84,6 +84,87 @@ fn a_version_in_any_container_costs_little_of_itself() {
         let share = sizes[1] as f64 / len as f64;
         assert!(share < 0.25, "{name}: {} of {len} bytes, {share:.3}", sizes[1]);
         assert!(stats.opened_bytes as usize > len, "{name}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_version_in_a_zstd_frame_costs_little_of_itself() {
+    let texts = versions(3, 1_500_000);
+    let whole = usize::MAX;
+    for (level, flush, most) in
+        [(-5, whole, 0.6), (1, whole, 0.5), (3, whole, 0.5), (9, whole, 0.6), (3, 10_000, 0.3)]
+    {
+        let contents = texts.each_ref().map(|text| zstd(text, level, flush));
+        let len = contents[1].len();
+        let (sizes, stats) = send(&contents, BLOCK, Encoder::builder());
+        let share = sizes[1] as f64 / len as f64;
+        assert!(share < most, "{level}, {flush}: {} of {len} bytes, {share:.3}", sizes[1]);
+        // Without entropy coding, most is found as bytes.
+        assert!(stats.found_bytes as usize > len / 4 || level < 0, "{level}, {flush}: {stats:?}");
+    }
+}
+
+#[test]
+fn zstd_frames_that_come_in_pieces_are_followed() {
+    let first = text(4, 400_000);
+    let second = edited(&first, 5, 40);
+    let contents = [first, second].map(|text| chunked(&zstd(&text, 3, 4000), 30_000));
+    for blocks in [&[20_000][..], &[777, 65536], &[30_000, 1, 2, 3, 20_000], &[5000]] {
+        let (sizes, _) = send(&contents, blocks, Encoder::builder());
+        let whole = sizes[0];
+        assert!(sizes[1] < whole * 3 / 4, "{blocks:?}: {} of {whole}", sizes[1]);
+    }
+}
+
+#[test]
+fn a_zstd_frame_is_followed_again_behind_what_was_found_as_bytes() {
+    let first = text(51, 3_000_000);
+    let second = [&first[..2_000_000], b"a change", &first[2_000_000..]].concat();
+    let contents = [zstd(&first, 3, usize::MAX), zstd(&second, 3, usize::MAX)];
+    let (sizes, stats) = send(&contents, &[16_384, 65536], Encoder::builder());
+    assert!(sizes[1] * 4 < sizes[0], "{sizes:?}");
+    let looked_at = stats.opened_bytes as usize;
+    assert!(looked_at < contents[0].len() + contents[1].len() * 3 / 4, "{looked_at}");
+}
+
+#[test]
+fn content_that_zstd_leaves_or_fills_is_taken_as_it_is() {
+    // Raw and RLE blocks, literals without sequences, four streams and one, sequences of one kind.
+    let kinds: [Vec<u8>; 7] = [
+        noise(1, 300_000),
+        vec![7; 300_000],
+        (0..200_000u32).map(|nth| (nth % 251) as u8).collect(),
+        noise(2, 200_000).iter().map(|byte| byte % 5).collect(),
+        [text(5, 100), noise(3, 100), vec![0; 100]].concat(),
+        text(6, 700),
+        [noise(4, 500), text(7, 30_000), noise(4, 500), text(7, 30_000)].concat().repeat(4),
+    ];
+    for (nth, kind) in kinds.iter().enumerate() {
+        for level in [-50, -1, 1, 3, 5, 7, 13, 16, 18, 19, 22] {
+            let changed = edited(kind, 70 + nth as u64, 3);
+            let contents = [kind, &changed].map(|content| zstd(content, level, usize::MAX));
+            let plain = contents.iter().map(Vec::len).sum::<usize>();
+            let (sizes, _) = send(&contents, &[65536, 5000], Encoder::builder());
+            assert!(sizes.iter().sum::<usize>() <= plain + plain / 500 + 600, "{nth} {level}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_countless_small_blocks_take_bounded_memory() {
+    // Blocks that say much in few bytes: repeated literals, sequences without bits, empty blocks.
+    let frame = |block: &[u8], kind: u32, times: usize| {
+        let header = (block.len() as u32) << 3 | kind << 1;
+        let block = [&header.to_le_bytes()[..3], block].concat();
+        [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0x58][..], &block.repeat(times)].concat()
+    };
+    // 100,000 times one literal, no sequences.
+    let literals = [0x0d, 0x6a, 0x18, b'a', 0];
+    // 20,000 sequences of no literals and three bytes, in tables of one symbol.
+    let sequences = [0x00, 0xce, 0x20, 0x54, 0, 0, 0, 1];
+    for (block, kind) in [(&literals[..], 2), (&sequences, 2), (&[], 0), (&[7], 0)] {
+        let contents = [frame(block, kind, 40_000), frame(block, kind, 40_000)];
+        send(&contents, &[65536, 9000], Encoder::builder());
     }
 }
 
@@ -261,10 +342,14 @@ proptest! {
     fn streams_may_be_cut_and_damaged_anywhere(
         seed in 0u64..1000,
         level in 1u32..=9,
+        is_zstd in any::<bool>(),
         cuts in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>(), 0usize..40), 0..12),
         blocks in proptest::collection::vec(1usize..30_000, 1..6),
     ) {
-        let contents = versions(seed, 60_000).map(|text| gzip(&text, level));
+        let contents = versions(seed, 60_000).map(|text| match is_zstd {
+            true => zstd(&text, level as i32, 20_000),
+            false => gzip(&text, level),
+        });
         let mut broken = contents[1].clone();
         for (at, byte, removed) in cuts {
             let at = at.index(broken.len());
@@ -278,10 +363,14 @@ proptest! {
 /// Every place at which a small stream can be cut in two.
 #[test]
 fn a_stream_may_be_cut_at_every_byte() {
-    let [first, second] = versions(40, 6000).map(|text| chunked(&gzip(&text, 6), 900));
-    for cut in 1..second.len() {
-        let pieces = [first.clone(), second[..cut].to_vec(), second[cut..].to_vec()];
-        send(&pieces, BLOCK, Encoder::builder());
+    let texts = versions(40, 6000);
+    let deflated = texts.each_ref().map(|text| chunked(&gzip(text, 6), 900));
+    let frames = texts.each_ref().map(|text| zstd(text, 3, 2000));
+    for [first, second] in [deflated, frames] {
+        for cut in 1..second.len() {
+            let pieces = [first.clone(), second[..cut].to_vec(), second[cut..].to_vec()];
+            send(&pieces, BLOCK, Encoder::builder());
+        }
     }
 }
 

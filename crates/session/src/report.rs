@@ -92,7 +92,7 @@ counters! {
     large_flow_bytes,
     /// Bytes of padding written to transports; they count as bytes written, too.
     padding_bytes,
-    /// Bytes of deflate streams that the encoder took apart into tokens.
+    /// Bytes of deflate streams and zstd blocks that the encoder took apart.
     opened_bytes,
     /// Bytes of them that it found in the log as tokens only.
     token_bytes,

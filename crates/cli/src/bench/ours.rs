@@ -15,7 +15,8 @@ pub(super) struct Details {
     pub(super) bytes_per_fingerprint: Option<f64>,
     pub(super) false_hits: u64,
     pub(super) incompressible_blocks: u64,
-    /// Bytes of deflate streams that were taken apart, and bytes of them that were found only so.
+    /// Bytes of deflate streams and zstd blocks that were taken apart, and bytes of them that were
+    /// found only so.
     pub(super) opened_bytes: u64,
     pub(super) token_bytes: u64,
 }

@@ -135,6 +135,12 @@ impl FrameReader {
         } else {
             return Err(FrameError::Sum { block: view.block_len });
         };
+        if section.is_sequences {
+            let plain = section.operations;
+            let expanded = self.expander.expand_sequences(residual, plain, sources, expected, out);
+            self.residual = buffer;
+            return expanded;
+        }
         let mut expander = std::mem::take(&mut self.expander);
         let models = self.context(view)?.transcode();
         let mut operations = TranscodeReader::new(models, section.operations)?;

@@ -30,7 +30,7 @@ pub struct Tokens {
     /// Upper limit of the entropy stage.
     pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
-    /// What the literals repeat inside deflate streams.
+    /// What the literals repeat inside deflate streams and zstd frames.
     pub(crate) plan: Plan,
 }
 
@@ -68,7 +68,7 @@ pub struct Finder {
     pub(super) backlog: Backlog,
     /// The bytes of a block that enter the log, if not all of it.
     pub(super) kept: Vec<u8>,
-    /// Looks inside deflate streams.
+    /// Looks inside deflate streams and zstd frames.
     pub(crate) inside: Option<Inside>,
     stats: EncoderStats,
 }
@@ -376,7 +376,7 @@ const PROBE_RUN: usize = 64;
 /// Counts a sample of bytes. Among `n` evenly distributed bytes, each of the `n(n-1)/2` pairs
 /// agrees with probability 1/256. Less than a quarter more than that (ten standard deviations)
 /// means compressed or encrypted content. Short blocks count as compressible.
-fn looks_compressible(block: &[u8]) -> bool {
+pub(crate) fn looks_compressible(block: &[u8]) -> bool {
     if block.len() < PROBE {
         return true;
     }

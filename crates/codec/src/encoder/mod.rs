@@ -3,6 +3,7 @@
 mod finder;
 mod writer;
 
+pub(crate) use finder::looks_compressible;
 pub use finder::{Finder, Tokens};
 pub(crate) use writer::most_buffers;
 pub use writer::{Frame, FrameWriter};
@@ -240,7 +241,7 @@ pub struct EncoderMemory {
     pub domains: usize,
     /// The entropy contexts.
     pub contexts: usize,
-    /// The index of deflate tokens, and buffers to look for them.
+    /// The indexes of deflate tokens and zstd sequences, and buffers to look for them.
     pub inside: usize,
     /// Working buffers for one block.
     pub buffers: usize,
@@ -274,7 +275,7 @@ pub struct EncoderStats {
     pub incompressible_blocks: u64,
     /// Blocks sent literally without a search for matches: see [`Effort`].
     pub passed_blocks: u64,
-    /// What was found inside deflate streams.
+    /// What was found inside deflate streams and zstd frames.
     pub inside: InsideStats,
     /// The matcher's own counters.
     pub matcher: MatchStats,

@@ -278,14 +278,27 @@ fn transcode(
     let plan = &tokens.plan;
     let before = context.transcode().clone();
     operations.clear();
-    context.transcode().encode(coder, &plan.operations, operations);
+    if !plan.is_sequences {
+        context.transcode().encode(coder, &plan.operations, operations);
+    }
+    let operations = if plan.is_sequences { &plan.plain } else { &*operations };
     let residual = &plan.residual;
-    let is_zstd = tokens.dense && residual.len() >= FEW_LITERALS;
-    section::write(&plan.sources, tokens.offset, residual.len(), is_zstd, operations, out);
+    // Columns are compressible, whatever the block looks like.
+    let is_dense = tokens.dense || plan.is_sequences;
+    let is_zstd = is_dense && residual.len() >= FEW_LITERALS;
+    let sources = section::Sources { all: &plan.sources, are_blocks: plan.is_sequences };
+    section::write(sources, tokens.offset, residual.len(), is_zstd, operations, out);
     let head = out.len();
-    let is_shorter = head + residual.len() < literals;
+    // Whether sequences pay has been estimated: their columns shrink.
+    let is_shorter = plan.is_sequences || head + residual.len() < literals;
     if is_shorter && is_zstd && context.compress(residual, out).is_ok() {
-        return true;
+        if out.len() < literals {
+            return true;
+        }
+        // The decoder cannot follow the context any more.
+        context.reset();
+        out.clear();
+        return false;
     }
     if is_shorter && !is_zstd {
         out.extend_from_slice(residual);

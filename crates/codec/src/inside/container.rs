@@ -1,6 +1,7 @@
 //! What carries deflate streams: signatures and headers of containers, and the framing that cuts a
 //! stream into pieces.
 
+use super::frames;
 use crate::deflate::{BitReader, Code, Stop};
 
 /// Bytes of a header, of a container or a deflate block, that may wait for more.
@@ -38,6 +39,9 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
         if rest.starts_with(&[0x1f, 0x8b, 8]) {
             return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
         }
+        if rest.starts_with(&frames::MAGIC) && frames::may_begin(rest) {
+            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+        }
         if rest.starts_with(b"PK\x03\x04") {
             return Some((at, Framing::None));
         }
@@ -61,6 +65,7 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
 fn is_pair(first: u8, second: u8) -> bool {
     let zlib = (second == 0x01) | (second == 0x5e) | (second == 0x9c) | (second == 0xda);
     ((first == 0x1f) & (second == 0x8b))
+        | ((first == frames::MAGIC[0]) & (second == frames::MAGIC[1]))
         | ((first == b'P') & (second == b'K'))
         | ((first == b'I') & (second == b'D'))
         | ((first == 0x78) & zlib)

@@ -1,4 +1,4 @@
-//! Looks inside the deflate streams of flows, block by block.
+//! Looks inside the deflate streams and zstd frames of flows, block by block.
 
 use super::alignment::Alignment;
 use super::copies::Copies;
@@ -7,6 +7,7 @@ use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Passed, Spot};
 use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
+use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
 use crate::entropy::Operation;
 use crate::log::Log;
@@ -18,7 +19,7 @@ const MAX_FLOWS: usize = 32;
 /// Matches within deflate streams that are not shorter stay.
 const SHORT: u32 = 256;
 /// Bytes that must be left of a match.
-const LEAST_LEFT: u32 = 32;
+pub(super) const LEAST_LEFT: u32 = 32;
 /// Bytes that a plan must save.
 const MIN_SAVED: usize = 32;
 /// Which flow a block belongs to where there is but one.
@@ -27,9 +28,9 @@ pub(crate) const ONLY_FLOW: u64 = 0;
 /// Counters. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InsideStats {
-    /// Bytes of deflate streams that were taken apart.
+    /// Bytes of deflate streams and zstd blocks that were taken apart.
     pub opened_bytes: u64,
-    /// Bytes of those taken apart that were found in the log as tokens.
+    /// Bytes of those taken apart that were found in the log as tokens or sequences.
     pub found_bytes: u64,
     /// Bytes of deflate streams in blocks that were not taken apart, because all of them was found
     /// as bytes.
@@ -51,6 +52,18 @@ pub(crate) struct Place<'a> {
     pub(crate) flow: u64,
 }
 
+/// Where a flow is in what it carries.
+#[derive(Debug)]
+struct Flow {
+    id: u64,
+    opener: Opener,
+    /// Where it is in a zstd frame.
+    frame: Option<Box<zstd::Flow>>,
+}
+
+/// Memory of a flow in bytes, at most.
+const FLOW_MEMORY: usize = size_of::<Flow>() + OPENER_MEMORY + zstd::Flow::MEMORY;
+
 /// What an encoder needs to look inside deflate streams.
 #[derive(Debug)]
 pub(crate) struct Inside {
@@ -60,7 +73,8 @@ pub(crate) struct Inside {
     /// Content that was not looked at.
     copies: Copies,
     /// By flow; the last used are last.
-    flows: Vec<(u64, Opener)>,
+    flows: Vec<Flow>,
+    zstd: Zstd,
     opened: Opened,
     steps: Vec<Step>,
     /// First token of a window, and its fingerprint.
@@ -83,6 +97,7 @@ impl Inside {
             capacity,
             copies: Copies::default(),
             flows: Vec::new(),
+            zstd: Zstd::new(capacity),
             opened: Opened::default(),
             steps: Vec::new(),
             anchors: Vec::new(),
@@ -99,7 +114,7 @@ impl Inside {
     /// Upper bound of the memory in bytes for a log of `capacity` bytes.
     pub(crate) fn most_memory(capacity: u64, max_block: usize) -> usize {
         TokenIndex::most_memory(capacity)
-            .saturating_add(MAX_FLOWS * (OPENER_MEMORY + 8))
+            .saturating_add(MAX_FLOWS * FLOW_MEMORY)
             .saturating_add(Opened::most_memory(max_block))
             // And of the writer, for each: at most 9 symbols of 6 bytes, and 16 bytes of bits, in
             // buffers that grow by doubling, and the section itself.
@@ -108,6 +123,7 @@ impl Inside {
             .saturating_add(2 * 3 * (max_block + SLACK) + 2 * MAX_SOURCES * size_of::<Match>())
             // No match is shorter than the shortest window.
             .saturating_add(2 * (max_block / 8 + 1) * size_of::<Match>())
+            .saturating_add(Zstd::most_memory(capacity, max_block))
             .saturating_add(Copies::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
@@ -117,8 +133,9 @@ impl Inside {
     pub(crate) fn memory(&self) -> usize {
         self.index.as_ref().map_or(0, TokenIndex::memory)
             + self.copies.memory()
-            + self.flows.len() * (OPENER_MEMORY + 8)
+            + self.flows.len() * FLOW_MEMORY
             + self.opened.memory()
+            + self.zstd.memory()
             + self.steps.capacity() * size_of::<Step>()
             + self.anchors.capacity() * size_of::<(u32, u64)>()
             + self.ahead.memory()
@@ -132,6 +149,7 @@ impl Inside {
     pub(crate) fn rewind(&mut self, offset: u64) {
         self.flows.clear();
         self.copies.rewind(offset);
+        self.zstd.rewind(offset);
         if let Some(index) = &mut self.index {
             index.rewind(offset);
         }
@@ -139,7 +157,7 @@ impl Inside {
 
     /// A block of a flow was not looked at.
     pub(crate) fn pass(&mut self, flow: u64) {
-        self.flows.retain(|(known, _)| *known != flow);
+        self.flows.retain(|known| known.id != flow);
     }
 
     /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are
@@ -151,11 +169,11 @@ impl Inside {
         matches: &mut Vec<Match>,
         plan: &mut Plan,
     ) {
-        let &Place { flow, offset, .. } = place;
+        let &Place { flow: id, offset, .. } = place;
         plan.clear();
-        let mut opener = match self.flows.iter().rposition(|(known, _)| *known == flow) {
-            Some(nth) => self.flows.remove(nth).1,
-            None => Opener::default(),
+        let mut flow = match self.flows.iter().rposition(|known| known.id == id) {
+            Some(nth) => self.flows.remove(nth),
+            None => Flow { id, opener: Opener::default(), frame: None },
         };
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
@@ -165,18 +183,38 @@ impl Inside {
             let first = source.saturating_sub(block.len() as u64);
             self.stats.passed_bytes +=
                 self.index.as_ref().map_or(0, |of| of.tokens_in(first..source));
-            opener.pass(offset..offset + block.len() as u64, source);
-            self.flows.push((flow, opener));
+            flow.opener.pass(offset..offset + block.len() as u64, source);
+            self.flows.push(flow);
             return;
         }
-        if let Some(passed) = opener.passed() {
-            self.catch_up(place.log, &mut opener, passed, offset, block.len());
+        if let Some(passed) = flow.opener.passed() {
+            self.catch_up(place, &mut flow, passed, block.len());
         }
-        opener.open(block, offset, &mut self.opened);
-        self.flows.push((flow, opener));
-        if self.opened.parts.is_empty() {
-            return;
+        flow.opener.open(block, offset, &mut self.opened);
+        if !self.opened.parts.is_empty() {
+            self.find_tokens(place, block, matches, plan);
         }
+        if !self.opened.zstd.is_empty() {
+            let ended = &self.opened.zstd;
+            let parts = zstd::Parts { matches, plan, expander: &mut self.expander };
+            let found = self.zstd.find(place, block, ended, &mut flow.frame, parts);
+            self.stats.opened_bytes += found.opened as u64;
+            self.stats.found_bytes += found.saved as u64;
+            self.stats.blocks += u64::from(found.saved > 0);
+            self.stats.refused += u64::from(found.is_refused);
+        }
+        self.flows.push(flow);
+    }
+
+    /// Describes literals by deflate tokens of the log, if that is worth it.
+    fn find_tokens(
+        &mut self,
+        place: &Place<'_>,
+        block: &[u8],
+        matches: &mut Vec<Match>,
+        plan: &mut Plan,
+    ) {
+        let offset = place.offset;
         if self.index.is_none() {
             self.index = TokenIndex::new(self.capacity).ok();
         }
@@ -214,35 +252,43 @@ impl Inside {
         self.index = Some(index);
     }
 
-    /// Brings a flow to the place behind content that was not looked at, for a block at `offset`.
-    fn catch_up(
-        &mut self,
-        log: &Log,
-        opener: &mut Opener,
-        passed: Passed,
-        offset: u64,
-        block_len: usize,
-    ) {
+    /// Brings a flow to the place behind content that was not looked at, for a block of `block_len`
+    /// bytes.
+    fn catch_up(&mut self, place: &Place<'_>, flow: &mut Flow, passed: Passed, block_len: usize) {
+        let &Place { log, offset, .. } = place;
         let floor = log.geometry().floor(offset, block_len);
-        let content = passed.content.and_then(|Range { start, end }| {
+        let Passed { content: lies, source } = passed;
+        let content = lies.clone().and_then(|Range { start, end }| {
             log.extent(start, floor).filter(|extent| end <= extent.end)?;
             Some((start, log.read(start..end)))
         });
         let len = content.map_or(usize::MAX, |(_, content)| content.len());
+        // Only then: whatever carries the frame is not known there.
+        if len > FEW_PASSED
+            && let Some((frame, state)) = self.zstd.resume(log, source, lies.as_ref(), floor)
+        {
+            flow.opener.resume_frame(frame);
+            flow.frame = Some(state);
+            return;
+        }
         let found = self.index.as_mut().filter(|_| len > FEW_PASSED);
-        let found = found.and_then(|index| index.tokens_before(log, passed.source, floor));
-        let found = found.filter(|found| passed.source - found.bit / 8 <= MOST_PASSED as u64);
+        let found = found.and_then(|index| index.tokens_before(log, source, floor));
+        let found = found.filter(|found| source - found.bit / 8 <= MOST_PASSED as u64);
         let (mut at, content) = match (found, content) {
             (Some(found), _) => {
                 let at = found.bit / 8;
-                opener.resume(found);
-                (at, log.read(at..passed.source))
+                flow.opener.resume(found);
+                (at, log.read(at..source))
             }
             (None, Some((start, content))) if len <= MOST_PASSED => (start, content),
-            (None, _) => return opener.lose(),
+            (None, _) => return flow.opener.lose(),
         };
         for piece in content.chunks(FEW_PASSED) {
-            opener.open(piece, at, &mut self.opened);
+            flow.opener.open(piece, at, &mut self.opened);
+            if !self.opened.zstd.is_empty() {
+                let place = Place { offset: at, ..*place };
+                self.zstd.pass(&place, piece, &self.opened.zstd, &mut flow.frame);
+            }
             at += piece.len() as u64;
         }
     }
@@ -396,7 +442,7 @@ impl Inside {
     }
 }
 
-fn matched_bytes(matches: &[Match]) -> usize {
+pub(super) fn matched_bytes(matches: &[Match]) -> usize {
     matches.iter().map(|found| found.len as usize).sum()
 }
 

@@ -1,21 +1,25 @@
-//! Repeats inside deflate: `docs/INSIDE.md`.
+//! Repeats inside deflate and zstd: `docs/INSIDE.md`.
 //!
 //! What a compressor wrote has no repeats, but its tokens have. The encoder takes deflate streams
 //! apart into tokens ([`opener`]), finds runs of tokens that the log has already ([`search`]), and
 //! sends where they are: the decoder reads the tokens there, with the code of their block, and
 //! writes them with the code of the new one ([`section`]). The log holds the bytes as they were
-//! sent, so nothing else changes, and the decoder knows nothing of streams.
+//! sent, so nothing else changes, and the decoder knows nothing of streams. Blocks of zstd frames
+//! ([`frames`]) go the same way, as sequences: [`zstd`] and [`sequences`].
 
 mod alignment;
 mod bends;
 mod container;
 mod copies;
 mod find;
+mod frames;
 mod index;
 mod opener;
 mod plan;
 mod search;
 pub(crate) mod section;
+mod sequences;
+mod zstd;
 
 pub use find::InsideStats;
 pub(crate) use find::{Inside, ONLY_FLOW, Place};

@@ -6,6 +6,7 @@
 use super::container::{
     Framing, Header, MAX_HEADER, PROBE, chunk_size, container_header, is_dense, signature,
 };
+use super::frames::{self, Frame};
 use super::index::Among;
 use super::section::MAX_CODES;
 use crate::deflate::{BitReader, Code, Stop, Token};
@@ -62,6 +63,8 @@ pub(super) struct Opened {
     /// The bit of the block that each token begins at.
     pub(super) bits: Vec<u32>,
     pub(super) parts: Vec<Part>,
+    /// Blocks of zstd frames that ended.
+    pub(super) zstd: Vec<frames::Block>,
     joined: Vec<u8>,
     max_tokens: usize,
 }
@@ -72,6 +75,7 @@ impl Opened {
         self.tokens.clear();
         self.bits.clear();
         self.parts.clear();
+        self.zstd.clear();
     }
 
     /// Memory in bytes as of now.
@@ -81,6 +85,7 @@ impl Opened {
             + self.parts.capacity() * size_of::<Part>()
             + self.parts.len() * Code::MEMORY
             + self.joined.capacity()
+            + self.zstd.iter().map(frames::Block::memory).sum::<usize>()
     }
 
     /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
@@ -88,7 +93,10 @@ impl Opened {
         // Buffers grow by doubling.
         let tokens = max_block * MAX_TOKENS_PER_BYTE + BATCH + 1;
         let tokens = 2 * tokens * (size_of::<Token>() + size_of::<u32>());
-        tokens + 2 * (max_block + MAX_HEADER) + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
+        tokens
+            + frames::Block::MOST_MEMORY
+            + 2 * (max_block + MAX_HEADER)
+            + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
     }
 }
 
@@ -110,6 +118,8 @@ enum State {
     Stored { left: u64, is_last: bool },
     /// Among tokens.
     Tokens { code: Arc<Code>, spot: Spot, is_last: bool },
+    /// In a zstd frame.
+    Frame(Frame),
 }
 
 /// The place of a flow in the deflate streams that it carries.
@@ -224,6 +234,13 @@ impl Opener {
         self.seen = EVIDENCE;
     }
 
+    /// The flow is in a zstd frame.
+    pub(super) fn resume_frame(&mut self, frame: Frame) {
+        self.lose();
+        self.state = State::Frame(frame);
+        self.seen = EVIDENCE;
+    }
+
     /// The flow's place is not known any more.
     pub(super) fn lose(&mut self) {
         *self = Opener { carry: std::mem::take(&mut self.carry), ..Opener::default() };
@@ -275,6 +292,7 @@ impl Opener {
             let next = match &self.state {
                 State::Seek => self.seek(&piece, bit),
                 State::Container => self.container(&piece, bit),
+                State::Frame(_) => self.frame(&piece, bit, opened),
                 State::Block => self.block(&piece, bit),
                 State::Stored { .. } => self.stored(&piece, bit),
                 State::Tokens { .. } => self.tokens(&piece, bit, opened),
@@ -362,6 +380,10 @@ impl Opener {
     /// Reads the header of a container.
     fn container(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
         let start = (bit / 8) as usize;
+        if piece.data[start.min(piece.data.len())..].starts_with(&frames::MAGIC) {
+            self.state = State::Frame(Frame::default());
+            return Next::At(bit);
+        }
         match container_header(&piece.data[start.min(piece.data.len())..]) {
             Header::Length(length) => {
                 self.state = State::Block;
@@ -369,6 +391,24 @@ impl Opener {
             }
             Header::Short => Next::More(bit),
             Header::Not => self.broken(start + 1),
+        }
+    }
+
+    /// Goes on in a zstd frame.
+    fn frame(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
+        let State::Frame(frame) = &mut self.state else { return Next::At(bit) };
+        let at = (bit / 8) as usize;
+        // Where that lies in the log: what was carried over is the beginning of a header.
+        let place =
+            (piece.offset + piece.at as u64 + at as u64).saturating_sub(piece.carried as u64);
+        let ended = opened.zstd.len();
+        let next = frame.step(&piece.data[at.min(piece.data.len())..], place, &mut opened.zstd);
+        self.seen += (opened.zstd.len() - ended) as u64 * EVIDENCE;
+        match next {
+            frames::Next::At(used) => Next::At((at + used) as u64 * 8),
+            frames::Next::More(used) => Next::More((at + used) as u64 * 8),
+            frames::Next::End(used) => self.end_block(true, (at + used) as u64 * 8),
+            frames::Next::Broken => self.broken(at + 1),
         }
     }
 

@@ -18,17 +18,23 @@ pub(crate) struct Plan {
     pub(crate) operations: Vec<Operation>,
     /// What the log does not have.
     pub(crate) residual: Vec<u8>,
+    /// The residual says what to take from zstd blocks; there are no operations.
+    pub(crate) is_sequences: bool,
+    /// What of the literals belongs to no zstd block, and is not compressed.
+    pub(crate) plain: Vec<u8>,
 }
 
 impl Plan {
     pub(crate) fn is_empty(&self) -> bool {
-        self.operations.is_empty()
+        self.operations.is_empty() && !self.is_sequences
     }
 
     pub(crate) fn clear(&mut self) {
         self.sources.clear();
         self.operations.clear();
         self.residual.clear();
+        self.is_sequences = false;
+        self.plain.clear();
     }
 
     /// Memory in bytes as of now.
@@ -36,6 +42,7 @@ impl Plan {
         self.sources.capacity() * size_of::<Match>()
             + self.operations.capacity() * size_of::<Operation>()
             + self.residual.capacity()
+            + self.plain.capacity()
     }
 }
 

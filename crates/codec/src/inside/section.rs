@@ -1,6 +1,7 @@
 //! Transcoded literals: how a frame carries them. `docs/FORMAT.md`, "Transcoded literals".
 
 use super::alignment::Alignment;
+use super::sequences::{self, Assembly};
 use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits, transcode};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
@@ -32,19 +33,29 @@ pub(crate) struct Section<'a> {
     /// Whether the residual goes through the context's zstd stream.
     pub(crate) is_zstd: bool,
     pub(crate) residual: &'a [u8],
+    /// The sources are zstd blocks, and the operations are literals outside of these.
+    pub(crate) is_sequences: bool,
 }
 
-/// Appends all of a section but the residual. `sources` ascend and lie below `offset`.
+/// What a section refers to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'a> {
+    pub(crate) all: &'a [Match],
+    /// Each is a zstd block.
+    pub(crate) are_blocks: bool,
+}
+
+/// Appends all of a section but the residual. The sources lie below `offset`.
 pub(crate) fn write(
-    sources: &[Match],
+    sources: Sources<'_>,
     offset: u64,
     residual_len: usize,
     is_zstd: bool,
     operations: &[u8],
     out: &mut Vec<u8>,
 ) {
-    varint::put(out, sources.len() as u64);
-    for source in sources {
+    varint::put(out, (sources.all.len() as u64) << 1 | u64::from(sources.are_blocks));
+    for source in sources.all {
         varint::put(out, offset - source.source);
         varint::put(out, u64::from(source.len));
     }
@@ -66,6 +77,7 @@ impl<'a> Section<'a> {
         sources: &mut Vec<Match>,
     ) -> Result<Section<'a>, FrameError> {
         let count = varint::field(&mut section, NAME)?;
+        let (count, is_sequences) = (count >> 1, count & 1 == 1);
         if count > MAX_SOURCES as u64 {
             let limit = MAX_SOURCES as u64;
             return Err(FrameError::TooLarge { field: "sources", value: count, limit });
@@ -98,6 +110,7 @@ impl<'a> Section<'a> {
             residual_len: residual_len as usize,
             is_zstd: residual & 1 == 1,
             residual: residual_section,
+            is_sequences,
         })
     }
 }
@@ -113,16 +126,39 @@ enum Named {
 #[derive(Debug, Default)]
 pub(crate) struct Expander {
     codes: Vec<Code>,
+    assembly: Assembly,
 }
 
 impl Expander {
-    /// Memory of the codes in bytes as of now.
+    /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
-        self.codes.capacity() * size_of::<Code>() + self.codes.len() * Code::MEMORY
+        self.codes.capacity() * size_of::<Code>()
+            + self.codes.len() * Code::MEMORY
+            + self.assembly.memory()
     }
 
-    /// Memory of the codes in bytes, at most.
-    pub(crate) const MEMORY: usize = MAX_CODES * Code::MEMORY;
+    /// Memory in bytes, at most.
+    pub(crate) const MEMORY: usize = MAX_CODES * Code::MEMORY + Assembly::MEMORY;
+
+    /// The buffer for sequences of sources.
+    pub(super) fn sources(&mut self) -> &mut sequences::Sources {
+        &mut self.assembly.sources
+    }
+
+    /// As [`Expander::expand`], from zstd blocks.
+    ///
+    /// # Errors
+    /// [`FrameError`]; what `out` has then is meaningless.
+    pub(crate) fn expand_sequences(
+        &mut self,
+        residual: &[u8],
+        plain: &[u8],
+        sources: &[&[u8]],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        self.assembly.expand(residual, plain, sources, len, out)
+    }
 
     /// Writes `len` bytes of literals to the front of `out`, as the operations say that `next` gives them, from
     /// the residual and from `sources`, the content of the section's sources in order.

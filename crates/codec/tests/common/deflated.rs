@@ -1,4 +1,4 @@
-//! Compressed content: versions of a text, in the containers that carry deflate.
+//! Compressed content: versions of a text, in the containers that carry deflate, and zstd frames.
 
 use crate::common::content::{Rng, text};
 use flate2::{Compress, Compression, Crc, FlushCompress};
@@ -86,5 +86,28 @@ pub(crate) fn png(content: &[u8], size: usize) -> Vec<u8> {
         out.extend([9, 9, 9, 9]);
     }
     out.extend(b"\0\0\0\0IEND\xae\x42\x60\x82");
+    out
+}
+
+/// A zstd frame of this level, with a checksum. Content that comes in pieces of `flush` bytes ends
+/// blocks.
+pub(crate) fn zstd(content: &[u8], level: i32, flush: usize) -> Vec<u8> {
+    use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, compress_bound};
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::CompressionLevel(level)).unwrap();
+    context.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+    let pieces = content.len() / flush.max(1) + 1;
+    let mut out = vec![0; compress_bound(content.len()) + 16 * pieces];
+    let mut output = OutBuffer::around(&mut out[..]);
+    for piece in content.chunks(flush.max(1)) {
+        let mut input = InBuffer::around(piece);
+        while input.pos() < piece.len() {
+            context.compress_stream(&mut output, &mut input).unwrap();
+        }
+        assert_eq!(context.flush_stream(&mut output).unwrap(), 0);
+    }
+    assert_eq!(context.end_stream(&mut output).unwrap(), 0);
+    let len = output.pos();
+    out.truncate(len);
     out
 }

@@ -1,4 +1,5 @@
-//! Deflate streams, whole or broken, through both ends; and bytes as transcoded literals.
+//! Deflate streams and zstd frames, whole or broken, through both ends; and bytes as transcoded
+//! literals.
 
 use super::input::Input;
 use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, FrameError};
@@ -43,11 +44,11 @@ fn round_trip(input: &mut Input<'_>) {
     assert_eq!(encoder.stats().inside.refused, 0, "a plan that does not give the block back");
 }
 
-/// A section of transcoded literals behind a log of deflate streams.
+/// A section of transcoded literals behind a log of deflate streams and a zstd frame.
 fn section(input: &mut Input<'_>) {
     let mut decoder = Decoder::builder().cache(1 << 17).build().unwrap();
     let mut encoder = Encoder::builder().cache(1 << 17).build().unwrap();
-    let log = [bytes(FIRST), bytes(SECOND)].concat();
+    let log = [bytes(FIRST), bytes(SECOND), bytes(FRAME)].concat();
     let mut frame = Vec::new();
     encoder.encode(&log, &mut frame).unwrap();
     assert!(matches!(decoder.decode(&frame), Ok(Decoded::Block { .. })));
@@ -76,10 +77,10 @@ fn section(input: &mut Input<'_>) {
 /// Initial inputs.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let (first, second) = (bytes(FIRST), bytes(SECOND));
+    let (frame, other) = (bytes(FRAME), bytes(OTHER));
     let mut seeds = Vec::new();
-    for (block, (first, second)) in
-        (0..10).zip([(&first, &second), (&second, &first)].into_iter().cycle())
-    {
+    let pairs = [(&first, &second), (&second, &first), (&frame, &other), (&other, &frame)];
+    for (block, (first, second)) in (0..20).zip(pairs.into_iter().cycle()) {
         let mut seed = vec![0, block];
         seed.extend((first.len() as u16).to_le_bytes());
         seed.extend(first);
@@ -91,19 +92,22 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seed.extend([10, 0, 0xff, 0xff, 0]);
         seeds.push(seed);
     }
-    // A section that an encoder wrote for what the decoder has, too.
-    let mut encoder = Encoder::builder().cache(1 << 17).inside(true).build().unwrap();
-    let mut frame = Vec::new();
-    encoder.encode(&[first, second.clone()].concat(), &mut Vec::new()).unwrap();
+    // Sections that an encoder wrote for what the decoder has, too.
+    let log = [&first[..], &second, &frame].concat();
     let changed = [&second[..200], b"?", &second[201..]].concat();
-    encoder.encode(&changed, &mut frame).unwrap();
-    let body = frame.len() - 12 - second.len().min(frame.len() - 12)..frame.len() - 8;
-    for block_len in [changed.len(), 60_000] {
-        let mut seed = vec![1];
-        seed.extend((block_len as u16).to_le_bytes());
-        seed.extend((body.len() as u16).to_le_bytes());
-        seed.extend(&frame[body.clone()]);
-        seeds.push(seed);
+    for new in [changed, other] {
+        let mut encoder = Encoder::builder().cache(1 << 17).inside(true).build().unwrap();
+        let mut frame = Vec::new();
+        encoder.encode(&log, &mut Vec::new()).unwrap();
+        encoder.encode(&new, &mut frame).unwrap();
+        let body = frame.len() - 12 - new.len().min(frame.len() - 12)..frame.len() - 8;
+        for block_len in [new.len(), 60_000] {
+            let mut seed = vec![1];
+            seed.extend((block_len as u16).to_le_bytes());
+            seed.extend((body.len() as u16).to_le_bytes());
+            seed.extend(&frame[body.clone()]);
+            seeds.push(seed);
+        }
     }
     seeds
 }
@@ -142,3 +146,59 @@ const SECOND: &str = "\
     6fb3456cea0048576013cf9fb471fa4055cd782ebf3b48e103f7eb4443fe3cbbcc7709300206d55f02e0db7b\
     63b3c6da58abd17d3fd34407365a0a3fb954d3ad72b916eaeb3da32e1c7e5140730f46b512b7037676bb944c\
     1db98cbdab846e633781ceaddf86317f12cd8e9cc9ce2f8b5227591d1f2352e78562d3e843a9187c49fb1f";
+
+/// Two versions of another text, in zstd frames.
+const FRAME: &str = "\
+    28b52ffd0458252200f66b781770b51b4a46f6289e788b8420fbff8fc31c77be56fdbf1771007200710001ad\
+    1fb46f4a313f8d2d2f96df1dc543b42f008b3ea5ae1f7176fc2d172821fb1fd24e02493ee26c24ef1d27e621\
+    403b1f534440b8968f6b2e0e3b1da744b6cf29d510224f1c33263cbb8f0fd6687cc4e814f671137117177fc0\
+    7239dc7d0170cafc88aebcfe1e3602f3479cff9836e61a2e305fee49613b52fc83fd23cea5b15314b1e28b0c\
+    0496571e5dc327289e47c203cfd462eff8ab660c3b26780d01eee9de2fee471c12d37c6849b0d49200087097\
+    14c73bfd4ebf47743833c0489e2e1ccd8f4a5b2f85dce9f068b1f5bd06c6042ff5b4c37b0af5b3d805e87df6\
+    f3befa8b17887eb0cb4e68758efa5ebf03767f55168a38677713d59ab2b3d788733a4182180e447d3defebb4\
+    35926727ce8b1de4f817834c29eab4d3cc5ff7b21d0e44a802d5aa04e9b9dec571b174faa3dd090508dd209c\
+    b6f35142ecb39d7657432e830e82eda1235e4929a350b21f6d2a69e92b031f713ee6b468975aada876b1743a\
+    29d6de4ea75961c6f1fa4ed3879cc4102be99d51ec38fd76be9dd3d8174b861a2b410bca624d1a592dc59031\
+    a82053ca517fb164415ad2c80ff65e1fb116f45a1451a714a8688f51ede254ccfac02bf2be2eb2c35263a904\
+    8b39fe4e9b2029fa02811fa8010a6290884c10499214d20121040d836116743d11c41ca55a6a52c83006c280\
+    5cbeece7dcc921f913741028ef49603ad2431b2a921f963c444a4d3dd65c9947e50b5dee16f6bb0077cf6bb4\
+    10a6020fd9379a246a6efe141101d1ea808a92e2546c8d0cd5bdd2f1d252631e99f83d2564222387ea34ac08\
+    4ab9cecc0452b7913628549719276324f46240df22f499b84f60163faf2040a02a1109124b8baaae7fc89ff8\
+    ccc80cbed5d56bf42cd4a3469f64705a23d039bbf66bf59a1349c2262504e5add08d54ddc7a1ff36abb8712a\
+    a0e30457632f9937c1b6cc0fecde0fef81a2a5d1840129301438e16874c36457b5aa359f2fc038e18860a73a\
+    83d036d2ba7b8ae5772d4deca1536d4936c1790b00716d61727267b1d48012065c7269e0d1a0a4cc6cccd877\
+    35337cc6450c00c713fc6896aff8f0534be0321512a5f6170bba47ddf533a064b7f50e2c07d817fdd6bf56d2\
+    22d4bff2fb28c4e19984d0710464946030cb7d3f05b867b171cbe83c4986ba801810f6cdf33745ec0660b199\
+    353f2d902a637a231202bf86cc664107b6e0d299fd91506bf861b8b3e55b516c416bc4635cf1c3dcb6b711c9\
+    eec25607a7f043732991ada124124303b72a9fdfabe618d0af4f0a26e6e48dab27f3762ca026d1a897c3b0a1\
+    b879725fde48cfe7c8c1817a89d65018e1ba86b8123645875da567f70ae5619d36e391ef53a2ddb5f0c7bea4\
+    4d187fcf01b5661f42d459001e1ded4711eeffba179ee1f273676a1c2afe56dab5160bf48ed130a12b9bc3e0\
+    18fd451e6ea46c7f3d02e8af86a4a6c67cce83dac4d01eca2154a211353b5cf6dbe4d2447c8767dd408abe82\
+    2ac035d245";
+const OTHER: &str = "\
+    28b52ffd0458452200466c791770b51b4a46f6289e788b8420fbff8fc31c77be56fdbf177200730072002fa0\
+    f583f64d29e6a7b1e5c5f2bba37888f60560d1a7d4f523ce8ebfe5022564ff43da4920c9479c8de4bde3c43c\
+    0468e7638a0808d7f271cdc561a7e394c8f639a51a42e48963c68467f7f1c11a8d8f189dc23e6e22eee2e20f\
+    582e87bb2f004e991fd195d7dfc34660fe88f31fd3c65c0357bac07cb92785ed48f10ff68f3897c64e51c48a\
+    2f3210585e79740d9fa0781e090f3c538bbde3af9a31ec98e03504b8a77bbfb81f71484cf3a125c1524b0220\
+    c05d521ceff43bfd1ed1e1cc002379ba70343f2a6dbd1472a7c3a3c5d6f71a1813bcd4d30eef29d4cf6217a0\
+    f7d9cffbea2f02b0cb4e68758efa5ebf03767f55168a38677713d59ab2b3d788733a4182180e447d3defebb4\
+    35926727ce8b1de4f817834c29eab4d3cc5ff7b21d0e44a802d5aa04e9b9dec571e3601d0178e7f447bb130a\
+    10ba41386de7a384d8673bedae865c061d04db4347bc925246a1643fda54d2d2011f713ee6b468975aada876\
+    b1743a29d6de4ea75961c6f1fa4ed3879cc4102be99d51ec38fd76be9dd3d8174b861a2b410bca624d1a6a29\
+    868c410599528efa8b250bd292467eb0f7fa88b5a0d7a2883aa540457b8c6a17a762d6075e91f775911d961a\
+    4b2558ccf177da0449d187e817811fa8010a5290888c8824490ae921040d8471d4733d11d41c955a6a52c830\
+    06428157beeceb88c921fd0978b02823885e1a290c9a29921ab65c42ca4d3d1e5c0b84e40b013773757c81d1\
+    8ed1f8110a087e13846c5847caeed71c108f78e9103b51e01436b90cb11ecbf1102947c6a37b2ddcb5efeb86\
+    fa6908903c459de5ff4b61713328d5577066a022f45820d822f49db34f201621ef4080a09482d1724a83aa4c\
+    2fde375619f0d8e996cfac51ac508c9a73922f79b980e8408dbdd76c732221202476a0d028d4a0bdf621b002\
+    1bd98d0707083b81c778586c1f5d87df7fb6522307f08d1486708004868224dc7f6e44e92a4ff513b344982f\
+    5dca3395e60677174871fcad250193a8595bd3ee9b170140a869cd4fee2fd61a60c2804f2e017b742e29331d\
+    b3f85dcd0c9f411523f0b8bb9fcdb22b3e32d6e4284205d855b98b8d4ea36ef9c350b2db86c7a3c3eb8b6f8b\
+    77d7d221d4c5f2fba4c57786ede93b823ae2b960b6fb760af61ec3239799088585f01a6207d83fd7de16d133\
+    8015b4273de68042630fe72a64c2269c3d44b376ecdacffdea50c7b0cf40627bb42d67c16bd963aefe8f11cd\
+    6ee3920d662d106ee7e766048f000eb1259936843593c24c9bd3c0d622a9191a933c5487f9f39101b808d634\
+    8fc227929bbbe42b40ca690e7273c02fd31a81400846435c499ba4835749d9cd42d2b0491be748ef8468858d\
+    30b32fdd84c74773b5add60719aa82a2878cf62313e77f330abd91de733035f2547cd2edb21608f4b6a26e50\
+    afcdc0903dde218f7549babf9003945f0d4a4d697c8307b50972fd6a804da20935272eff6d883451b613ac7b\
+    4ed1015b054377110a";

@@ -2,7 +2,7 @@
 
 use crate::Vector;
 use crate::common::params::Params;
-use crate::deflated::{deflate, gzip};
+use crate::deflated::{deflate, gzip, zstd};
 use crate::hand::{FRESH, Hand, TRANSCODED, noise, text, varints};
 use oncewire_codec::{Encoder, EncoderBuilder, Entropy};
 
@@ -70,6 +70,18 @@ pub(crate) fn good() -> Vec<Vector> {
             params(),
             &[gzip(&first[..20_000], 6), [text(62, 4000), gzip(&second[..20_000], 6)].concat()],
         ),
+        encoded(
+            "zstd-blocks",
+            "Two versions of a text in zstd frames: the second by sequences of the first.",
+            params(),
+            &[&first, &second].map(|text| zstd(&text[..12_000], 3, usize::MAX)),
+        ),
+        encoded(
+            "zstd-blocks-many",
+            "As before, in blocks of 2,000 bytes, which use each other's tables.",
+            params(),
+            &[zstd(&first[..12_000], 19, 2000), zstd(&second[..12_000], 19, 2000)],
+        ),
     ];
     let both = [gzip(&first, 6), gzip(&second, 6)];
     // Two lanes; the second one's content comes first.
@@ -93,18 +105,151 @@ pub(crate) fn good() -> Vec<Vector> {
     let [first, second] = lanes;
     vector.frames = [second[0].clone()].into_iter().chain(first).chain(second).collect();
     all.push(vector);
+    all.extend(bad_blocks().drain(..1));
     all
 }
 
 /// A section: its sources as distance and length, the residual's field, operations, the residual.
 fn section(sources: &[(u64, u64)], residual: u64, operations: &[u8], rest: &[u8]) -> Vec<u8> {
-    let mut numbers = vec![sources.len() as u64];
+    let mut numbers = vec![sources.len() as u64 * 2];
     numbers.extend(sources.iter().flat_map(|&(distance, len)| [distance, len]));
     numbers.extend([residual, operations.len() as u64]);
     [varints(&numbers), operations.to_vec(), rest.to_vec()].concat()
 }
 
+/// A section with one source, a zstd block, and a residual of these columns, not compressed.
+fn blocks(source: (u64, u64), columns: [&[u8]; 6]) -> Vec<u8> {
+    let lens: Vec<u64> = columns[..5].iter().map(|column| column.len() as u64).collect();
+    let residual = [varints(&lens), columns.concat()].concat();
+    let head = varints(&[3, source.0, source.1, residual.len() as u64 * 2, 0]);
+    [head, residual].concat()
+}
+
+/// What the log begins with below: a zstd block of ten raw literals.
+const RAW: [u8; 12] = [80, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0];
+
+fn bad_blocks() -> Vec<Vector> {
+    let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
+    let first = [&RAW[..], &noise(67, 288)].concat();
+    // The same block, and noise.
+    let block = [&RAW[..], &noise(68, 50)].concat();
+    let bytes = [&[80, 0], &block[1..11], &block[12..]].concat();
+    let make = |name, error: Option<&'static str>, story, section: Vec<u8>| {
+        let mut vector = Vector::new(name, story, params.clone());
+        vector.frames.push(Hand::raw(0, &first).write());
+        vector.blocks.insert(0, first.clone());
+        let hand = Hand { flags: TRANSCODED | FRESH, literals: section, ..Hand::raw(300, &block) };
+        vector.frames.push(hand.write());
+        if error.is_none() {
+            vector.blocks.insert(300, block.clone());
+        }
+        vector.error = error;
+        vector
+    };
+    // The source is read; no shifts; no bytes, tables of the block before, nothing is left out, the
+    // same place, no known literals.
+    let good: &[u8] = &[1, 0, 0, 0, 0, 0, 0, 0];
+    let changed = |at: usize, byte: u8| {
+        let mut control = good.to_vec();
+        control[at] = byte;
+        control
+    };
+    let of = |control: &[u8]| blocks((300, 12), [control, &[], &[], &[], &[], &bytes]);
+    let none = Some("error Literals");
+    vec![
+        make("zstd-blocks-by-hand", None, "A block of raw literals, put together.", of(good)),
+        make("zstd-blocks-kind", none, "A source of kind 4.", of(&changed(0, 4))),
+        make(
+            "zstd-blocks-no-block",
+            none,
+            "A source that is no zstd block.",
+            blocks((299, 12), [good, &[], &[], &[], &[], &bytes]),
+        ),
+        make(
+            "zstd-blocks-shifts",
+            none,
+            "Shifts that do not ascend.",
+            of(&[1, 0, 2, 2, 2, 0, 2, 0, 0, 0, 0, 0]),
+        ),
+        make(
+            "zstd-blocks-tables",
+            none,
+            "Tables behind a source that there is not.",
+            of(&changed(4, 2)),
+        ),
+        make("zstd-blocks-skip-all", none, "Nothing of a block is left.", of(&changed(5, 12))),
+        make(
+            "zstd-blocks-skip-later",
+            none,
+            "A second block of which a byte is left out.",
+            blocks(
+                (300, 12),
+                [
+                    &[good, &[0, 0, 1, 0, 0]].concat(),
+                    &[],
+                    &[],
+                    &[],
+                    &[],
+                    &[&bytes[..12], &[16, 0, 1, 2], &bytes[15..]].concat(),
+                ],
+            ),
+        ),
+        make(
+            "zstd-blocks-literals",
+            none,
+            "Literals from behind a sequence that there is not.",
+            of(&changed(7, 1)),
+        ),
+        make(
+            "zstd-blocks-too-much",
+            none,
+            "More bytes before a block than there are literals.",
+            of(&changed(3, 126)),
+        ),
+        make(
+            "zstd-blocks-step",
+            none,
+            "A step of 2^44.",
+            of(&[1, 0, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x08, 0]),
+        ),
+        make(
+            "zstd-blocks-left-over",
+            none,
+            "A change for no sequence.",
+            blocks((300, 12), [good, &[], &[], &[], &[0], &bytes]),
+        ),
+        make(
+            "zstd-blocks-cut",
+            none,
+            "Columns that are longer than the residual.",
+            [varints(&[3, 300, 12, 10, 0]), varints(&[9, 9, 9, 9, 9])].concat(),
+        ),
+        make(
+            "zstd-blocks-no-table",
+            none,
+            "A block of one sequence, whose tables are those of no block.",
+            blocks(
+                (300, 12),
+                [
+                    &[&good[..7], &[1, 0]].concat(),
+                    &[0],
+                    &[0],
+                    &[4],
+                    &[],
+                    &[&[80, 1, 0xfc], &bytes[2..]].concat(),
+                ],
+            ),
+        ),
+    ]
+}
+
 pub(crate) fn bad() -> Vec<Vector> {
+    let mut all = bad_tokens();
+    all.extend(bad_blocks().split_off(1));
+    all
+}
+
+fn bad_tokens() -> Vec<Vector> {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
     let first = noise(65, 300);
     let block = noise(66, 100);
@@ -131,7 +276,7 @@ pub(crate) fn bad() -> Vec<Vector> {
                 .iter()
                 .copied()
                 .enumerate()
-                .flat_map(|(i, byte)| if i == 0 { vec![0x81, 0x02] } else { vec![byte] })
+                .flat_map(|(i, byte)| if i == 0 { vec![0x82, 0x04] } else { vec![byte] })
                 .collect(),
         ),
         make(

@@ -174,7 +174,7 @@ async fn comes_back(silent: bool) {
         );
     }
     let log = server.status().sessions[0].here.log_capacity;
-    assert!(log > 32 << 20, "{log} bytes");
+    assert!(log > 31 << 20, "{log} bytes");
     dead.stop();
 }
 

@@ -2,6 +2,7 @@
 //! document. Section numbers are those of the document. It shares no code with the first decoder
 //! except the crates for external formats.
 
+mod blocks;
 mod descriptors;
 mod transcoded;
 
@@ -334,7 +335,11 @@ impl Decoder {
                     } else {
                         return Err(Invalid("residual length"));
                     };
-                    transcode.read(&fields, &sources, &residual, expected, &mut self.trace)?
+                    if fields.is_blocks {
+                        blocks::read(&residual, fields.operations, &sources, expected)?
+                    } else {
+                        transcode.read(&fields, &sources, &residual, expected, &mut self.trace)?
+                    }
                 }
             };
             let content = self.assemble(&matches, &literals, o, n);

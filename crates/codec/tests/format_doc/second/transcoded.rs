@@ -247,12 +247,15 @@ pub(super) struct Fields<'a> {
     pub(super) sources: Vec<Match>,
     pub(super) residual_len: usize,
     pub(super) is_zstd: bool,
-    operations: &'a [u8],
+    /// The sources are zstd blocks.
+    pub(super) is_blocks: bool,
+    pub(super) operations: &'a [u8],
     pub(super) residual: &'a [u8],
 }
 
 pub(super) fn fields(mut section: &[u8], o: u64, limit: u64) -> Result<Fields<'_>, No> {
     let count = field(&mut section)?;
+    let (count, is_blocks) = (count / 2, count % 2 == 1);
     if count > 256 {
         return Err(Invalid("source count"));
     }
@@ -275,6 +278,7 @@ pub(super) fn fields(mut section: &[u8], o: u64, limit: u64) -> Result<Fields<'_
         sources,
         residual_len: (residual / 2) as usize,
         is_zstd: residual % 2 == 1,
+        is_blocks,
         operations,
         residual: residual_section,
     })

@@ -1,0 +1,192 @@
+//! Finds the blocks of zstd frames in a flow: RFC 8878, section 3.1.1.
+
+use std::ops::Range;
+
+/// What a frame begins with.
+pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Pieces of a block in the log; one of more is not looked at.
+const MAX_PIECES: usize = 8;
+
+/// Blocks of zstd that may end in a block of the codec: more are not looked at.
+const MAX_ENDED: usize = 1 << 9;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It regenerates so many bytes.
+    Plain(u32),
+    Compressed,
+}
+
+/// A block of a zstd frame, which ended.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    /// Where it lies in the log; empty if that is too many pieces.
+    pub(super) pieces: Vec<Range<u64>>,
+    pub(super) kind: Kind,
+    /// It is the first of its frame.
+    pub(super) is_first: bool,
+    /// It is the last one.
+    pub(super) is_last: bool,
+    /// Its frame ends with a checksum.
+    pub(super) has_checksum: bool,
+}
+
+impl Block {
+    /// Memory of those that end in a block of the codec in bytes, at most.
+    pub(super) const MOST_MEMORY: usize =
+        2 * MAX_ENDED * (size_of::<Block>() + 2 * MAX_PIECES * size_of::<Range<u64>>());
+
+    /// Memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Block>() + self.pieces.capacity() * size_of::<Range<u64>>()
+    }
+}
+
+/// The place in a frame.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Header,
+    BlockHeader,
+    /// In a block with so many bytes left.
+    Body {
+        left: usize,
+        kind: Kind,
+        is_last: bool,
+    },
+    Checksum,
+}
+
+/// The place of a flow in a zstd frame.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) step: Step,
+    has_checksum: bool,
+    is_first: bool,
+    /// Of the block, so far.
+    pieces: Vec<Range<u64>>,
+}
+
+/// What follows in a frame.
+pub(super) enum Next {
+    /// Go on behind so many bytes.
+    At(usize),
+    /// As many were used, and more are needed.
+    More(usize),
+    /// The frame ended behind so many bytes.
+    End(usize),
+    Broken,
+}
+
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame { step: Step::Header, has_checksum: false, is_first: true, pieces: Vec::new() }
+    }
+}
+
+fn number(bytes: &[u8]) -> usize {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
+}
+
+/// Length of the frame header at the front of `data`; `None` if it is not complete.
+fn header_len(data: &[u8]) -> Option<usize> {
+    let descriptor = *data.get(4)?;
+    let is_single = descriptor >> 5 & 1;
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content = [usize::from(is_single), 2, 4, 8][usize::from(descriptor >> 6)];
+    Some(5 + usize::from(1 - is_single) + dictionary + content).filter(|&len| len <= data.len())
+}
+
+/// Whether this may be the beginning of a frame, as far as it goes.
+pub(super) fn may_begin(data: &[u8]) -> bool {
+    let is_magic = data.iter().zip(MAGIC).all(|(&byte, of)| byte == of);
+    // A reserved bit, and dictionaries, whose tables are not known.
+    is_magic && data.get(4).is_none_or(|descriptor| descriptor & 0b1011 == 0)
+}
+
+impl Frame {
+    /// In a compressed block that lies at `before` of the log so far, with `left` bytes to come.
+    pub(super) fn within(
+        before: Range<u64>,
+        left: usize,
+        is_last: bool,
+        has_checksum: bool,
+    ) -> Frame {
+        let step = match (left, is_last) {
+            (0, false) => Step::BlockHeader,
+            (0, true) => Step::Checksum,
+            _ => Step::Body { left, kind: Kind::Compressed, is_last },
+        };
+        Frame { step, has_checksum, is_first: false, pieces: vec![before] }
+    }
+
+    /// Goes on with `data`, which lies at `at` of the log. Blocks that end are appended to `blocks`.
+    pub(super) fn step(&mut self, data: &[u8], at: u64, blocks: &mut Vec<Block>) -> Next {
+        match &mut self.step {
+            Step::Header => {
+                if !may_begin(data) {
+                    return Next::Broken;
+                }
+                let Some(len) = header_len(data) else { return Next::More(0) };
+                self.has_checksum = data[4] & 4 != 0;
+                self.step = Step::BlockHeader;
+                Next::At(len)
+            }
+            Step::BlockHeader => {
+                let Some(head) = data.get(..3).map(number) else { return Next::More(0) };
+                let len = head >> 3;
+                let (left, kind) = match head >> 1 & 3 {
+                    0 => (len, Kind::Plain(len as u32)),
+                    1 => (1, Kind::Plain(len as u32)),
+                    2 if len > 0 => (len, Kind::Compressed),
+                    _ => return Next::Broken,
+                };
+                if len > crate::zstd_block::MAX_ZSTD_BLOCK {
+                    return Next::Broken;
+                }
+                self.pieces.clear();
+                self.step = Step::Body { left, kind, is_last: head & 1 == 1 };
+                Next::At(3)
+            }
+            Step::Body { left, kind, is_last } => {
+                let taken = (*left).min(data.len());
+                *left -= taken;
+                if taken > 0 && *kind == Kind::Compressed && self.pieces.len() <= MAX_PIECES {
+                    let end = at + taken as u64;
+                    match self.pieces.last_mut().filter(|last| last.end == at) {
+                        Some(last) => last.end = end,
+                        None => self.pieces.push(at..end),
+                    }
+                }
+                if *left > 0 {
+                    return Next::More(taken);
+                }
+                if blocks.len() == MAX_ENDED {
+                    return Next::Broken;
+                }
+                let mut pieces = std::mem::take(&mut self.pieces);
+                if pieces.len() > MAX_PIECES {
+                    pieces.clear();
+                }
+                let is_first = std::mem::take(&mut self.is_first);
+                let (is_last, has_checksum) = (*is_last, self.has_checksum);
+                blocks.push(Block { pieces, kind: *kind, is_first, is_last, has_checksum });
+                if !is_last {
+                    self.step = Step::BlockHeader;
+                } else if has_checksum {
+                    self.step = Step::Checksum;
+                } else {
+                    return Next::End(taken);
+                }
+                Next::At(taken)
+            }
+            Step::Checksum => {
+                if data.len() < 4 {
+                    Next::More(0)
+                } else {
+                    Next::End(4)
+                }
+            }
+        }
+    }
+}

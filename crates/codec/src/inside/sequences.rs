@@ -1,0 +1,381 @@
+//! Literals put together from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
+
+use crate::error::FrameError;
+use crate::format::varint;
+use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Packer, Room, Sequence, Stop, Tables, pass, unpack};
+
+/// Most sequences, and most literals, that a frame may take from its sources.
+pub(super) const MAX_SEQUENCES: usize = 1 << 16;
+pub(super) const MAX_LITERALS: usize = 1 << 19;
+/// Most zstd blocks that a frame may name. A reader keeps the tables behind each.
+pub(super) const MAX_NAMED: usize = 64;
+/// Most places from which on content is shifted, of a frame.
+pub(super) const MAX_SHIFTS: usize = 1 << 10;
+
+/// Most blocks that a frame may put together; their tables take time.
+pub(super) const MAX_BLOCKS: usize = 256;
+/// Steps between places are shorter than this.
+const MAX_STEP: u64 = 1 << 44;
+
+/// Columns that are described by their lengths; the bytes follow.
+pub(super) const COLUMNS: usize = 5;
+
+/// What becomes of the offset of a sequence.
+pub(super) mod change {
+    /// As where it was found, but for what was inserted or removed in between.
+    pub(in crate::inside) const EXPECTED: u8 = 0;
+    /// As where it was found.
+    pub(in crate::inside) const SAME: u8 = 1;
+    /// Stated.
+    pub(in crate::inside) const NEW: u8 = 2;
+}
+
+fn broken() -> FrameError {
+    FrameError::Literals { method: "transcoded" }
+}
+
+impl From<Stop> for FrameError {
+    fn from(_: Stop) -> FrameError {
+        broken()
+    }
+}
+
+/// Where content of one frame went in another: from each place on, how much later it stands.
+/// Ascending.
+pub(super) type Shifts = Vec<(i64, i64)>;
+
+/// How much later the content at `place` stands, if that is known.
+pub(super) fn shift_at(shifts: &[(i64, i64)], place: i64) -> Option<usize> {
+    shifts.partition_point(|&(from, _)| from <= place).checked_sub(1)
+}
+
+/// The offset of a sequence, of which the match begins at `place`, where it begins at `here`.
+pub(super) fn expected(shifts: &[(i64, i64)], offset: u32, place: i64, here: i64) -> u32 {
+    let Some(distance) = offset.checked_sub(3).filter(|&distance| distance > 0) else {
+        return offset;
+    };
+    let Some(nth) = shift_at(shifts, place - i64::from(distance)) else { return offset };
+    let moved = i64::from(offset) + here - place - shifts[nth].1;
+    if moved > 3 { u32::try_from(moved).unwrap_or(offset) } else { offset }
+}
+
+pub(super) fn zigzag(value: i64) -> u64 {
+    (value as u64) << 1 ^ (value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Sources as sequences. Kept between frames for its memory.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    pub(super) literals: Vec<u8>,
+    pub(super) sequences: Vec<Sequence>,
+    /// The first literal of each sequence, and the place where its match begins.
+    pub(super) places: Vec<(u32, i64)>,
+}
+
+impl Sources {
+    pub(super) const MEMORY: usize =
+        MAX_LITERALS + MAX_SEQUENCES * (size_of::<Sequence>() + size_of::<(u32, i64)>());
+
+    pub(super) fn memory(&self) -> usize {
+        self.literals.capacity()
+            + self.sequences.capacity() * size_of::<Sequence>()
+            + self.places.capacity() * size_of::<(u32, i64)>()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.literals.clear();
+        self.sequences.clear();
+        self.places.clear();
+    }
+
+    /// Adds the block whose content begins at `place`. Returns the place behind it.
+    pub(super) fn add(
+        &mut self,
+        block: &[u8],
+        tables: &mut Tables,
+        place: i64,
+    ) -> Result<i64, Stop> {
+        let (literal, first) = (self.literals.len(), self.sequences.len());
+        if self.literals.capacity() == 0 {
+            // All that may be needed, once: buffers that grow would take twice as much.
+            self.literals.reserve_exact(MAX_LITERALS);
+            self.sequences.reserve_exact(MAX_SEQUENCES);
+            self.places.reserve_exact(MAX_SEQUENCES);
+        }
+        let room = Room { literals: MAX_LITERALS - literal, sequences: MAX_SEQUENCES - first };
+        unpack(block, tables, room, &mut self.literals, &mut self.sequences)?;
+        let (mut at, mut place) = (literal as u32, place);
+        for sequence in &self.sequences[first..] {
+            place += i64::from(sequence.literals);
+            self.places.push((at, place));
+            at += sequence.literals;
+            place += i64::from(sequence.matched) + 3;
+        }
+        // Literals behind the last sequence.
+        Ok(place + (self.literals.len() - at as usize) as i64)
+    }
+
+    /// Behind the literals of a sequence.
+    pub(super) fn literal_end(&self, nth: usize) -> usize {
+        self.places[nth].0 as usize + self.sequences[nth].literals as usize
+    }
+}
+
+/// Puts literals together. Kept between frames for its memory.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    pub(super) sources: Sources,
+    /// Tables behind each source.
+    tables: Vec<Tables>,
+    shifts: Shifts,
+    literals: Vec<u8>,
+    sequences: Vec<Sequence>,
+    block: Vec<u8>,
+}
+
+/// Columns of the residual.
+struct Residual<'a> {
+    control: &'a [u8],
+    lengths: &'a [u8],
+    matches: &'a [u8],
+    offsets: &'a [u8],
+    changes: &'a [u8],
+    bytes: &'a [u8],
+}
+
+fn number(column: &mut &[u8]) -> Result<u64, FrameError> {
+    varint::field(column, "transcoded literals")
+}
+
+fn small(column: &mut &[u8]) -> Result<u32, FrameError> {
+    u32::try_from(number(column)?).map_err(|_| broken())
+}
+
+fn signed(column: &mut &[u8]) -> Result<i64, FrameError> {
+    // No sum of these may overflow.
+    Some(unzigzag(number(column)?))
+        .filter(|value| value.unsigned_abs() < MAX_STEP)
+        .ok_or_else(broken)
+}
+
+fn bytes<'a>(column: &mut &'a [u8], count: usize) -> Result<&'a [u8], FrameError> {
+    let (front, rest) = column.split_at_checked(count).ok_or_else(broken)?;
+    *column = rest;
+    Ok(front)
+}
+
+impl<'a> Residual<'a> {
+    fn new(mut all: &'a [u8]) -> Result<Residual<'a>, FrameError> {
+        let mut lens = [0; COLUMNS];
+        for len in &mut lens {
+            *len = small(&mut all)? as usize;
+        }
+        let [control, lengths, matches, offsets, changes] = lens;
+        Ok(Residual {
+            control: bytes(&mut all, control)?,
+            lengths: bytes(&mut all, lengths)?,
+            matches: bytes(&mut all, matches)?,
+            offsets: bytes(&mut all, offsets)?,
+            changes: bytes(&mut all, changes)?,
+            bytes: all,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        [self.control, self.lengths, self.matches, self.offsets, self.changes, self.bytes]
+            .iter()
+            .all(|column| column.is_empty())
+    }
+}
+
+impl Assembly {
+    /// Memory in bytes, at most.
+    pub(super) const MEMORY: usize = Sources::MEMORY
+        + MAX_NAMED * (2 * size_of::<Tables>() + Tables::MEMORY)
+        + 2 * MAX_SHIFTS * size_of::<(i64, i64)>()
+        // A block, its literals, and its sequences, in buffers that grow by doubling.
+        + 2 * (2 * MAX_ZSTD_BLOCK + zstd_block::MAX_SEQUENCES * size_of::<Sequence>());
+
+    pub(super) fn memory(&self) -> usize {
+        self.sources.memory()
+            + self.tables.capacity() * Tables::MEMORY
+            + self.shifts.capacity() * size_of::<(i64, i64)>()
+            + self.literals.capacity()
+            + self.sequences.capacity() * size_of::<Sequence>()
+            + self.block.capacity()
+    }
+
+    /// Writes `len` bytes of literals to `out`, from a residual, `plain` bytes outside of blocks, and
+    /// `sources`.
+    ///
+    /// # Errors
+    /// [`FrameError`]; what `out` has then is meaningless.
+    pub(super) fn expand<'r>(
+        &mut self,
+        residual: &'r [u8],
+        mut plain: &'r [u8],
+        sources: &[&[u8]],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        out.clear();
+        if sources.len() > MAX_NAMED {
+            let (value, limit) = (sources.len() as u64, MAX_NAMED as u64);
+            return Err(FrameError::TooLarge { field: "zstd blocks", value, limit });
+        }
+        let mut residual = Residual::new(residual)?;
+        self.sources.clear();
+        self.tables.clear();
+        self.shifts.clear();
+        let mut place = 0;
+        let mut tables = Tables::default();
+        for source in sources {
+            let kind = number(&mut residual.control)?;
+            if kind & 1 == 1 {
+                tables = Tables::default();
+            }
+            match kind {
+                0 | 1 => {
+                    place += signed(&mut residual.control)?;
+                    place = self.sources.add(source, &mut tables, place)?;
+                }
+                2 | 3 => {
+                    pass(source, &mut tables)?;
+                }
+                _ => return Err(broken()),
+            }
+            self.tables.push(tables.clone());
+        }
+        let count = number(&mut residual.control)?;
+        if count > MAX_SHIFTS as u64 {
+            return Err(broken());
+        }
+        let (mut from, mut shift) = (0, 0);
+        for _ in 0..count {
+            from += signed(&mut residual.control)?;
+            shift += signed(&mut residual.control)?;
+            if self.shifts.last().is_some_and(|&(last, _)| last >= from) {
+                return Err(broken());
+            }
+            self.shifts.push((from, shift));
+        }
+        let mut tables = Tables::default();
+        let mut here = 0;
+        // Literals that may go through a code. A word has at least one bit.
+        let mut room = 8 * (len + MAX_ZSTD_BLOCK);
+        let mut blocks = 0;
+        while !residual.control.is_empty() {
+            let before = number(&mut residual.control)?;
+            let column = if before & 1 == 1 { &mut plain } else { &mut residual.bytes };
+            let before =
+                usize::try_from(before >> 1).ok().filter(|&count| count <= len - out.len());
+            out.extend_from_slice(bytes(column, before.ok_or_else(broken)?)?);
+            if let Some(nth) = number(&mut residual.control)?.checked_sub(1) {
+                let nth = usize::try_from(nth).map_err(|_| broken())?;
+                tables = self.tables.get(nth).ok_or_else(broken)?.clone();
+            }
+            let skip = small(&mut residual.control)? as usize;
+            here += signed(&mut residual.control)?;
+            blocks += 1;
+            if blocks > MAX_BLOCKS || skip > 0 && blocks > 1 {
+                return Err(broken());
+            }
+            here = self.block(&mut residual, &mut tables, here)?;
+            room = room.checked_sub(self.literals.len()).ok_or_else(broken)?;
+            let rest = self.block.get(skip..).filter(|rest| !rest.is_empty());
+            let rest = rest.filter(|rest| rest.len() <= len - out.len()).ok_or_else(broken)?;
+            out.extend_from_slice(rest);
+        }
+        let left = (len - out.len()).checked_sub(plain.len()).ok_or_else(broken)?;
+        out.extend_from_slice(bytes(&mut residual.bytes, left)?);
+        out.extend_from_slice(plain);
+        if residual.is_empty() { Ok(()) } else { Err(broken()) }
+    }
+
+    /// Puts a block together, whose content begins at place `here`. Returns the place behind it.
+    fn block(
+        &mut self,
+        residual: &mut Residual<'_>,
+        tables: &mut Tables,
+        mut here: i64,
+    ) -> Result<i64, FrameError> {
+        let packer = Packer::read(&mut residual.bytes, tables)?;
+        self.literals.clear();
+        self.sequences.clear();
+        let sources = &self.sources;
+        // The source's sequence that comes next.
+        let mut cursor = 0;
+        while self.sequences.len() < packer.sequences() {
+            let left = packer.sequences() - self.sequences.len();
+            let gap = small(&mut residual.control)? as usize;
+            if gap > left {
+                return Err(broken());
+            }
+            for _ in 0..gap {
+                let sequence = Sequence {
+                    literals: small(&mut residual.lengths)?,
+                    matched: small(&mut residual.matches)?,
+                    offset: small(&mut residual.offsets)?,
+                };
+                if self.literals.len() + sequence.literals as usize > packer.literals() {
+                    return Err(broken());
+                }
+                let new = bytes(&mut residual.bytes, sequence.literals as usize)?;
+                self.literals.extend_from_slice(new);
+                here += i64::from(sequence.literals) + i64::from(sequence.matched) + 3;
+                self.sequences.push(sequence);
+            }
+            if gap == left {
+                break;
+            }
+            let run = small(&mut residual.control)? as usize;
+            if run == 0 || run > left - gap {
+                return Err(broken());
+            }
+            let first = (cursor as i64) + signed(&mut residual.control)?;
+            let first = usize::try_from(first).map_err(|_| broken())?;
+            let of = sources.sequences.get(first..first + run).ok_or_else(broken)?;
+            for ((sequence, &(at, place)), &change) in
+                of.iter().zip(&sources.places[first..]).zip(bytes(&mut residual.changes, run)?)
+            {
+                if self.literals.len() + sequence.literals as usize > packer.literals() {
+                    return Err(broken());
+                }
+                here += i64::from(sequence.literals);
+                let offset = match change {
+                    change::EXPECTED => expected(&self.shifts, sequence.offset, place, here),
+                    change::SAME => sequence.offset,
+                    change::NEW => small(&mut residual.offsets)?,
+                    _ => return Err(broken()),
+                };
+                here += i64::from(sequence.matched) + 3;
+                let at = at as usize;
+                self.literals
+                    .extend_from_slice(&sources.literals[at..at + sequence.literals as usize]);
+                self.sequences.push(Sequence { offset, ..*sequence });
+            }
+            cursor = first + run;
+        }
+        // Behind the last sequence.
+        let left = packer.literals().checked_sub(self.literals.len()).ok_or_else(broken)?;
+        let known = small(&mut residual.control)? as usize;
+        if known > left {
+            return Err(broken());
+        }
+        if known > 0 {
+            let at = cursor.checked_sub(1).filter(|&last| last < sources.sequences.len());
+            let at = sources.literal_end(at.ok_or_else(broken)?);
+            self.literals
+                .extend_from_slice(sources.literals.get(at..at + known).ok_or_else(broken)?);
+        }
+        self.literals.extend_from_slice(bytes(&mut residual.bytes, left - known)?);
+        here += left as i64;
+        self.block.clear();
+        packer.pack(tables, &self.literals, &self.sequences, &mut self.block)?;
+        Ok(here)
+    }
+}

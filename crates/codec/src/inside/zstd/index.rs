@@ -1,0 +1,214 @@
+//! Where sequences were seen before: fingerprints, and the blocks of the log.
+
+use crate::zstd_block::{Sequence, Uses};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Sequences of a fingerprint.
+pub(super) const WINDOW: usize = 8;
+/// One in so many fingerprints is kept.
+pub(super) const KEPT: u64 = 64;
+/// Bytes of log for each fingerprint, and each block, that is remembered.
+pub(super) const BYTES_PER_ENTRY: u64 = 256;
+pub(super) const BYTES_PER_BLOCK: u64 = 16 << 10;
+pub(super) const MIN_ENTRIES: u64 = 1 << 10;
+/// From here on, places of tables that nothing can refer to.
+pub(super) const NOWHERE: u64 = 1 << 63;
+/// Where a table is described if there is none.
+pub(super) const UNKNOWN: u64 = NOWHERE - 1;
+
+/// Where each table is described: the beginning of the block.
+pub(super) type Origins = [u64; 4];
+
+/// A block of the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    pub(super) at: u64,
+    pub(super) len: u32,
+    pub(super) literals: u32,
+    pub(super) sequences: u32,
+    pub(super) is_last: bool,
+    pub(super) has_checksum: bool,
+    pub(super) uses: Uses,
+    /// Where the tables before it are described.
+    pub(super) origins: Origins,
+    pub(super) place: i64,
+}
+
+impl Noted {
+    pub(super) fn range(&self) -> Range<u64> {
+        self.at..self.at + u64::from(self.len)
+    }
+}
+
+/// Fingerprints of the sequences of zstd blocks, and where these lie.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// Ordinal of a block, and above it some bits of the fingerprint. 0 is nothing.
+    pub(super) table: Vec<u64>,
+    pub(super) blocks: VecDeque<Noted>,
+    pub(super) max_blocks: usize,
+    /// Ordinal of the first of `blocks`; the first of all is 1.
+    pub(super) first: u64,
+}
+
+pub(super) fn entries(capacity: u64) -> usize {
+    let entries = (capacity / BYTES_PER_ENTRY).max(MIN_ENTRIES);
+    1 << (63 - entries.leading_zeros())
+}
+
+pub(super) fn max_blocks(capacity: u64) -> usize {
+    (capacity / BYTES_PER_BLOCK).max(MIN_ENTRIES) as usize
+}
+
+impl Index {
+    pub(super) fn new(capacity: u64) -> Index {
+        let table = vec![0; entries(capacity)];
+        Index { table, blocks: VecDeque::new(), max_blocks: max_blocks(capacity), first: 1 }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.table.len() * 8 + self.blocks.capacity() * size_of::<Noted>()
+    }
+
+    pub(super) fn most_memory(capacity: u64) -> usize {
+        entries(capacity) * 8 + 2 * max_blocks(capacity) * size_of::<Noted>()
+    }
+
+    pub(super) fn get(&self, ordinal: u64) -> Option<&Noted> {
+        self.blocks.get(usize::try_from(ordinal.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The block that begins at `at`.
+    pub(super) fn at(&self, at: u64) -> Option<&Noted> {
+        let nth = self.blocks.binary_search_by_key(&at, |block| block.at).ok()?;
+        self.blocks.get(nth)
+    }
+
+    /// The block that `at` lies in.
+    pub(super) fn around(&self, at: u64) -> Option<&Noted> {
+        let nth = self.blocks.partition_point(|block| block.at < at).checked_sub(1)?;
+        self.blocks.get(nth).filter(|block| at <= block.at + u64::from(block.len))
+    }
+
+    pub(super) fn add(&mut self, block: Noted, fingerprints: impl Iterator<Item = u64>) {
+        if self.blocks.back().is_some_and(|last| last.at >= block.at) {
+            return;
+        }
+        if self.blocks.len() == self.max_blocks {
+            self.blocks.pop_front();
+            self.first += 1;
+        }
+        self.blocks.push_back(block);
+        let ordinal = self.first + self.blocks.len() as u64 - 1;
+        for fingerprint in fingerprints {
+            let slot = self.slot(fingerprint);
+            self.table[slot] = ordinal & 0xff_ffff_ffff | fingerprint & !0xff_ffff_ffff;
+        }
+    }
+
+    pub(super) fn slot(&self, fingerprint: u64) -> usize {
+        fingerprint as usize & (self.table.len() - 1)
+    }
+
+    pub(super) fn find(&self, fingerprint: u64) -> Option<u64> {
+        let entry = self.table[self.slot(fingerprint)];
+        let ordinal = entry & 0xff_ffff_ffff;
+        (entry >> 40 == fingerprint >> 40 && ordinal != 0).then_some(ordinal)
+    }
+
+    pub(super) fn rewind(&mut self, offset: u64) {
+        let kept = self.blocks.partition_point(|block| block.range().end <= offset);
+        self.blocks.truncate(kept);
+    }
+}
+
+pub(super) fn mix(sequence: &Sequence) -> u64 {
+    let both = u64::from(sequence.literals) << 32 | u64::from(sequence.matched);
+    (both + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+/// A hash of `count` sequences, whatever their offsets.
+pub(super) fn hash(sequences: &[Sequence]) -> u64 {
+    let hash = sequences.iter().fold(0u64, |hash, sequence| {
+        (hash.rotate_left(23) ^ mix(sequence)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    });
+    (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// The fingerprints of a block that are kept.
+pub(super) fn fingerprints(sequences: &[Sequence], key: u64) -> impl Iterator<Item = u64> {
+    sequences
+        .windows(WINDOW)
+        .map(hash)
+        .filter(|hash| (hash >> 32).is_multiple_of(KEPT))
+        .map(move |hash| (hash ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93))
+}
+
+/// A block that a frame names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) at: u64,
+    pub(super) len: u32,
+    /// Where its content begins; `None` if it gives tables only.
+    pub(super) place: Option<i64>,
+    /// Where it ends.
+    pub(super) behind: i64,
+    /// It takes no tables from the one before.
+    pub(super) is_fresh: bool,
+}
+
+/// What a frame names, and where the tables behind it are described.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) all: Vec<Named>,
+    pub(super) origins: Option<Origins>,
+}
+
+impl Names {
+    /// Names what describes the tables that a block inherits, unless they are there. Returns
+    /// whether they are.
+    pub(super) fn tables(
+        &mut self,
+        index: &Index,
+        uses: &Uses,
+        origins: &Origins,
+        is_allowed: impl Fn(&Range<u64>) -> bool,
+    ) -> bool {
+        let needed = || (0..4).filter(|&nth| uses.inherits[nth]);
+        if self.origins.is_some_and(|now| needed().all(|nth| now[nth] == origins[nth])) {
+            return true;
+        }
+        let mut describing: Vec<u64> = needed().map(|nth| origins[nth]).collect();
+        describing.sort_unstable();
+        describing.dedup();
+        let before = self.all.len();
+        let mut now = [UNKNOWN; 4];
+        for (nth, &at) in describing.iter().enumerate() {
+            let Some(block) = index.at(at).filter(|block| is_allowed(&block.range())) else {
+                self.all.truncate(before);
+                return false;
+            };
+            self.all.push(Named { at, len: block.len, place: None, behind: 0, is_fresh: nth == 0 });
+            describe(&mut now, &block.uses, at);
+        }
+        self.origins = (!describing.is_empty()).then_some(now);
+        true
+    }
+
+    pub(super) fn block(&mut self, block: &Noted, place: i64) {
+        let Noted { at, len, .. } = *block;
+        let is_fresh = self.origins.is_none();
+        self.all.push(Named { at, len, place: Some(place), behind: 0, is_fresh });
+        describe(self.origins.get_or_insert([UNKNOWN; 4]), &block.uses, at);
+    }
+}
+
+/// Notes the tables that a block at `at` describes.
+pub(super) fn describe(origins: &mut Origins, uses: &Uses, at: u64) {
+    for (nth, origin) in origins.iter_mut().enumerate() {
+        if uses.describes[nth] {
+            *origin = at;
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Looks inside the zstd frames of flows, block by block.
+
+mod columns;
+mod index;
+mod plan;
+mod runs;
+
+use self::columns::Columns;
+use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprints};
+use self::plan::Refused;
+use self::runs::Run;
+use super::find::Place;
+use super::frames::{Block, Frame, Kind};
+use super::plan::Plan;
+use super::section::Expander;
+use super::sequences::{MAX_SEQUENCES, MAX_SHIFTS, Shifts, Sources};
+use crate::log::Log;
+use crate::matcher::Match;
+use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Room, Sequence, Tables};
+use std::ops::Range;
+
+/// The place of a flow in a zstd frame.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    tables: Tables,
+    origins: Origins,
+    /// The place behind the last block, among the content of all frames.
+    place: i64,
+    shifts: Shifts,
+}
+
+impl Flow {
+    pub(super) const MEMORY: usize =
+        size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
+}
+
+/// A block that ended in a block of the codec.
+#[derive(Clone, Debug)]
+struct Target {
+    noted: Noted,
+    /// Bytes of it before the block of the codec, and where the others lie in that.
+    skip: usize,
+    lies: Range<usize>,
+    /// Its heads, literals and sequences among those of all.
+    heads: Range<usize>,
+    literals: Range<usize>,
+    sequences: Range<usize>,
+    /// What was found of it.
+    runs: Range<usize>,
+}
+
+/// Looks inside zstd frames. Its parts are kept between blocks for their memory.
+#[derive(Debug)]
+pub(super) struct Zstd {
+    /// Allocated with the first frame.
+    index: Option<Index>,
+    capacity: u64,
+    /// The place behind all content so far.
+    next_place: i64,
+    targets: Vec<Target>,
+    content: Vec<u8>,
+    heads: Vec<u8>,
+    literals: Vec<u8>,
+    sequences: Vec<Sequence>,
+    starts: Vec<u32>,
+    runs: Vec<Run>,
+    sources: Sources,
+    hashes: Vec<u32>,
+    columns: Columns,
+    check: Vec<u8>,
+}
+
+/// What a block consists of so far.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    /// What was found as bytes; those that a plan replaces are dropped.
+    pub(super) matches: &'a mut Vec<Match>,
+    pub(super) plan: &'a mut Plan,
+    pub(super) expander: &'a mut Expander,
+}
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// Bytes of the block in zstd blocks that were taken apart.
+    pub(super) opened: usize,
+    /// Bytes that the plan saves, as far as can be told.
+    pub(super) saved: usize,
+    /// A plan did not give the literals back.
+    pub(super) is_refused: bool,
+}
+
+impl Zstd {
+    /// Memory in bytes, at most.
+    pub(super) fn most_memory(capacity: u64, max_block: usize) -> usize {
+        // Content and heads of zstd blocks, and what they expand to, in buffers that grow by
+        // doubling.
+        let Room { literals, sequences } = most_expanded(max_block);
+        let each = size_of::<Sequence>() + size_of::<u32>() + size_of::<Run>() / 2;
+        Index::most_memory(capacity)
+            .saturating_add(2 * (2 * MAX_ZSTD_BLOCK + literals + sequences * each))
+            // Hashes of the sources' sequences: a power of two.
+            .saturating_add(size_of::<u32>() * 2 * MAX_SEQUENCES)
+            // Columns, residual and literals.
+            .saturating_add(16 * max_block)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.index.as_ref().map_or(0, Index::memory)
+            + self.targets.capacity() * size_of::<Target>()
+            + self.content.capacity()
+            + self.heads.capacity()
+            + self.literals.capacity()
+            + self.sequences.capacity() * size_of::<Sequence>()
+            + self.starts.capacity() * 4
+            + self.runs.capacity() * size_of::<Run>()
+            + self.sources.memory()
+            + self.hashes.capacity() * 4
+            + self.columns.all().iter().map(|column| column.capacity()).sum::<usize>()
+            + self.columns.bytes.capacity()
+            + self.columns.plain.capacity()
+            + self.check.capacity()
+    }
+
+    pub(super) fn new(capacity: u64) -> Zstd {
+        Zstd {
+            index: None,
+            capacity,
+            next_place: 0,
+            targets: Vec::new(),
+            content: Vec::new(),
+            heads: Vec::new(),
+            literals: Vec::new(),
+            sequences: Vec::new(),
+            starts: Vec::new(),
+            runs: Vec::new(),
+            sources: Sources::default(),
+            hashes: Vec::new(),
+            columns: Columns::default(),
+            check: Vec::new(),
+        }
+    }
+
+    pub(super) fn rewind(&mut self, offset: u64) {
+        if let Some(index) = &mut self.index {
+            index.rewind(offset);
+        }
+    }
+
+    /// Reads the zstd blocks that ended in `block`, which goes to the log at `place`.
+    fn read(
+        &mut self,
+        place: &Place<'_>,
+        block: &[u8],
+        ended: &[Block],
+        flow: &mut Option<Box<Flow>>,
+    ) {
+        let &Place { log, offset, .. } = place;
+        self.targets.clear();
+        self.heads.clear();
+        self.literals.clear();
+        self.sequences.clear();
+        self.starts.clear();
+        for block_of in ended {
+            if block_of.is_first {
+                let shifts = flow.take().map(|flow| flow.shifts).unwrap_or_default();
+                let tables = Tables::default();
+                let place = self.next_place;
+                *flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
+            }
+            let Some(now) = flow.as_deref_mut() else { continue };
+            if let Kind::Plain(len) = block_of.kind {
+                now.place += i64::from(len);
+            } else if self.read_block(log, offset, block, block_of, now).is_none() {
+                *flow = None;
+                continue;
+            }
+            self.next_place = self.next_place.max(now.place);
+        }
+    }
+
+    /// `None` if it cannot be read.
+    fn read_block(
+        &mut self,
+        log: &Log,
+        offset: u64,
+        block: &[u8],
+        ended: &Block,
+        flow: &mut Flow,
+    ) -> Option<()> {
+        self.content.clear();
+        let mut skip = 0;
+        for piece in &ended.pieces {
+            // What lies before the block is in the log already.
+            let before = piece.start..piece.end.min(offset);
+            if before.start < before.end {
+                log.extent(before.start, 0).filter(|extent| before.end <= extent.end)?;
+                skip += (before.end - before.start) as usize;
+                self.content.extend_from_slice(log.read(before));
+            }
+            let here = piece.start.max(offset)..piece.end.max(offset);
+            let here = (here.start - offset) as usize..(here.end - offset) as usize;
+            self.content.extend_from_slice(block.get(here)?);
+        }
+        let end = ended.pieces.last()?.end.checked_sub(offset)? as usize;
+        let lies = end.checked_sub(self.content.len() - skip)?..end;
+        let (heads, literals, sequences) =
+            (self.heads.len(), self.literals.len(), self.sequences.len());
+        let (content, tables) = (&self.content, &mut flow.tables);
+        // Hostile blocks say much in few bytes.
+        let most = most_expanded(block.len());
+        let room = Room {
+            literals: most.literals.saturating_sub(self.literals.len()),
+            sequences: most.sequences.saturating_sub(self.sequences.len()),
+        };
+        let (uses, parts) =
+            zstd_block::unpack(content, tables, room, &mut self.literals, &mut self.sequences)
+                .ok()?;
+        parts.iter().for_each(|head| self.heads.extend_from_slice(head));
+        let mut matched = 0;
+        let mut start = literals as u32;
+        for sequence in &self.sequences[sequences..] {
+            self.starts.push(start);
+            start += sequence.literals;
+            matched += i64::from(sequence.matched) + 3;
+        }
+        // In pieces, nothing can refer to it.
+        let at = match &ended.pieces[..] {
+            [piece] => piece.start,
+            _ => NOWHERE + flow.place as u64,
+        };
+        let noted = Noted {
+            at,
+            len: self.content.len() as u32,
+            literals: (self.literals.len() - literals) as u32,
+            sequences: (self.sequences.len() - sequences) as u32,
+            is_last: ended.is_last,
+            has_checksum: ended.has_checksum,
+            uses,
+            origins: flow.origins,
+            place: flow.place,
+        };
+        flow.place += i64::from(noted.literals) + matched;
+        describe(&mut flow.origins, &uses, at);
+        self.targets.push(Target {
+            noted,
+            skip,
+            lies,
+            heads: heads..self.heads.len(),
+            literals: literals..self.literals.len(),
+            sequences: sequences..self.sequences.len(),
+            runs: 0..0,
+        });
+        Some(())
+    }
+
+    /// Finds what of the zstd blocks that ended in `block` the log has, and plans for it, unless
+    /// there is a plan.
+    pub(super) fn find(
+        &mut self,
+        place: &Place<'_>,
+        block: &[u8],
+        ended: &[Block],
+        flow: &mut Option<Box<Flow>>,
+        parts: Parts<'_>,
+    ) -> Found {
+        self.read(place, block, ended, flow);
+        let opened = self.targets.iter().map(|target| target.lies.len()).sum();
+        let mut found = Found { opened, ..Found::default() };
+        if self.targets.is_empty() {
+            return found;
+        }
+        let index = self.index.take().unwrap_or_else(|| Index::new(self.capacity));
+        if parts.plan.is_empty()
+            && let Some(flow) = flow.as_deref_mut()
+        {
+            match self.plan(place, &index, block, flow, parts) {
+                Ok(saved) => found.saved = saved,
+                Err(Refused) => found.is_refused = true,
+            }
+        }
+        self.index = Some(index);
+        self.note(place.key);
+        found
+    }
+
+    /// Reads the zstd blocks that ended in content that was not looked at.
+    pub(super) fn pass(
+        &mut self,
+        place: &Place<'_>,
+        content: &[u8],
+        ended: &[Block],
+        flow: &mut Option<Box<Flow>>,
+    ) {
+        self.read(place, content, ended, flow);
+    }
+
+    /// Where a flow is in a zstd frame that goes on as the log does behind `source`, with content
+    /// before it that lies at `content` of the log.
+    pub(super) fn resume(
+        &self,
+        log: &Log,
+        source: u64,
+        content: Option<&Range<u64>>,
+        floor: u64,
+    ) -> Option<(Frame, Box<Flow>)> {
+        let index = self.index.as_ref()?;
+        let block = index.around(source)?;
+        let (before, left) = (source - block.at, block.at + u64::from(block.len) - source);
+        if left == 0 && block.is_last && !block.has_checksum {
+            return None;
+        }
+        let before = content.map(|content| content.end.saturating_sub(before)..content.end)?;
+        if before.start < content?.start && left > 0 {
+            return None;
+        }
+        let is_allowed = |range: &Range<u64>| {
+            log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
+        };
+        // All tables, since blocks that follow may inherit any of them.
+        let mut describing: Vec<u64> =
+            block.origins.iter().copied().filter(|&at| at != UNKNOWN).collect();
+        if left == 0 {
+            describing.push(block.at);
+        }
+        describing.sort_unstable();
+        describing.dedup();
+        let (mut tables, mut origins) = (Tables::default(), [UNKNOWN; 4]);
+        for at in describing {
+            let block = index.at(at).filter(|block| is_allowed(&block.range()))?;
+            zstd_block::pass(log.read(block.range()), &mut tables).ok()?;
+            describe(&mut origins, &block.uses, at);
+        }
+        let frame = Frame::within(before, left as usize, block.is_last, block.has_checksum);
+        let flow = Flow { tables, origins, place: self.next_place, shifts: Shifts::new() };
+        Some((frame, Box::new(flow)))
+    }
+
+    /// Notes the blocks that were read.
+    fn note(&mut self, key: u64) {
+        let Some(index) = &mut self.index else { return };
+        for target in self.targets.iter().filter(|target| target.noted.at < NOWHERE) {
+            let sequences = &self.sequences[target.sequences.clone()];
+            index.add(target.noted, fingerprints(sequences, key));
+        }
+    }
+}
+
+/// Literals and sequences that the zstd blocks of a block of the codec may expand to, at most.
+fn most_expanded(block_len: usize) -> Room {
+    // One of them began before.
+    let sequences = block_len / 2 + zstd_block::MAX_SEQUENCES;
+    Room { literals: 4 * block_len + MAX_ZSTD_BLOCK, sequences }
+}

@@ -1,0 +1,391 @@
+//! Plans for the zstd blocks that ended in a block.
+
+use super::super::find::{LEAST_LEFT, Place, matched_bytes};
+use super::super::plan::Plan;
+use super::super::sequences::{
+    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, change, expected, shift_at,
+};
+use super::index::{Index, Named, Names, Noted, UNKNOWN, describe, fingerprints, hash};
+use super::runs::{self, AGREE, Search, length, note_shift};
+use super::{Flow, Parts, Target, Zstd};
+use crate::log::Log;
+use crate::matcher::Match;
+use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Tables};
+use std::ops::Range;
+
+/// Sequences of runs that say where content went.
+const SHIFTING: usize = 32;
+/// Bytes, and parts of its own, that a block must save; how many can only be estimated.
+const MIN_SAVED: usize = 64;
+const LEAST_PART: usize = 16;
+/// Blocks of the log that a frame may name, without those that only give tables.
+const MAX_CHOSEN: usize = 32;
+
+/// The plan does not give the literals back.
+pub(super) struct Refused;
+
+impl Zstd {
+    /// The blocks of the log that have most of the targets' sequences, in order.
+    pub(super) fn vote(&self, place: &Place<'_>, index: &Index, is_wanted: &[bool]) -> Vec<Noted> {
+        let mut votes: Vec<u64> = Vec::new();
+        for (target, _) in self.targets.iter().zip(is_wanted).filter(|(_, is_wanted)| **is_wanted) {
+            let sequences = &self.sequences[target.sequences.clone()];
+            let known = fingerprints(sequences, place.key).filter_map(|of| index.find(of));
+            votes.extend(known);
+        }
+        votes.sort_unstable();
+        let mut counts: Vec<(usize, u64)> =
+            votes.chunk_by(|one, other| one == other).map(|of| (of.len(), of[0])).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let (mut literals, mut sequences) = (MAX_LITERALS, MAX_SEQUENCES);
+        let mut chosen = Vec::new();
+        for &(_, ordinal) in &counts {
+            let Some(block) = index.get(ordinal) else { continue };
+            let lefts = (
+                literals.checked_sub(block.literals as usize),
+                sequences.checked_sub(block.sequences as usize),
+            );
+            let (Some(left_literals), Some(left_sequences)) = lefts else { continue };
+            if chosen.len() == MAX_CHOSEN {
+                break;
+            }
+            (literals, sequences) = (left_literals, left_sequences);
+            chosen.push(*block);
+        }
+        chosen.sort_unstable_by_key(|block| block.at);
+        chosen
+    }
+
+    /// Makes a plan, and checks that it gives the literals back. Returns the bytes that it saves, 0
+    /// if there is none.
+    pub(super) fn plan(
+        &mut self,
+        place: &Place<'_>,
+        index: &Index,
+        block: &[u8],
+        flow: &mut Flow,
+        parts: Parts<'_>,
+    ) -> Result<usize, Refused> {
+        let Parts { matches, plan, expander } = parts;
+        let before = matches.clone();
+        // One buffer for the sources is enough.
+        std::mem::swap(&mut self.sources, expander.sources());
+        let saved = self.propose(place, index, block, flow, matches, plan);
+        std::mem::swap(&mut self.sources, expander.sources());
+        if plan.is_empty() {
+            *matches = before;
+            return Ok(0);
+        }
+        let contents: Vec<&[u8]> = plan
+            .sources
+            .iter()
+            .map(|source| place.log.read(source.source..source.source + u64::from(source.len)))
+            .collect();
+        let literals = block.len() - matched_bytes(matches);
+        let Plan { residual, plain, .. } = &*plan;
+        let back = expander.expand_sequences(residual, plain, &contents, literals, &mut self.check);
+        if back.is_err() || !is_literals(&self.check, block, matches) {
+            *matches = before;
+            plan.clear();
+            return Err(Refused);
+        }
+        Ok(saved)
+    }
+
+    /// Makes a plan, if one saves anything. Returns how many bytes, about.
+    fn propose(
+        &mut self,
+        place: &Place<'_>,
+        index: &Index,
+        block: &[u8],
+        flow: &mut Flow,
+        matches: &mut Vec<Match>,
+        plan: &mut Plan,
+    ) -> usize {
+        let &Place { log, offset, .. } = place;
+        let floor = log.geometry().floor(offset, block.len());
+        let is_allowed = |range: &Range<u64>| {
+            range.end <= offset
+                && log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
+        };
+        let unmatched = |lies: &Range<usize>| lies.len() - matched_within(matches, lies);
+        let is_wanted: Vec<bool> = self
+            .targets
+            .iter()
+            .map(|target| {
+                let new = unmatched(&target.lies);
+                new > MIN_SAVED && new * 8 > target.lies.len() && target.sequences.len() > AGREE
+            })
+            .collect();
+        let mut names = Names::default();
+        let base = self.targets[0].noted.place;
+        for source in self.vote(place, index, &is_wanted) {
+            let is_named = is_allowed(&source.range())
+                && names.tables(index, &source.uses, &source.origins, is_allowed);
+            if is_named {
+                names.block(&source, source.place - base);
+            }
+        }
+        if names.all.is_empty() || !self.unpack_sources(log, &mut names.all) {
+            return 0;
+        }
+        self.search(&is_wanted, flow);
+        let mut shifts: Vec<(i64, i64)> =
+            flow.shifts.iter().map(|&(from, shift)| (from - base, shift)).collect();
+        let gains: Vec<usize> = (self.targets.iter().zip(&is_wanted))
+            .map(|(target, is_wanted)| {
+                let cost = self.cost(target, &shifts).filter(|_| *is_wanted);
+                let gain = cost.map_or(0, |cost| unmatched(&target.lies).saturating_sub(cost));
+                if gain > target.lies.len() / LEAST_PART { gain } else { 0 }
+            })
+            .collect();
+        let chosen = self.choose(&gains, index, &mut names, is_allowed);
+        if chosen.is_empty() || names.all.len() > MAX_NAMED {
+            return 0;
+        }
+        for &(nth, _) in &chosen {
+            drop_within(matches, &self.targets[nth].lies);
+        }
+        self.keep_needed(&chosen, &mut shifts);
+        self.describe(block, matches, base, &names.all, &shifts, &chosen);
+        let literals: usize = block.len() - matched_bytes(matches);
+        plan.clear();
+        for name in &names.all {
+            plan.sources.push(Match { at: 0, len: name.len, source: name.at });
+        }
+        self.columns.join(&mut plan.residual);
+        std::mem::swap(&mut plan.plain, &mut self.columns.plain);
+        if plan.residual.len() > 2 * literals {
+            plan.clear();
+            return 0;
+        }
+        plan.is_sequences = true;
+        chosen.iter().map(|&(nth, _)| gains[nth]).sum()
+    }
+
+    /// Which targets to put together, and behind which source the tables are that each begins with,
+    /// counted from 1; 0 for those of the target before.
+    fn choose(
+        &self,
+        gains: &[usize],
+        index: &Index,
+        names: &mut Names,
+        is_allowed: impl Fn(&Range<u64>) -> bool + Copy,
+    ) -> Vec<(usize, usize)> {
+        let mut chosen: Vec<(usize, usize)> = Vec::new();
+        let mut chain = [UNKNOWN; 4];
+        // A frame takes so many literals.
+        let mut room = 8 * MAX_ZSTD_BLOCK;
+        for (nth, (target, &gain)) in self.targets.iter().zip(gains).enumerate() {
+            let is_first = chosen.is_empty();
+            if gain < MIN_SAVED || chosen.len() == MAX_BLOCKS || target.skip > 0 && !is_first {
+                continue;
+            }
+            let with = room + 8 * target.lies.len();
+            let Some(left) = with.checked_sub(target.literals.len()) else { continue };
+            let Noted { uses, origins, at, .. } = &target.noted;
+            let mut inherited = (0..4).filter(|&table| uses.inherits[table]);
+            let begin = if inherited.all(|table| chain[table] == origins[table]) {
+                0
+            } else {
+                names.origins = None;
+                if !names.tables(index, uses, origins, is_allowed) {
+                    continue;
+                }
+                chain = names.origins.unwrap_or(chain);
+                names.all.len()
+            };
+            describe(&mut chain, uses, *at);
+            room = left;
+            chosen.push((nth, begin));
+        }
+        chosen
+    }
+
+    /// Drops the shifts that no target needs.
+    fn keep_needed(&self, chosen: &[(usize, usize)], shifts: &mut Vec<(i64, i64)>) {
+        let mut needed = vec![false; shifts.len()];
+        for &(nth, _) in chosen {
+            self.offsets(&self.targets[nth], shifts, |_, _, from| {
+                if let Some(nth) = shift_at(shifts, from) {
+                    needed[nth] = true;
+                }
+            });
+        }
+        let mut needed = needed.into_iter();
+        shifts.retain(|_| needed.next().unwrap_or(false));
+    }
+
+    /// Whether all sources could be read.
+    pub(super) fn unpack_sources(&mut self, log: &Log, names: &mut [Named]) -> bool {
+        self.sources.clear();
+        let mut tables = Tables::default();
+        for name in names {
+            if name.is_fresh {
+                tables = Tables::default();
+            }
+            let content = log.read(name.at..name.at + u64::from(name.len));
+            let is_read = match name.place {
+                Some(place) => self
+                    .sources
+                    .add(content, &mut tables, place)
+                    .map(|behind| name.behind = behind)
+                    .is_ok(),
+                None => zstd_block::pass(content, &mut tables).is_ok(),
+            };
+            if !is_read {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Finds runs, and notes where content went.
+    pub(super) fn search(&mut self, is_wanted: &[bool], flow: &mut Flow) {
+        let count = self.sources.sequences.len();
+        self.hashes.clear();
+        self.hashes.resize((2 * count).next_power_of_two().max(16), 0);
+        let mask = self.hashes.len() - 1;
+        for (nth, window) in self.sources.sequences.windows(AGREE).enumerate() {
+            self.hashes[hash(window) as usize & mask] = nth as u32 + 1;
+        }
+        self.runs.clear();
+        let search = Search { sources: &self.sources, heads: &self.hashes };
+        let base = self.targets[0].noted.place;
+        for (target, is_wanted) in self.targets.iter_mut().zip(is_wanted) {
+            let first = self.runs.len();
+            if *is_wanted {
+                let of = target.sequences.clone();
+                let parts = runs::Parts {
+                    sequences: &self.sequences[of.clone()],
+                    starts: &self.starts[of],
+                    literals: &self.literals,
+                };
+                search.runs(parts, &mut self.runs);
+            }
+            target.runs = first..self.runs.len();
+            // How far content before each sequence stands from its place.
+            let mut here = target.noted.place;
+            let mut done = 0;
+            let sequences = &self.sequences[target.sequences.clone()];
+            for run in &self.runs[first..] {
+                here += length(&sequences[done..run.first]);
+                let len = length(&sequences[run.first..run.first + run.len]);
+                let literals = i64::from(sequences[run.first].literals);
+                let place = self.sources.places[run.source].1 - literals + base;
+                if run.len >= SHIFTING {
+                    note_shift(&mut flow.shifts, place, place + len, here - place);
+                }
+                here += len;
+                done = run.first + run.len;
+            }
+        }
+    }
+
+    /// About the bytes that a target takes; `None` if it has no runs.
+    pub(super) fn cost(&self, target: &Target, shifts: &[(i64, i64)]) -> Option<usize> {
+        let mut found = 0;
+        let mut cost = target.heads.len() + 8;
+        let mut known_literals = 0;
+        self.offsets(target, shifts, |_, change, _| {
+            // Of the changes, few are stated.
+            cost += if change == change::NEW { 5 } else { 0 };
+        });
+        // In halves of a byte.
+        for run in &self.runs[target.runs.clone()] {
+            found += run.len;
+            cost += 6;
+            let of = &self.sequences[target.sequences.clone()][run.first..run.first + run.len];
+            known_literals += of.iter().map(|one| one.literals as usize).sum::<usize>();
+        }
+        let new = target.sequences.len() - found;
+        let literals = target.literals.len() - known_literals;
+        (found > 0).then_some((cost + new * 7 + literals * 3 / 2) / 2 + found / 32)
+    }
+
+    /// Calls `each` with what becomes of the offset of each sequence of a target's runs, and the
+    /// sequence.
+    pub(super) fn offsets(
+        &self,
+        target: &Target,
+        shifts: &[(i64, i64)],
+        mut each: impl FnMut(usize, u8, i64),
+    ) {
+        let sequences = &self.sequences[target.sequences.clone()];
+        let base = self.targets[0].noted.place;
+        let mut here = target.noted.place - base;
+        let mut done = 0;
+        for run in &self.runs[target.runs.clone()] {
+            here += length(&sequences[done..run.first]);
+            let there =
+                self.sources.sequences[run.source..].iter().zip(&self.sources.places[run.source..]);
+            let of_run = sequences[run.first..run.first + run.len].iter().zip(there);
+            for (nth, (sequence, (source, &(_, place)))) in of_run.enumerate() {
+                let of = source.offset;
+                here += i64::from(sequence.literals);
+                let change = if sequence.offset == expected(shifts, of, place, here) {
+                    change::EXPECTED
+                } else if sequence.offset == of {
+                    change::SAME
+                } else {
+                    change::NEW
+                };
+                each(run.first + nth, change, place - i64::from(of) + 3);
+                here += i64::from(sequence.matched) + 3;
+            }
+            done = run.first + run.len;
+        }
+    }
+}
+
+/// Pieces of a block that are not matched.
+pub(super) fn literal_runs(matches: &[Match], block_len: usize) -> Vec<Range<usize>> {
+    let mut runs = Vec::with_capacity(matches.len() + 1);
+    let mut done = 0;
+    for found in matches {
+        runs.push(done..found.at as usize);
+        done = found.end();
+    }
+    runs.push(done..block_len);
+    runs.retain(|run| !run.is_empty());
+    runs
+}
+
+/// Bytes of a range that matches cover.
+pub(super) fn matched_within(matches: &[Match], range: &Range<usize>) -> usize {
+    let first = matches.partition_point(|found| found.end() <= range.start);
+    let within = matches[first..].iter().take_while(|found| (found.at as usize) < range.end);
+    within.map(|found| found.end().min(range.end) - (found.at as usize).max(range.start)).sum()
+}
+
+/// Cuts matches so that none reaches into a range. What is left of one behind the range is dropped
+/// if it begins before.
+pub(super) fn drop_within(matches: &mut Vec<Match>, range: &Range<usize>) {
+    matches.retain_mut(|found| {
+        let (start, end) = (found.at as usize, found.end());
+        if end <= range.start || start >= range.end {
+            return true;
+        }
+        if start < range.start {
+            found.len = (range.start - start) as u32;
+        } else {
+            let cut = range.end.min(end) - start;
+            found.at += cut as u32;
+            found.source += cut as u64;
+            found.len -= cut as u32;
+        }
+        found.len >= LEAST_LEFT
+    });
+}
+
+/// Whether these are the bytes of a block that are not matched.
+pub(super) fn is_literals(literals: &[u8], block: &[u8], matches: &[Match]) -> bool {
+    let runs = literal_runs(matches, block.len());
+    let mut rest = literals;
+    runs.into_iter().all(|run| {
+        rest.split_at_checked(run.len()).is_some_and(|(front, behind)| {
+            rest = behind;
+            *front == block[run]
+        })
+    }) && rest.is_empty()
+}

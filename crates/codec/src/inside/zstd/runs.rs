@@ -1,0 +1,117 @@
+//! Finds what of a block the sources have.
+
+use super::super::sequences::{MAX_SHIFTS, Shifts, Sources, shift_at};
+use super::index::hash;
+use crate::zstd_block::Sequence;
+
+/// Sequences that must agree for a run to begin.
+pub(super) const AGREE: usize = 4;
+/// How far ahead a run is sought to go on behind sequences that differ.
+pub(super) const AHEAD: usize = 12;
+
+/// Sequences that were found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Of the target's, and of the sources'.
+    pub(super) first: usize,
+    pub(super) source: usize,
+    pub(super) len: usize,
+}
+
+/// Finds what of a target the sources have.
+pub(super) struct Search<'a> {
+    pub(super) sources: &'a Sources,
+    /// By hash, the last of the sources' sequences that some begin with which hash so, and 1.
+    pub(super) heads: &'a [u32],
+}
+
+/// A target's sequences and their literals.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) sequences: &'a [Sequence],
+    /// First literal of each.
+    pub(super) starts: &'a [u32],
+    pub(super) literals: &'a [u8],
+}
+
+impl Search<'_> {
+    /// Whether a sequence of the target is one of the sources', but for its offset.
+    pub(super) fn agrees(&self, target: Parts<'_>, at: usize, source: usize) -> bool {
+        let (Some(one), Some(other)) =
+            (target.sequences.get(at), self.sources.sequences.get(source))
+        else {
+            return false;
+        };
+        if one.literals != other.literals || one.matched != other.matched {
+            return false;
+        }
+        let len = one.literals as usize;
+        let (one, other) = (target.starts[at] as usize, self.sources.places[source].0 as usize);
+        target.literals[one..one + len] == self.sources.literals[other..other + len]
+    }
+
+    pub(super) fn agree(&self, target: Parts<'_>, at: usize, source: usize, count: usize) -> bool {
+        (0..count).all(|nth| self.agrees(target, at + nth, source + nth))
+    }
+
+    /// Where the sequences from `at` on are found; `cursor` is where they are expected.
+    pub(super) fn find(
+        &self,
+        target: Parts<'_>,
+        at: usize,
+        cursor: Option<usize>,
+    ) -> Option<usize> {
+        if let Some(cursor) = cursor {
+            let mut near = cursor..cursor + AHEAD;
+            if let Some(source) = near.find(|&source| self.agree(target, at, source, 2)) {
+                return Some(source);
+            }
+        }
+        let window = target.sequences.get(at..at + AGREE)?;
+        let slot = hash(window) as usize & (self.heads.len() - 1);
+        let source = self.heads[slot].checked_sub(1)? as usize;
+        self.agree(target, at, source, AGREE).then_some(source)
+    }
+
+    pub(super) fn runs(&self, target: Parts<'_>, runs: &mut Vec<Run>) {
+        let (mut at, mut done) = (0, 0);
+        let mut cursor = None;
+        while at < target.sequences.len() {
+            let Some(mut source) = self.find(target, at, cursor) else {
+                at += 1;
+                continue;
+            };
+            let mut first = at;
+            while first > done && source > 0 && self.agrees(target, first - 1, source - 1) {
+                (first, source) = (first - 1, source - 1);
+            }
+            let mut len = at - first;
+            while self.agrees(target, first + len, source + len) {
+                len += 1;
+            }
+            runs.push(Run { first, source, len });
+            (at, done) = (first + len, first + len);
+            cursor = Some(source + len);
+        }
+    }
+}
+
+/// Notes that content from `from` on stands later by `shift`, up to `until` at least.
+pub(super) fn note_shift(shifts: &mut Shifts, from: i64, until: i64, shift: i64) {
+    // Not more, even for a moment.
+    let excess = (shifts.len() + 2).saturating_sub(MAX_SHIFTS);
+    shifts.drain(..excess);
+    let first = shifts.partition_point(|&(at, _)| at < from);
+    let behind = shifts.partition_point(|&(at, _)| at < until);
+    // What was known of the content behind stays.
+    let after = shift_at(shifts, until).map(|nth| shifts[nth].1).filter(|_| behind > first);
+    let is_known = first.checked_sub(1).is_some_and(|nth| shifts[nth].1 == shift);
+    let new = [(!is_known).then_some((from, shift)), after.map(|after| (until, after))];
+    let is_there = shifts.get(behind).is_some_and(|&(at, _)| at == until);
+    shifts.splice(first..behind, new.into_iter().flatten().take(if is_there { 1 } else { 2 }));
+}
+
+/// What sequences regenerate.
+pub(super) fn length(sequences: &[Sequence]) -> i64 {
+    sequences.iter().map(|one| i64::from(one.literals) + i64::from(one.matched) + 3).sum()
+}
