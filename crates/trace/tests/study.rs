@@ -531,7 +531,7 @@ fn a_look_inside_deflate_finds_what_a_change_hides() {
     let report = study_at(settings(&[FigureId::Deflate], &packets), &timed);
     let of = |column: &str| number(&report, FigureId::Deflate, "tcp/80 http", column);
     assert_eq!(of("content"), (first.len() + second.len()) as f64, "each byte once");
-    assert!(of("share deflate") > 0.99, "{}", of("share deflate"));
+    assert!(of("share compressed") > 0.99, "{}", of("share compressed"));
     assert!(of("savings, closed") < 0.05, "{}", of("savings, closed"));
     assert!(of("savings, opened") > 0.25, "{}", of("savings, opened"));
     // The verdict counts it, and says so.
@@ -543,7 +543,7 @@ fn a_look_inside_deflate_finds_what_a_change_hides() {
     // Where nothing is deflate, nothing is said.
     let packets = again();
     let report = study(settings(&[FigureId::Deflate], &packets), &packets);
-    assert_eq!(number(&report, FigureId::Deflate, "tcp/80 http", "deflate"), 0.0);
+    assert_eq!(number(&report, FigureId::Deflate, "tcp/80 http", "compressed"), 0.0);
     assert!(!report.verdict.reasons.iter().any(|reason| reason.contains("inside")));
 }
 

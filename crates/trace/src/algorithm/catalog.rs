@@ -128,7 +128,7 @@ impl Algorithm {
             Algorithm::Packets => "Oncewire's codec, one frame per packet",
             Algorithm::Tunnel => "Oncewire's codec over TCP flows, frames of up to 10 ms or 64 KiB",
             Algorithm::TunnelBytes => {
-                "the same with --inside off: repeats inside deflate are not found"
+                "the same with --inside off: repeats inside deflate and zstd are not found"
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Figure 15: what of the traffic is deflate, and what looking inside saves on top
+//! Figure 15: what of the traffic is deflate or zstd, and what looking inside saves on top
 //! (`docs/INSIDE.md`).
 
 use super::layout::{chart, shares, table};
@@ -74,20 +74,20 @@ impl DeflateSavings {
         ];
         if self.all_services > SERVICES {
             notes.push(format!(
-                "The trace has {} services over TCP; the table shows the {SERVICES} with the most deflate.",
+                "The trace has {} services over TCP; the table shows the {SERVICES} with the most compressed content.",
                 self.all_services
             ));
         }
         Figure {
             number: FigureId::Deflate.number(),
             id: FigureId::Deflate.name(),
-            title: "Deflate, and what opening it saves",
+            title: "Compressed content, and what opening it saves",
             source: "Oncewire (docs/INSIDE.md)",
-            definition: "Deflate is what gzip, zlib, zip and PNG contain: packages, office files, images, most web pages. A change of one byte \
-                         changes all compressed bytes behind it, so nothing repeats, unless the compressed streams are taken apart. TCP streams \
+            definition: "Deflate is what gzip, zlib, zip and PNG contain: packages, office files, images, most web pages; others are zstd. A \
+                         change of one byte changes all compressed bytes behind it, so nothing repeats, unless the compressed streams are taken apart. TCP streams \
                          are put together again, and each goes through the tunnel as in figure 1, once as it is by default and once with \
-                         --inside off. Deflate counts the content in streams whose beginning was seen, in gzip, zlib, zip, PNG, and chunks of \
-                         HTTP. Savings of a service: 1 - bytes sent / content of its flows."
+                         --inside off. Compressed is the content in streams whose beginning was seen, in gzip, zlib, zip, PNG, zstd, and chunks \
+                         of HTTP. Savings of a service: 1 - bytes sent / content of its flows."
                 .into(),
             finding: self.finding().unwrap_or_default(),
             tables: vec![self.table()],
@@ -101,12 +101,13 @@ impl DeflateSavings {
         let columns = [
             ("service", Unit::Text),
             ("content", Unit::Bytes),
-            ("deflate", Unit::Bytes),
-            ("share deflate", Unit::Share),
+            ("compressed", Unit::Bytes),
+            ("share compressed", Unit::Share),
             ("savings, closed", Unit::Share),
             ("savings, opened", Unit::Share),
         ];
-        let mut services = table("services", "Content in deflate streams by service", columns);
+        let mut services =
+            table("services", "Content in deflate streams and zstd frames by service", columns);
         services.rows.extend(self.services.iter().chain([&self.total]).map(|of| {
             let (opened, closed) = of.savings();
             vec![
@@ -126,14 +127,14 @@ impl DeflateSavings {
         let names = charted.iter().map(|of| of.label.clone()).collect();
         let axis = Axis::of("service", names);
         let caption =
-            "Share of the content that is deflate, and savings with and without opening it";
+            "Share of the content that is compressed, and savings with and without opening it";
         let mut services = chart("services", caption, ChartKind::Bars, axis, shares("share"));
         let mut add = |name: &str, of: &dyn Fn(&DeflateRow) -> Option<f64>| {
             let points = charted.iter().enumerate();
             let points = points.filter_map(|(x, row)| Some((x as f64, of(row)?)));
             services.series.push(Series::new(name, points.collect()));
         };
-        add("deflate", &|row| row.deflate_share());
+        add("compressed", &|row| row.deflate_share());
         add("savings, closed", &|row| row.savings().1);
         add("savings, opened", &|row| row.savings().0);
         services
@@ -142,16 +143,16 @@ impl DeflateSavings {
     fn finding(&self) -> Option<String> {
         let (deflate, on_top) = (self.total.deflate_share()?, self.on_top()?);
         Some(if deflate < 0.0005 {
-            "Next to nothing of the content of TCP flows is deflate that could be opened."
+            "Next to nothing of the content of TCP flows is deflate or zstd that could be opened."
                 .to_owned()
         } else if on_top < 0.0005 {
             format!(
-                "{} of the content of TCP flows is deflate, and opening it saves nothing on top: what repeats in it repeats as bytes.",
+                "{} of the content of TCP flows is compressed (deflate or zstd), and opening it saves nothing on top: what repeats in it repeats as bytes.",
                 percent(deflate)
             )
         } else {
             format!(
-                "{} of the content of TCP flows is deflate; opening it saves {} of all bytes on the wire on top of {}.",
+                "{} of the content of TCP flows is compressed (deflate or zstd); opening it saves {} of all bytes on the wire on top of {}.",
                 percent(deflate),
                 percent(on_top),
                 percent(self.savings_closed?)

@@ -249,7 +249,7 @@ fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
 fn deflate((share, on_top): (f64, f64)) -> Option<String> {
     (on_top >= MUCH_INSIDE).then(|| {
         format!(
-            "{} of the content of TCP flows was compressed by its sender (deflate). The tunnel looks inside, which saves {} of all bytes on \
+            "{} of the content of TCP flows was compressed by its sender (deflate or zstd). The tunnel looks inside, which saves {} of all bytes on \
              the wire, counted above; with `--inside off` that is lost.",
             percent(share),
             percent(on_top)
