@@ -325,9 +325,13 @@ fn files_of_killed_runs_are_removed_and_those_of_running_ones_kept() {
     for line in WRITING {
         let dir = inputs();
         let mut living = start(args!["pack", "-o", dir.join("living")]);
+        let theirs = unfinished(&dir, &living);
+        wait_until("the first writes", || theirs.exists());
+        // Not before: runs that begin together may take each other's new file for a dead one's, and
+        // then choose another name.
         let mut killed = start(args!["pack", "-o", dir.join("killed")]);
-        let (theirs, leftover) = (unfinished(&dir, &living), unfinished(&dir, &killed));
-        wait_until("both write", || theirs.exists() && leftover.exists());
+        let leftover = unfinished(&dir, &killed);
+        wait_until("both write", || leftover.exists());
         killed.kill().expect("a child of ours");
         killed.wait().expect("a child of ours");
         assert!(leftover.exists(), "SIGKILL leaves no time to clean up");
