@@ -1,5 +1,6 @@
 //! Arguments of `bench` and `train`.
 
+use super::Switch;
 use crate::bench::plan::{DEFAULT_CACHE, PACKET};
 use crate::family::{EntropyName, SamplerName, parse_policy, parse_table_kind, sampler_list};
 use crate::quantity::{parse_size, size};
@@ -72,6 +73,10 @@ pub(crate) struct BenchArgs {
     pub(crate) entropy: Vec<EntropyName>,
     #[arg(long, value_name = "N", help = super::level_help())]
     pub(crate) level: Option<i32>,
+    /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd: on, off, or both to try each. With
+    /// the entropy stage zstd
+    #[arg(long, value_name = "WHEN", value_delimiter = ',', default_value = "on")]
+    pub(crate) inside: Vec<Switch>,
     /// Block sizes to try, up to 64K
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
     pub(crate) block: Vec<u64>,

@@ -5,7 +5,7 @@ use super::candidate::Candidate;
 use super::family::{Modified, Payload};
 use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
-use crate::args::{BenchArgs, MatcherName};
+use crate::args::{BenchArgs, MatcherName, Switch};
 use crate::failure::{Failure, Outcome};
 use crate::family::{EntropyName, SamplerName, policy_name, table_name};
 use crate::setup;
@@ -40,6 +40,7 @@ struct Setting {
     max_fingerprints: usize,
     max_matches: usize,
     entropy: Entropy,
+    inside: Switch,
 }
 
 impl Setting {
@@ -69,6 +70,9 @@ impl Setting {
         if self.max_matches > 0 {
             name += &format!(" k={}", self.max_matches);
         }
+        if self.inside == Switch::Off {
+            name += " inside off";
+        }
         name
     }
 
@@ -84,6 +88,12 @@ impl Setting {
         }
         if !encoder {
             (self.max_matches, self.entropy) = (0, Entropy::None);
+        }
+        let opens = matches!(self.matcher, MatcherName::Max | MatcherName::Published)
+            && matches!(self.entropy, Entropy::Zstd { .. })
+            && self.policy == CachePolicy::All;
+        if !opens {
+            self.inside = Switch::On;
         }
         self
     }
@@ -130,6 +140,7 @@ impl Setting {
             .search(FamilySearch::new(matcher).table(self.table))
             .policy(self.policy)
             .entropy(self.entropy)
+            .inside(self.inside == Switch::On)
             .kernels(kernels);
         if self.max_matches > 0 {
             encoder = encoder.max_matches(self.max_matches);
@@ -219,7 +230,9 @@ fn settings(
                         for &table in &args.tables {
                             for &policy in &args.policies {
                                 for &max_fingerprints in &args.max_fingerprints {
-                                    for &max_matches in &args.max_matches {
+                                    for (&max_matches, &inside) in
+                                        pairs(&args.max_matches, &args.inside)
+                                    {
                                         settings.push(Setting {
                                             block,
                                             cache,
@@ -233,6 +246,7 @@ fn settings(
                                             max_fingerprints,
                                             max_matches,
                                             entropy,
+                                            inside,
                                         });
                                     }
                                 }
@@ -244,6 +258,11 @@ fn settings(
         }
     }
     Ok(settings)
+}
+
+/// Every combination of two.
+fn pairs<'a, A, B>(first: &'a [A], second: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
+    first.iter().flat_map(move |one| second.iter().map(move |other| (one, other)))
 }
 
 /// Content on which the achieved rate is measured, in bytes.

@@ -203,6 +203,27 @@ fn bench_as_json() {
 }
 
 #[test]
+fn bench_opens_compressed_content() {
+    let dir = Dir::new();
+    let zstd = |content: &[u8]| {
+        let mut out = vec![0; zstd_safe::compress_bound(content.len())];
+        let len = zstd_safe::compress(&mut out[..], content, 3).expect("it fits");
+        out.truncate(len);
+        out
+    };
+    let first = tz(0);
+    let second = [&first[..50_000], b"a change", &first[50_000..]].concat();
+    let files = [dir.write("first", &zstd(&first)), dir.write("second", &zstd(&second))];
+    let args = args!["bench", &files[0], &files[1], "--json", "--runs", "1", "--no-rivals"];
+    let report = document([args, args!["--entropy", "zstd", "--inside", "on,off"]].concat(), b"");
+    let [on, off] = [0, 1].map(|nth| &report["figures"][nth]);
+    assert!(off["name"].as_str().is_some_and(|name| name.ends_with(" inside off")), "{off}");
+    let of = |figure: &Value, name: &str| number(&figure["passes"][0], name);
+    assert!(of(on, "wire_bytes") < 0.9 * of(off, "wire_bytes"), "{on} {off}");
+    assert!(of(on, "opened_bytes") > 0.0 && of(off, "opened_bytes") == 0.0, "{on} {off}");
+}
+
+#[test]
 fn bench_as_csv() {
     let dir = Dir::new();
     let csv = dir.join("a/b");
