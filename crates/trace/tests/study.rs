@@ -534,6 +534,8 @@ fn a_look_inside_deflate_finds_what_a_change_hides() {
     assert!(of("share compressed") > 0.99, "{}", of("share compressed"));
     assert!(of("savings, closed") < 0.05, "{}", of("savings, closed"));
     assert!(of("savings, opened") > 0.25, "{}", of("savings, opened"));
+    let streams = figure(&report, FigureId::Deflate).tables[1].rows[0].clone();
+    assert_eq!(streams[..3], ["gzip".into(), 2u64.into(), Some(1.0).into()]);
     // The verdict counts it, and says so.
     let verdict = &report.verdict;
     assert_eq!(verdict.deploy, Deploy::Tunnel);

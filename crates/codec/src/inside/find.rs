@@ -7,6 +7,7 @@ use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Passed, Spot};
 use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
+use super::streams::StreamCounts;
 use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
 use crate::entropy::Operation;
@@ -39,6 +40,8 @@ pub struct InsideStats {
     pub blocks: u64,
     /// Plans that did not give the block back. Always 0, unless there is a defect.
     pub refused: u64,
+    /// Streams that were followed.
+    pub streams: StreamCounts,
 }
 
 /// Where a block goes.
@@ -191,6 +194,7 @@ impl Inside {
             self.catch_up(place, &mut flow, passed, block.len());
         }
         flow.opener.open(block, offset, &mut self.opened);
+        self.stats.streams += std::mem::take(&mut flow.opener.counts);
         if !self.opened.parts.is_empty() {
             self.find_tokens(place, block, matches, plan);
         }

@@ -19,9 +19,11 @@ mod plan;
 mod search;
 pub(crate) mod section;
 mod sequences;
+mod streams;
 mod zstd;
 
 pub use find::InsideStats;
 pub(crate) use find::{Inside, ONLY_FLOW, Place};
 pub(crate) use plan::Plan;
 pub(crate) use section::{Expander, MAX_SOURCES, Section};
+pub use streams::{Carrier, StreamCount, StreamCounts};

@@ -9,6 +9,7 @@ use super::container::{
 use super::frames::{self, Frame};
 use super::index::Among;
 use super::section::MAX_CODES;
+use super::streams::{Carrier, StreamCounts};
 use crate::deflate::{BitReader, Code, Stop, Token};
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,6 +142,10 @@ pub(super) struct Opener {
     credit: usize,
     /// Tokens of this stream.
     seen: u64,
+    /// What carries this stream, and whether it was counted. `None` if its beginning was not seen.
+    carrier: Option<(Carrier, bool)>,
+    /// Streams since they were last taken out.
+    pub(super) counts: StreamCounts,
     /// The flow went on with content that was not looked at.
     passed: Option<Passed>,
 }
@@ -167,6 +172,8 @@ impl Default for Opener {
             near: BEHIND,
             credit: CREDIT,
             seen: 0,
+            carrier: None,
+            counts: StreamCounts::default(),
             passed: None,
         }
     }
@@ -243,7 +250,8 @@ impl Opener {
 
     /// The flow's place is not known any more.
     pub(super) fn lose(&mut self) {
-        *self = Opener { carry: std::mem::take(&mut self.carry), ..Opener::default() };
+        let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
+        *self = Opener { carry, counts, ..Opener::default() };
         self.carry.clear();
     }
 
@@ -382,11 +390,14 @@ impl Opener {
         let start = (bit / 8) as usize;
         if piece.data[start.min(piece.data.len())..].starts_with(&frames::MAGIC) {
             self.state = State::Frame(Frame::default());
+            self.carrier = Some((Carrier::Zstd.within(self.framing), false));
             return Next::At(bit);
         }
-        match container_header(&piece.data[start.min(piece.data.len())..]) {
+        let content = &piece.data[start.min(piece.data.len())..];
+        match container_header(content) {
             Header::Length(length) => {
                 self.state = State::Block;
+                self.carrier = Some((Carrier::of(content).within(self.framing), false));
                 Next::At((start + length) as u64 * 8)
             }
             Header::Short => Next::More(bit),
@@ -403,7 +414,10 @@ impl Opener {
             (piece.offset + piece.at as u64 + at as u64).saturating_sub(piece.carried as u64);
         let ended = opened.zstd.len();
         let next = frame.step(&piece.data[at.min(piece.data.len())..], place, &mut opened.zstd);
-        self.seen += (opened.zstd.len() - ended) as u64 * EVIDENCE;
+        if opened.zstd.len() > ended {
+            self.seen += (opened.zstd.len() - ended) as u64 * EVIDENCE;
+            self.count_begun();
+        }
         match next {
             frames::Next::At(used) => Next::At((at + used) as u64 * 8),
             frames::Next::More(used) => Next::More((at + used) as u64 * 8),
@@ -412,8 +426,28 @@ impl Opener {
         }
     }
 
+    /// Tokens that a stream is counted for. Two bytes of encrypted content often look like a header
+    /// of zlib.
+    fn evidence(&self) -> u64 {
+        match self.carrier {
+            Some((Carrier::Zlib, _)) => 8 * EVIDENCE,
+            _ => EVIDENCE,
+        }
+    }
+
+    /// Counts the stream as begun, once.
+    fn count_begun(&mut self) {
+        if let Some((carrier, counted @ false)) = &mut self.carrier {
+            *counted = true;
+            self.counts.of(*carrier).begun += 1;
+        }
+    }
+
     /// There is no stream, or no more of it: looks for another one from byte `at` on.
     fn broken(&mut self, at: usize) -> Next {
+        if let Some((carrier, true)) = self.carrier.take() {
+            self.counts.of(carrier).broken += 1;
+        }
         self.state = State::Seek;
         self.framing = Framing::None;
         self.seen = 0;
@@ -462,6 +496,14 @@ impl Opener {
     /// A block of the stream ended at `bit`.
     fn end_block(&mut self, is_last: bool, bit: u64) -> Next {
         if is_last {
+            // A short one counts only if its container's signature is not met by chance.
+            let is_zlib = self.carrier.is_some_and(|(carrier, _)| carrier == Carrier::Zlib);
+            if self.seen >= if is_zlib { EVIDENCE } else { 1 } {
+                self.count_begun();
+            }
+            if let Some((carrier, true)) = self.carrier.take() {
+                self.counts.of(carrier).ended += 1;
+            }
             self.state = State::Seek;
             self.framing = Framing::None;
             self.near = BEHIND;
@@ -532,12 +574,13 @@ impl Opener {
             let (code, spot) = (Arc::clone(code), *spot);
             opened.parts.push(Part { code, spot, first, end, end_bit });
         }
+        let is_last = *is_last;
+        if self.seen >= self.evidence() {
+            self.count_begun();
+        }
         match stop {
             Stop::Short => Next::More(position),
-            Stop::End => {
-                let is_last = *is_last;
-                self.end_block(is_last, reader.position())
-            }
+            Stop::End => self.end_block(is_last, reader.position()),
             Stop::Bad => {
                 let (first_byte, here) = ((bit / 8) as usize + 1, (position / 8) as usize + 1);
                 if self.seen >= EVIDENCE {

@@ -16,7 +16,7 @@ pub(crate) use bound::Bound;
 pub use catalog::Algorithm;
 pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
-pub(crate) use oncewire::{ByService, PacketsRun, TunnelRun};
+pub(crate) use oncewire::{PacketsRun, TunnelContent, TunnelRun};
 pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
@@ -67,8 +67,8 @@ pub(crate) trait Run: Send {
     /// Bytes saved so far.
     fn tally(&self) -> &Tally;
 
-    /// What was carried by service, if it counts that.
-    fn by_service(&self) -> Option<&ByService> {
+    /// What it carried, if it counts that.
+    fn content(&self) -> Option<TunnelContent> {
         None
     }
 
@@ -90,7 +90,7 @@ pub(crate) trait Run: Send {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    pub(crate) by_service: Option<ByService>,
+    pub(crate) content: Option<TunnelContent>,
     pub(crate) memory: u64,
     pub(crate) bytes_per_fingerprint: Option<f64>,
     pub(crate) notes: Vec<String>,
@@ -100,7 +100,7 @@ impl Outcome {
     pub(crate) fn of(run: &dyn Run) -> Outcome {
         Outcome {
             tally: run.tally().clone(),
-            by_service: run.by_service().cloned(),
+            content: run.content(),
             memory: run.memory(),
             bytes_per_fingerprint: run.bytes_per_fingerprint(),
             notes: run.notes(),

@@ -4,7 +4,7 @@ use super::timed::{Open, Timed};
 use super::{MAX_SERVICES, Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Packet, View};
 use crate::tcp::{Event, Limits, Reassembler};
-use oncewire_codec::{ConfigError, Domain, Encoder, MAX_BLOCK, Stream};
+use oncewire_codec::{ConfigError, Domain, Encoder, MAX_BLOCK, Stream, StreamCounts};
 use std::collections::HashMap;
 
 /// An encoder for each direction.
@@ -95,7 +95,15 @@ pub(crate) struct Carried {
 }
 
 /// What a tunnel carried, by protocol and service.
-pub(crate) type ByService = HashMap<(u8, u16), Carried>;
+type ByService = HashMap<(u8, u16), Carried>;
+
+/// What a tunnel carried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TunnelContent {
+    pub(crate) services: ByService,
+    /// Compressed streams.
+    pub(crate) streams: StreamCounts,
+}
 
 /// What a TCP flow sends within 10 ms, at most 64 KiB, as a block, as `oncewire serve` and
 /// `connect` would under some load. UDP is not carried.
@@ -268,8 +276,12 @@ impl Run for TunnelRun {
         &self.blocks.tally
     }
 
-    fn by_service(&self) -> Option<&ByService> {
-        Some(&self.blocks.services)
+    fn content(&self) -> Option<TunnelContent> {
+        let mut streams = StreamCounts::default();
+        for encoder in self.blocks.encoders.encoders.iter().flatten() {
+            streams += encoder.stats().inside.streams;
+        }
+        Some(TunnelContent { services: self.blocks.services.clone(), streams })
     }
 
     fn memory(&self) -> u64 {

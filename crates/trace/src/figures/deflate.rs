@@ -7,6 +7,7 @@ use super::tally::share;
 use super::{Figure, FigureId};
 use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
 use crate::text::percent;
+use oncewire_codec::{Carrier, StreamCounts};
 
 /// Services in the chart.
 const CHARTED: usize = 8;
@@ -20,6 +21,8 @@ pub struct DeflateSavings {
     pub all_services: usize,
     /// All services.
     pub total: DeflateRow,
+    /// Compressed streams, by what carries them.
+    pub streams: StreamCounts,
     /// Bytes on the wire of the whole trace.
     pub wire: u64,
     /// Share of all bytes on the wire that the tunnel saves. `None` without bytes on the wire.
@@ -69,7 +72,8 @@ impl DeflateSavings {
     /// Tables, charts and text.
     pub fn present(&self) -> Figure {
         let mut notes = vec![
-            "Segments that the capture lacks end a stream here: the rest of it counts as other content. A tunnel sees all of it."
+            "Segments that the capture lacks end a stream here (cut off): the rest of it counts as other content. A tunnel sees all of it. Streams \
+             that are found as bytes from some place on count as cut off, too."
                 .to_owned(),
         ];
         if self.all_services > SERVICES {
@@ -90,7 +94,7 @@ impl DeflateSavings {
                          of HTTP. Savings of a service: 1 - bytes sent / content of its flows."
                 .into(),
             finding: self.finding().unwrap_or_default(),
-            tables: vec![self.table()],
+            tables: [self.table()].into_iter().chain(self.streams()).collect(),
             charts: vec![self.chart()],
             notes,
             memory: self.memory,
@@ -120,6 +124,33 @@ impl DeflateSavings {
             ]
         }));
         services
+    }
+
+    /// `None` if there are no streams.
+    fn streams(&self) -> Option<Table> {
+        let columns = [
+            ("carried by", Unit::Text),
+            ("streams begun", Unit::Count),
+            ("followed to the end", Unit::Share),
+            ("broken", Unit::Share),
+            ("cut off", Unit::Share),
+        ];
+        let mut streams = table("streams", "Compressed streams by what carries them", columns);
+        streams.rows.extend(Carrier::ALL.into_iter().filter_map(|carrier| {
+            let count = self.streams.get(carrier);
+            let of_all = |part: u64| share(part as f64, count.begun as f64);
+            let cut = count.begun.saturating_sub(count.ended + count.broken);
+            (count.begun > 0).then(|| {
+                vec![
+                    carrier.name().into(),
+                    count.begun.into(),
+                    of_all(count.ended).into(),
+                    of_all(count.broken).into(),
+                    of_all(cut).into(),
+                ]
+            })
+        }));
+        (!streams.rows.is_empty()).then_some(streams)
     }
 
     fn chart(&self) -> Chart {

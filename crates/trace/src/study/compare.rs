@@ -170,11 +170,12 @@ impl Pass {
     fn deflate(&self) -> DeflateSavings {
         let outcome = |algorithm| self.run(&Key::Other(algorithm));
         let (with, without) = (outcome(Algorithm::Tunnel), outcome(Algorithm::TunnelBytes));
-        let by_service = |of: Option<&Outcome>| {
-            of.and_then(|outcome| outcome.by_service.clone()).unwrap_or_default()
+        let content = |of: Option<&Outcome>| {
+            of.and_then(|outcome| outcome.content.clone()).unwrap_or_default()
         };
-        let (opened, closed) = (by_service(with), by_service(without));
+        let (opened, closed) = (content(with), content(without).services);
         let mut services: Vec<DeflateRow> = opened
+            .services
             .iter()
             .map(|(key, with)| DeflateRow {
                 label: service::label(key.0, key.1),
@@ -202,6 +203,7 @@ impl Pass {
             services,
             all_services,
             total,
+            streams: opened.streams,
             wire,
             savings: share_of(with),
             savings_closed: share_of(without),

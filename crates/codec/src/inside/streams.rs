@@ -1,0 +1,94 @@
+//! Counts compressed streams: how many are followed to their end, by what carries them.
+
+use super::container::Framing;
+use super::frames;
+
+/// What carries a compressed stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 1950.
+    Zlib,
+    /// An entry of a zip archive.
+    Zip,
+    /// RFC 8878.
+    Zstd,
+    /// IDAT chunks of PNG.
+    Png,
+    /// Chunks of HTTP/1.1 around gzip, zlib or zstd.
+    Chunked,
+}
+
+impl Carrier {
+    /// All of them.
+    pub const ALL: [Carrier; 6] =
+        [Carrier::Gzip, Carrier::Zlib, Carrier::Zip, Carrier::Zstd, Carrier::Png, Carrier::Chunked];
+
+    /// A short name: `gzip`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Carrier::Gzip => "gzip",
+            Carrier::Zlib => "zlib",
+            Carrier::Zip => "zip",
+            Carrier::Zstd => "zstd",
+            Carrier::Png => "PNG",
+            Carrier::Chunked => "HTTP chunks",
+        }
+    }
+
+    /// What begins with this header.
+    pub(super) fn of(header: &[u8]) -> Carrier {
+        match header {
+            [0x1f, 0x8b, ..] => Carrier::Gzip,
+            [b'P', b'K', ..] => Carrier::Zip,
+            _ if header.starts_with(&frames::MAGIC) => Carrier::Zstd,
+            _ => Carrier::Zlib,
+        }
+    }
+
+    pub(super) fn within(self, framing: Framing) -> Carrier {
+        match framing {
+            Framing::None => self,
+            Framing::Chunked(_) => Carrier::Chunked,
+            Framing::Png(_) => Carrier::Png,
+        }
+    }
+}
+
+/// Streams of one carrier. Those that neither ended nor broke were cut off, were found as bytes
+/// from some place on, or go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCount {
+    /// Of these, so many tokens were seen that it was no accident, or the end.
+    pub begun: u64,
+    /// Of these, all tokens were seen up to the end.
+    pub ended: u64,
+    /// What followed was no deflate, or no zstd.
+    pub broken: u64,
+}
+
+/// Streams by carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts([StreamCount; Carrier::ALL.len()]);
+
+impl StreamCounts {
+    /// Streams that this carried.
+    pub fn get(&self, carrier: Carrier) -> StreamCount {
+        self.0[carrier as usize]
+    }
+
+    pub(super) fn of(&mut self, carrier: Carrier) -> &mut StreamCount {
+        &mut self.0[carrier as usize]
+    }
+}
+
+impl std::ops::AddAssign for StreamCounts {
+    fn add_assign(&mut self, other: StreamCounts) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            sum.begun += count.begun;
+            sum.ended += count.ended;
+            sum.broken += count.broken;
+        }
+    }
+}
