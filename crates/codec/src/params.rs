@@ -247,7 +247,8 @@ impl EncoderBuilder {
         self
     }
 
-    /// Whether repeats are sought inside deflate streams and zstd frames: see [`EncoderBuilder::inside`].
+    /// Whether repeats are sought inside deflate streams and zstd frames: see
+    /// [`EncoderBuilder::inside`].
     pub fn looks_inside(&self) -> bool {
         self.inside
     }

@@ -1,5 +1,5 @@
-//! Repeats inside deflate streams and zstd frames: what goes in comes out, however streams are cut or broken, and
-//! versions of compressed content cost little.
+//! Repeats inside deflate streams and zstd frames: what goes in comes out, however streams are cut
+//! or broken, and versions of compressed content cost little.
 #![allow(missing_docs)]
 
 mod common;
@@ -7,9 +7,9 @@ mod common;
 mod deflated;
 
 use common::content::{Rng, noise, text};
-use deflated::{chunked, deflate, edited, gzip, png, zip, zstd};
+use deflated::{chunked, deflate, edited, gzip, http2, png, zip, zstd};
 use oncewire_codec::{
-    Decoded, Decoder, Domain, Encoder, EncoderBuilder, InsideStats, Sharing, Stream,
+    Carrier, Decoded, Decoder, Domain, Encoder, EncoderBuilder, InsideStats, Sharing, Stream,
 };
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ fn a_version_in_any_container_costs_little_of_itself() {
     let texts = versions(1, 600_000);
     let third = |content: &[u8]| content.chunks(30_000).map(<[u8]>::to_vec).collect::<Vec<_>>();
     type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
-    let kinds: [(&str, Make<'_>); 9] = [
+    let kinds: [(&str, Make<'_>); 12] = [
         ("gzip -1", &|content| gzip(content, 1)),
         ("gzip -6", &|content| gzip(content, 6)),
         ("gzip -9", &|content| gzip(content, 9)),
@@ -72,6 +72,10 @@ fn a_version_in_any_container_costs_little_of_itself() {
         ("chunked", &|content| chunked(&gzip(content, 6), 8192)),
         ("odd chunks", &|content| chunked(&gzip(content, 6), 1447)),
         ("PNG", &|content| png(content, 8192)),
+        ("HTTP/2", &|content| http2(b"", &gzip(content, 6), 16_384)),
+        ("small frames of HTTP/2", &|content| http2(b"", &gzip(content, 6), 1400)),
+        // A flag and a length precede each message.
+        ("gRPC", &|content| http2(&[1, 0, 1, 2, 3], &gzip(content, 6), 16_384)),
         ("flushed", &|content| {
             [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &deflate(content, 6, 4000)].concat()
         }),
@@ -84,6 +88,26 @@ fn a_version_in_any_container_costs_little_of_itself() {
         let share = sizes[1] as f64 / len as f64;
         assert!(share < 0.25, "{name}: {} of {len} bytes, {share:.3}", sizes[1]);
         assert!(stats.opened_bytes as usize > len, "{name}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_stream_may_be_divided_anywhere_by_what_carries_it() {
+    let texts = versions(2, 200_000);
+    let carried: [(Carrier, [Vec<u8>; 2]); 3] = [
+        (Carrier::Chunked, texts.each_ref().map(|text| chunked(&gzip(text, 6), 1000))),
+        (Carrier::Http2, texts.each_ref().map(|text| http2(b"", &gzip(text, 6), 1000))),
+        (Carrier::Png, texts.each_ref().map(|text| png(text, 1000))),
+    ];
+    for (carrier, contents) in carried {
+        // A read of a socket often ends where a chunk does, or within the header of the next.
+        for len in 1000..1015 {
+            let (sizes, stats) = send(&contents, &[len], Encoder::builder());
+            let share = sizes[1] as f64 / contents[1].len() as f64;
+            assert!(share < 0.4, "{carrier:?}, {len}: {sizes:?}, {share:.3}");
+            let count = stats.streams.get(carrier);
+            assert_eq!((count.begun, count.broken), (2, 0), "{carrier:?}, {len}: {count:?}");
+        }
     }
 }
 

@@ -17,6 +17,114 @@ pub(super) enum Framing {
     Chunked(u64),
     /// IDAT chunks of PNG (RFC 2083, section 3.2).
     Png(u64),
+    /// DATA frames of HTTP/2 (RFC 9113, section 6.1); `left` bytes are left of one, or `skipped`
+    /// bytes of a frame of something else.
+    Data {
+        left: u64,
+        skipped: u64,
+        stream: u32,
+    },
+}
+
+impl Framing {
+    /// What carries the stream that begins behind `content`.
+    fn before(content: &[u8]) -> Framing {
+        match chunk_before(content) {
+            Some(left) => Framing::Chunked(left),
+            None => data_before(content).unwrap_or(Framing::None),
+        }
+    }
+
+    /// Bytes left of a piece; `None` if there are no pieces.
+    pub(super) fn left(&mut self) -> Option<&mut u64> {
+        match self {
+            Framing::None => None,
+            Framing::Chunked(left) | Framing::Png(left) | Framing::Data { left, .. } => Some(left),
+        }
+    }
+
+    /// Reads what stands between two pieces, and goes over it.
+    pub(super) fn step(&mut self, between: &[u8]) -> Header {
+        let is_begun = |of: &[u8], by: &[u8]| of.iter().zip(by).all(|(of, by)| of == by);
+        match self {
+            Framing::None => Header::Length(0),
+            Framing::Png(left) => {
+                // A checksum, a length and a name.
+                let Some(&[_, _, _, _, a, b, c, d, ref name @ ..]) = between.first_chunk::<12>()
+                else {
+                    return Header::Short;
+                };
+                *left = u64::from(u32::from_be_bytes([a, b, c, d]));
+                if name == b"IDAT" && *left > 0 { Header::Length(12) } else { Header::Not }
+            }
+            Framing::Chunked(left) => {
+                if !is_begun(between, b"\r\n") {
+                    return Header::Not;
+                }
+                let Some(line) = between.get(2..) else { return Header::Short };
+                let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
+                    return Header::Short;
+                };
+                let size = line[..end].strip_suffix(b"\r").and_then(chunk_size);
+                *left = size.unwrap_or(0);
+                if *left > 0 { Header::Length(2 + end + 1) } else { Header::Not }
+            }
+            Framing::Data { left, skipped, stream } => {
+                let Some(frame) = between.first_chunk().map(FrameHeader::of) else {
+                    return Header::Short;
+                };
+                // Types that RFC 9113 defines, and a few later ones.
+                if frame.kind > 0x10 || frame.len > MAX_FRAME {
+                    *self = Framing::None;
+                    return Header::Length(0);
+                }
+                match frame.kind == 0 && frame.stream == *stream && frame.flags & !1 == 0 {
+                    true => *left = frame.len,
+                    false => *skipped = frame.len,
+                }
+                Header::Length(FrameHeader::LEN)
+            }
+        }
+    }
+}
+
+/// Frames of HTTP/2 that are believed to be some. Nearly all senders stay with 16 KiB.
+const MAX_FRAME: u64 = 1 << 20;
+/// DATA frames that are shorter have no content that would be in several.
+const MIN_FRAME: u64 = 64;
+
+/// The header of a frame of HTTP/2: RFC 9113, section 4.1.
+struct FrameHeader {
+    len: u64,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl FrameHeader {
+    const LEN: usize = 9;
+
+    fn of(&[a, b, c, kind, flags, s, t, u, v]: &[u8; FrameHeader::LEN]) -> FrameHeader {
+        let len = u64::from(u32::from_be_bytes([0, a, b, c]));
+        FrameHeader { len, kind, flags, stream: u32::from_be_bytes([s, t, u, v]) & (u32::MAX >> 1) }
+    }
+}
+
+/// The DATA frame whose content begins behind `content`, if one does: that itself, or a message of
+/// gRPC, which a flag and its length precede.
+fn data_before(content: &[u8]) -> Option<Framing> {
+    let header = |content: &[u8]| {
+        let frame = FrameHeader::of(content.last_chunk()?);
+        // Streams of clients have odd numbers.
+        let fits = frame.kind == 0 && frame.flags & !1 == 0 && frame.stream % 2 == 1;
+        (fits && (MIN_FRAME..=MAX_FRAME).contains(&frame.len)).then_some(frame)
+    };
+    let message = || match content.split_last_chunk::<5>() {
+        Some((content, [1, ..])) => header(content).map(|frame| (frame, 5)),
+        _ => None,
+    };
+    let (frame, used) = header(content).map(|frame| (frame, 0)).or_else(message)?;
+    Some(Framing::Data { left: frame.len - used, skipped: 0, stream: frame.stream })
 }
 
 /// Whether content looks compressed: about half of its bytes have their highest bit set.
@@ -37,10 +145,10 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
         at += first_pair(&data[at..], to - at)?;
         let rest = &data[at..];
         if rest.starts_with(&[0x1f, 0x8b, 8]) {
-            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+            return Some((at, Framing::before(&data[..at])));
         }
         if rest.starts_with(&frames::MAGIC) && frames::may_begin(rest) {
-            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+            return Some((at, Framing::before(&data[..at])));
         }
         if rest.starts_with(b"PK\x03\x04") {
             return Some((at, Framing::None));
@@ -53,7 +161,7 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
             return Some((at + 4, Framing::Png(u64::from(length))));
         }
         if is_zlib(rest) && looks_like_block(&rest[2..]) {
-            return Some((at, chunk_before(&data[..at]).map_or(Framing::None, Framing::Chunked)));
+            return Some((at, Framing::before(&data[..at])));
         }
         at += 1;
     }
@@ -114,7 +222,7 @@ fn chunk_before(content: &[u8]) -> Option<u64> {
 }
 
 /// The size in the first line of a chunk.
-pub(super) fn chunk_size(line: &[u8]) -> Option<u64> {
+fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let extension = line.get(digits).is_none_or(|byte| matches!(byte, b';' | b' '));
     let digits = std::str::from_utf8(&line[..digits]).ok().filter(|digits| digits.len() <= 15)?;

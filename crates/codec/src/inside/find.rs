@@ -3,7 +3,8 @@
 use super::alignment::Alignment;
 use super::copies::Copies;
 use super::index::{Stretch, TokenIndex};
-use super::opener::{OPENER_MEMORY, Opened, Opener, Part, Passed, Spot};
+use super::opened::{Opened, Part, Spot};
+use super::opener::{OPENER_MEMORY, Opener, Passed};
 use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};

@@ -1,6 +1,7 @@
 //! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
 
-use super::opener::{Spot, fixed};
+use super::opened::Spot;
+use super::opener::fixed;
 use crate::deflate::{BitReader, Code};
 use crate::error::ConfigError;
 use crate::log::Log;

@@ -14,6 +14,7 @@ mod copies;
 mod find;
 mod frames;
 mod index;
+mod opened;
 mod opener;
 mod plan;
 mod search;

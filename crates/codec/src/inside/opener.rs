@@ -3,21 +3,19 @@
 //! Nothing here decides what a frame means: whatever bits are taken for tokens, token and code give
 //! the same bits back. So a wrong guess costs time only.
 
-use super::container::{
-    Framing, Header, MAX_HEADER, PROBE, chunk_size, container_header, is_dense, signature,
-};
+use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
 use super::frames::{self, Frame};
 use super::index::Among;
-use super::section::MAX_CODES;
+use super::opened::{BATCH, MAX_PARTS, Opened, Part, Spot};
 use super::streams::{Carrier, StreamCounts};
-use crate::deflate::{BitReader, Code, Stop, Token};
+use crate::deflate::{BitReader, Code, Stop};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens of a block that are kept, per byte of it. Those of digits have 1.2.
-const MAX_TOKENS_PER_BYTE: usize = 2;
 /// Bytes that are kept for a signature that goes on in the next block.
-const SEEK_CARRY: usize = 12;
+const SEEK_CARRY: usize = 16;
+/// Bytes that may stand between two pieces of a stream.
+const MAX_BETWEEN: usize = 64;
 /// Bytes between two looks at whether content is compressed.
 const PROBE_STRIDE: usize = 512;
 /// As above, within compressed content that is not searched.
@@ -33,79 +31,6 @@ const GRANT: usize = 64;
 /// Fewer tokens than this are no evidence of a stream: the search goes on right behind its
 /// signature.
 const EVIDENCE: u64 = 64;
-
-/// Where the code of a part is described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
-    /// Nowhere: it is the fixed one.
-    Fixed,
-    /// From this bit of the log up to another.
-    Log(u64, u64),
-    /// In pieces, which nothing can refer to.
-    Scattered,
-}
-
-/// Tokens of one code that follow each other in a block.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) code: Arc<Code>,
-    pub(super) spot: Spot,
-    /// Its tokens: `first..end` of [`Opened::tokens`].
-    pub(super) first: usize,
-    pub(super) end: usize,
-    /// Bit of the block behind the last token.
-    pub(super) end_bit: u32,
-}
-
-/// What of a block is deflate. Kept between blocks for its memory.
-#[derive(Debug, Default)]
-pub(super) struct Opened {
-    pub(super) tokens: Vec<Token>,
-    /// The bit of the block that each token begins at.
-    pub(super) bits: Vec<u32>,
-    pub(super) parts: Vec<Part>,
-    /// Blocks of zstd frames that ended.
-    pub(super) zstd: Vec<frames::Block>,
-    joined: Vec<u8>,
-    max_tokens: usize,
-}
-
-impl Opened {
-    fn clear(&mut self, block_len: usize) {
-        self.max_tokens = MAX_TOKENS_PER_BYTE * block_len;
-        self.tokens.clear();
-        self.bits.clear();
-        self.parts.clear();
-        self.zstd.clear();
-    }
-
-    /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
-        self.tokens.capacity() * size_of::<Token>()
-            + self.bits.capacity() * size_of::<u32>()
-            + self.parts.capacity() * size_of::<Part>()
-            + self.parts.len() * Code::MEMORY
-            + self.joined.capacity()
-            + self.zstd.iter().map(frames::Block::memory).sum::<usize>()
-    }
-
-    /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
-    pub(super) fn most_memory(max_block: usize) -> usize {
-        // Buffers grow by doubling.
-        let tokens = max_block * MAX_TOKENS_PER_BYTE + BATCH + 1;
-        let tokens = 2 * tokens * (size_of::<Token>() + size_of::<u32>());
-        tokens
-            + frames::Block::MOST_MEMORY
-            + 2 * (max_block + MAX_HEADER)
-            + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
-    }
-}
-
-/// Parts of a block that are kept: no more than the codes that a frame may name, since each keeps
-/// one.
-const MAX_PARTS: usize = MAX_CODES;
-/// Tokens read at once.
-const BATCH: usize = 1 << 10;
 
 #[derive(Clone, Debug)]
 enum State {
@@ -131,6 +56,8 @@ pub(super) struct Opener {
     /// Bytes that were seen and not used yet; `phase` bits of the first are used.
     carry: Vec<u8>,
     phase: u32,
+    /// What was seen of what stands between two pieces.
+    between: Vec<u8>,
     /// Where in the log the carry ends, if it lies there in one piece.
     carry_end: Option<u64>,
     /// The probes saw compressed content: two of them must see something else to end it.
@@ -166,6 +93,7 @@ impl Default for Opener {
             framing: Framing::None,
             carry: Vec::new(),
             phase: 0,
+            between: Vec::new(),
             carry_end: None,
             is_dense: false,
             in_doubt: false,
@@ -180,7 +108,8 @@ impl Default for Opener {
 }
 
 /// Memory of an opener in bytes, at most.
-pub(super) const OPENER_MEMORY: usize = size_of::<Opener>() + 2 * MAX_HEADER + Code::MEMORY;
+pub(super) const OPENER_MEMORY: usize =
+    size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Code::MEMORY;
 
 /// What a step of the opener asks for.
 enum Next {
@@ -197,17 +126,17 @@ impl Opener {
         self.credit = (self.credit + block.len() / GRANT).min(CREDIT);
         let mut at = 0;
         while at < block.len() {
-            let taken = match self.framing {
-                Framing::None => block.len() - at,
-                Framing::Chunked(left) | Framing::Png(left) => {
-                    (block.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX))
-                }
-            };
+            let left = block.len() - at;
+            let of_piece = |len: u64| left.min(usize::try_from(len).unwrap_or(usize::MAX));
+            if let Framing::Data { skipped: other @ 1.., .. } = &mut self.framing {
+                let skipped = of_piece(*other);
+                *other -= skipped as u64;
+                at += skipped;
+                continue;
+            }
+            let taken = self.framing.left().map_or(left, |len| of_piece(*len));
             if taken == 0 {
-                match self.pass_framing(&block[at..]) {
-                    Some(framing) => at += framing,
-                    None => self.lose(),
-                }
+                at += self.pass_framing(&block[at..]);
                 continue;
             }
             at += self.feed(&block[at..at + taken], at, offset, opened);
@@ -255,23 +184,25 @@ impl Opener {
         self.carry.clear();
     }
 
-    /// Goes over what stands between two pieces of a stream. Returns its length; `None` if it is
-    /// not what it should be, or not complete.
-    fn pass_framing(&mut self, content: &[u8]) -> Option<usize> {
-        match &mut self.framing {
-            Framing::None => Some(0),
-            Framing::Png(left) => {
-                // A checksum, a length and a name.
-                let between =
-                    content.first_chunk::<12>().filter(|between| &between[8..] == b"IDAT")?;
-                *left = u64::from(u32::from_be_bytes(*between[4..].first_chunk()?));
-                (*left > 0).then_some(12)
+    /// Goes over what stands between two pieces of a stream. Returns how many bytes of `content`
+    /// that is; the place in the stream is lost if it is something else.
+    fn pass_framing(&mut self, content: &[u8]) -> usize {
+        let before = self.between.len();
+        let seen = content.len().min(MAX_BETWEEN - before);
+        self.between.extend_from_slice(&content[..seen]);
+        match self.framing.step(&self.between) {
+            Header::Length(len) => {
+                self.between.clear();
+                if self.framing == Framing::None && before > 0 {
+                    // It was none, and what was taken for it is content that is gone.
+                    self.lose();
+                }
+                len.saturating_sub(before)
             }
-            Framing::Chunked(left) => {
-                let rest = content.strip_prefix(b"\r\n")?;
-                let end = rest.iter().take(64).position(|&byte| byte == b'\n')? + 1;
-                *left = chunk_size(rest[..end].strip_suffix(b"\r\n")?)?;
-                (*left > 0).then_some(2 + end)
+            Header::Short if self.between.len() < MAX_BETWEEN => seen,
+            _ => {
+                self.lose();
+                0
             }
         }
     }
@@ -337,7 +268,7 @@ impl Opener {
             }
         };
         self.carry_end = Some(offset + (at + used) as u64);
-        if let Framing::Chunked(left) | Framing::Png(left) = &mut self.framing {
+        if let Some(left) = self.framing.left() {
             *left = left.saturating_sub(used as u64);
         }
         opened.joined = joined;

@@ -3,7 +3,7 @@
 use super::alignment::Alignment;
 use super::bends::{SEEN, bend, follow, inflated};
 use super::index::{Stretch, TokenIndex};
-use super::opener::{Opened, Part, Spot};
+use super::opened::{Opened, Part, Spot};
 use super::plan::{Described, Step};
 use super::section::MAX_CODES;
 use crate::deflate::{BitReader, Code, Token};

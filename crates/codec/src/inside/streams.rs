@@ -18,12 +18,21 @@ pub enum Carrier {
     Png,
     /// Chunks of HTTP/1.1 around gzip, zlib or zstd.
     Chunked,
+    /// DATA frames of HTTP/2 around these.
+    Http2,
 }
 
 impl Carrier {
     /// All of them.
-    pub const ALL: [Carrier; 6] =
-        [Carrier::Gzip, Carrier::Zlib, Carrier::Zip, Carrier::Zstd, Carrier::Png, Carrier::Chunked];
+    pub const ALL: [Carrier; 7] = [
+        Carrier::Gzip,
+        Carrier::Zlib,
+        Carrier::Zip,
+        Carrier::Zstd,
+        Carrier::Png,
+        Carrier::Chunked,
+        Carrier::Http2,
+    ];
 
     /// A short name: `gzip`.
     pub fn name(self) -> &'static str {
@@ -34,6 +43,7 @@ impl Carrier {
             Carrier::Zstd => "zstd",
             Carrier::Png => "PNG",
             Carrier::Chunked => "HTTP chunks",
+            Carrier::Http2 => "HTTP/2",
         }
     }
 
@@ -52,6 +62,7 @@ impl Carrier {
             Framing::None => self,
             Framing::Chunked(_) => Carrier::Chunked,
             Framing::Png(_) => Carrier::Png,
+            Framing::Data { .. } => Carrier::Http2,
         }
     }
 }

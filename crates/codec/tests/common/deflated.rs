@@ -71,6 +71,28 @@ pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
+/// A response of HTTP/2 in DATA frames of this many bytes, with other frames between them: of the
+/// connection, and of another stream. `prefix` is what a protocol puts before its content.
+pub(crate) fn http2(prefix: &[u8], body: &[u8], size: usize) -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
+        let len = &(content.len() as u32).to_be_bytes()[1..];
+        [len, &[kind, flags], &stream.to_be_bytes(), content].concat()
+    };
+    let mut out = frame(1, 4, 5, b"\x88 and other fields");
+    let body = [prefix, body].concat();
+    let last = body.len().div_ceil(size) - 1;
+    for (nth, content) in body.chunks(size).enumerate() {
+        out.extend(frame(0, u8::from(nth == last), 5, content));
+        if nth % 2 == 1 {
+            out.extend(frame(8, 0, 5, &[0, 1, 0, 0]));
+        }
+        if nth % 3 == 2 {
+            out.extend(frame(0, 0, 7, &text(nth as u64, 700)));
+        }
+    }
+    out
+}
+
 /// A zlib stream in chunks of PNG.
 pub(crate) fn png(content: &[u8], size: usize) -> Vec<u8> {
     let mut stream = vec![0x78, 0x9c];

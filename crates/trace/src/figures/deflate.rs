@@ -91,7 +91,7 @@ impl DeflateSavings {
                          change of one byte changes all compressed bytes behind it, so nothing repeats, unless the compressed streams are taken apart. TCP streams \
                          are put together again, and each goes through the tunnel as in figure 1, once as it is by default and once with \
                          --inside off. Compressed is the content in streams whose beginning was seen, in gzip, zlib, zip, PNG, zstd, and chunks \
-                         of HTTP. Savings of a service: 1 - bytes sent / content of its flows."
+                         of HTTP and frames of HTTP/2. Savings of a service: 1 - bytes sent / content of its flows."
                 .into(),
             finding: self.finding().unwrap_or_default(),
             tables: [self.table()].into_iter().chain(self.streams()).collect(),
