@@ -325,5 +325,6 @@ fn rivals(plans: &mut Vec<Plan>, block: usize, whole: u64) {
     rival("zstd -3, stream flushed", Box::new(|| Ok(Box::new(Zstd::flushed(3)?))));
     rival("zstd -1 --long=27, file", Box::new(move || Ok(Box::new(Zstd::long(1, 27, whole)?))));
     rival("zstd -1 --long=31, file", Box::new(move || Ok(Box::new(Zstd::long(1, 31, whole)?))));
+    rival("zstd -3 --long=31, file", Box::new(move || Ok(Box::new(Zstd::long(3, 31, whole)?))));
     rival("gzip -6 (zlib-rs), file", Box::new(|| Ok(Box::new(Gzip::new(6)))));
 }

@@ -118,13 +118,14 @@ fn json_needs_an_output_file() {
     }
 }
 
-const RIVALS: [&str; 7] = [
+const RIVALS: [&str; 8] = [
     "copy + xxh3 (the floor)",
     "lz4 (lz4_flex), each block",
     "zstd -1, stream flushed",
     "zstd -3, stream flushed",
     "zstd -1 --long=27, file",
     "zstd -1 --long=31, file",
+    "zstd -3 --long=31, file",
     "gzip -6 (zlib-rs), file",
 ];
 

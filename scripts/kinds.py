@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Measures all kinds of content of scripts/fetch-kinds.py, and prints docs/PERFORMANCE.md's table.
+
+Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack] [--level N]... [KIND...]
+
+Each kind is one run of `oncewire bench`, in which all programs take turns.
+--pack also measures whole processes, `pack` beside `zstd -T0`, in turns.
+Ratios are to `zstd -1 --long=31`: bytes, encoding speed, decoding speed. The
+last line is the geometric mean without what was compressed before.
+"""
+import argparse
+import csv
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+KINDS = ["python", "framework", "kernel", "native", "wheels", "libraries", "database", "logs", "manuals", "csource",
+         "compressed"]
+
+
+def bench(oncewire, files, entropy, runs):
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run([oncewire, "bench", "--entropy", entropy, "--runs", str(runs), "--csv", out, *files], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(os.path.join(out, "figures.csv"), newline="") as source:
+            rows = list(csv.DictReader(source))
+    return {row["name"]: tuple(float(row[c]) for c in ("wire_bytes", "encode_cpu_median_s", "decode_cpu_median_s"))
+            for row in rows}
+
+
+def ratios(one, other):
+    return one[0] / other[0], other[1] / one[1], other[2] / one[2]
+
+
+def whole_processes(oncewire, files, runs):
+    """Wall time and bytes of `pack` against `zstd -1 -T0 --long=31`, medians of turns; one file, as both take."""
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(files[0])) as work:
+        whole, ours, theirs = (os.path.join(work, name) for name in ("whole", "whole.ow", "whole.zst"))
+        with open(whole, "wb") as out:
+            for file in files:
+                with open(file, "rb") as source:
+                    out.write(source.read())
+        times = ([], [])
+        for _ in range(runs + 1):
+            for index, command in enumerate(([oncewire, "pack", whole, "-o", ours],
+                                             ["zstd", "-q", "-1", "-T0", "--long=31", whole, "-o", theirs])):
+                for file in (ours, theirs)[index:index + 1]:
+                    if os.path.exists(file):
+                        os.remove(file)
+                start = time.monotonic()
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                times[index].append(time.monotonic() - start)
+        medians = [statistics.median(t[1:]) for t in times]
+        return os.path.getsize(ours) / os.path.getsize(theirs), medians[1] / medians[0]
+
+
+def show(cells):
+    return " ".join(f"{cell:.3f}" if i == 0 else f"{cell:.2f}" for i, cell in enumerate(cells))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("oncewire")
+    parser.add_argument("dir")
+    parser.add_argument("kinds", nargs="*", default=[], choices=[*KINDS, []])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--pack", action="store_true")
+    parser.add_argument("--entropy", default="zstd-3,zstd-1")
+    options = parser.parse_args()
+    stages = options.entropy.split(",")
+    heads = [f"level {stage[5:]}" for stage in stages] + ["zstd -3 --long=31"]
+    heads += [f"level {stage[5:]} to zstd -3" for stage in stages] + (["pack, wall"] if options.pack else [])
+    print("| kind | MB | " + " | ".join(heads) + " |")
+    print("|---|---:|" + "---|" * len(heads))
+    columns = []
+    for kind in options.kinds or KINDS:
+        with open(os.path.join(options.dir, f"{kind}.list")) as source:
+            files = source.read().split()
+        rows = bench(options.oncewire, files, options.entropy, options.runs)
+        fast, dense = (rows[f"zstd -{level} --long=31, file"] for level in (1, 3))
+        ours = [next(row for name, row in rows.items() if name.startswith("oncewire") and name.endswith(stage))
+                for stage in stages]
+        cells = [ratios(row, fast) for row in ours] + [ratios(dense, fast)] + [ratios(row, dense)[:2] for row in ours]
+        if options.pack:
+            cells.append(whole_processes(options.oncewire, files, options.runs))
+        if kind != "compressed":
+            columns.append(cells)
+        size = sum(map(os.path.getsize, files)) / 1e6
+        print(f"| {kind} | {size:,.0f} | " + " | ".join(map(show, cells)) + " |")
+        sys.stdout.flush()
+    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
+    means = [[mean(values) for values in zip(*column)] for column in zip(*columns)]
+    print("| **geometric mean** | | " + " | ".join(f"**{show(cells)}**" for cells in means) + " |")
+
+
+if __name__ == "__main__":
+    main()
