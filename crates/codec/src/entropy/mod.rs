@@ -27,8 +27,8 @@ pub enum Entropy {
 }
 
 impl Entropy {
-    /// The default: zstd at level 3. On new text it needs a tenth more time than level 1 and 7 %
-    /// fewer bytes.
+    /// The default: zstd at level 3. Over ten kinds of content an encoder needs an eighth more time
+    /// than with level 1, for 3 % fewer bytes.
     pub const DEFAULT: Entropy = Entropy::Zstd { level: 3 };
 
     pub(crate) fn check(self) -> Result<(), ConfigError> {
