@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures all kinds of content of scripts/fetch-kinds.py, and prints docs/PERFORMANCE.md's table.
 
-Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack] [--level N]... [KIND...]
+Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack] [--entropy STAGES] [KIND...]
 
 Each kind is one run of `oncewire bench`, in which all programs take turns.
 --pack also measures whole processes, `pack` beside `zstd -T0`, in turns.
@@ -78,8 +78,11 @@ def main():
     print("|---|---:|" + "---|" * len(heads))
     columns = []
     for kind in options.kinds or KINDS:
-        with open(os.path.join(options.dir, f"{kind}.list")) as source:
-            files = source.read().split()
+        try:
+            with open(os.path.join(options.dir, f"{kind}.list")) as source:
+                files = source.read().splitlines()
+        except OSError as error:
+            sys.exit(f"kinds: {error}: scripts/fetch-kinds.py {options.dir} makes it")
         rows = bench(options.oncewire, files, options.entropy, options.runs)
         fast, dense = (rows[f"zstd -{level} --long=31, file"] for level in (1, 3))
         ours = [next(row for name, row in rows.items() if name.startswith("oncewire") and name.endswith(stage))
