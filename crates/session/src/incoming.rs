@@ -1,10 +1,10 @@
 //! The receiving half of a direction: the decoder and the state of its log.
 
-use crate::config::decoder_of;
+use crate::config::{MAX_LANES, decoder_of};
 use crate::hello::LogState;
 use crate::message::Epoch;
 use crate::outgoing::chain;
-use oncewire_codec::{Decoded, Decoder, DecoderMemory, FrameError};
+use oncewire_codec::{Decoded, Decoder, DecoderMemory, FrameError, FrameView, MAX_BLOCK, Scan};
 use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
@@ -174,9 +174,17 @@ impl Incoming {
         self.early.clear();
     }
 
-    /// Decodes the frame at the front of `input`.
-    pub(crate) fn decode(&mut self, input: &[u8]) -> Result<Frame<'_>, IncomingError> {
+    /// Decodes the frame at the front of `input`, which came on `lane`.
+    pub(crate) fn decode(&mut self, lane: usize, input: &[u8]) -> Result<Frame<'_>, IncomingError> {
         let decoder = self.decoder.as_mut().ok_or(IncomingError::NoLog)?;
+        // The decoder has contexts for as many lanes as there can be. With those of others, a peer
+        // with one lane would take memory that was not promised.
+        if let Ok(Scan::Frame(view)) = FrameView::scan(input, MAX_BLOCK)
+            && let Some(context) = view.context().filter(|context| context % MAX_LANES != lane)
+        {
+            let (field, value) = ("context", context as u64);
+            return Err(FrameError::Field { field, value, allowed: "those of its lane" }.into());
+        }
         // The answer borrows the decoder, so the content is fetched again below.
         let (offset, len, consumed) = match decoder.decode(input)? {
             Decoded::NeedMore(more) => return Ok(Frame::NeedMore(more)),

@@ -58,23 +58,20 @@ impl WriteContext {
         }
     }
 
-    /// Most memory of a context in bytes, once it is used: models, and zstd's window, input buffer
-    /// and tables.
+    /// Memory of a context in bytes, once it is used: models, and zstd's window, input buffer and
+    /// tables.
     pub(crate) fn memory(entropy: Entropy) -> usize {
         /// What zstd reports for a stream of each level after its first use. Constant, but
         /// expensive to find out.
         static STREAMS: [OnceLock<usize>; 3] = [const { OnceLock::new() }; 3];
         let Entropy::Zstd { level } = entropy else { return size_of::<WriteContext>() };
-        // An encoder may go down to lower levels, and level 2 has larger tables than level 3.
-        let streams = (1..=level.clamp(1, 3)).zip(&STREAMS).map(|(level, stream)| {
-            *stream.get_or_init(|| {
-                let mut stream = CCtx::create();
-                // Cannot fail: the parameters are in range.
-                let _ = configure(&mut stream, level);
-                warm(&mut stream)
-            })
+        let stream = STREAMS[(level.clamp(1, 3) - 1) as usize].get_or_init(|| {
+            let mut stream = CCtx::create();
+            // Cannot fail: the parameters are in range.
+            let _ = configure(&mut stream, level);
+            warm(&mut stream)
         });
-        size_of::<WriteContext>() + streams.max().unwrap_or(0)
+        size_of::<WriteContext>() + stream
     }
 
     /// Memory in bytes as of now.

@@ -273,7 +273,7 @@ impl Session {
     }
 
     fn handle_data(&mut self, lane: usize, id: FlowId, input: &[u8]) -> Option<usize> {
-        match self.incoming.decode(input) {
+        match self.incoming.decode(lane, input) {
             Ok(Frame::NeedMore(more)) => {
                 self.lanes[lane].needs_more(more);
                 None

@@ -163,7 +163,7 @@ fn bound(config: &Config, delivery: u64, sending: u64) -> u64 {
     let items = config.lanes as u64 * 16_384 * 64;
     let context = config.encoder.context_memory() + DecoderBuilder::context_memory();
     2 * config.log
-        + (config.lanes * config.contexts * context) as u64
+        + (config.lanes * (config.contexts - 1) * context) as u64
         + config.log / 4
         + delivery
         + sending
