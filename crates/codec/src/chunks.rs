@@ -485,7 +485,7 @@ impl ChunkIndex {
                         len: (part.end - from_part) as u32,
                         source: source + (from_part - part.start),
                     };
-                    append(&mut self.shared, found);
+                    append(log.geometry(), &mut self.shared, found);
                 }
             }
         }
@@ -493,12 +493,15 @@ impl ChunkIndex {
     }
 }
 
-/// Appends a match; the last one goes on if the source does.
-fn append(matches: &mut Vec<Match>, found: Match) {
+/// Appends a match, or extends the last one if both sources are adjacent in one generation of the
+/// log: no match may cross from one to the next, although a full generation has no padding at its
+/// end.
+fn append(geometry: Geometry, matches: &mut Vec<Match>, found: Match) {
     match matches.last_mut() {
         Some(last)
             if last.end() == found.at as usize
-                && last.source + u64::from(last.len) == found.source =>
+                && last.source + u64::from(last.len) == found.source
+                && geometry.generation_start(found.source) != found.source =>
         {
             last.len += found.len;
         }
