@@ -24,7 +24,8 @@
 //!    - [`Event::Transmit`]: call [`Session::transmit`] for that lane and write the bytes, until it
 //!      returns none. If the transport is full, stop and continue when it has room; the event does
 //!      not come again meanwhile. Blocks are encoded in this call, so ask only for what the
-//!      transport takes soon: a small flow cannot overtake bytes in a long send buffer.
+//!      transport takes soon: a small flow cannot overtake bytes in a long send buffer. A driver
+//!      with the session behind a lock calls [`Session::fill`] instead, and encodes without it.
 //!    - [`Event::Drop`]: write what [`Session::transmit`] still returns, close the transport, and
 //!      call [`Session::detach`].
 //!    - [`Event::Established`]: flows may be opened. A client attaches transports to the other
@@ -124,6 +125,7 @@
 mod budget;
 mod config;
 mod domains;
+mod encode_job;
 mod flow;
 mod hello;
 mod incoming;
@@ -142,6 +144,7 @@ pub use config::{
     SMALLEST_LOG, Settings,
 };
 pub use domains::MAX_DOMAIN;
+pub use encode_job::EncodeJob;
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
 pub use message::{Epoch, MAX_TARGET, MessageError};

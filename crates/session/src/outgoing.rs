@@ -3,6 +3,7 @@
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains};
+use crate::encode_job::{EncodeJob, Task};
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
@@ -51,7 +52,10 @@ struct SentLog {
     epoch: Epoch,
     /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
     keep: Option<u64>,
-    encoder: Encoder,
+    /// `None` while it is lent to an [`EncodeJob`].
+    encoder: Option<Box<Encoder>>,
+    /// What the encoder said when it was last here.
+    known: Known,
     /// Most memory of the encoder's notes on domains, in bytes.
     most_domains: usize,
     blocks: VecDeque<SentBlock>,
@@ -64,17 +68,67 @@ struct SentLog {
     chain: u64,
 }
 
+/// What the session asks about an encoder, which may be lent.
+struct Known {
+    end: u64,
+    memory: EncoderMemory,
+    stats: EncoderStats,
+}
+
+impl Known {
+    fn of(encoder: &Encoder) -> Known {
+        Known { end: encoder.end(), memory: encoder.memory(), stats: encoder.stats() }
+    }
+}
+
 impl SentLog {
+    /// Appends the block that the encoder has just encoded. Returns its number.
+    fn push(&mut self, checksum: u64, end: u64, len: u32, domain: Domain) -> u64 {
+        self.chain = chain(self.chain, checksum);
+        let (offset, chain) = (end - u64::from(len), self.chain);
+        self.blocks.push_back(SentBlock { offset, len, acknowledged: false, chain, domain });
+        self.first + self.blocks.len() as u64 - 1
+    }
+
+    fn acknowledge(&mut self, number: u64) {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(block) = index.and_then(|index| self.blocks.get_mut(index)) {
+            block.acknowledged = true;
+        }
+        while let Some(block) = self.blocks.front().filter(|block| block.acknowledged) {
+            self.acknowledged = block.offset + u64::from(block.len);
+            self.acknowledged_chain = block.chain;
+            self.blocks.pop_front();
+            self.first += 1;
+        }
+    }
+
     fn block(&self, id: BlockId) -> Option<SentBlock> {
         (id.log == self.epoch.log).then_some(())?;
         self.blocks.get(usize::try_from(id.number.checked_sub(self.first)?).ok()?).copied()
     }
 }
 
-/// The encoder ran out of memory or offsets. The session cannot continue.
+/// The encoder ran out of memory or offsets, or was lost. The session cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot encode: {0}")]
 pub struct EncoderFailed(String);
+
+impl EncoderFailed {
+    pub(crate) fn new(why: impl ToString) -> EncoderFailed {
+        EncoderFailed(why.to_string())
+    }
+}
+
+/// What became of a block that an [`EncodeJob`] encoded.
+pub(crate) enum Encoded {
+    /// It is in the current log, and its frame may be sent.
+    Current(BlockId),
+    /// Another log has begun meanwhile: the block must be encoded again.
+    Earlier(BlockId),
+    /// The log was dropped.
+    Gone,
+}
 
 /// A block of an earlier log, and its domain.
 struct Rescued {
@@ -90,6 +144,15 @@ pub(crate) struct Outgoing {
     pool: ContextPool,
     geometry: Geometry,
     log: Option<SentLog>,
+    /// An encoder is lent, at most one at a time.
+    is_lent: bool,
+    /// A log that was replaced while its encoder was lent. Its blocks are rescued when that is
+    /// back.
+    leaving: Option<SentLog>,
+    /// Lanes whose entropy contexts are to be reset when the encoder is back.
+    resets: Vec<usize>,
+    /// A buffer for the next job's block.
+    spare: Vec<u8>,
     /// Blocks of earlier logs that are to be encoded again. A lane has at most a span of them,
     /// whichever logs they are from, because it encodes no new block before them.
     rescued: HashMap<BlockId, Rescued>,
@@ -111,6 +174,10 @@ impl Outgoing {
             pool: ContextPool::new(contexts),
             geometry: geometry(log),
             log: None,
+            is_lent: false,
+            leaving: None,
+            resets: Vec::new(),
+            spare: Vec::new(),
             rescued: HashMap::new(),
             past,
             effort: None,
@@ -150,14 +217,15 @@ impl Outgoing {
             .fingerprint_key(key)
             .checksum_seed(epoch.seed())
             .build()
-            .map_err(|error| EncoderFailed(error.to_string()))?;
+            .map_err(EncoderFailed::new)?;
         if let Some(effort) = self.effort {
             encoder.set_effort(effort);
         }
         let new = SentLog {
             epoch,
             keep: None,
-            encoder,
+            known: Known::of(&encoder),
+            encoder: Some(Box::new(encoder)),
             most_domains,
             blocks: VecDeque::new(),
             first: 0,
@@ -165,27 +233,48 @@ impl Outgoing {
             acknowledged_chain: 0,
             chain: 0,
         };
+        self.resets.clear();
         if let Some(old) = self.log.replace(new) {
-            add(&mut self.past, old.encoder.stats());
-            for (number, block) in
-                (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acknowledged)
-            {
-                if let Some(bytes) =
-                    old.encoder.content(block.offset..block.offset + u64::from(block.len))
-                {
-                    let rescued = Rescued { domain: block.domain, bytes: bytes.into() };
-                    self.rescued.insert(BlockId { log: old.epoch.log, number }, rescued);
-                }
+            if old.encoder.is_some() {
+                self.rescue(&old);
+            } else {
+                self.leaving = Some(old);
             }
         }
         Ok(())
     }
 
+    /// Copies the unacknowledged blocks of an earlier log, to be encoded again.
+    fn rescue(&mut self, old: &SentLog) {
+        let Some(encoder) = &old.encoder else { return };
+        add(&mut self.past, encoder.stats());
+        for (number, block) in
+            (old.first..).zip(&old.blocks).filter(|(_, block)| !block.acknowledged)
+        {
+            let range = block.offset..block.offset + u64::from(block.len);
+            if let Some(bytes) = encoder.content(range) {
+                let rescued = Rescued { domain: block.domain, bytes: bytes.into() };
+                self.rescued.insert(BlockId { log: old.epoch.log, number }, rescued);
+            }
+        }
+    }
+
     /// Drops the log and frees its memory; the next block begins a new one.
     pub(crate) fn discard(&mut self) {
         self.rescued.clear();
+        self.leaving = None;
         if let Some(old) = self.log.take() {
-            add(&mut self.past, old.encoder.stats());
+            add(&mut self.past, old.known.stats);
+        }
+    }
+
+    /// Drops what cannot outlive the session: a log whose encoder is lent, or was lost.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.is_lent) {
+            self.leaving = None;
+            if self.log.as_ref().is_some_and(|log| log.encoder.is_none()) {
+                self.discard();
+            }
         }
     }
 
@@ -210,9 +299,11 @@ impl Outgoing {
             return false;
         }
         let epoch = Epoch { number: log.epoch.number + 1, ..log.epoch };
-        if log.encoder.rewind(peer.acknowledged, epoch.seed()).is_err() {
+        let Some(encoder) = &mut log.encoder else { return false };
+        if encoder.rewind(peer.acknowledged, epoch.seed()).is_err() {
             return false;
         }
+        log.known = Known::of(encoder);
         log.first += log.blocks.len() as u64;
         log.blocks.clear();
         (log.epoch, log.keep) = (epoch, Some(peer.acknowledged));
@@ -233,7 +324,7 @@ impl Outgoing {
 
     /// The offset at the end of the log.
     pub(crate) fn end(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.encoder.end())
+        self.log.as_ref().map_or(0, |log| log.known.end)
     }
 
     /// How much of a block of `len` bytes may be encoded now: it must not end more than a span
@@ -244,39 +335,97 @@ impl Outgoing {
             return len;
         }
         let limit = log.acknowledged + self.geometry.span();
-        let fits = |len: usize| self.geometry.place(log.encoder.end(), len) + len as u64 <= limit;
+        let fits = |len: usize| self.geometry.place(log.known.end, len) + len as u64 <= limit;
         if fits(len) {
             return len;
         }
         // At the end of a generation a shorter block may fit where a longer one would begin the
         // next.
-        usize::try_from(limit.saturating_sub(log.encoder.end()))
+        usize::try_from(limit.saturating_sub(log.known.end))
             .ok()
             .filter(|&less| less < len && fits(less))
             .unwrap_or(0)
     }
 
     pub(crate) fn has_unacknowledged(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.blocks.is_empty())
+        self.is_lent || self.log.as_ref().is_some_and(|log| !log.blocks.is_empty())
     }
 
     /// Sets the effort from the next block on.
     pub(crate) fn set_effort(&mut self, effort: Effort) {
         self.effort = Some(effort);
-        if let Some(log) = &mut self.log {
-            log.encoder.set_effort(effort);
+        if let Some(encoder) = self.encoder_mut() {
+            encoder.set_effort(effort);
         }
     }
 
-    /// How much of `content`, which is what a flow sends next, to encode as one block: see
-    /// [`Encoder::whole_chunks`].
-    pub(crate) fn whole_chunks(&self, stream: &mut Stream, content: &[u8]) -> usize {
-        self.log.as_ref().map_or(content.len(), |log| log.encoder.whole_chunks(stream, content))
+    /// The encoder of the current log, unless it is lent.
+    fn encoder_mut(&mut self) -> Option<&mut Encoder> {
+        self.log.as_mut()?.encoder.as_deref_mut()
     }
 
-    /// Encodes a block of a flow, with its domain's entropy context on the lane, and appends its
-    /// frame to `out`.
-    pub(crate) fn encode(
+    /// Whether an encoder is lent. Nothing can be encoded or repeated meanwhile.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
+    /// Lends the encoder for the next block of a flow: the front of `content`, which is all that the
+    /// flow may send now, up to where a chunk ends if `more` follows ([`Encoder::whole_chunks`]).
+    pub(crate) fn lend(
+        &mut self,
+        task: Task,
+        mut stream: Stream,
+        content: &[u8],
+        more: bool,
+        explicit: bool,
+    ) -> Result<EncodeJob, EncoderFailed> {
+        let (context, reset) = self.pool.of(task.lane, stream.domain());
+        let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
+        let encoder = log.encoder.take().ok_or_else(|| EncoderFailed::new("it is lent"))?;
+        let len = if more { encoder.whole_chunks(&mut stream, content) } else { content.len() };
+        let mut block = std::mem::take(&mut self.spare);
+        block.clear();
+        block.extend_from_slice(&content[..len]);
+        self.is_lent = true;
+        Ok(EncodeJob::new(task, log.epoch.log, encoder, stream, block, context, reset, explicit))
+    }
+
+    /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
+    pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
+        self.is_lent = false;
+        let EncodeJob { log: id, encoder, stream, block, result, .. } = job;
+        let (len, domain) = (block.len() as u32, stream.domain());
+        self.spare = block;
+        let current = self.log.as_mut().filter(|log| log.epoch.log == id);
+        let is_current = current.is_some();
+        let Some(log) = current.or(self.leaving.as_mut().filter(|log| log.epoch.log == id)) else {
+            return Ok((Encoded::Gone, stream));
+        };
+        let known = Known::of(&encoder);
+        let checksum = encoder.last_checksum();
+        log.encoder = Some(encoder);
+        result?;
+        let number = log.push(checksum, known.end, len, domain);
+        log.known = known;
+        let block = BlockId { log: id, number };
+        if is_current {
+            let effort = self.effort;
+            let resets = std::mem::take(&mut self.resets);
+            resets.into_iter().for_each(|lane| self.reset_contexts(lane));
+            if let (Some(effort), Some(encoder)) = (effort, self.encoder_mut()) {
+                encoder.set_effort(effort);
+            }
+            return Ok((Encoded::Current(block), stream));
+        }
+        if let Some(old) = self.leaving.take() {
+            self.rescue(&old);
+        }
+        Ok((Encoded::Earlier(block), stream))
+    }
+
+    /// Encodes a block again, with its domain's entropy context on the lane, and appends its frame
+    /// to `out`.
+    fn encode(
         &mut self,
         block: &[u8],
         stream: &mut Stream,
@@ -284,27 +433,20 @@ impl Outgoing {
         explicit: bool,
         out: &mut Vec<u8>,
     ) -> Result<BlockId, EncoderFailed> {
-        let log = self.log.as_mut().ok_or_else(|| EncoderFailed("no log".into()))?;
-        let failed = |error: EncodeError| EncoderFailed(error.to_string());
-        log.encoder.set_explicit_offsets(explicit);
         let domain = stream.domain();
         let (context, reset) = self.pool.of(lane, domain);
+        let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
+        let failed = |error: EncodeError| EncoderFailed::new(error);
+        let encoder = log.encoder.as_mut().ok_or_else(|| EncoderFailed::new("it is lent"))?;
+        encoder.set_explicit_offsets(explicit);
         if reset {
-            log.encoder.reset_context(context).map_err(failed)?;
+            encoder.reset_context(context).map_err(failed)?;
         }
-        let frame = log.encoder.encode_stream(stream, block, context).map_err(failed)?;
-        frame.append_to(out);
-        log.chain = chain(log.chain, log.encoder.last_checksum());
-        let len = block.len() as u32;
-        let offset = log.encoder.end() - u64::from(len);
-        log.blocks.push_back(SentBlock {
-            offset,
-            len,
-            acknowledged: false,
-            chain: log.chain,
-            domain,
-        });
-        Ok(BlockId { log: log.epoch.log, number: log.first + log.blocks.len() as u64 - 1 })
+        encoder.encode_stream(stream, block, context).map_err(failed)?.append_to(out);
+        let (known, checksum) = (Known::of(encoder), encoder.last_checksum());
+        let number = log.push(checksum, known.end, block.len() as u32, domain);
+        log.known = known;
+        Ok(BlockId { log: log.epoch.log, number })
     }
 
     /// Appends a frame that carries a block again: literally at its offset, or encoded anew if it
@@ -316,13 +458,12 @@ impl Outgoing {
         explicit: bool,
         out: &mut Vec<u8>,
     ) -> Result<(BlockId, u64), EncoderFailed> {
-        let lost = || EncoderFailed("a block that was not acknowledged has left the log".into());
+        let lost = || EncoderFailed::new("a block that was not acknowledged has left the log");
         if id.log == self.epoch().log {
             let log = self.log.as_mut().ok_or_else(lost)?;
             let SentBlock { offset, len, .. } = log.block(id).ok_or_else(lost)?;
-            log.encoder
-                .repair(offset, len as usize, out)
-                .map_err(|error| EncoderFailed(error.to_string()))?;
+            let encoder = log.encoder.as_ref().ok_or_else(lost)?;
+            encoder.repair(offset, len as usize, out).map_err(EncoderFailed::new)?;
             return Ok((id, len.into()));
         }
         let Rescued { domain, bytes } = self.rescued.remove(&id).ok_or_else(lost)?;
@@ -331,8 +472,11 @@ impl Outgoing {
         Ok((new, bytes.len() as u64))
     }
 
-    /// Whether the span allows a block to be sent again now.
+    /// Whether the span allows a block to be sent again now, and the encoder is not lent.
     pub(crate) fn may_send_again(&self, id: BlockId) -> bool {
+        if self.is_lent {
+            return false;
+        }
         if id.log == self.epoch().log {
             return true;
         }
@@ -342,48 +486,41 @@ impl Outgoing {
 
     /// The peer has decoded a block.
     pub(crate) fn acknowledge(&mut self, id: BlockId) {
-        let Some(log) = self.log.as_mut().filter(|log| log.epoch.log == id.log) else {
-            self.rescued.remove(&id);
-            return;
-        };
-        let Some(index) =
-            id.number.checked_sub(log.first).and_then(|index| usize::try_from(index).ok())
-        else {
-            return;
-        };
-        if let Some(block) = log.blocks.get_mut(index) {
-            block.acknowledged = true;
-        }
-        while let Some(block) = log.blocks.front().filter(|block| block.acknowledged) {
-            log.acknowledged = block.offset + u64::from(block.len);
-            log.acknowledged_chain = block.chain;
-            log.blocks.pop_front();
-            log.first += 1;
+        let logs = self.log.iter_mut().chain(&mut self.leaving);
+        match logs.into_iter().find(|log| log.epoch.log == id.log) {
+            Some(log) => log.acknowledge(id.number),
+            None => {
+                self.rescued.remove(&id);
+            }
         }
     }
 
     /// Resets a lane's entropy contexts, because its transport is new.
     pub(crate) fn reset_contexts(&mut self, lane: usize) {
-        if let Some(log) = &mut self.log {
-            for context in self.pool.of_lane(lane) {
-                // Cannot fail: the encoder has as many as the pool.
-                let _ = log.encoder.reset_context(context);
+        let Some(log) = &mut self.log else { return };
+        match &mut log.encoder {
+            Some(encoder) => {
+                for context in self.pool.of_lane(lane) {
+                    // Cannot fail: the encoder has as many as the pool.
+                    let _ = encoder.reset_context(context);
+                }
             }
+            None => self.resets.push(lane),
         }
     }
 
     pub(crate) fn unacknowledged(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.encoder.end() - log.acknowledged)
+        self.log.as_ref().map_or(0, |log| log.known.end - log.acknowledged)
     }
 
     /// Memory in use, in bytes: the written part of the log, and a page of the table for each
     /// fingerprint, so the whole table soon.
     pub(crate) fn memory(&self) -> u64 {
         let of = |log: &SentLog| {
-            let end = log.encoder.end();
+            let end = log.known.end;
             let EncoderMemory { log: capacity, table, domains, contexts, inside, buffers } =
-                log.encoder.memory();
-            let MatchStats { looked_up, indexed_only, .. } = log.encoder.stats().matcher;
+                log.known.memory;
+            let MatchStats { looked_up, indexed_only, .. } = log.known.stats.matcher;
             let table = (table as u64).min((looked_up + indexed_only).saturating_mul(PAGE));
             end.min(capacity as u64)
                 + table
@@ -399,14 +536,14 @@ impl Outgoing {
 
     /// Whether anything was sent since the log began.
     pub(crate) fn is_used(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.encoder.end() > 0)
+        self.log.as_ref().is_some_and(|log| log.known.end > 0)
     }
 
     /// Most memory, in bytes, that a log of `size` bytes in place of this one, its table and the
     /// contexts in use would take; 0 if nothing was sent since the log began.
     pub(crate) fn promised_memory(&self, size: u64) -> u64 {
         let Some(sent) = self.log.as_ref().filter(|_| self.is_used()) else { return 0 };
-        let EncoderMemory { mut log, mut table, contexts, mut inside, .. } = sent.encoder.memory();
+        let EncoderMemory { mut log, mut table, contexts, mut inside, .. } = sent.known.memory;
         let mut domains = sent.most_domains;
         if size != self.capacity() {
             EncoderMemory { log, table, domains, inside, .. } =
@@ -418,7 +555,7 @@ impl Outgoing {
     pub(crate) fn stats(&self) -> EncoderStats {
         let mut stats = self.past;
         if let Some(log) = &self.log {
-            add(&mut stats, log.encoder.stats());
+            add(&mut stats, log.known.stats);
         }
         stats
     }

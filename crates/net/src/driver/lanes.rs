@@ -4,7 +4,7 @@ use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals};
 use crate::log_limit::LogLimit;
 use crate::transport::{Path, Transport, TransportEnd};
 use cpu_time::ThreadTime;
-use oncewire_session::{Answer, Config, Hello, Refused};
+use oncewire_session::{Answer, Config, EncodeJob, Hello, Refused, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,6 +13,10 @@ use tracing::{debug, warn};
 
 /// Bytes that the session produces at once for a transport: one block, or several small ones.
 const BATCH: usize = 64 << 10;
+
+/// Content that is encoded for one write: repeats become so short that their frames alone would be no
+/// limit.
+const CONTENT: usize = 256 << 10;
 
 /// Bytes read from a transport at once.
 const READ: usize = 128 << 10;
@@ -181,19 +185,8 @@ impl Driver {
             let mut buffer = Vec::with_capacity(2 * BATCH);
             loop {
                 buffer.clear();
-                {
-                    let mut state = self.lock();
-                    if !is_current(&state) {
-                        return TransportEnd::Replaced;
-                    }
-                    if let Some(session) = &mut state.session {
-                        let begun = session.controller().is_some().then(ThreadTime::now);
-                        session.transmit(lane, BATCH, Instant::now(), &mut buffer);
-                        if let Some(begun) = begun {
-                            session.spent(begun.elapsed(), Instant::now());
-                        }
-                    }
-                    self.settle(&mut state);
+                if !self.fill(lane, &is_current, &mut buffer).await {
+                    return TransportEnd::Replaced;
                 }
                 if buffer.is_empty() {
                     if let Err(error) = writer.flush().await {
@@ -225,8 +218,80 @@ impl Driver {
         }
     }
 
+    /// Fills `buffer` with what a lane has to send now, encoding blocks without the lock. Returns
+    /// false if the lane has another transport now.
+    async fn fill(
+        &self,
+        lane: usize,
+        is_current: &impl Fn(&DriverState) -> bool,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        let mut content = 0;
+        loop {
+            let mut job = {
+                let mut state = self.lock();
+                if !is_current(&state) {
+                    return false;
+                }
+                let now = Instant::now();
+                let job = state.session.as_mut().and_then(|session| {
+                    let limit = if content < CONTENT { BATCH } else { 0 };
+                    let job = session.fill(lane, limit, now, buffer);
+                    if job.is_none() {
+                        session.sent(lane, 0, now, buffer);
+                    }
+                    job
+                });
+                self.settle(&mut state);
+                match job {
+                    Some(job) => Lent { driver: self, job: Some(job) },
+                    None => return true,
+                }
+            };
+            content += job.run(buffer);
+            // Others get this thread and the lock between two blocks.
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn closing(&self, lane: usize) -> bool {
         let state = self.lock();
         state.session.as_ref().is_none_or(|session| !session.wants_transport(lane))
+    }
+}
+
+/// An encoder that is out with a block. Were it lost in a panic, the session could never send again,
+/// so it ends.
+struct Lent<'a> {
+    driver: &'a Driver,
+    job: Option<EncodeJob>,
+}
+
+impl Lent<'_> {
+    /// Encodes the block, appends its message and returns the encoder. Returns the bytes of content.
+    fn run(&mut self, buffer: &mut Vec<u8>) -> usize {
+        let Some(job) = &mut self.job else { return 0 };
+        let content = job.content();
+        let begun = self.driver.counts_cpu.then(ThreadTime::now);
+        job.run(buffer);
+        let cpu = begun.map(|begun| begun.elapsed());
+        let job = self.job.take();
+        self.driver.with(|session| {
+            if let Some(job) = job {
+                session.encoded(job, buffer);
+            }
+            if let Some(cpu) = cpu {
+                session.spent(cpu, Instant::now());
+            }
+        });
+        content
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.job.is_some() {
+            self.driver.with(Session::encoder_lost);
+        }
     }
 }

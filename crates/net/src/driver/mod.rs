@@ -1,7 +1,7 @@
 //! The driver: gives a session its sockets and its clock, and turns its events into signals for
 //! tasks.
 //!
-//! The session is behind one lock, held for one encode or decode at most and never across an await.
+//! The session is behind one lock, never held across an await, nor while a block is encoded.
 //! Every change of the session goes through [`Driver::with`], which also handles its events.
 
 mod lanes;
@@ -132,6 +132,8 @@ pub(crate) struct Driver {
     memory: Option<Arc<Notify>>,
     /// True once listeners for the peer must close.
     closing: watch::Sender<bool>,
+    /// Whether the session wants to know what encoding costs.
+    counts_cpu: bool,
     pub(crate) born: Instant,
     /// Number of transports that are not closed yet.
     transports: watch::Sender<usize>,
@@ -178,6 +180,7 @@ impl Driver {
         let (opened, opened_rx) = mpsc::unbounded_channel();
         let (lane_down, lane_down_rx) = mpsc::unbounded_channel();
         let lanes = oncewire_session::MAX_LANES;
+        let counts_cpu = session.controller().is_some();
         let driver = Arc::new(Driver {
             state: Mutex::new(DriverState {
                 session: Some(session),
@@ -202,6 +205,7 @@ impl Driver {
             vacancy: Notify::new(),
             memory,
             closing: watch::Sender::new(false),
+            counts_cpu,
             born: Instant::now(),
             transports: watch::Sender::new(0),
         });

@@ -75,6 +75,8 @@ pub(crate) enum Expired {
 pub(crate) struct Lane {
     timers: Timers,
     state: State,
+    /// Number of the current transport.
+    transport: u64,
     /// Since when there has been no working transport. `None` once a handshake is complete.
     down_since: Option<Instant>,
     /// Messages that are not counted, for this transport: HELLO, PING, PONG, CLOSE.
@@ -104,6 +106,7 @@ impl Lane {
         Lane {
             timers,
             state: State::Down,
+            transport: 0,
             down_since: Some(now),
             uncounted: Vec::new(),
             outbox: Outbox::default(),
@@ -168,6 +171,7 @@ impl Lane {
 
     fn reset(&mut self, state: State, now: Instant) {
         self.state = state;
+        self.transport += 1;
         self.uncounted.clear();
         self.outbox.restart();
         self.acks.restart();
@@ -181,6 +185,11 @@ impl Lane {
     /// Whether the handshake on the current transport is complete.
     pub(crate) fn is_up(&self) -> bool {
         self.state == State::Up
+    }
+
+    /// Identifies the current transport among all that the lane has had.
+    pub(crate) fn transport(&self) -> u64 {
+        self.transport
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
@@ -425,9 +434,15 @@ impl Lane {
         self.outbox.wrote_one();
     }
 
-    /// A new block was written to the transport, and nothing was unsent before it.
+    /// A new block was written to the transport. Nothing was unsent when it was taken from its
+    /// flow.
     pub(crate) fn wrote_block(&mut self, flow: FlowId, block: BlockId) {
         self.outbox.wrote_block(flow, block);
+    }
+
+    /// A new block could not be written: it is to be sent on the next transport.
+    pub(crate) fn queue_block(&mut self, flow: FlowId, block: BlockId) {
+        self.outbox.queue_block(flow, block);
     }
 
     /// Bytes of PAD were written, which the peer may have to keep until it has processed what came

@@ -83,9 +83,16 @@ impl Outbox {
         self.written = self.written.max(self.acknowledged + self.sent as u64);
     }
 
+    /// A new block was written to this transport after what was. Messages that were queued while it
+    /// was encoded follow it.
     pub(super) fn wrote_block(&mut self, flow: FlowId, block: BlockId) {
-        self.messages.push_back(Counted::Block(flow, block));
+        self.messages.insert(self.sent, Counted::Block(flow, block));
         self.wrote_one();
+    }
+
+    /// A new block could not be written, because the transport that it was encoded for is gone.
+    pub(super) fn queue_block(&mut self, flow: FlowId, block: BlockId) {
+        self.messages.push_back(Counted::Block(flow, block));
     }
 
     pub(super) fn is_full(&self) -> bool {

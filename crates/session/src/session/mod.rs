@@ -13,18 +13,19 @@ use crate::config::{
     waiting_memory,
 };
 use crate::domains::MAX_DOMAIN;
+use crate::encode_job::{EncodeJob, Task};
 use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Frame, Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};
 use crate::message::{Epoch, MAX_TARGET, Message, MessageError};
-use crate::outgoing::{EncoderFailed, Outgoing};
+use crate::outgoing::{Encoded, EncoderFailed, Outgoing};
 use crate::padding;
 use crate::report::Counters;
 use adapting::Adapting;
 pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
 use oncewire_codec::adapt::{Controller, Decision};
-use oncewire_codec::{MAX_BLOCK, Sharing};
+use oncewire_codec::{MAX_BLOCK, Sharing, Stream};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -284,7 +285,7 @@ impl Session {
     /// Whether the peer has processed everything that was sent. Only then is nothing in flight that
     /// would be lost with the session.
     pub fn is_acknowledged(&self) -> bool {
-        self.lanes.iter().all(Lane::is_acknowledged)
+        !self.outgoing.is_lent() && self.lanes.iter().all(Lane::is_acknowledged)
     }
 
     /// Why the session ended, if it has.
@@ -471,9 +472,11 @@ impl Session {
         }
     }
 
-    /// Ends the session without notifying anyone, and returns its logs.
+    /// Ends the session without notifying anyone, and returns its logs. A log whose encoder is out
+    /// with a job is dropped.
     pub fn into_logs(mut self) -> Logs {
         self.clear_flows();
+        self.outgoing.settle();
         Logs { outgoing: self.outgoing, incoming: self.incoming }
     }
 }

@@ -2,6 +2,19 @@
 
 use super::*;
 
+/// Content that [`Session::transmit`] encodes in one call, in bytes: repeats become so short that
+/// their frames alone would be no limit.
+const MOST_CONTENT: usize = 4 * MAX_BLOCK;
+
+/// What [`Session::next_block`] found.
+#[expect(clippy::large_enum_variant, reason = "a job is moved to the driver at once")]
+enum Next {
+    Job(EncodeJob),
+    /// A log was begun: its EPOCH goes first.
+    Log,
+    Nothing,
+}
+
 impl Session {
     /// Notifies the driver, unless it knows already, that a lane has something to send.
     pub(super) fn wake(&mut self, lane: usize) {
@@ -10,23 +23,101 @@ impl Session {
         }
     }
 
-    /// Appends what a lane has to send now to `out`, until that has grown by `limit` bytes or a
-    /// little more. If it appends nothing, there is nothing to send until the next
-    /// [`Event::Transmit`].
+    /// Appends messages that a lane has to send now to `out`, until that is `limit` bytes long or a
+    /// little longer, or a block is to be encoded: then it returns the job. Run it without a lock
+    /// on the session, give it back to [`Session::encoded`], and call this again. When it returns
+    /// none, call [`Session::sent`] with the same lock. If `out` is empty then, there is nothing to
+    /// send until the next [`Event::Transmit`].
     ///
-    /// Takes blocks from their flows and encodes them now, so call it when the transport can take
-    /// the bytes.
-    pub fn transmit(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
+    /// Takes blocks from their flows now, so call it when the transport can take the bytes.
+    pub fn fill(
+        &mut self,
+        lane: usize,
+        limit: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<EncodeJob> {
         // Time without traffic refills the CPU budget, too.
         self.spent(Duration::ZERO, now);
-        let start = out.len();
-        self.fill(lane, start + limit, now, out);
+        let job = self.append(lane, limit, out);
+        self.note_memory();
+        job
+    }
+
+    /// Takes back a job that was run. What it wrote is at the end of `out`; it is removed if the
+    /// transport that it was for is gone, and the block follows on the next one.
+    pub fn encoded(&mut self, job: EncodeJob, out: &mut Vec<u8>) {
+        let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
+        let start = out.len().saturating_sub(written);
+        match self.outgoing.take_back(job) {
+            Ok((encoded, stream)) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.stream = stream;
+                }
+                let state = &mut self.lanes[lane];
+                let is_current =
+                    self.ended.is_none() && state.is_up() && state.transport() == transport;
+                match encoded {
+                    Encoded::Current(block) if is_current => state.wrote_block(id, block),
+                    Encoded::Current(block) | Encoded::Earlier(block) => {
+                        out.truncate(start);
+                        state.queue_block(id, block);
+                    }
+                    Encoded::Gone => out.truncate(start),
+                }
+            }
+            Err(error) => {
+                out.truncate(start);
+                self.end(error.into());
+            }
+        }
+        // They could not send blocks meanwhile.
+        for other in 0..self.lanes.len() {
+            if self.lanes[other].has_unsent() {
+                self.wake(other);
+            }
+        }
+        self.note_memory();
+    }
+
+    /// A job was lost, with the encoder: the session ends.
+    pub fn encoder_lost(&mut self) {
+        self.end(EncoderFailed::new("the encoder was lost").into());
+    }
+
+    /// What was appended to `out` after `start` goes to the lane's transport at once: appends PAD,
+    /// if padding is wanted.
+    pub fn sent(&mut self, lane: usize, start: usize, now: Instant, out: &mut Vec<u8>) {
+        if let Some(state) = self.lanes.get(lane)
+            && out.len() - start > 64
+            && state.is_up()
+            && state.wants_rtt(now)
+        {
+            self.ping(lane, now);
+            self.lanes[lane].write_uncounted(out);
+        }
         self.pad(lane, start, out);
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.transmitted(out.len() > start);
         }
         self.counters.wire_sent_bytes += (out.len() - start) as u64;
-        self.note_memory();
+    }
+
+    /// [`Session::fill`] with its jobs, and [`Session::sent`], in one call, for a driver that has no
+    /// lock: appends what a lane has to send now, until `out` has grown by `limit` bytes or a
+    /// little more, or some blocks were encoded. If it appends nothing, there is nothing to send
+    /// until the next [`Event::Transmit`].
+    pub fn transmit(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
+        let (start, mut content) = (out.len(), 0);
+        while let Some(mut job) = self.fill(lane, start + limit, now, out) {
+            content += job.content();
+            job.run(out);
+            self.encoded(job, out);
+            if content >= MOST_CONTENT {
+                break;
+            }
+        }
+        self.sent(lane, start, now, out);
     }
 
     /// Appends PAD to what was appended after `start`, if padding is wanted.
@@ -43,11 +134,11 @@ impl Session {
         }
     }
 
-    fn fill(&mut self, lane: usize, limit: usize, now: Instant, out: &mut Vec<u8>) {
-        let Some(state) = self.lanes.get_mut(lane) else { return };
+    fn append(&mut self, lane: usize, limit: usize, out: &mut Vec<u8>) -> Option<EncodeJob> {
+        let state = self.lanes.get_mut(lane)?;
         state.write_uncounted(out);
         if !state.is_up() || self.ended.is_some() {
-            return;
+            return None;
         }
         if let Some(count) = state.take_ack() {
             Message::Ack(count).write(out);
@@ -59,7 +150,7 @@ impl Session {
             Message::Report(&self.counters().write()).write(out);
         }
         if !self.send_counted(lane, limit, out) {
-            return;
+            return None;
         }
         if std::mem::take(&mut self.limit_unsent) {
             self.lanes[lane].push_control(&Message::Limit(self.log_limit));
@@ -72,15 +163,24 @@ impl Session {
                 self.begin_log();
             }
             if out.len() >= limit || !self.send_counted(lane, limit, out) || self.ended.is_some() {
-                break;
+                return None;
             }
-            if !self.next_control(lane) && (self.wants_resize() || !self.next_block(lane, out)) {
-                break;
+            // The block that is being encoded may be of this lane and, if its transport was
+            // replaced meanwhile, goes out before what its flow sends next.
+            if self.outgoing.is_lent() {
+                return None;
             }
-        }
-        if out.len() > 64 && self.lanes[lane].wants_rtt(now) {
-            self.ping(lane, now);
-            self.lanes[lane].write_uncounted(out);
+            if self.next_control(lane) {
+                continue;
+            }
+            if self.wants_resize() {
+                return None;
+            }
+            match self.next_block(lane) {
+                Next::Job(job) => return Some(job),
+                Next::Log => {}
+                Next::Nothing => return None,
+            }
         }
     }
 
@@ -109,7 +209,7 @@ impl Session {
                 Counted::Epoch => self.outgoing.epoch_message().write(out),
                 Counted::Block(flow, id) => {
                     if !self.outgoing.may_send_again(id) {
-                        self.counters.span_stalls += 1;
+                        self.counters.span_stalls += u64::from(!self.outgoing.is_lent());
                         return false;
                     }
                     Message::Data(flow).write(out);
@@ -117,6 +217,12 @@ impl Session {
                         Ok((block, len)) => {
                             self.counters.repeated_bytes += len;
                             state.reencoded(flow, block);
+                            state.wrote_one();
+                            if block != id {
+                                // It was encoded anew: one at a time.
+                                return false;
+                            }
+                            continue;
                         }
                         Err(error) => {
                             self.end(error.into());
@@ -157,11 +263,11 @@ impl Session {
         true
     }
 
-    /// Encodes a block of the flow whose turn it is. Returns `false` if no flow can send.
-    fn next_block(&mut self, lane: usize, out: &mut Vec<u8>) -> bool {
+    /// Takes a block of the flow whose turn it is.
+    fn next_block(&mut self, lane: usize) -> Next {
         loop {
             let round = self.lanes[lane].round();
-            let Some(id) = round.front() else { return false };
+            let Some(id) = round.front() else { return Next::Nothing };
             let Some(flow) = self.flows.get_mut(&id) else {
                 round.leave(None);
                 continue;
@@ -182,32 +288,31 @@ impl Session {
             if self.outgoing.epoch() == Epoch::NONE {
                 self.begin_log();
                 // EPOCH goes out before the block.
-                return self.ended.is_none();
+                return if self.ended.is_none() { Next::Log } else { Next::Nothing };
             }
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
-                return false;
+                return Next::Nothing;
             }
-            Message::Data(id).write(out);
             if std::mem::take(&mut flow.is_turn) {
                 flow.stream.begin_message();
             }
-            // More follows, so the block can end where a chunk does.
-            let len = if len < flow.send.len() {
-                self.outgoing.whole_chunks(&mut flow.stream, flow.send.front(len))
-            } else {
-                len
-            };
             let explicit = self.lanes.len() > 1;
-            let (block, stream) = (flow.send.front(len), &mut flow.stream);
-            match self.outgoing.encode(block, stream, lane, explicit, out) {
-                Ok(block) => self.lanes[lane].wrote_block(id, block),
+            let task = Task { flow: id, lane, transport: self.lanes[lane].transport() };
+            let blank = Stream::new(flow.stream.domain());
+            let stream = std::mem::replace(&mut flow.stream, blank);
+            // If more follows, the block can end where a chunk does.
+            let more = len < flow.send.len();
+            let content = flow.send.front(len);
+            let job = match self.outgoing.lend(task, stream, content, more, explicit) {
+                Ok(job) => job,
                 Err(error) => {
                     self.end(error.into());
-                    return false;
+                    return Next::Nothing;
                 }
-            }
+            };
+            let len = job.content();
             self.config.sending.release(flow.send.pop(len));
             flow.sent += len as u64;
             self.queued -= len;
@@ -234,7 +339,7 @@ impl Session {
                     self.queue_control(id);
                 }
             }
-            return true;
+            return Next::Job(job);
         }
     }
 

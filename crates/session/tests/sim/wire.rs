@@ -46,10 +46,13 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
             let Ok(Scan::Frame(view)) = FrameView::scan(rest, MAX_BLOCK) else { return None };
             rest = &rest[view.len()..];
         }
+        // OPEN has two fields of bytes, CLOSE has one.
         0x02 | 0x44 => {
             number(&mut rest)?;
-            let len = number(&mut rest)? as usize;
-            rest = rest.get(len..)?;
+            for _ in 0..if kind == 0x02 { 2 } else { 1 } {
+                let len = number(&mut rest)? as usize;
+                rest = rest.get(len..)?;
+            }
         }
         0x05 | 0x06 => {
             number(&mut rest)?;
@@ -61,7 +64,7 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
                 number(&mut rest)?;
             }
         }
-        0x40 | 0x46 => {
+        0x40 | 0x46 | 0x47 => {
             let len = number(&mut rest)? as usize;
             rest = rest.get(len..)?;
         }

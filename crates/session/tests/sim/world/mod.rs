@@ -8,7 +8,7 @@ mod transports;
 use crate::dice::Dice;
 use crate::profile::Profile;
 use crate::script::{Fault, FlowScript, HalfScript, MS, SECOND, Script, Time};
-use oncewire_session::{Budget, FlowId, Logs, ResetCode, Session, SessionId};
+use oncewire_session::{Budget, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ enum Job {
     Arrive(usize, usize),
     /// An end notices that a transport is gone: transport, end.
     Lost(usize, usize),
+    /// A block of an end was encoded.
+    Encoded(usize),
     /// The deadline of an end's session.
     Timer(usize),
     /// The client dials for a lane, in the given session of this world.
@@ -134,6 +136,17 @@ struct End {
     corrupt: usize,
     /// The last session had sent something, so it has a log to continue.
     had_log: bool,
+    /// A block that is being encoded while other things happen.
+    encoding: Option<Encoding>,
+}
+
+/// A job of a session, and what is to be sent before its frame.
+struct Encoding {
+    session: SessionId,
+    job: EncodeJob,
+    lane: usize,
+    link: usize,
+    out: Vec<u8>,
 }
 
 pub(crate) struct World {
@@ -180,6 +193,10 @@ pub(crate) struct Summary {
     pub(crate) cut: u64,
     pub(crate) repeated: u64,
     pub(crate) waits: u64,
+    /// Blocks that were encoded while other things happened, and how many of them found that their
+    /// transport was gone.
+    pub(crate) apart: u64,
+    pub(crate) apart_lost: u64,
 }
 
 impl std::ops::AddAssign for Summary {
@@ -194,6 +211,8 @@ impl std::ops::AddAssign for Summary {
         self.cut += more.cut;
         self.repeated += more.repeated;
         self.waits += more.waits;
+        self.apart += more.apart;
+        self.apart_lost += more.apart_lost;
     }
 }
 
@@ -312,6 +331,7 @@ impl World {
         match job {
             Job::Arrive(link, sender) => self.arrive(link, sender),
             Job::Lost(link, end) => self.lost(link, end),
+            Job::Encoded(end) => self.encoded(end),
             Job::Timer(end) => self.timer(end),
             Job::Connect(lane, generation) => self.connect(lane, generation),
             Job::Open(flow) => self.open(flow),

@@ -1,6 +1,6 @@
 //! Transports between the ends: delay, loss, corruption, and the handshake that begins each.
 
-use super::{Job, Link, World};
+use super::{Encoding, Job, Link, World};
 use crate::script::{CLIENT, MS, SECOND, SERVER};
 use crate::wire;
 use oncewire_session::{Answer, Config, Hello, Refused, Session};
@@ -47,6 +47,10 @@ impl World {
     pub(super) fn pump(&mut self, end: usize, lane: usize, all: bool) {
         let Some(link) = self.ends[end].links.get(lane).copied().flatten() else { return };
         let now = self.instant();
+        // The lane's task is busy with its block.
+        if self.ends[end].encoding.as_ref().is_some_and(|encoding| encoding.link == link) && !all {
+            return;
+        }
         loop {
             let room = self.links[link].window.saturating_sub(self.links[link].pipes[end].bytes);
             if room == 0 && !all {
@@ -55,7 +59,20 @@ impl World {
             let Some(session) = &mut self.ends[end].session else { break };
             let mut out = Vec::new();
             let limit = if all { usize::MAX / 2 } else { self.dice.up_to(room) };
-            session.transmit(lane, limit, now, &mut out);
+            if !all && self.dice.one_in(3) {
+                if let Some(job) = session.fill(lane, limit, now, &mut out) {
+                    let session = session.id();
+                    self.summary.apart += 1;
+                    self.ends[end].encoding = Some(Encoding { session, job, lane, link, out });
+                    let most = if self.dice.one_in(8) { 500 * MS } else { 20 * MS };
+                    let delay = self.dice.within(0..most);
+                    self.after(delay, Job::Encoded(end));
+                    break;
+                }
+                session.sent(lane, 0, now, &mut out);
+            } else {
+                session.transmit(lane, limit, now, &mut out);
+            }
             if out.is_empty() {
                 break;
             }
@@ -66,6 +83,33 @@ impl World {
             );
             self.send(link, end, out);
         }
+    }
+
+    /// A block was encoded without the session, which gets its encoder back.
+    pub(super) fn encoded(&mut self, end: usize) {
+        let now = self.instant();
+        let Some(Encoding { session: id, mut job, lane, link, mut out }) =
+            self.ends[end].encoding.take()
+        else {
+            return;
+        };
+        job.run(&mut out);
+        let is_current = self.ends[end].links.get(lane).copied().flatten() == Some(link);
+        self.summary.apart_lost += u64::from(!is_current);
+        let Some(session) = self.ends[end].session.as_mut().filter(|session| session.id() == id)
+        else {
+            return;
+        };
+        session.encoded(job, &mut out);
+        if is_current {
+            session.sent(lane, 0, now, &mut out);
+            if !out.is_empty() {
+                self.send(link, end, out);
+            }
+        }
+        self.settle(end);
+        self.pump(end, lane, false);
+        self.settle(end);
     }
 
     /// Puts bytes, which are whole messages, on a transport.

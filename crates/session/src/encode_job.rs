@@ -1,0 +1,97 @@
+//! A block that is encoded without the session.
+//!
+//! Encoding takes up to milliseconds, and the session is behind the driver's lock. So the session
+//! does not encode: it lends its encoder with a block, and takes both back with the frame.
+
+use crate::flow::FlowId;
+use crate::message::Message;
+use crate::outgoing::EncoderFailed;
+use oncewire_codec::{EncodeError, Encoder, InsideStats, Stream};
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) flow: FlowId,
+    pub(crate) lane: usize,
+    /// Number of the lane's transport that the frame is for.
+    pub(crate) transport: u64,
+}
+
+/// A block and the encoder for it, from [`Session::fill`](crate::Session::fill). Call
+/// [`EncodeJob::run`] without a lock on the session, then
+/// [`Session::encoded`](crate::Session::encoded). A session has at most one.
+#[must_use = "the session encodes nothing until it has its encoder back"]
+pub struct EncodeJob {
+    pub(crate) task: Task,
+    pub(crate) log: u64,
+    pub(crate) encoder: Box<Encoder>,
+    pub(crate) stream: Stream,
+    pub(crate) block: Vec<u8>,
+    context: usize,
+    /// Reset the context first, because it served another domain.
+    reset: bool,
+    explicit: bool,
+    pub(crate) result: Result<(), EncoderFailed>,
+    /// Length of the message in bytes.
+    pub(crate) written: usize,
+    /// The encoder's counts before the block.
+    before: InsideStats,
+}
+
+impl EncodeJob {
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
+    pub(crate) fn new(
+        task: Task,
+        log: u64,
+        encoder: Box<Encoder>,
+        stream: Stream,
+        block: Vec<u8>,
+        context: usize,
+        reset: bool,
+        explicit: bool,
+    ) -> EncodeJob {
+        let result = Err(EncoderFailed::new("a block was not encoded"));
+        let before = encoder.stats().inside;
+        EncodeJob {
+            task,
+            log,
+            encoder,
+            stream,
+            block,
+            context,
+            reset,
+            explicit,
+            result,
+            written: 0,
+            before,
+        }
+    }
+
+    /// Encodes the block and appends its message to `out`.
+    pub fn run(&mut self, out: &mut Vec<u8>) {
+        let start = out.len();
+        Message::Data(self.task.flow).write(out);
+        self.result = self.encode(out).map_err(EncoderFailed::new);
+        self.written = out.len() - start;
+    }
+
+    fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encoder.set_explicit_offsets(self.explicit);
+        if self.reset {
+            self.encoder.reset_context(self.context)?;
+        }
+        self.encoder.encode_stream(&mut self.stream, &self.block, self.context)?.append_to(out);
+        Ok(())
+    }
+
+    /// Bytes of the block.
+    pub fn content(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Bytes of the block that were opened: see [`InsideStats::opened_bytes`]. Call it after
+    /// [`EncodeJob::run`].
+    pub fn opened(&self) -> u64 {
+        self.encoder.stats().inside.opened_bytes - self.before.opened_bytes
+    }
+}

@@ -1,0 +1,201 @@
+//! Blocks that are encoded without the session: what happens meanwhile.
+#![allow(missing_docs)]
+
+use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session, Settings};
+use std::time::{Duration, Instant};
+
+fn config(random: u64) -> Settings {
+    Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3, 4], ..Config::default() }
+        .build()
+        .unwrap()
+}
+
+/// Two ends of a session with one lane.
+struct Pair {
+    client: Session,
+    server: Session,
+    now: Instant,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
+        let now = Instant::now();
+        let mut client = Session::connect(config(1), None, now);
+        client.attach(0, now);
+        let mut hello = Vec::new();
+        client.transmit(0, 1 << 20, now, &mut hello);
+        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+        let server = Session::accept_new(config(2), None, &hello, now).unwrap();
+        let mut pair = Pair { client, server, now };
+        pair.exchange();
+        pair
+    }
+
+    /// Both ends send until neither has anything to send.
+    fn exchange(&mut self) {
+        loop {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            self.client.transmit(0, 1 << 20, self.now, &mut there);
+            self.server.receive(0, &there, self.now);
+            self.server.transmit(0, 1 << 20, self.now, &mut back);
+            self.client.receive(0, &back, self.now);
+            while let Some(event) = self.server.poll_event() {
+                if let Event::Opened { flow, .. } = event {
+                    self.server.accept(flow, self.now);
+                }
+            }
+            while self.client.poll_event().is_some() {}
+            if there.is_empty() && back.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The transport is lost and replaced.
+    fn reconnect(&mut self) {
+        self.client.detach(0, self.now);
+        self.server.detach(0, self.now);
+        self.client.attach(0, self.now);
+        let mut hello = Vec::new();
+        self.client.transmit(0, 1 << 20, self.now, &mut hello);
+        let (hello, len) = Hello::read(&hello).map(|read| read.unwrap()).unwrap();
+        assert!(len > 0);
+        self.server.accept_lane(&hello, self.now).unwrap();
+    }
+
+    fn received(&mut self, flow: FlowId) -> (Vec<u8>, bool) {
+        let mut bytes = Vec::new();
+        loop {
+            match self.server.read(flow) {
+                Read::Data(chunk) => {
+                    self.server.consumed(flow, chunk.len(), self.now);
+                    bytes.extend(chunk);
+                }
+                Read::Finished => return (bytes, true),
+                _ => return (bytes, false),
+            }
+        }
+    }
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn a_call_encodes_nothing_and_hands_out_one_block() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    // A repeat: its frames are tiny, so bytes alone would let a call go on.
+    let content = noise(1, 60_000);
+    for _ in 0..4 {
+        pair.client.write(flow, &content);
+    }
+    let (mut out, mut blocks) = (Vec::new(), 0);
+    while let Some(mut job) = pair.client.fill(0, 1 << 20, pair.now, &mut out) {
+        let (encoded, len) = (pair.client.counters().blocks, out.len());
+        assert!(pair.client.fill(0, 1 << 20, pair.now, &mut out).is_none(), "the encoder is lent");
+        assert_eq!(out.len(), len);
+        job.run(&mut out);
+        assert_eq!(pair.client.counters().blocks, encoded, "the session has not encoded it");
+        pair.client.encoded(job, &mut out);
+        assert_eq!(pair.client.counters().blocks, encoded + 1);
+        blocks += 1;
+    }
+    assert!(blocks >= 4 && out.len() < 70_000, "{blocks} blocks in {} bytes", out.len());
+    // In one call, the content is bounded, too.
+    (0..12).for_each(|_| assert!(pair.client.write(flow, &content[..20_000]) > 0));
+    let before = pair.client.counters().sent_bytes;
+    pair.client.transmit(0, 1 << 20, pair.now, &mut Vec::new());
+    let once = pair.client.counters().sent_bytes - before;
+    assert!((1..=5 << 16).contains(&once), "{once}");
+}
+
+#[test]
+fn a_transport_is_replaced_while_a_block_of_it_is_encoded() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(2, 40_000);
+    assert_eq!(pair.client.write(flow, &content), content.len());
+    pair.client.finish(flow);
+    let mut out = Vec::new();
+    let mut job = pair.client.fill(0, 1 << 20, pair.now, &mut out).unwrap();
+    assert!(!pair.client.is_acknowledged() && !pair.client.is_idle());
+    pair.reconnect();
+    // FIN must not overtake the block.
+    pair.exchange();
+    pair.client.go_away();
+    pair.exchange();
+    assert_eq!(pair.received(flow), (Vec::new(), false));
+    let before = out.len();
+    job.run(&mut out);
+    assert!(out.len() > before);
+    pair.client.encoded(job, &mut out);
+    assert_eq!(out.len(), before, "its frame is for a transport that is gone");
+    pair.now += Duration::from_millis(30);
+    pair.exchange();
+    assert_eq!(pair.received(flow), (content, true));
+    assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
+}
+
+#[test]
+fn what_is_queued_while_a_block_is_encoded_follows_it() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(3, 40_000);
+    pair.client.write(flow, &content);
+    let mut out = Vec::new();
+    let mut job = pair.client.fill(0, 1 << 20, pair.now, &mut out).unwrap();
+    // A message of no flow, and the end of this one.
+    pair.client.go_away();
+    pair.client.finish(flow);
+    job.run(&mut out);
+    pair.client.encoded(job, &mut out);
+    pair.client.sent(0, 0, pair.now, &mut out);
+    pair.server.receive(0, &out, pair.now);
+    // The transport is lost: what was not acknowledged goes out again, in the same order.
+    pair.reconnect();
+    pair.exchange();
+    pair.now += Duration::from_millis(30);
+    pair.exchange();
+    assert_eq!(pair.received(flow), (content, true));
+    assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
+}
+
+#[test]
+fn a_session_that_ends_while_a_block_is_encoded_drops_that_log_only() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    pair.client.write(flow, &noise(4, 40_000));
+    let mut out = Vec::new();
+    let mut job = pair.client.fill(0, 1 << 20, pair.now, &mut out).unwrap();
+    pair.client.close();
+    job.run(&mut out);
+    drop(job);
+    let logs = pair.client.into_logs();
+    let mut again = Session::connect(config(5), Some(logs), pair.now);
+    again.attach(0, pair.now);
+    let mut hello = Vec::new();
+    again.transmit(0, 1 << 20, pair.now, &mut hello);
+    assert!(Hello::read(&hello).unwrap().is_some());
+
+    // A job that is lost while the session lives ends it: it could never send again.
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    pair.client.write(flow, &noise(4, 40_000));
+    drop(pair.client.fill(0, 1 << 20, pair.now, &mut Vec::new()).unwrap());
+    pair.client.encoder_lost();
+    assert!(pair.client.ended().is_some());
+}
