@@ -230,6 +230,12 @@ impl Decoder {
     pub fn prefault(&mut self) {
         self.assembler.log.prefault();
     }
+
+    /// Work for transcoded literals so far, also of frames that were rejected, in the units of
+    /// `docs/FORMAT.md`, "Work". A frame may take 16 for each byte of its block, and 4,096.
+    pub fn work(&self) -> u64 {
+        self.reader.work
+    }
 }
 
 /// Memory of a decoder in bytes, by part: in use ([`Decoder::memory`]) or at most

@@ -3,7 +3,7 @@
 use crate::entropy::{DescriptorModels, ReadContext, TranscodeModels, TranscodeReader};
 use crate::error::FrameError;
 use crate::format::{FrameView, LiteralCoding};
-use crate::inside::{Expander, MAX_SOURCES, Section};
+use crate::inside::{Expander, MAX_SOURCES, Section, Work};
 use crate::matcher::Match;
 
 /// Upper bound in bytes of what a decoder needs for transcoded literals: codes and models, and the
@@ -19,6 +19,8 @@ pub(crate) struct FrameReader {
     expander: Expander,
     /// Of transcoded literals.
     residual: Vec<u8>,
+    /// Units of work for transcoded literals so far.
+    pub(super) work: u64,
 }
 
 impl FrameReader {
@@ -27,6 +29,7 @@ impl FrameReader {
             contexts: (0..contexts).map(|_| ReadContext::new()).collect(),
             expander: Expander::default(),
             residual: Vec::new(),
+            work: 0,
         }
     }
 
@@ -135,19 +138,25 @@ impl FrameReader {
         } else {
             return Err(FrameError::Sum { block: view.block_len });
         };
+        let mut work = Work::of(view.block_len);
         if section.is_sequences {
             let plain = section.operations;
-            let expanded = self.expander.expand_sequences(residual, plain, sources, expected, out);
+            let expander = &mut self.expander;
+            let expanded =
+                expander.expand_sequences(residual, plain, sources, expected, &mut work, out);
             self.residual = buffer;
+            self.work += work.done();
             return expanded;
         }
         let mut expander = std::mem::take(&mut self.expander);
         let models = self.context(view)?.transcode();
         let mut operations = TranscodeReader::new(models, section.operations)?;
-        let expanded = expander.expand(|| operations.next(), residual, sources, expected, out);
+        let next = || operations.next();
+        let expanded = expander.expand(next, residual, sources, expected, &mut work, out);
         let expanded = expanded.and_then(|()| operations.finish());
         self.expander = expander;
         self.residual = buffer;
+        self.work += work.done();
         expanded
     }
 

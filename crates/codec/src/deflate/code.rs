@@ -150,6 +150,68 @@ impl Entry {
     }
 }
 
+/// Symbols that a description may give words, of each code.
+const LITERALS: usize = 286;
+const DISTANCE_SYMBOLS: usize = 30;
+
+/// The lengths of all words of a code, 0 where there is none: what a dynamic block describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lengths([u8; LITERALS + DISTANCE_SYMBOLS]);
+
+impl Lengths {
+    /// Reads what follows the three bits of a dynamic block up to its first token.
+    ///
+    /// # Errors
+    /// [`Stop::Short`] and [`Stop::Bad`].
+    pub(crate) fn read(bits: &mut BitReader<'_>) -> Result<Lengths, Stop> {
+        const ORDER: [usize; 19] =
+            [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+        let literals = bits.bits(5)? as usize + 257;
+        let distances = bits.bits(5)? as usize + 1;
+        let count = bits.bits(4)? as usize + 4;
+        if literals > LITERALS || distances > DISTANCE_SYMBOLS {
+            return Err(Stop::Bad);
+        }
+        let mut lengths = [0u8; LITERALS + DISTANCE_SYMBOLS];
+        for &symbol in &ORDER[..count] {
+            lengths[symbol] = bits.bits(3)? as u8;
+        }
+        let (mut meta, mut words) = ([NONE; 1 << META_BITS], [0; 19]);
+        // No word is longer than the first table is wide.
+        let built = build(&lengths[..19], &mut meta, 0..1 << META_BITS, 0, &mut words, Some);
+        if built.is_none_or(|(is_complete, _)| !is_complete) {
+            return Err(Stop::Bad);
+        }
+        let total = literals + distances;
+        lengths.fill(0);
+        let mut at = 0;
+        while at < total {
+            let entry = meta[bits.peek() as usize & ((1 << META_BITS) - 1)];
+            bits.bits(entry.bits())?;
+            let (value, repeats) = match entry.symbol() {
+                length @ 0..=15 => (length as u8, 1),
+                16 => {
+                    let last = at.checked_sub(1).ok_or(Stop::Bad)?;
+                    (lengths[last], 3 + bits.bits(2)? as usize)
+                }
+                17 => (0, 3 + bits.bits(3)? as usize),
+                _ => (0, 11 + bits.bits(7)? as usize),
+            };
+            lengths[..total].get_mut(at..at + repeats).ok_or(Stop::Bad)?.fill(value);
+            at += repeats;
+        }
+        let (literals, distances) = lengths[..total].split_at(literals);
+        if literals[256] == 0 {
+            return Err(Stop::Bad);
+        }
+        // Those of symbols that are not described are 0, so that equal codes have equal lengths.
+        let mut all = [0; LITERALS + DISTANCE_SYMBOLS];
+        all[..literals.len()].copy_from_slice(literals);
+        all[LITERALS..][..distances.len()].copy_from_slice(distances);
+        Ok(Lengths(all))
+    }
+}
+
 /// The code of a block: literals and lengths, and distances.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
@@ -209,46 +271,15 @@ impl Code {
     /// # Errors
     /// [`Stop::Short`] and [`Stop::Bad`].
     pub(crate) fn read(bits: &mut BitReader<'_>) -> Result<Code, Stop> {
-        const ORDER: [usize; 19] =
-            [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
-        let literals = bits.bits(5)? as usize + 257;
-        let distances = bits.bits(5)? as usize + 1;
-        let count = bits.bits(4)? as usize + 4;
-        if literals > 286 || distances > 30 {
-            return Err(Stop::Bad);
-        }
-        let mut lengths = [0u8; 286 + 30];
-        for &symbol in &ORDER[..count] {
-            lengths[symbol] = bits.bits(3)? as u8;
-        }
-        let (mut meta, mut words) = ([NONE; 1 << META_BITS], [0; 19]);
-        // No word is longer than the first table is wide.
-        let built = build(&lengths[..19], &mut meta, 0..1 << META_BITS, 0, &mut words, Some);
-        if built.is_none_or(|(is_complete, _)| !is_complete) {
-            return Err(Stop::Bad);
-        }
-        let total = literals + distances;
-        lengths.fill(0);
-        let mut at = 0;
-        while at < total {
-            let entry = meta[bits.peek() as usize & ((1 << META_BITS) - 1)];
-            bits.bits(entry.bits())?;
-            let (value, repeats) = match entry.symbol() {
-                length @ 0..=15 => (length as u8, 1),
-                16 => {
-                    let last = at.checked_sub(1).ok_or(Stop::Bad)?;
-                    (lengths[last], 3 + bits.bits(2)? as usize)
-                }
-                17 => (0, 3 + bits.bits(3)? as usize),
-                _ => (0, 11 + bits.bits(7)? as usize),
-            };
-            lengths[..total].get_mut(at..at + repeats).ok_or(Stop::Bad)?.fill(value);
-            at += repeats;
-        }
-        let (literals, distances) = lengths[..total].split_at(literals);
-        if literals[256] == 0 {
-            return Err(Stop::Bad);
-        }
+        Code::of(&Lengths::read(bits)?)
+    }
+
+    /// The code whose words have these lengths. Takes some microseconds.
+    ///
+    /// # Errors
+    /// [`Stop::Bad`].
+    pub(crate) fn of(lengths: &Lengths) -> Result<Code, Stop> {
+        let (literals, distances) = lengths.0.split_at(LITERALS);
         let mut code = Code::EMPTY;
         code.build(literals, distances).ok_or(Stop::Bad)?;
         Ok(code)

@@ -8,7 +8,7 @@ mod bits;
 mod code;
 
 pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits, transcode};
-pub(crate) use code::Code;
+pub(crate) use code::{Code, Lengths};
 
 /// A literal byte, or a length and a distance.
 ///

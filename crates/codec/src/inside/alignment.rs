@@ -44,6 +44,11 @@ impl Alignment {
         self.at
     }
 
+    /// Whether there are bends, also ones that no copy reaches any more.
+    pub(crate) fn has_bends(&self) -> bool {
+        self.len > 0
+    }
+
     /// Whether any distance may change here.
     #[inline(always)]
     pub(crate) fn is_bent(&self) -> bool {

@@ -9,6 +9,7 @@ use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use super::streams::StreamCounts;
+use super::work::Work;
 use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
 use crate::entropy::Operation;
@@ -433,15 +434,18 @@ impl Inside {
             .map(|source| log.read(source.source..source.source + u64::from(source.len)))
             .collect();
         let mut operations = plan.operations.iter().copied();
+        let mut work = Work::of(block.len());
         let back = self.expander.expand(
             || Ok(operations.next().unwrap_or(Operation::End)),
             &plan.residual,
             &contents,
             self.literals.len(),
+            &mut work,
             &mut self.check,
         );
         if back.is_err() || self.check != self.literals {
-            self.stats.refused += 1;
+            // A frame that takes a decoder more work than it may is not sent; it is no fault.
+            self.stats.refused += u64::from(!work.is_exceeded());
             plan.clear();
         }
     }

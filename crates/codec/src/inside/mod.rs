@@ -21,6 +21,7 @@ mod search;
 pub(crate) mod section;
 mod sequences;
 mod streams;
+mod work;
 mod zstd;
 
 pub use find::InsideStats;
@@ -28,3 +29,4 @@ pub(crate) use find::{Inside, ONLY_FLOW, Place};
 pub(crate) use plan::Plan;
 pub(crate) use section::{Expander, MAX_SOURCES, Section};
 pub use streams::{Carrier, StreamCount, StreamCounts};
+pub(crate) use work::Work;

@@ -2,18 +2,18 @@
 
 use super::alignment::Alignment;
 use super::sequences::{self, Assembly};
-use crate::deflate::{BitReader, BitWriter, Code, SLACK, copy_bits, transcode};
+use super::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
+use crate::deflate::{BitReader, BitWriter, Code, Lengths, SLACK, copy_bits, transcode};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
 use crate::format::varint;
 use crate::matcher::Match;
 
-/// Most codes that a frame may name. Each takes a reader some microseconds, and
-/// [`Code::MEMORY`] bytes.
+/// Most codes that a frame may describe. Each takes [`Code::MEMORY`] bytes.
 pub(crate) const MAX_CODES: usize = 128;
 /// Most sources of a frame.
 pub(crate) const MAX_SOURCES: usize = 256;
-/// Operations that may follow each other without giving any bits. Bounds the work for a frame.
+/// Operations that may follow each other without giving any bits.
 const MAX_IDLE: u32 = 2;
 /// The residual has the phase of the literals wherever at least this many bits are copied.
 pub(crate) const ALIGNED_BITS: u64 = 64;
@@ -122,23 +122,66 @@ enum Named {
     Nth(usize),
 }
 
+/// The codes that a frame described, each built once.
+#[derive(Debug, Default)]
+struct Codes {
+    built: Vec<(Lengths, Code)>,
+    /// Of each description, in order: which of them it is.
+    described: Vec<u8>,
+}
+
+impl Codes {
+    const MEMORY: usize = MAX_CODES * (size_of::<(Lengths, Code)>() + 1);
+
+    fn memory(&self) -> usize {
+        self.built.capacity() * size_of::<(Lengths, Code)>() + self.described.capacity()
+    }
+
+    fn clear(&mut self) {
+        self.built.clear();
+        self.described.clear();
+    }
+
+    /// Adds a description. Returns what it names.
+    fn add(&mut self, lengths: Lengths, work: &mut Work) -> Result<Named, FrameError> {
+        let known = self.built.iter().position(|(known, _)| *known == lengths);
+        let nth = match known {
+            Some(nth) => nth,
+            None => {
+                work.add(1, CODE)?;
+                let code = Code::of(&lengths).map_err(|_| broken())?;
+                self.built.push((lengths, code));
+                self.built.len() - 1
+            }
+        };
+        self.described.push(nth as u8);
+        Ok(Named::Nth(nth))
+    }
+
+    fn get(&self, name: Named) -> &Code {
+        match name {
+            Named::Fixed => Code::fixed(),
+            // Only codes that are there are named.
+            Named::Nth(nth) => &self.built[nth].1,
+        }
+    }
+}
+
 /// Puts literals together. Kept between frames for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Expander {
-    codes: Vec<Code>,
+    codes: Codes,
     assembly: Assembly,
 }
 
 impl Expander {
     /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
-        self.codes.capacity() * size_of::<Code>()
-            + self.codes.len() * Code::MEMORY
-            + self.assembly.memory()
+        self.codes.memory() + self.assembly.memory()
     }
 
     /// Memory in bytes, at most.
-    pub(crate) const MEMORY: usize = MAX_CODES * Code::MEMORY + Assembly::MEMORY;
+    pub(crate) const MEMORY: usize = Codes::MEMORY + Assembly::MEMORY;
 
     /// The buffer for sequences of sources.
     pub(super) fn sources(&mut self) -> &mut sequences::Sources {
@@ -155,13 +198,15 @@ impl Expander {
         plain: &[u8],
         sources: &[&[u8]],
         len: usize,
+        work: &mut Work,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
-        self.assembly.expand(residual, plain, sources, len, out)
+        self.assembly.expand(residual, plain, sources, len, work, out)
     }
 
     /// Writes `len` bytes of literals to the front of `out`, as the operations say that `next` gives them, from
-    /// the residual and from `sources`, the content of the section's sources in order.
+    /// the residual and from `sources`, the content of the section's sources in order. Adds the work
+    /// that it takes.
     ///
     /// # Errors
     /// [`FrameError`]; what `out` has then is meaningless.
@@ -171,10 +216,12 @@ impl Expander {
         residual: &[u8],
         sources: &[&[u8]],
         len: usize,
+        work: &mut Work,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         out.resize(len + SLACK, 0);
         self.codes.clear();
+        work.add(sources.len() as u64, STEP)?;
         let ends = sources.iter().scan(0, |end, source| {
             *end += source.len() as u64 * 8;
             Some(*end)
@@ -191,11 +238,13 @@ impl Expander {
             source_at: 0,
             code_at: 0,
             alignment: Alignment::default(),
+            work,
         };
         // Operations in a row that gave nothing.
         let mut idle = 0;
         loop {
             let before = state.writer.position();
+            state.work.add(1, STEP)?;
             match next()? {
                 Operation::Part { code, bits } => {
                     state.copy(bits)?;
@@ -238,7 +287,7 @@ impl Expander {
 }
 
 struct State<'a, 'o> {
-    codes: &'a mut Vec<Code>,
+    codes: &'a mut Codes,
     sources: &'a [&'a [u8]],
     /// Where each source ends, among the bits of all.
     ends: Vec<u64>,
@@ -254,6 +303,7 @@ struct State<'a, 'o> {
     /// Where the last code of the sources stands.
     code_at: u64,
     alignment: Alignment,
+    work: &'a mut Work,
 }
 
 impl<'a> State<'a, '_> {
@@ -279,8 +329,10 @@ impl<'a> State<'a, '_> {
         let (mut reader, end) = match code {
             CodeAt::Fixed => return Ok(Named::Fixed),
             CodeAt::Known(back) => {
-                let known = (self.codes.len() as u64).checked_sub(back.saturating_add(1));
-                return Ok(Named::Nth(known.ok_or_else(broken)? as usize));
+                let described = &self.codes.described;
+                let known = (described.len() as u64).checked_sub(back.saturating_add(1));
+                let known = described[known.ok_or_else(broken)? as usize];
+                return Ok(Named::Nth(usize::from(known)));
             }
             CodeAt::Here(back) if here => {
                 let end = self.writer.position();
@@ -295,30 +347,31 @@ impl<'a> State<'a, '_> {
                 (BitReader::new(source, at - start), source.len() as u64 * 8)
             }
         };
-        if self.codes.len() == MAX_CODES {
+        if self.codes.described.len() == MAX_CODES {
             let (value, limit) = (MAX_CODES as u64 + 1, MAX_CODES as u64);
             return Err(FrameError::TooLarge { field: "codes", value, limit });
         }
-        let code = Code::read(&mut reader).map_err(|_| broken())?;
+        self.work.add(1, DESCRIPTION)?;
+        let lengths = Lengths::read(&mut reader).map_err(|_| broken())?;
         if reader.position() > end {
             return Err(broken());
         }
-        self.codes.push(code);
-        Ok(Named::Nth(self.codes.len() - 1))
+        self.codes.add(lengths, self.work)
     }
 
     /// Copies tokens of the residual.
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
-        let target = named(self.codes, self.target.ok_or_else(broken)?);
-        // The writer has an end, which bounds the work.
+        self.work.add(tokens, TOKEN)?;
+        let target = self.codes.get(self.target.ok_or_else(broken)?);
         let copied = transcode(&mut self.residual, target, &mut self.writer, target, tokens);
         copied.map(|_| ()).ok_or_else(broken)
     }
 
     /// Passes tokens of the source.
     fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
+        self.work.add(tokens.into(), SINGLE)?;
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
-        let code = named(self.codes, *code);
+        let code = self.codes.get(*code);
         for _ in 0..tokens {
             let token = reader.token(code).map_err(|_| broken())?;
             self.alignment.advance(u64::from(token.len()));
@@ -341,9 +394,10 @@ impl<'a> State<'a, '_> {
     }
 
     fn run(&mut self, tokens: u64) -> Result<(), FrameError> {
-        let target = named(self.codes, self.target.ok_or_else(broken)?);
+        self.work.add(tokens, if self.alignment.has_bends() { SINGLE } else { TOKEN })?;
+        let target = self.codes.get(self.target.ok_or_else(broken)?);
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
-        let code = named(self.codes, *code);
+        let code = self.codes.get(*code);
         let mut left = tokens;
         // Where distances change, one by one.
         while left > 0 && self.alignment.is_bent() {
@@ -361,19 +415,12 @@ impl<'a> State<'a, '_> {
     }
 
     fn moved(&mut self, change: i32) -> Result<(), FrameError> {
-        let target = named(self.codes, self.target.ok_or_else(broken)?);
+        self.work.add(1, SINGLE)?;
+        let target = self.codes.get(self.target.ok_or_else(broken)?);
         let (reader, _, code) = self.source.as_mut().ok_or_else(broken)?;
-        let there = reader.token(named(self.codes, *code)).map_err(|_| broken())?;
+        let there = reader.token(self.codes.get(*code)).map_err(|_| broken())?;
         let here = self.alignment.expected(there).moved(change).ok_or_else(broken)?;
         self.alignment.advance(u64::from(there.len()));
         if self.writer.token(here, target) { Ok(()) } else { Err(broken()) }
-    }
-}
-
-fn named(codes: &[Code], name: Named) -> &Code {
-    match name {
-        Named::Fixed => Code::fixed(),
-        // Only codes that are there are named.
-        Named::Nth(nth) => &codes[nth],
     }
 }

@@ -1,8 +1,12 @@
 //! Literals put together from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
 
+use super::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::error::FrameError;
 use crate::format::varint;
-use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Packer, Room, Sequence, Stop, Tables, pass, unpack};
+use crate::zstd_block::{
+    self, MAX_ZSTD_BLOCK, Outline, Packer, Room, Sequence, Stop, Tables, unpack,
+};
+use std::ops::Range;
 
 /// Most sequences, and most literals, that a frame may take from its sources.
 pub(super) const MAX_SEQUENCES: usize = 1 << 16;
@@ -12,7 +16,7 @@ pub(super) const MAX_NAMED: usize = 64;
 /// Most places from which on content is shifted, of a frame.
 pub(super) const MAX_SHIFTS: usize = 1 << 10;
 
-/// Most blocks that a frame may put together; their tables take time.
+/// Most blocks that a frame may put together.
 pub(super) const MAX_BLOCKS: usize = 256;
 /// Steps between places are shorter than this.
 const MAX_STEP: u64 = 1 << 44;
@@ -74,31 +78,51 @@ pub(super) struct Sources {
     pub(super) sequences: Vec<Sequence>,
     /// The first literal of each sequence, and the place where its match begins.
     pub(super) places: Vec<(u32, i64)>,
+    /// Where each source ends: among the sequences, and among the literals.
+    ends: Vec<(usize, usize)>,
 }
 
 impl Sources {
-    pub(super) const MEMORY: usize =
-        MAX_LITERALS + MAX_SEQUENCES * (size_of::<Sequence>() + size_of::<(u32, i64)>());
+    pub(super) const MEMORY: usize = MAX_LITERALS
+        + MAX_SEQUENCES * (size_of::<Sequence>() + size_of::<(u32, i64)>())
+        + 2 * MAX_NAMED * size_of::<(usize, usize)>();
 
     pub(super) fn memory(&self) -> usize {
         self.literals.capacity()
             + self.sequences.capacity() * size_of::<Sequence>()
             + self.places.capacity() * size_of::<(u32, i64)>()
+            + self.ends.capacity() * size_of::<(usize, usize)>()
     }
 
     pub(super) fn clear(&mut self) {
         self.literals.clear();
         self.sequences.clear();
         self.places.clear();
+        self.ends.clear();
     }
 
-    /// Adds the block whose content begins at `place`. Returns the place behind it.
+    /// Adds the block whose content begins at `place`.
     pub(super) fn add(
         &mut self,
         block: &[u8],
         tables: &mut Tables,
         place: i64,
-    ) -> Result<i64, Stop> {
+    ) -> Result<(), Stop> {
+        self.append(place, |literals, sequences| {
+            let room = Room {
+                literals: MAX_LITERALS - literals.len(),
+                sequences: MAX_SEQUENCES - sequences.len(),
+            };
+            unpack(block, tables, room, literals, sequences).map(|_| ())
+        })
+    }
+
+    /// Adds what `unpack` appends: no more than there is room for.
+    fn append(
+        &mut self,
+        place: i64,
+        unpack: impl FnOnce(&mut Vec<u8>, &mut Vec<Sequence>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let (literal, first) = (self.literals.len(), self.sequences.len());
         if self.literals.capacity() == 0 {
             // All that may be needed, once: buffers that grow would take twice as much.
@@ -106,8 +130,7 @@ impl Sources {
             self.sequences.reserve_exact(MAX_SEQUENCES);
             self.places.reserve_exact(MAX_SEQUENCES);
         }
-        let room = Room { literals: MAX_LITERALS - literal, sequences: MAX_SEQUENCES - first };
-        unpack(block, tables, room, &mut self.literals, &mut self.sequences)?;
+        unpack(&mut self.literals, &mut self.sequences)?;
         let (mut at, mut place) = (literal as u32, place);
         for sequence in &self.sequences[first..] {
             place += i64::from(sequence.literals);
@@ -115,13 +138,150 @@ impl Sources {
             at += sequence.literals;
             place += i64::from(sequence.matched) + 3;
         }
-        // Literals behind the last sequence.
-        Ok(place + (self.literals.len() - at as usize) as i64)
+        self.ends.push((self.sequences.len(), self.literals.len()));
+        Ok(())
     }
 
-    /// Behind the literals of a sequence.
-    pub(super) fn literal_end(&self, nth: usize) -> usize {
-        self.places[nth].0 as usize + self.sequences[nth].literals as usize
+    /// The literals of the same source behind those of a sequence.
+    pub(super) fn literals_behind(&self, nth: usize) -> &[u8] {
+        let start = self.places[nth].0 as usize + self.sequences[nth].literals as usize;
+        let source = self.ends.partition_point(|&(end, _)| end <= nth);
+        &self.literals[start..self.ends[source].1]
+    }
+}
+
+/// A source of a frame. It is read when something is taken from it, and its tables are built when
+/// something is read or written with them.
+#[derive(Debug)]
+struct Source<'a> {
+    outline: Outline<'a>,
+    /// Where its content begins; `None` if it gives tables only.
+    place: Option<i64>,
+    /// The source that describes each of the tables behind it.
+    origins: Origins,
+    /// The tables that it describes, as far as they were built, and the lengths of the descriptions
+    /// in its two sections.
+    tables: Tables,
+    described: [Option<usize>; 2],
+    /// Where its sequences begin among those that were read.
+    read: Option<usize>,
+}
+
+type Origins = [Option<u8>; 4];
+
+/// The sources of a frame.
+#[derive(Debug)]
+struct Named<'a> {
+    all: Vec<Source<'a>>,
+    /// Where each ends among the sequences of all.
+    ends: Vec<usize>,
+}
+
+impl<'a> Named<'a> {
+    /// Reads what the control column says of sources, and their heads.
+    fn new(
+        sources: &[&'a [u8]],
+        control: &mut &[u8],
+        work: &mut Work,
+    ) -> Result<Named<'a>, FrameError> {
+        work.add(sources.len() as u64, STEP)?;
+        let mut named = Named {
+            all: Vec::with_capacity(sources.len()),
+            ends: Vec::with_capacity(sources.len()),
+        };
+        let (mut place, mut literals, mut sequences) = (0, 0, 0);
+        let mut origins = [None; 4];
+        for (nth, source) in sources.iter().enumerate() {
+            let kind = number(control)?;
+            if kind > 3 {
+                return Err(broken());
+            }
+            if kind & 1 == 1 {
+                origins = [None; 4];
+            }
+            let outline = Outline::read(source)?;
+            if kind < 2 {
+                place += signed(control)?;
+                literals += outline.literals();
+                sequences += outline.sequences();
+            }
+            for (origin, &describes) in origins.iter_mut().zip(&outline.uses().describes) {
+                if describes {
+                    *origin = Some(nth as u8);
+                }
+            }
+            named.all.push(Source {
+                outline,
+                place: (kind < 2).then_some(place),
+                origins,
+                tables: Tables::default(),
+                described: [None; 2],
+                read: None,
+            });
+            named.ends.push(sequences);
+        }
+        if literals > MAX_LITERALS || sequences > MAX_SEQUENCES {
+            return Err(broken());
+        }
+        Ok(named)
+    }
+
+    /// Takes over the tables that `are_needed` and missing from the sources that describe them.
+    fn take_tables(
+        &mut self,
+        origins: &Origins,
+        are_needed: [bool; 4],
+        tables: &mut Tables,
+        work: &mut Work,
+    ) -> Result<(), FrameError> {
+        for nth in 0..4 {
+            if !are_needed[nth] || tables.has(nth) {
+                continue;
+            }
+            let origin = origins[nth].ok_or_else(broken)?;
+            let Source { outline, tables: own, described, .. } = &mut self.all[usize::from(origin)];
+            let section = usize::from(nth > 0);
+            if described[section].is_none() {
+                let mut units = 0;
+                let len = match section {
+                    0 => outline.describe_code(own, &mut units),
+                    _ => outline.describe_tables(own, &mut units),
+                };
+                work.add(1, units)?;
+                described[section] = Some(len?);
+            }
+            tables.take_over(nth, own);
+        }
+        Ok(())
+    }
+
+    /// Reads a source, unless it was. Returns where its sequences begin among those read.
+    fn read(
+        &mut self,
+        nth: usize,
+        sources: &mut Sources,
+        work: &mut Work,
+    ) -> Result<usize, FrameError> {
+        let Source { outline, place, origins, read, .. } = &self.all[nth];
+        if let Some(first) = *read {
+            return Ok(first);
+        }
+        let (outline, origins) = (*outline, *origins);
+        // Sources that give tables only have no sequences among those of all.
+        let place = place.ok_or_else(broken)?;
+        work.add(outline.literals() as u64, LITERAL)?;
+        work.add(outline.sequences() as u64, SEQUENCE)?;
+        let uses = outline.uses();
+        let are_needed = std::array::from_fn(|nth| uses.inherits[nth] || uses.describes[nth]);
+        let mut tables = Tables::default();
+        self.take_tables(&origins, are_needed, &mut tables, work)?;
+        let described = self.all[nth].described.map(Option::unwrap_or_default);
+        let first = sources.sequences.len();
+        sources.append(place, |literals, sequences| {
+            outline.unpack(&tables, described, literals, sequences)
+        })?;
+        self.all[nth].read = Some(first);
+        Ok(first)
     }
 }
 
@@ -129,8 +289,6 @@ impl Sources {
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     pub(super) sources: Sources,
-    /// Tables behind each source.
-    tables: Vec<Tables>,
     shifts: Shifts,
     literals: Vec<u8>,
     sequences: Vec<Sequence>,
@@ -195,14 +353,14 @@ impl<'a> Residual<'a> {
 impl Assembly {
     /// Memory in bytes, at most.
     pub(super) const MEMORY: usize = Sources::MEMORY
-        + MAX_NAMED * (2 * size_of::<Tables>() + Tables::MEMORY)
+        + MAX_NAMED * (size_of::<Source<'_>>() + size_of::<usize>() + Tables::MEMORY)
+        + Tables::MEMORY
         + 2 * MAX_SHIFTS * size_of::<(i64, i64)>()
         // A block, its literals, and its sequences, in buffers that grow by doubling.
         + 2 * (2 * MAX_ZSTD_BLOCK + zstd_block::MAX_SEQUENCES * size_of::<Sequence>());
 
     pub(super) fn memory(&self) -> usize {
         self.sources.memory()
-            + self.tables.capacity() * Tables::MEMORY
             + self.shifts.capacity() * size_of::<(i64, i64)>()
             + self.literals.capacity()
             + self.sequences.capacity() * size_of::<Sequence>()
@@ -210,7 +368,7 @@ impl Assembly {
     }
 
     /// Writes `len` bytes of literals to `out`, from a residual, `plain` bytes outside of blocks, and
-    /// `sources`.
+    /// `sources`. Adds the work that it takes.
     ///
     /// # Errors
     /// [`FrameError`]; what `out` has then is meaningless.
@@ -220,6 +378,7 @@ impl Assembly {
         mut plain: &'r [u8],
         sources: &[&[u8]],
         len: usize,
+        work: &mut Work,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         out.clear();
@@ -229,31 +388,13 @@ impl Assembly {
         }
         let mut residual = Residual::new(residual)?;
         self.sources.clear();
-        self.tables.clear();
         self.shifts.clear();
-        let mut place = 0;
-        let mut tables = Tables::default();
-        for source in sources {
-            let kind = number(&mut residual.control)?;
-            if kind & 1 == 1 {
-                tables = Tables::default();
-            }
-            match kind {
-                0 | 1 => {
-                    place += signed(&mut residual.control)?;
-                    place = self.sources.add(source, &mut tables, place)?;
-                }
-                2 | 3 => {
-                    pass(source, &mut tables)?;
-                }
-                _ => return Err(broken()),
-            }
-            self.tables.push(tables.clone());
-        }
+        let mut named = Named::new(sources, &mut residual.control, work)?;
         let count = number(&mut residual.control)?;
         if count > MAX_SHIFTS as u64 {
             return Err(broken());
         }
+        work.add(count, SHIFT)?;
         let (mut from, mut shift) = (0, 0);
         for _ in 0..count {
             from += signed(&mut residual.control)?;
@@ -263,10 +404,10 @@ impl Assembly {
             }
             self.shifts.push((from, shift));
         }
+        // The tables of the next block, as far as they are known, and the sources of the others.
         let mut tables = Tables::default();
+        let mut origins = [None; 4];
         let mut here = 0;
-        // Literals that may go through a code. A word has at least one bit.
-        let mut room = 8 * (len + MAX_ZSTD_BLOCK);
         let mut blocks = 0;
         while !residual.control.is_empty() {
             let before = number(&mut residual.control)?;
@@ -276,7 +417,8 @@ impl Assembly {
             out.extend_from_slice(bytes(column, before.ok_or_else(broken)?)?);
             if let Some(nth) = number(&mut residual.control)?.checked_sub(1) {
                 let nth = usize::try_from(nth).map_err(|_| broken())?;
-                tables = self.tables.get(nth).ok_or_else(broken)?.clone();
+                origins = named.all.get(nth).ok_or_else(broken)?.origins;
+                tables = Tables::default();
             }
             let skip = small(&mut residual.control)? as usize;
             here += signed(&mut residual.control)?;
@@ -284,8 +426,16 @@ impl Assembly {
             if blocks > MAX_BLOCKS || skip > 0 && blocks > 1 {
                 return Err(broken());
             }
-            here = self.block(&mut residual, &mut tables, here)?;
-            room = room.checked_sub(self.literals.len()).ok_or_else(broken)?;
+            work.add(1, STEP)?;
+            let mut units = 0;
+            let packer = Packer::read(&mut residual.bytes, &mut tables, &mut units)?;
+            work.add(1, units)?;
+            work.add(packer.literals() as u64, LITERAL)?;
+            work.add(packer.sequences() as u64, SEQUENCE)?;
+            named.take_tables(&origins, packer.uses().inherits, &mut tables, work)?;
+            here = self.block(&mut residual, &packer, &mut named, here, work)?;
+            self.block.clear();
+            packer.pack(&tables, &self.literals, &self.sequences, &mut self.block)?;
             let rest = self.block.get(skip..).filter(|rest| !rest.is_empty());
             let rest = rest.filter(|rest| rest.len() <= len - out.len()).ok_or_else(broken)?;
             out.extend_from_slice(rest);
@@ -296,18 +446,20 @@ impl Assembly {
         if residual.is_empty() { Ok(()) } else { Err(broken()) }
     }
 
-    /// Puts a block together, whose content begins at place `here`. Returns the place behind it.
+    /// Puts the literals and sequences of a block together, whose content begins at place `here`.
+    /// Returns the place behind it.
     fn block(
         &mut self,
         residual: &mut Residual<'_>,
-        tables: &mut Tables,
+        packer: &Packer<'_>,
+        named: &mut Named<'_>,
         mut here: i64,
+        work: &mut Work,
     ) -> Result<i64, FrameError> {
-        let packer = Packer::read(&mut residual.bytes, tables)?;
         self.literals.clear();
         self.sequences.clear();
-        let sources = &self.sources;
-        // The source's sequence that comes next.
+        let all = named.ends.last().copied().unwrap_or(0);
+        // The source's sequence that comes next, among those of all.
         let mut cursor = 0;
         while self.sequences.len() < packer.sequences() {
             let left = packer.sequences() - self.sequences.len();
@@ -338,27 +490,19 @@ impl Assembly {
             }
             let first = (cursor as i64) + signed(&mut residual.control)?;
             let first = usize::try_from(first).map_err(|_| broken())?;
-            let of = sources.sequences.get(first..first + run).ok_or_else(broken)?;
-            for ((sequence, &(at, place)), &change) in
-                of.iter().zip(&sources.places[first..]).zip(bytes(&mut residual.changes, run)?)
-            {
-                if self.literals.len() + sequence.literals as usize > packer.literals() {
-                    return Err(broken());
-                }
-                here += i64::from(sequence.literals);
-                let offset = match change {
-                    change::EXPECTED => expected(&self.shifts, sequence.offset, place, here),
-                    change::SAME => sequence.offset,
-                    change::NEW => small(&mut residual.offsets)?,
-                    _ => return Err(broken()),
-                };
-                here += i64::from(sequence.matched) + 3;
-                let at = at as usize;
-                self.literals
-                    .extend_from_slice(&sources.literals[at..at + sequence.literals as usize]);
-                self.sequences.push(Sequence { offset, ..*sequence });
-            }
             cursor = first + run;
+            if cursor > all {
+                return Err(broken());
+            }
+            let mut at = first;
+            while at < cursor {
+                let nth = named.ends.partition_point(|&end| end <= at);
+                let start = nth.checked_sub(1).map_or(0, |before| named.ends[before]);
+                let begin = named.read(nth, &mut self.sources, work)? + at - start;
+                let piece = cursor.min(named.ends[nth]) - at;
+                here = self.run(residual, packer, begin..begin + piece, here)?;
+                at += piece;
+            }
         }
         // Behind the last sequence.
         let left = packer.literals().checked_sub(self.literals.len()).ok_or_else(broken)?;
@@ -367,15 +511,45 @@ impl Assembly {
             return Err(broken());
         }
         if known > 0 {
-            let at = cursor.checked_sub(1).filter(|&last| last < sources.sequences.len());
-            let at = sources.literal_end(at.ok_or_else(broken)?);
-            self.literals
-                .extend_from_slice(sources.literals.get(at..at + known).ok_or_else(broken)?);
+            let last = cursor.checked_sub(1).ok_or_else(broken)?;
+            let nth = named.ends.partition_point(|&end| end <= last);
+            let start = nth.checked_sub(1).map_or(0, |before| named.ends[before]);
+            let last = named.read(nth, &mut self.sources, work)? + last - start;
+            let there = self.sources.literals_behind(last).get(..known).ok_or_else(broken)?;
+            self.literals.extend_from_slice(there);
         }
         self.literals.extend_from_slice(bytes(&mut residual.bytes, left - known)?);
-        here += left as i64;
-        self.block.clear();
-        packer.pack(tables, &self.literals, &self.sequences, &mut self.block)?;
+        Ok(here + left as i64)
+    }
+
+    /// Takes a run of sequences that were read. Returns the place behind it.
+    fn run(
+        &mut self,
+        residual: &mut Residual<'_>,
+        packer: &Packer<'_>,
+        run: Range<usize>,
+        mut here: i64,
+    ) -> Result<i64, FrameError> {
+        let sources = &self.sources;
+        let changes = bytes(&mut residual.changes, run.len())?;
+        for ((sequence, &(at, place)), &change) in
+            sources.sequences[run.clone()].iter().zip(&sources.places[run]).zip(changes)
+        {
+            if self.literals.len() + sequence.literals as usize > packer.literals() {
+                return Err(broken());
+            }
+            here += i64::from(sequence.literals);
+            let offset = match change {
+                change::EXPECTED => expected(&self.shifts, sequence.offset, place, here),
+                change::SAME => sequence.offset,
+                change::NEW => small(&mut residual.offsets)?,
+                _ => return Err(broken()),
+            };
+            here += i64::from(sequence.matched) + 3;
+            let at = at as usize;
+            self.literals.extend_from_slice(&sources.literals[at..at + sequence.literals as usize]);
+            self.sequences.push(Sequence { offset, ..*sequence });
+        }
         Ok(here)
     }
 }

@@ -162,6 +162,11 @@ impl Table {
         Table { log, states, symbols, next }
     }
 
+    /// Its states.
+    pub(super) fn entries(&self) -> usize {
+        self.states.len()
+    }
+
     /// The first state.
     pub(super) fn begin(&self, reader: &mut BackReader<'_>) -> State {
         self.states[reader.take(self.log) as usize & (self.states.len() - 1)]

@@ -21,6 +21,11 @@ impl Code {
     /// Memory of a code in bytes, at most.
     pub(super) const MEMORY: usize = size_of::<Code>() + (2 << MAX_BITS);
 
+    /// Entries of its table.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Reads a description (section 4.2.1) at the front of `data`. Returns its length as well.
     pub(super) fn read(data: &[u8]) -> Result<(Code, usize), Stop> {
         let (&header, rest) = data.split_first().ok_or(Stop)?;

@@ -7,10 +7,12 @@
 mod bits;
 mod fse;
 mod huffman;
+mod pack;
 
-use bits::{BackReader, Writer};
+use bits::BackReader;
 use fse::Table;
 use huffman::Code;
+pub(crate) use pack::Packer;
 use std::sync::Arc;
 
 /// Largest block of zstd, compressed and regenerated, in bytes.
@@ -35,7 +37,26 @@ pub(crate) struct Tables {
 impl Tables {
     /// Memory in bytes, at most.
     pub(crate) const MEMORY: usize = Code::MEMORY + 3 * Table::MEMORY;
+
+    /// Whether the `nth` table, in the order of [`Uses`], is there.
+    pub(crate) fn has(&self, nth: usize) -> bool {
+        match nth.checked_sub(1) {
+            None => self.literals.is_some(),
+            Some(nth) => self.sequences[nth].is_some(),
+        }
+    }
+
+    /// Takes the `nth` table, in the order of [`Uses`], of others.
+    pub(crate) fn take_over(&mut self, nth: usize, others: &Tables) {
+        match nth.checked_sub(1) {
+            None => self.literals.clone_from(&others.literals),
+            Some(nth) => self.sequences[nth].clone_from(&others.sequences[nth]),
+        }
+    }
 }
+
+/// What each table costs to build beyond its entries, in units of work. `docs/FORMAT.md`, "Work".
+const TABLE_WORK: u64 = 64;
 
 /// What a block does with each table: of literals, of lengths of literals, of offsets, of lengths of
 /// matches.
@@ -132,16 +153,6 @@ fn default_table(nth: usize) -> Arc<Table> {
     TABLES[nth].clone()
 }
 
-/// The symbol of a length, and its extra bits.
-fn length_symbol(length: u32, direct: u32, table: &[(u32, u32)]) -> (u8, u32, u32) {
-    if length < direct {
-        return (length as u8, 0, 0);
-    }
-    let nth = table.partition_point(|&(_, least)| least <= length) - 1;
-    let (bits, least) = table[nth];
-    (direct as u8 + nth as u8, length - least, bits)
-}
-
 #[inline(always)]
 fn length_of(
     symbol: u8,
@@ -190,8 +201,23 @@ fn number(bytes: &[u8]) -> usize {
 
 impl LiteralsHead {
     /// Reads the head of the literals section (section 3.1.1.3.1.1) and the description of its
-    /// code.
-    fn read(data: &mut &[u8], tables: &mut Tables) -> Result<LiteralsHead, Stop> {
+    /// code. Adds the work of building it.
+    fn read(data: &mut &[u8], tables: &mut Tables, work: &mut u64) -> Result<LiteralsHead, Stop> {
+        let mut head = LiteralsHead::fields(data)?;
+        if head.describes() {
+            let described = describe_code(data, tables, work)?;
+            split(data, described)?;
+            head.packed = head.packed.checked_sub(described).ok_or(Stop)?;
+        }
+        Ok(head)
+    }
+
+    fn describes(&self) -> bool {
+        matches!(self.kind, Literals::Coded(_)) && !self.inherits
+    }
+
+    /// Reads the head alone: the description of a code counts as packed.
+    fn fields(data: &mut &[u8]) -> Result<LiteralsHead, Stop> {
         let first = *data.first().ok_or(Stop)?;
         let format = first >> 2 & 3;
         if first & 2 == 0 {
@@ -206,14 +232,8 @@ impl LiteralsHead {
             [(3, 10, 1), (3, 10, 4), (4, 14, 4), (5, 18, 4)][usize::from(format)];
         let head = number(split(data, len)?) >> 4;
         let mask = (1 << bits) - 1;
-        let (count, mut packed) = (head & mask, head >> bits & mask);
+        let (count, packed) = (head & mask, head >> bits & mask);
         let inherits = first & 1 == 1;
-        if !inherits {
-            let (code, described) = Code::read(data)?;
-            split(data, described)?;
-            packed = packed.checked_sub(described).ok_or(Stop)?;
-            tables.literals = Some(Arc::new(code));
-        }
         LiteralsHead { kind: Literals::Coded(streams), count, packed, inherits }.checked()
     }
 
@@ -227,9 +247,31 @@ fn quarter(count: usize) -> usize {
     count.div_ceil(4)
 }
 
+/// Reads the description of a code at the front of `data`. Returns its length.
+fn describe_code(data: &[u8], tables: &mut Tables, work: &mut u64) -> Result<usize, Stop> {
+    let (code, described) = Code::read(data)?;
+    *work += TABLE_WORK + code.entries() as u64;
+    tables.literals = Some(Arc::new(code));
+    Ok(described)
+}
+
 /// Reads the head of the sequences section (section 3.1.1.3.2.1) and the descriptions of its
-/// tables. Returns the number of sequences.
-fn sequences_head(data: &mut &[u8], tables: &mut Tables, uses: &mut Uses) -> Result<usize, Stop> {
+/// tables, and adds the work of building them. Returns the number of sequences.
+fn sequences_head(
+    data: &mut &[u8],
+    tables: &mut Tables,
+    uses: &mut Uses,
+    work: &mut u64,
+) -> Result<usize, Stop> {
+    let (count, modes) = sequences_fields(data)?;
+    if count > 0 {
+        describe_tables(modes, data, tables, uses, work)?;
+    }
+    Ok(count)
+}
+
+/// Reads the number of sequences and, if there are any, the modes of their tables.
+fn sequences_fields(data: &mut &[u8]) -> Result<(usize, u8), Stop> {
     let first = usize::from(split(data, 1)?[0]);
     let count = match first {
         0..128 => first,
@@ -240,14 +282,27 @@ fn sequences_head(data: &mut &[u8], tables: &mut Tables, uses: &mut Uses) -> Res
         return Err(Stop);
     }
     if count == 0 {
-        return Ok(0);
+        return Ok((0, 0));
     }
     let modes = split(data, 1)?[0];
-    if modes & 3 != 0 {
-        return Err(Stop);
-    }
+    if modes & 3 == 0 { Ok((count, modes)) } else { Err(Stop) }
+}
+
+/// What the modes say of the `nth` of three tables.
+fn mode(modes: u8, nth: usize) -> u8 {
+    modes >> (6 - 2 * nth) & 3
+}
+
+/// Takes the descriptions of tables from the front of `data`.
+fn describe_tables(
+    modes: u8,
+    data: &mut &[u8],
+    tables: &mut Tables,
+    uses: &mut Uses,
+    work: &mut u64,
+) -> Result<(), Stop> {
     for (nth, (max_log, symbols)) in LIMITS.into_iter().enumerate() {
-        let table = match modes >> (6 - 2 * nth) & 3 {
+        let table = match mode(modes, nth) {
             0 => default_table(nth),
             1 => {
                 let symbol = split(data, 1)?[0];
@@ -266,10 +321,13 @@ fn sequences_head(data: &mut &[u8], tables: &mut Tables, uses: &mut Uses) -> Res
                 continue;
             }
         };
+        if mode(modes, nth) != 0 {
+            *work += TABLE_WORK + table.entries() as u64;
+        }
         uses.describes[nth + 1] = true;
         tables.sequences[nth] = Some(table);
     }
-    Ok(count)
+    Ok(())
 }
 
 /// What of a block has been told apart, before its literals and sequences are read.
@@ -290,13 +348,13 @@ impl<'a> Heads<'a> {
         }
         let mut uses = Uses::default();
         let mut rest = block;
-        let literals = LiteralsHead::read(&mut rest, tables)?;
+        let literals = LiteralsHead::read(&mut rest, tables, &mut 0)?;
         uses.inherits[0] = literals.inherits;
-        uses.describes[0] = matches!(literals.kind, Literals::Coded(_)) && !literals.inherits;
+        uses.describes[0] = literals.describes();
         let first = &block[..block.len() - rest.len()];
         let packed_literals = split(&mut rest, literals.packed)?;
         let before = rest;
-        let sequences = sequences_head(&mut rest, tables, &mut uses)?;
+        let sequences = sequences_head(&mut rest, tables, &mut uses, &mut 0)?;
         let heads = [first, &before[..before.len() - rest.len()]];
         Ok(Heads { literals, heads, packed_literals, sequences, packed_sequences: rest, uses })
     }
@@ -330,11 +388,120 @@ pub(crate) fn unpack<'a>(
     sequences: &mut Vec<Sequence>,
 ) -> Result<(Uses, [&'a [u8]; 2]), Stop> {
     let heads = Heads::read(block, tables)?;
-    let (mut packed, count) = (heads.packed_literals, heads.literals.count);
+    let Heads { literals: LiteralsHead { kind, count, .. }, .. } = heads;
     if count > room.literals || heads.sequences > room.sequences {
         return Err(Stop);
     }
-    match heads.literals.kind {
+    unpack_literals(kind, count, heads.packed_literals, tables, literals)?;
+    unpack_sequences(heads.sequences, count, heads.packed_sequences, tables, sequences)?;
+    Ok((heads.uses, heads.heads))
+}
+
+/// The heads of a block, without the tables that they describe: those take time to build.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outline<'a> {
+    kind: Literals,
+    count: usize,
+    uses: Uses,
+    /// The literals section behind its head, with the description of a code.
+    packed_literals: &'a [u8],
+    sequences: usize,
+    modes: u8,
+    /// The sequences section behind the modes, with the descriptions of tables.
+    packed_sequences: &'a [u8],
+}
+
+impl<'a> Outline<'a> {
+    /// Reads the heads of a block.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub(crate) fn read(block: &'a [u8]) -> Result<Outline<'a>, Stop> {
+        if block.len() > MAX_ZSTD_BLOCK {
+            return Err(Stop);
+        }
+        let mut rest = block;
+        let literals = LiteralsHead::fields(&mut rest)?;
+        let packed_literals = split(&mut rest, literals.packed)?;
+        let (sequences, modes) = sequences_fields(&mut rest)?;
+        let mut uses = Uses::default();
+        uses.inherits[0] = literals.inherits;
+        uses.describes[0] = literals.describes();
+        for nth in 0..3 {
+            uses.inherits[nth + 1] = sequences > 0 && mode(modes, nth) == 3;
+            uses.describes[nth + 1] = sequences > 0 && mode(modes, nth) != 3;
+        }
+        let LiteralsHead { kind, count, .. } = literals;
+        let packed_sequences = rest;
+        Ok(Outline { kind, count, uses, packed_literals, sequences, modes, packed_sequences })
+    }
+
+    /// Number of literals.
+    pub(crate) fn literals(&self) -> usize {
+        self.count
+    }
+
+    /// Number of sequences.
+    pub(crate) fn sequences(&self) -> usize {
+        self.sequences
+    }
+
+    /// What it does with tables.
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
+    /// Builds the code that the literals section describes. Returns the length of the description.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub(crate) fn describe_code(&self, tables: &mut Tables, work: &mut u64) -> Result<usize, Stop> {
+        describe_code(self.packed_literals, tables, work)
+    }
+
+    /// Builds the tables that the sequences section describes. Returns the length of the
+    /// descriptions.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub(crate) fn describe_tables(
+        &self,
+        tables: &mut Tables,
+        work: &mut u64,
+    ) -> Result<usize, Stop> {
+        let mut rest = self.packed_sequences;
+        describe_tables(self.modes, &mut rest, tables, &mut Uses::default(), work)?;
+        Ok(self.packed_sequences.len() - rest.len())
+    }
+
+    /// Appends the literals and sequences, with all tables that they need, behind descriptions of
+    /// these lengths.
+    ///
+    /// # Errors
+    /// [`Stop`]; what was appended is meaningless.
+    pub(crate) fn unpack(
+        &self,
+        tables: &Tables,
+        described: [usize; 2],
+        literals: &mut Vec<u8>,
+        sequences: &mut Vec<Sequence>,
+    ) -> Result<(), Stop> {
+        let packed = self.packed_literals.get(described[0]..).ok_or(Stop)?;
+        unpack_literals(self.kind, self.count, packed, tables, literals)?;
+        let packed = self.packed_sequences.get(described[1]..).ok_or(Stop)?;
+        unpack_sequences(self.sequences, self.count, packed, tables, sequences)
+    }
+}
+
+/// Appends the `count` literals of a block.
+fn unpack_literals(
+    kind: Literals,
+    count: usize,
+    mut packed: &[u8],
+    tables: &Tables,
+    literals: &mut Vec<u8>,
+) -> Result<(), Stop> {
+    match kind {
         Literals::Raw => literals.extend_from_slice(packed),
         Literals::Repeated => literals.resize(literals.len() + count, packed[0]),
         Literals::Coded(streams) => {
@@ -353,22 +520,29 @@ pub(crate) fn unpack<'a>(
             }
         }
     }
-    if heads.sequences == 0 {
-        return if heads.packed_sequences.is_empty() {
-            Ok((heads.uses, heads.heads))
-        } else {
-            Err(Stop)
-        };
+    Ok(())
+}
+
+/// Appends the `count` sequences of a block of so many literals.
+fn unpack_sequences(
+    count: usize,
+    literals: usize,
+    packed: &[u8],
+    tables: &Tables,
+    sequences: &mut Vec<Sequence>,
+) -> Result<(), Stop> {
+    if count == 0 {
+        return if packed.is_empty() { Ok(()) } else { Err(Stop) };
     }
     let [Some(lengths), Some(offsets), Some(matches)] = &tables.sequences else { return Err(Stop) };
-    let mut reader = BackReader::new(heads.packed_sequences)?;
+    let mut reader = BackReader::new(packed)?;
     let reader = &mut reader;
     let mut length = lengths.begin(reader);
     let mut offset = offsets.begin(reader);
     let mut matched = matches.begin(reader);
     // What a block regenerates.
     let (mut used, mut regenerated) = (0, 0);
-    for nth in 0..heads.sequences {
+    for nth in 0..count {
         let bits = u32::from(offset.symbol);
         let sequence = Sequence {
             offset: 1 << bits | reader.take(bits) as u32,
@@ -378,153 +552,17 @@ pub(crate) fn unpack<'a>(
         used += sequence.literals as usize;
         regenerated += sequence.matched as usize + 3;
         sequences.push(sequence);
-        if nth + 1 < heads.sequences {
+        if nth + 1 < count {
             length = lengths.follow(length, reader);
             matched = matches.follow(matched, reader);
             offset = offsets.follow(offset, reader);
         }
     }
-    if reader.left() == 0 && used <= count && regenerated + count <= MAX_ZSTD_BLOCK {
-        Ok((heads.uses, heads.heads))
+    if reader.left() == 0 && used <= literals && regenerated + literals <= MAX_ZSTD_BLOCK {
+        Ok(())
     } else {
         Err(Stop)
     }
-}
-
-/// A block to be written.
-pub(crate) struct Packer<'a> {
-    literals: LiteralsHead,
-    heads: [&'a [u8]; 2],
-    sequences: usize,
-}
-
-impl<'a> Packer<'a> {
-    /// Reads the heads at the front of `data`, and takes them away.
-    ///
-    /// # Errors
-    /// [`Stop`]; what `tables` are then is meaningless.
-    pub(crate) fn read(data: &mut &'a [u8], tables: &mut Tables) -> Result<Packer<'a>, Stop> {
-        let all = *data;
-        let literals = LiteralsHead::read(data, tables)?;
-        let first = &all[..all.len() - data.len()];
-        let all = *data;
-        let sequences = sequences_head(data, tables, &mut Uses::default())?;
-        let heads = [first, &all[..all.len() - data.len()]];
-        Ok(Packer { literals, heads, sequences })
-    }
-
-    /// Number of literals that [`Packer::pack`] takes.
-    pub(crate) fn literals(&self) -> usize {
-        self.literals.count
-    }
-
-    /// Number of sequences that [`Packer::pack`] takes.
-    pub(crate) fn sequences(&self) -> usize {
-        self.sequences
-    }
-
-    /// Appends the block to `out`, with the tables as [`Packer::read`] left them.
-    ///
-    /// # Errors
-    /// [`Stop`]; what was appended is meaningless.
-    pub(crate) fn pack(
-        &self,
-        tables: &Tables,
-        literals: &[u8],
-        sequences: &[Sequence],
-        out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
-        debug_assert_eq!((literals.len(), sequences.len()), (self.literals(), self.sequences()));
-        let start = out.len();
-        out.extend_from_slice(self.heads[0]);
-        let packed = out.len();
-        self.pack_literals(tables, literals, out)?;
-        if out.len() - packed != self.literals.packed {
-            return Err(Stop);
-        }
-        out.extend_from_slice(self.heads[1]);
-        pack_sequences(tables, sequences, out)?;
-        if out.len() - start > MAX_ZSTD_BLOCK { Err(Stop) } else { Ok(()) }
-    }
-
-    fn pack_literals(
-        &self,
-        tables: &Tables,
-        literals: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
-        match self.literals.kind {
-            Literals::Raw => out.extend_from_slice(literals),
-            Literals::Repeated => out.push(*literals.first().ok_or(Stop)?),
-            Literals::Coded(1) => tables.literals.as_ref().ok_or(Stop)?.pack(literals, out)?,
-            Literals::Coded(_) => {
-                let code = tables.literals.as_ref().ok_or(Stop)?;
-                let jumps = out.len();
-                out.extend_from_slice(&[0; 6]);
-                let mut rest = literals;
-                for nth in 0..3 {
-                    let stream = split(&mut rest, quarter(literals.len()))?;
-                    let before = out.len();
-                    code.pack(stream, out)?;
-                    let len = u16::try_from(out.len() - before).map_err(|_| Stop)?;
-                    out[jumps + 2 * nth..jumps + 2 * nth + 2].copy_from_slice(&len.to_le_bytes());
-                }
-                code.pack(rest, out)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A sequence as symbols, extra bits and how many these are.
-struct Coded {
-    literals: (u8, u32, u32),
-    offset: (u8, u32, u32),
-    matched: (u8, u32, u32),
-}
-
-impl Coded {
-    fn new(sequence: &Sequence) -> Result<Coded, Stop> {
-        let &Sequence { literals, matched, offset } = sequence;
-        let bits = offset.checked_ilog2().ok_or(Stop)?;
-        if literals.max(matched) > 0x1_ffff {
-            return Err(Stop);
-        }
-        Ok(Coded {
-            literals: length_symbol(literals, 16, &LITERAL_LENGTHS),
-            offset: (bits as u8, offset, bits),
-            matched: length_symbol(matched, 32, &MATCH_LENGTHS),
-        })
-    }
-
-    fn write_extra(&self, writer: &mut Writer<'_>) {
-        for (_, extra, bits) in [self.literals, self.matched, self.offset] {
-            writer.put(u64::from(extra), bits);
-        }
-    }
-}
-
-fn pack_sequences(tables: &Tables, sequences: &[Sequence], out: &mut Vec<u8>) -> Result<(), Stop> {
-    let Some((last, others)) = sequences.split_last() else { return Ok(()) };
-    let [Some(lengths), Some(offsets), Some(matches)] = &tables.sequences else { return Err(Stop) };
-    let mut writer = Writer::new(out);
-    let last = Coded::new(last)?;
-    let mut length = lengths.last(last.literals.0)?;
-    let mut offset = offsets.last(last.offset.0)?;
-    let mut matched = matches.last(last.matched.0)?;
-    last.write_extra(&mut writer);
-    for sequence in others.iter().rev() {
-        let sequence = Coded::new(sequence)?;
-        offset = offsets.write(sequence.offset.0, offset, &mut writer)?;
-        matched = matches.write(sequence.matched.0, matched, &mut writer)?;
-        length = lengths.write(sequence.literals.0, length, &mut writer)?;
-        sequence.write_extra(&mut writer);
-    }
-    matches.end(matched, &mut writer);
-    offsets.end(offset, &mut writer);
-    lengths.end(length, &mut writer);
-    writer.finish();
-    Ok(())
 }
 
 #[cfg(test)]

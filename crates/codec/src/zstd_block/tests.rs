@@ -39,7 +39,7 @@ fn check(frames: &[u8]) -> usize {
         let (_, heads) = unpack(block, &mut tables, ALL, &mut literals, &mut sequences).unwrap();
         let heads = heads.concat();
         let mut rest = &heads[..];
-        let packer = Packer::read(&mut rest, &mut others).unwrap();
+        let packer = Packer::read(&mut rest, &mut others, &mut 0).unwrap();
         assert!(rest.is_empty());
         assert_eq!((packer.literals(), packer.sequences()), (literals.len(), sequences.len()));
         let mut back = Vec::new();
@@ -111,7 +111,7 @@ fn damaged_blocks_are_refused_or_stand_for_something() {
             let read = unpack(&block, &mut tables, ALL, &mut literals, &mut sequences);
             let Ok((_, heads)) = read else { return };
             let heads = heads.concat();
-            let packer = Packer::read(&mut &heads[..], &mut Tables::default()).unwrap();
+            let packer = Packer::read(&mut &heads[..], &mut Tables::default(), &mut 0).unwrap();
             let mut back = Vec::new();
             // Another block may stand for the same, and be longer than the head says.
             let _ = packer.pack(&tables, &literals, &sequences, &mut back);

@@ -106,6 +106,7 @@ pub(crate) fn good() -> Vec<Vector> {
     vector.frames = [second[0].clone()].into_iter().chain(first).chain(second).collect();
     all.push(vector);
     all.extend(bad_blocks().drain(..1));
+    all.extend(work().into_iter().take(1));
     all
 }
 
@@ -243,8 +244,47 @@ fn bad_blocks() -> Vec<Vector> {
     ]
 }
 
+/// A frame whose work is as much as it may be, and one with a unit more.
+fn work() -> [Vector; 2] {
+    let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
+    // A zstd block of repeated literals and a sequence, in tables of one symbol each.
+    let block_of = |literals: usize, packed: &[u8]| {
+        let head = &(0x0d | (literals as u32) << 4).to_le_bytes()[..3];
+        [head, packed, &[1, 0x54, 0, 0, 0]].concat()
+    };
+    // A source, a block, and twice three tables and a sequence take 430 units.
+    let rest = noise(70, 50);
+    let limit = 4096 + 16 * (10 + rest.len());
+    let literals = (limit - 430) / 2;
+    let source = [&block_of(literals, b"a")[..], &[1]].concat();
+    let first = [&source[..], &noise(69, 290)].concat();
+    let make = |name, story, more: usize| {
+        let block = [&block_of(literals + more, b"a")[..], &[1], &rest].concat();
+        // No gap, a run of one sequence, and the literals behind it.
+        let control = varints(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, literals as u64]);
+        let bytes = [&block_of(literals + more, &[])[..], &b"a"[..more], &rest].concat();
+        let mut vector = Vector::new(name, story, params.clone());
+        vector.frames.push(Hand::raw(0, &first).write());
+        vector.blocks.insert(0, first.clone());
+        let literals = blocks((300, 10), [&control, &[], &[], &[], &[1], &bytes]);
+        let hand = Hand { flags: TRANSCODED | FRESH, literals, ..Hand::raw(300, &block) };
+        vector.frames.push(hand.write());
+        if more == 0 {
+            vector.blocks.insert(300, block);
+        } else {
+            vector.error = Some("error TooLarge");
+        }
+        vector
+    };
+    [
+        make("zstd-blocks-work", "As much work as a block of 60 bytes may take: 5,056.", 0),
+        make("zstd-blocks-work-too-much", "A literal more than that.", 1),
+    ]
+}
+
 pub(crate) fn bad() -> Vec<Vector> {
     let mut all = bad_tokens();
+    all.extend(work().into_iter().skip(1));
     all.extend(bad_blocks().split_off(1));
     all
 }

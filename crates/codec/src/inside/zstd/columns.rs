@@ -69,7 +69,7 @@ impl Zstd {
             columns.number(usize::from(name.is_fresh) + 2 * usize::from(name.place.is_none()));
             if let Some(begins) = name.place {
                 columns.signed(begins - place);
-                place = name.behind;
+                place = begins;
             }
         }
         columns.number(shifts.len());
@@ -152,7 +152,7 @@ impl Zstd {
         }
         let rest = &self.literals[literal..target.literals.end];
         if let Some(last) = usize::try_from(cursor).ok().and_then(|cursor| cursor.checked_sub(1)) {
-            let there = &self.sources.literals[self.sources.literal_end(last)..];
+            let there = self.sources.literals_behind(last);
             known = rest.iter().zip(there).take_while(|(one, other)| one == other).count();
         }
         columns.number(known);

@@ -152,8 +152,6 @@ pub(super) struct Named {
     pub(super) len: u32,
     /// Where its content begins; `None` if it gives tables only.
     pub(super) place: Option<i64>,
-    /// Where it ends.
-    pub(super) behind: i64,
     /// It takes no tables from the one before.
     pub(super) is_fresh: bool,
 }
@@ -189,7 +187,7 @@ impl Names {
                 self.all.truncate(before);
                 return false;
             };
-            self.all.push(Named { at, len: block.len, place: None, behind: 0, is_fresh: nth == 0 });
+            self.all.push(Named { at, len: block.len, place: None, is_fresh: nth == 0 });
             describe(&mut now, &block.uses, at);
         }
         self.origins = (!describing.is_empty()).then_some(now);
@@ -199,7 +197,7 @@ impl Names {
     pub(super) fn block(&mut self, block: &Noted, place: i64) {
         let Noted { at, len, .. } = *block;
         let is_fresh = self.origins.is_none();
-        self.all.push(Named { at, len, place: Some(place), behind: 0, is_fresh });
+        self.all.push(Named { at, len, place: Some(place), is_fresh });
         describe(self.origins.get_or_insert([UNKNOWN; 4]), &block.uses, at);
     }
 }

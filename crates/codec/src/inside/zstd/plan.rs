@@ -5,12 +5,13 @@ use super::super::plan::Plan;
 use super::super::sequences::{
     MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, change, expected, shift_at,
 };
+use super::super::work::{LITERAL, SEQUENCE, Work};
 use super::index::{Index, Named, Names, Noted, UNKNOWN, describe, fingerprints, hash};
 use super::runs::{self, AGREE, Search, length, note_shift};
 use super::{Flow, Parts, Target, Zstd};
 use crate::log::Log;
 use crate::matcher::Match;
-use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Tables};
+use crate::zstd_block::{self, Tables};
 use std::ops::Range;
 
 /// Sequences of runs that say where content went.
@@ -83,7 +84,15 @@ impl Zstd {
             .collect();
         let literals = block.len() - matched_bytes(matches);
         let Plan { residual, plain, .. } = &*plan;
-        let back = expander.expand_sequences(residual, plain, &contents, literals, &mut self.check);
+        let (mut work, check) = (Work::of(block.len()), &mut self.check);
+        let back =
+            expander.expand_sequences(residual, plain, &contents, literals, &mut work, check);
+        if work.is_exceeded() {
+            // A frame that takes a decoder more work than it may is not sent; it is no fault.
+            *matches = before;
+            plan.clear();
+            return Ok(0);
+        }
         if back.is_err() || !is_literals(&self.check, block, matches) {
             *matches = before;
             plan.clear();
@@ -126,7 +135,7 @@ impl Zstd {
                 names.block(&source, source.place - base);
             }
         }
-        if names.all.is_empty() || !self.unpack_sources(log, &mut names.all) {
+        if names.all.is_empty() || !self.unpack_sources(log, &names.all) {
             return 0;
         }
         self.search(&is_wanted, flow);
@@ -139,7 +148,8 @@ impl Zstd {
                 if gain > target.lies.len() / LEAST_PART { gain } else { 0 }
             })
             .collect();
-        let chosen = self.choose(&gains, index, &mut names, is_allowed);
+        let work = Work::of(block.len()).left();
+        let chosen = self.choose(&gains, work, index, &mut names, is_allowed);
         if chosen.is_empty() || names.all.len() > MAX_NAMED {
             return 0;
         }
@@ -168,21 +178,22 @@ impl Zstd {
     fn choose(
         &self,
         gains: &[usize],
+        mut work: u64,
         index: &Index,
         names: &mut Names,
         is_allowed: impl Fn(&Range<u64>) -> bool + Copy,
     ) -> Vec<(usize, usize)> {
         let mut chosen: Vec<(usize, usize)> = Vec::new();
         let mut chain = [UNKNOWN; 4];
-        // A frame takes so many literals.
-        let mut room = 8 * MAX_ZSTD_BLOCK;
         for (nth, (target, &gain)) in self.targets.iter().zip(gains).enumerate() {
             let is_first = chosen.is_empty();
             if gain < MIN_SAVED || chosen.len() == MAX_BLOCKS || target.skip > 0 && !is_first {
                 continue;
             }
-            let with = room + 8 * target.lies.len();
-            let Some(left) = with.checked_sub(target.literals.len()) else { continue };
+            // What it is put together from is about as long.
+            let sequences = target.sequences.len() as u64 * SEQUENCE;
+            let units = 2 * (target.literals.len() as u64 * LITERAL + sequences);
+            let Some(left) = work.checked_sub(units) else { continue };
             let Noted { uses, origins, at, .. } = &target.noted;
             let mut inherited = (0..4).filter(|&table| uses.inherits[table]);
             let begin = if inherited.all(|table| chain[table] == origins[table]) {
@@ -196,7 +207,7 @@ impl Zstd {
                 names.all.len()
             };
             describe(&mut chain, uses, *at);
-            room = left;
+            work = left;
             chosen.push((nth, begin));
         }
         chosen
@@ -217,7 +228,7 @@ impl Zstd {
     }
 
     /// Whether all sources could be read.
-    pub(super) fn unpack_sources(&mut self, log: &Log, names: &mut [Named]) -> bool {
+    pub(super) fn unpack_sources(&mut self, log: &Log, names: &[Named]) -> bool {
         self.sources.clear();
         let mut tables = Tables::default();
         for name in names {
@@ -226,11 +237,7 @@ impl Zstd {
             }
             let content = log.read(name.at..name.at + u64::from(name.len));
             let is_read = match name.place {
-                Some(place) => self
-                    .sources
-                    .add(content, &mut tables, place)
-                    .map(|behind| name.behind = behind)
-                    .is_ok(),
+                Some(place) => self.sources.add(content, &mut tables, place).is_ok(),
                 None => zstd_block::pass(content, &mut tables).is_ok(),
             };
             if !is_read {

@@ -1,10 +1,10 @@
-//! Sequences of zstd: section 7, and RFC 8878.
+//! Blocks of zstd: RFC 8878, and what section 7 says of them.
 
 use super::*;
 
-const MOST: usize = 1 << 17;
+pub(super) const MOST: usize = 1 << 17;
 
-fn take<'a>(data: &mut &'a [u8], count: usize) -> Result<&'a [u8], No> {
+pub(super) fn take<'a>(data: &mut &'a [u8], count: usize) -> Result<&'a [u8], No> {
     let (front, rest) = data.split_at_checked(count).ok_or(Invalid("bytes missing"))?;
     *data = rest;
     Ok(front)
@@ -253,13 +253,13 @@ impl Huffman {
 }
 
 #[derive(Clone, Default)]
-struct Tables {
+pub(super) struct Tables {
     literals: Option<Huffman>,
     sequences: [Option<Table>; 3],
 }
 
 /// Number of literals, length of the match, Offset_Value.
-type Sequence = (usize, usize, usize);
+pub(super) type Sequence = (usize, usize, usize);
 
 /// Section 3.1.1.3.2.1.1: extra bits of the symbols that have some.
 const LITERAL_BITS: [usize; 20] =
@@ -293,17 +293,18 @@ fn symbol_of(kind: usize, value: usize) -> Result<(usize, usize, usize), No> {
     found.ok_or(Invalid("a length or offset without a symbol"))
 }
 
-struct LiteralsHead {
-    kind: u8,
+pub(super) struct LiteralsHead {
+    pub(super) kind: u8,
     streams: usize,
-    count: usize,
-    packed: usize,
+    pub(super) count: usize,
+    pub(super) packed: usize,
 }
 
-fn literals_head(data: &mut &[u8], tables: &mut Tables) -> Result<LiteralsHead, No> {
+/// The description of a code counts as packed.
+pub(super) fn literals_fields(data: &mut &[u8]) -> Result<LiteralsHead, No> {
     let first = *data.first().ok_or(Invalid("no literals section"))?;
     let (kind, format) = (first & 3, usize::from(first >> 2 & 3));
-    let mut head = if kind < 2 {
+    let head = if kind < 2 {
         let len = [1, 2, 1, 3][format];
         let count = little_endian(take(data, len)?) >> if len == 1 { 3 } else { 4 };
         LiteralsHead { kind, streams: 0, count, packed: if kind == 0 { count } else { 1 } }
@@ -313,16 +314,35 @@ fn literals_head(data: &mut &[u8], tables: &mut Tables) -> Result<LiteralsHead, 
         let (count, packed) = (fields % (1 << bits), fields >> bits);
         LiteralsHead { kind, streams: if format == 0 { 1 } else { 4 }, count, packed }
     };
+    if head.count > MOST { Err(Invalid("literals")) } else { Ok(head) }
+}
+
+pub(super) fn literals_head(data: &mut &[u8], tables: &mut Tables) -> Result<LiteralsHead, No> {
+    let mut head = literals_fields(data)?;
     if head.kind == 2 {
         let before = data.len();
         tables.literals = Some(Huffman::described(data)?);
         head.packed =
             head.packed.checked_sub(before - data.len()).ok_or(Invalid("literals section"))?;
     }
-    if head.count > MOST { Err(Invalid("literals")) } else { Ok(head) }
+    Ok(head)
 }
 
-fn sequences_head(data: &mut &[u8], tables: &mut Tables) -> Result<usize, No> {
+/// The number of sequences, and the modes of their tables.
+pub(super) fn sequences_fields(data: &mut &[u8]) -> Result<(usize, u8), No> {
+    let count = match usize::from(take(data, 1)?[0]) {
+        first @ 0..=127 => first,
+        first @ 128..=254 => (first - 128) * 256 + usize::from(take(data, 1)?[0]),
+        _ => little_endian(take(data, 2)?) + 0x7f00,
+    };
+    if count > MOST / 3 {
+        return Err(Invalid("sequences"));
+    }
+    let modes = if count > 0 { take(data, 1)?[0] } else { 0 };
+    if modes & 3 != 0 { Err(Invalid("reserved bits")) } else { Ok((count, modes)) }
+}
+
+pub(super) fn sequences_head(data: &mut &[u8], tables: &mut Tables) -> Result<usize, No> {
     const DEFAULTS: [(usize, &[i32]); 3] = [
         (
             6,
@@ -346,19 +366,8 @@ fn sequences_head(data: &mut &[u8], tables: &mut Tables) -> Result<usize, No> {
             ],
         ),
     ];
-    let count = match usize::from(take(data, 1)?[0]) {
-        first @ 0..=127 => first,
-        first @ 128..=254 => (first - 128) * 256 + usize::from(take(data, 1)?[0]),
-        _ => little_endian(take(data, 2)?) + 0x7f00,
-    };
-    if count > MOST / 3 {
-        return Err(Invalid("sequences"));
-    }
+    let (count, modes) = sequences_fields(data)?;
     if count > 0 {
-        let modes = take(data, 1)?[0];
-        if modes & 3 != 0 {
-            return Err(Invalid("reserved bits"));
-        }
         for kind in 0..3 {
             let (log, symbols) = [(9, 36), (8, 32), (9, 53)][kind];
             let table = match modes >> (6 - 2 * kind) & 3 {
@@ -385,8 +394,34 @@ impl Tables {
         self.sequences[kind].as_ref().ok_or(Invalid("no table"))
     }
 
+    pub(super) fn has(&self, kind: usize) -> bool {
+        if kind == 0 { self.literals.is_some() } else { self.sequences[kind - 1].is_some() }
+    }
+
+    pub(super) fn copy(&mut self, kind: usize, from: &Tables) {
+        match kind {
+            0 => self.literals = from.literals.clone(),
+            _ => self.sequences[kind - 1] = from.sequences[kind - 1].clone(),
+        }
+    }
+
+    /// Section 7, "Work", of a head whose modes are these.
+    pub(super) fn code_units(&self) -> u64 {
+        let longest = self
+            .literals
+            .as_ref()
+            .map_or(0, |code| code.0.iter().map(|&(length, _)| length).max().unwrap_or(0));
+        64 + (1 << longest)
+    }
+
+    pub(super) fn sequences_units(&self, modes: u8) -> u64 {
+        let described = (0..3).filter(|kind| matches!(modes >> (6 - 2 * kind) & 3, 1 | 2));
+        let logs = described.filter_map(|kind| Some(self.sequences[kind].as_ref()?.log));
+        logs.map(|log| 64 + (1 << log)).sum()
+    }
+
     /// Literals and sequences of a block.
-    fn read(&mut self, block: &[u8], heads_only: bool) -> Result<(Vec<u8>, Vec<Sequence>), No> {
+    pub(super) fn read(&mut self, block: &[u8]) -> Result<(Vec<u8>, Vec<Sequence>), No> {
         if block.len() > MOST {
             return Err(Invalid("block"));
         }
@@ -395,9 +430,6 @@ impl Tables {
         let mut packed = take(&mut data, head.packed)?;
         let count = sequences_head(&mut data, self)?;
         let (mut literals, mut sequences) = (Vec::new(), Vec::new());
-        if heads_only {
-            return Ok((literals, sequences));
-        }
         match (head.kind, head.streams) {
             (0, _) => literals.extend(packed),
             (1, _) => literals.extend(std::iter::repeat_n(packed[0], head.count)),
@@ -451,237 +483,15 @@ impl Tables {
     }
 }
 
-fn number(column: &mut &[u8]) -> Result<u64, No> {
-    field(column)
-}
-
-fn below_2_32(column: &mut &[u8]) -> Result<usize, No> {
-    match field(column)? {
-        value if value < 1 << 32 => Ok(value as usize),
-        _ => Err(Invalid("number")),
-    }
-}
-
-fn signed(column: &mut &[u8]) -> Result<i64, No> {
-    let u = i128::from(field(column)?);
-    let value = if u % 2 == 0 { u / 2 } else { -((u + 1) / 2) };
-    if value.abs() < 1 << 44 { Ok(value as i64) } else { Err(Invalid("step")) }
-}
-
-struct State<'a> {
-    control: &'a [u8],
-    counts: &'a [u8],
-    matches: &'a [u8],
-    offsets: &'a [u8],
-    changes: &'a [u8],
-    bytes: &'a [u8],
-    /// Of the sources.
-    literals: Vec<u8>,
-    /// With its first literal and the place of its match.
-    sequences: Vec<(Sequence, usize, i64)>,
-    shifts: Vec<(i64, i64)>,
-    here: i64,
-}
-
-pub(super) fn read<'a>(
-    residual: &'a [u8],
-    mut plain: &'a [u8],
-    sources: &[Vec<u8>],
-    l: usize,
-) -> Result<Vec<u8>, No> {
-    let mut rest = residual;
-    let mut lens = [0; 5];
-    for len in &mut lens {
-        *len = below_2_32(&mut rest)?;
-    }
-    let mut column = |nth: usize| take(&mut rest, lens[nth]);
-    let mut state = State {
-        control: column(0)?,
-        counts: column(1)?,
-        matches: column(2)?,
-        offsets: column(3)?,
-        changes: column(4)?,
-        bytes: &[],
-        literals: Vec::new(),
-        sequences: Vec::new(),
-        shifts: Vec::new(),
-        here: 0,
-    };
-    state.bytes = rest;
-    if sources.len() > 64 {
-        return Err(Invalid("zstd blocks"));
-    }
-    let behind = state.sources(sources)?;
-    let (mut from, mut shift) = (0, 0);
-    let count = number(&mut state.control)?;
-    if count > 1024 {
-        return Err(Invalid("shifts"));
-    }
-    for _ in 0..count {
-        from += signed(&mut state.control)?;
-        shift += signed(&mut state.control)?;
-        if state.shifts.last().is_some_and(|&(before, _)| from <= before) {
-            return Err(Invalid("shifts"));
-        }
-        state.shifts.push((from, shift));
-    }
-    let mut out = Vec::new();
-    let mut tables = Tables::default();
-    let (mut room, mut blocks) = (8 * (l + MOST), 0);
-    while !state.control.is_empty() {
-        let n = number(&mut state.control)?;
-        if n / 2 > (l - out.len()) as u64 || blocks == 256 {
-            return Err(Invalid("bytes"));
-        }
-        let column = if n % 2 == 1 { &mut plain } else { &mut state.bytes };
-        out.extend(take(column, (n / 2) as usize)?);
-        let t = number(&mut state.control)?;
-        if t > 0 {
-            tables = behind.get(t as usize - 1).ok_or(Invalid("tables"))?.clone();
-        }
-        let skip = below_2_32(&mut state.control)?;
-        if skip > 0 && blocks > 0 {
-            return Err(Invalid("skip"));
-        }
-        blocks += 1;
-        state.here += signed(&mut state.control)?;
-        let (block, literals) = state.block(&mut tables)?;
-        room = room.checked_sub(literals).ok_or(Invalid("literals"))?;
-        if skip >= block.len() || block.len() - skip > l - out.len() {
-            return Err(Invalid("block"));
-        }
-        out.extend(&block[skip..]);
-    }
-    out.extend(state.bytes);
-    out.extend(plain);
-    let columns = [state.counts, state.matches, state.offsets, state.changes];
-    if columns.iter().all(|column| column.is_empty()) && out.len() == l {
-        Ok(out)
-    } else {
-        Err(Invalid("columns left over"))
-    }
-}
-
-impl State<'_> {
-    /// Returns the tables behind each source.
-    fn sources(&mut self, sources: &[Vec<u8>]) -> Result<Vec<Tables>, No> {
-        let (mut place, mut tables, mut behind) = (0, Tables::default(), Vec::new());
-        for source in sources {
-            let kind = number(&mut self.control)?;
-            if kind > 3 {
-                return Err(Invalid("kind of source"));
-            }
-            if kind % 2 == 1 {
-                tables = Tables::default();
-            }
-            if kind < 2 {
-                place += signed(&mut self.control)?;
-                let (literals, sequences) = tables.read(source, false)?;
-                let mut first = self.literals.len();
-                self.literals.extend(&literals);
-                for sequence in sequences {
-                    place += sequence.0 as i64;
-                    self.sequences.push((sequence, first, place));
-                    place += sequence.1 as i64;
-                    first += sequence.0;
-                }
-                place += (self.literals.len() - first) as i64;
-            } else {
-                tables.read(source, true)?;
-            }
-            behind.push(tables.clone());
-        }
-        if self.literals.len() > 1 << 19 || self.sequences.len() > 1 << 16 {
-            return Err(Invalid("sources"));
-        }
-        Ok(behind)
-    }
-
-    /// A block, and the number of its literals.
-    fn block(&mut self, tables: &mut Tables) -> Result<(Vec<u8>, usize), No> {
-        let all = self.bytes;
-        let head = literals_head(&mut self.bytes, tables)?;
-        let mut out = all[..all.len() - self.bytes.len()].to_vec();
-        let all = self.bytes;
-        let count = sequences_head(&mut self.bytes, tables)?;
-        let second = &all[..all.len() - self.bytes.len()];
-        let (mut literals, mut sequences, mut next) = (Vec::new(), Vec::new(), 0usize);
-        while sequences.len() < count {
-            for _ in 0..number(&mut self.control)? {
-                let sequence = (
-                    below_2_32(&mut self.counts)?,
-                    below_2_32(&mut self.matches)? + 3,
-                    below_2_32(&mut self.offsets)?,
-                );
-                literals.extend(take(&mut self.bytes, sequence.0)?);
-                self.here += (sequence.0 + sequence.1) as i64;
-                sequences.push(sequence);
-            }
-            if sequences.len() >= count {
-                break;
-            }
-            let n = number(&mut self.control)?;
-            if n == 0 {
-                return Err(Invalid("run"));
-            }
-            next = usize::try_from(next as i64 + signed(&mut self.control)?)
-                .map_err(|_| Invalid("sequence"))?;
-            for _ in 0..n {
-                let &((count, matched, offset), first, there) =
-                    self.sequences.get(next).ok_or(Invalid("sequence"))?;
-                next += 1;
-                literals.extend_from_slice(&self.literals[first..first + count]);
-                self.here += count as i64;
-                let offset = match take(&mut self.changes, 1)?[0] {
-                    0 => self.expected(offset, there),
-                    1 => offset,
-                    2 => below_2_32(&mut self.offsets)?,
-                    _ => return Err(Invalid("change")),
-                };
-                sequences.push((count, matched, offset));
-                self.here += matched as i64;
-            }
-        }
-        if sequences.len() > count {
-            return Err(Invalid("sequences"));
-        }
-        let left = head.count.checked_sub(literals.len()).ok_or(Invalid("literals"))?;
-        let n = below_2_32(&mut self.control)?;
-        if n > left {
-            return Err(Invalid("literals"));
-        }
-        if n > 0 {
-            let last = next.checked_sub(1).and_then(|last| self.sequences.get(last));
-            let &((count, ..), first, _) = last.ok_or(Invalid("literals"))?;
-            let from = self.literals.get(first + count..first + count + n);
-            literals.extend_from_slice(from.ok_or(Invalid("literals"))?);
-        }
-        literals.extend(take(&mut self.bytes, left - n)?);
-        self.here += left as i64;
-        self.write(&head, tables, &literals, &mut out)?;
-        out.extend(second);
-        write_sequences(tables, &sequences, &mut out)?;
-        if out.len() > MOST { Err(Invalid("block")) } else { Ok((out, literals.len())) }
-    }
-
-    fn expected(&self, offset: usize, there: i64) -> usize {
-        let Some(distance) = offset.checked_sub(3).filter(|&distance| distance > 0) else {
-            return offset;
-        };
-        let before = |&&(from, _): &&(i64, i64)| from <= there - distance as i64;
-        let Some((_, shift)) = self.shifts.iter().rev().find(before) else { return offset };
-        let moved = offset as i64 + self.here - there - shift;
-        if moved > 3 && moved < 1 << 32 { moved as usize } else { offset }
-    }
-
-    fn write(
+impl LiteralsHead {
+    /// Writes literals under their coding.
+    pub(super) fn write(
         &self,
-        head: &LiteralsHead,
         tables: &Tables,
         literals: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), No> {
-        let packed = match (head.kind, head.streams) {
+        let packed = match (self.kind, self.streams) {
             (0, _) => literals.to_vec(),
             (1, _) => vec![*literals.first().ok_or(Invalid("no literal"))?],
             (_, 1) => tables.code()?.write(literals)?,
@@ -698,7 +508,7 @@ impl State<'_> {
                 [jumps, streams].concat()
             }
         };
-        if packed.len() != head.packed {
+        if packed.len() != self.packed {
             return Err(Invalid("literals section"));
         }
         out.extend(packed);
@@ -706,7 +516,11 @@ impl State<'_> {
     }
 }
 
-fn write_sequences(tables: &Tables, sequences: &[Sequence], out: &mut Vec<u8>) -> Result<(), No> {
+pub(super) fn write_sequences(
+    tables: &Tables,
+    sequences: &[Sequence],
+    out: &mut Vec<u8>,
+) -> Result<(), No> {
     if sequences.is_empty() {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 
 mod blocks;
 mod descriptors;
+mod sequences;
 mod transcoded;
 
 use descriptors::plain_descriptors;
@@ -107,6 +108,19 @@ impl Parameters {
 
     pub(crate) fn checksum(&self, o: u64, p: u64, block: &[u8]) -> u64 {
         xxh3_64_with_seed(block, self.place_hash(o, p, block.len() as u64))
+    }
+}
+
+/// Section 7, "Work".
+struct Work {
+    done: u64,
+    limit: u64,
+}
+
+impl Work {
+    fn count(&mut self, units: u64) -> Result<(), No> {
+        self.done = self.done.saturating_add(units);
+        if self.done > self.limit { Err(Invalid("too much work")) } else { Ok(()) }
     }
 }
 
@@ -335,10 +349,12 @@ impl Decoder {
                     } else {
                         return Err(Invalid("residual length"));
                     };
+                    let work = Work { done: 0, limit: 4096 + 16 * n };
                     if fields.is_blocks {
-                        blocks::read(&residual, fields.operations, &sources, expected)?
+                        sequences::read(&residual, fields.operations, &sources, expected, work)?
                     } else {
-                        transcode.read(&fields, &sources, &residual, expected, &mut self.trace)?
+                        let trace = &mut self.trace;
+                        transcode.read(&fields, &sources, &residual, expected, work, trace)?
                     }
                 }
             };

@@ -208,6 +208,16 @@ impl Code {
         })
     }
 
+    /// Whether all words are as long as those of another code.
+    fn has_lengths_of(&self, other: &Code) -> bool {
+        let same = |one: &Words, other: &Words| {
+            let length =
+                |words: &Words, symbol: usize| words.0.get(symbol).map_or(0, |word| word.0);
+            (0..288).all(|symbol| length(one, symbol) == length(other, symbol))
+        };
+        same(&self.literals, &other.literals) && same(&self.distances, &other.distances)
+    }
+
     fn read(&self, bits: &mut Bits) -> Result<Token, No> {
         match self.literals.symbol(bits)? {
             literal @ 0..=255 => Ok(Token::Literal(literal)),
@@ -302,9 +312,16 @@ struct State {
     at: i64,
     /// Place and change.
     bends: Vec<(i64, i64)>,
+    work: Work,
 }
 
 impl State {
+    /// Tokens of the source, which become the next of the literals.
+    fn count_tokens(&mut self, run: u64) -> Result<(), No> {
+        let each = if self.bends.is_empty() { 1 } else { 4 };
+        self.work.count(run.saturating_mul(each))
+    }
+
     fn expected(&mut self, token: Token) -> Token {
         let here = self.at;
         match token {
@@ -367,7 +384,11 @@ impl State {
         if self.codes.len() == 128 {
             return Err(Invalid("too many codes"));
         }
+        self.work.count(512)?;
         let code = Code::described(&mut bits)?;
+        if !self.codes.iter().any(|known| known.has_lengths_of(&code)) {
+            self.work.count(2048)?;
+        }
         self.codes.push(code.clone());
         Ok(code)
     }
@@ -378,6 +399,7 @@ impl State {
     }
 
     fn residual_tokens(&mut self, count: u64, target: &Code) -> Result<(), No> {
+        self.work.count(count)?;
         for _ in 0..count {
             let token = target.read(&mut self.residual)?;
             self.write(token, target)?;
@@ -438,6 +460,7 @@ impl TranscodeModels {
         sources: &[Vec<u8>],
         residual: &[u8],
         l: usize,
+        work: Work,
         trace: &mut Option<Vec<String>>,
     ) -> Result<Vec<u8>, No> {
         let mut section = Section::begin(fields.operations, trace)?;
@@ -451,13 +474,16 @@ impl TranscodeModels {
             code_place: 0,
             at: 0,
             bends: Vec::new(),
+            work,
         };
+        state.work.count(16 * sources.len() as u64)?;
         let (mut before, mut idle, mut changes) = (4, 0, Vec::new());
         let (mut target, mut code): (Option<Code>, Option<Code>) = (None, None);
         // Where the source stands, and which source it is in.
         let (mut source, mut reader): (i128, Option<(usize, Bits)>) = (0, None);
         loop {
             let position = state.written.len();
+            state.work.count(16)?;
             let operation =
                 r.symbol(&mut self.operation[before], || format!("operation[{before}]"))?;
             let run;
@@ -468,6 +494,7 @@ impl TranscodeModels {
                     let (Some(target), Some(code)) = (&target, &code) else {
                         return Err(Invalid("no code"));
                     };
+                    state.work.count(4)?;
                     let from = &mut reader.as_mut().ok_or(Invalid("no source"))?.1;
                     let token = state.expected(code.read(from)?);
                     let Token::Copy { symbol, extra, distance } = token else {
@@ -491,6 +518,7 @@ impl TranscodeModels {
                     };
                     state.residual_tokens(gap, target)?;
                     let from = &mut reader.as_mut().ok_or(Invalid("no source"))?.1;
+                    state.work.count(4 * skip as u64)?;
                     for _ in 0..skip {
                         state.expected(code.read(from)?);
                     }
@@ -546,6 +574,7 @@ impl TranscodeModels {
                 _ => return Err(Invalid("operation")),
             }
             if let (Some((nth, from)), Some(code), Some(target)) = (&mut reader, &code, &target) {
+                state.count_tokens(run)?;
                 for _ in 0..run {
                     let token = state.expected(code.read(from)?);
                     state.write(token, target)?;
