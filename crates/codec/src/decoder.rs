@@ -232,7 +232,7 @@ impl Decoder {
     }
 
     /// Work for transcoded literals so far, also of frames that were rejected, in the units of
-    /// `docs/FORMAT.md`, "Work". A frame may take 16 for each byte of its block, and 4,096.
+    /// `docs/FORMAT.md`, "Work". A frame may take 16 for each byte of its block, and 1,024.
     pub fn work(&self) -> u64 {
         self.reader.work
     }
@@ -554,5 +554,7 @@ fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
 
 const _: () = assert!(MAX_BLOCK <= u32::MAX as usize);
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

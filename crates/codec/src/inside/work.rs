@@ -5,7 +5,7 @@ use crate::error::FrameError;
 /// Units that a frame may take for each byte of its block.
 const PER_BYTE: u64 = 16;
 /// Units that every frame may take.
-const BASE: u64 = 4096;
+const BASE: u64 = 1024;
 
 /// Each operation, source, and zstd block that is written.
 pub(super) const STEP: u64 = 16;

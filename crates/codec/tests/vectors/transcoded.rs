@@ -254,7 +254,7 @@ fn work() -> [Vector; 2] {
     };
     // A source, a block, and twice three tables and a sequence take 430 units.
     let rest = noise(70, 50);
-    let limit = 4096 + 16 * (10 + rest.len());
+    let limit = 1024 + 16 * (10 + rest.len());
     let literals = (limit - 430) / 2;
     let source = [&block_of(literals, b"a")[..], &[1]].concat();
     let first = [&source[..], &noise(69, 290)].concat();
@@ -277,7 +277,7 @@ fn work() -> [Vector; 2] {
         vector
     };
     [
-        make("zstd-blocks-work", "As much work as a block of 60 bytes may take: 5,056.", 0),
+        make("zstd-blocks-work", "As much work as a block of 60 bytes may take: 1,984.", 0),
         make("zstd-blocks-work-too-much", "A literal more than that.", 1),
     ]
 }

@@ -349,7 +349,7 @@ impl Decoder {
                     } else {
                         return Err(Invalid("residual length"));
                     };
-                    let work = Work { done: 0, limit: 4096 + 16 * n };
+                    let work = Work { done: 0, limit: 1024 + 16 * n };
                     if fields.is_blocks {
                         sequences::read(&residual, fields.operations, &sources, expected, work)?
                     } else {
