@@ -1,0 +1,241 @@
+//! What takes a decoder most time: frames made to be costly, and the slowest honest content.
+//!
+//! ```sh
+//! cargo run --release -p oncewire-codec --example costly
+//! ```
+
+use cpu_time::ProcessTime;
+use flate2::{Compress, Compression, FlushCompress};
+use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, varint};
+use std::error::Error;
+use std::hint::black_box;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("{:44} {:>7} {:>7} {:>10} {:>9}", "frames", "bytes", "block", "us each", "ns/byte");
+    // Of 100,000 equal literals, and 5,000 sequences that take no bits.
+    let source = [&[0x0d, 0x6a, 0x18, b'a', 0x93, 0x88, 0x54, 0, 0, 0], &[1][..]].concat();
+    let unused = residual(&[1, 0, 1, 0, 1, 0, 0], &[], &[7; 16]);
+    measure("three zstd sources, unused", &source, 3, &unused, &[7; 16])?;
+    let block = first_block(&text(1, 100_000))?;
+    let control: Vec<u64> = (0..63).map(|_| 3).chain([0]).collect();
+    let unused = residual(&control, &[], &[7; 80]);
+    measure("tables of 63 zstd sources, unused", &block, 63, &unused, &[7; 80])?;
+    // Many blocks of as many sequences as a residual can take, and one of literals of the source.
+    let sequences = [0x81, 0xe0, 0x54, 0, 0, 0];
+    let source = [&[0x0d, 0x6a, 0x18, b'a'][..], &sequences, &[1]].concat();
+    let mut control = vec![1, 0, 0];
+    (0..240).for_each(|_| control.extend([0, 0, 0, 0, 0, 480, 0, 0]));
+    control.extend([0, 0, 0, 0, 0, 1, 0, 60_000]);
+    let literals = (60_000u32 << 4 | 0x0c).to_le_bytes();
+    let last = [&literals[..3], &[1, 0x54, 0, 0, 0]].concat();
+    let bytes = [[&[0][..], &sequences].concat().repeat(240), last.clone()].concat();
+    let all = residual(&control, &vec![1; 480 * 240 + 1], &bytes);
+    let small = [&[0][..], &sequences, &[1]].concat();
+    let block =
+        [&small.repeat(240)[..], &literals[..3], &[b'a'; 60_000], &last[3..], &[1]].concat();
+    measure("240 zstd blocks of 480 sequences", &source, 1, &all, &block)?;
+    println!(
+        "\n{:44} {:>7} {:>7} {:>10} {:>9}",
+        "honest versions", "bytes", "wire", "decode", "units"
+    );
+    let first = text(2, 4_000_000);
+    let second = version_of(&first);
+    type Make = fn(&[u8]) -> Result<Vec<u8>, Box<dyn Error>>;
+    let kinds: [(&str, Make); 8] = [
+        ("gzip -6", |content| Ok(deflate(content, usize::MAX))),
+        ("gzip -6, flushed every 1,000 bytes", |content| Ok(deflate(content, 1000))),
+        ("gzip -6, flushed every 200 bytes", |content| Ok(deflate(content, 200))),
+        ("zstd -3", |content| zstd(content, usize::MAX)),
+        ("zstd -3, flushed every 10,000 bytes", |content| zstd(content, 10_000)),
+        ("zstd -3, flushed every 3,000 bytes", |content| zstd(content, 3000)),
+        ("zstd -3, flushed every 1,000 bytes", |content| zstd(content, 1000)),
+        ("zstd -3, flushed every 200 bytes", |content| zstd(content, 200)),
+    ];
+    for (name, make) in kinds {
+        honest(name, &[make(&first)?, make(&second)?])?;
+    }
+    Ok(())
+}
+
+/// Times a frame of `block` whose literals are those of zstd blocks: `count` times `source`.
+fn measure(
+    name: &str,
+    source: &[u8],
+    count: usize,
+    residual: &[u8],
+    block: &[u8],
+) -> Result<(), Box<dyn Error>> {
+    let mut body = Vec::new();
+    varint::put(&mut body, block.len() as u64);
+    varint::put(&mut body, 2 * count as u64 + 1);
+    for _ in 0..count {
+        varint::put(&mut body, source.len() as u64);
+        varint::put(&mut body, source.len() as u64);
+    }
+    // Compressed, as a sender would.
+    let mut packed = vec![0; 1000 + residual.len()];
+    let mut stream = zstd_safe::CCtx::create();
+    let mut output = zstd_safe::OutBuffer::around(&mut packed[..]);
+    stream
+        .set_parameter(zstd_safe::CParameter::WindowLog(17))
+        .map_err(zstd_safe::get_error_name)?;
+    stream
+        .set_parameter(zstd_safe::CParameter::ContentSizeFlag(false))
+        .map_err(zstd_safe::get_error_name)?;
+    let mut input = zstd_safe::InBuffer::around(residual);
+    while input.pos() < residual.len() {
+        stream.compress_stream(&mut output, &mut input).map_err(zstd_safe::get_error_name)?;
+    }
+    while stream.flush_stream(&mut output).map_err(zstd_safe::get_error_name)? > 0 {}
+    let len = output.pos();
+    varint::put(&mut body, 2 * residual.len() as u64 + 1);
+    varint::put(&mut body, 0);
+    body.extend_from_slice(&packed[..len]);
+    let seed = ChecksumSeed::default();
+    body.extend_from_slice(&seed.checksum(source.len() as u64, 0, block).to_le_bytes());
+    let mut frame = vec![0x2c];
+    varint::put(&mut frame, body.len() as u64);
+    frame.extend_from_slice(&body);
+    let times = 200;
+    let (mut seconds, mut outcome) = (0.0, String::new());
+    for _ in 0..times {
+        let mut decoder = Decoder::builder().cache(1 << 20).build()?;
+        decoder.prime(source);
+        decoder.prefault();
+        // A frame of the same context, so that its memory is there. It is rejected.
+        let mut other = frame.clone();
+        *other.last_mut().ok_or("no frame")? ^= 1;
+        let _ = black_box(decoder.decode(&other));
+        let start = ProcessTime::now();
+        outcome = match black_box(decoder.decode(&frame)) {
+            Ok(Decoded::Block { .. }) => String::new(),
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
+        };
+        seconds += start.elapsed().as_secs_f64();
+    }
+    let each = seconds / f64::from(times);
+    println!(
+        "{name:44} {:7} {:7} {:10.1} {:9.0} {outcome}",
+        frame.len(),
+        block.len(),
+        each * 1e6,
+        each * 1e9 / block.len() as f64
+    );
+    Ok(())
+}
+
+/// Times the frames of contents, one after the other.
+fn honest(name: &str, contents: &[Vec<u8>; 2]) -> Result<(), Box<dyn Error>> {
+    let mut encoder = Encoder::builder().inside(true).build()?;
+    let mut decoder = Decoder::builder().build()?;
+    decoder.prefault();
+    let mut sent = (0, 0, 0.0, 0);
+    for content in contents {
+        let mut frames = Vec::new();
+        for block in content.chunks(65_536) {
+            encoder.encode(block, &mut frames)?;
+        }
+        let before = decoder.work();
+        let start = ProcessTime::now();
+        let mut rest = &frames[..];
+        while !rest.is_empty() {
+            let Decoded::Block { consumed, .. } = decoder.decode(rest)? else {
+                return Err("a frame is missing".into());
+            };
+            rest = &rest[consumed..];
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        sent = (content.len(), frames.len(), seconds, decoder.work() - before);
+    }
+    let (bytes, wire, seconds, work) = sent;
+    let speed = bytes as f64 / seconds / 1e6;
+    let units = work as f64 / bytes as f64;
+    println!("{name:44} {bytes:7} {wire:7} {speed:5.0} MB/s {units:9.1}");
+    Ok(())
+}
+
+/// A residual of zstd blocks: the control column, changes and bytes.
+fn residual(control: &[u64], changes: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let mut column = Vec::new();
+    control.iter().for_each(|&number| varint::put(&mut column, number));
+    let mut out = Vec::new();
+    for len in [column.len(), 0, 0, 0, changes.len()] {
+        varint::put(&mut out, len as u64);
+    }
+    [&out[..], &column, changes, bytes].concat()
+}
+
+/// Words in an order that hardly repeats.
+fn text(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as usize
+    };
+    let words: Vec<Vec<u8>> = (0..2000)
+        .map(|_| (0..2 + next() % 7).map(|_| b"etaoinshrdlucmfw"[next() % 16]).collect())
+        .collect();
+    let mut out = Vec::new();
+    while out.len() < len {
+        let nth = next() % 2000;
+        out.extend_from_slice(&words[nth * nth / 2000]);
+        out.push(b' ');
+    }
+    out.truncate(len);
+    out
+}
+
+/// The same with a change in every 10,000 bytes, of equal length, so that flushes stay where they
+/// are.
+fn version_of(content: &[u8]) -> Vec<u8> {
+    let mut version = content.to_vec();
+    version
+        .chunks_exact_mut(10_000)
+        .for_each(|piece| piece[5000..5008].copy_from_slice(b"changed "));
+    version
+}
+
+fn deflate(content: &[u8], flush: usize) -> Vec<u8> {
+    let mut compress = Compress::new(Compression::new(6), false);
+    let mut out = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
+    for piece in content.chunks(flush) {
+        out.reserve(piece.len() + 1000);
+        // The buffer has room for all of it.
+        let _ = compress.compress_vec(piece, &mut out, FlushCompress::Sync);
+    }
+    out.reserve(1000);
+    let _ = compress.compress_vec(b"", &mut out, FlushCompress::Finish);
+    out.extend_from_slice(&[0; 8]);
+    out
+}
+
+fn zstd(content: &[u8], flush: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut stream = zstd_safe::CCtx::create();
+    let pieces = content.len() / flush + 2;
+    let mut out = vec![0; zstd_safe::compress_bound(content.len()) + 30 * pieces];
+    let mut output = zstd_safe::OutBuffer::around(&mut out[..]);
+    for piece in content.chunks(flush) {
+        let mut input = zstd_safe::InBuffer::around(piece);
+        while input.pos() < piece.len() {
+            stream.compress_stream(&mut output, &mut input).map_err(zstd_safe::get_error_name)?;
+        }
+        while stream.flush_stream(&mut output).map_err(zstd_safe::get_error_name)? > 0 {}
+    }
+    while stream.end_stream(&mut output).map_err(zstd_safe::get_error_name)? > 0 {}
+    let len = output.pos();
+    out.truncate(len);
+    Ok(out)
+}
+
+/// The content of the first block of a zstd frame, which is compressed.
+fn first_block(content: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let frame = zstd(content, usize::MAX)?;
+    // Magic, descriptor without sizes, window.
+    let head = u32::from_le_bytes([frame[6], frame[7], frame[8], 0]) as usize;
+    if frame[4] != 0 || head >> 1 & 3 != 2 {
+        return Err("another frame than expected".into());
+    }
+    Ok(frame[9..9 + (head >> 3)].to_vec())
+}
