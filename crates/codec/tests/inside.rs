@@ -192,6 +192,37 @@ fn frames_of_countless_small_blocks_take_bounded_memory() {
     }
 }
 
+/// Content of many codes and blocks for its length, in blocks of the codec down to a few bytes: what
+/// takes a decoder more work than a frame may is sent in another way.
+#[test]
+fn no_frame_takes_more_work_than_it_may() {
+    let texts = versions(60, 30_000);
+    let head = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+    type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+    let kinds: [Make<'_>; 7] = [
+        // A code for each 150 bytes, and for each 600.
+        &|text| [&head[..], &deflate(text, 9, 150)].concat(),
+        &|text| [&head[..], &deflate(text, 9, 600)].concat(),
+        // Streams with a code each.
+        &|text| text.chunks(400).flat_map(|text| gzip(text, 9)).collect(),
+        // Tables for each 300 bytes, and for each 2,000.
+        &|text| zstd(text, 19, 300),
+        &|text| zstd(text, 3, 2000),
+        &|text| text.chunks(1000).flat_map(|text| zstd(text, 19, usize::MAX)).collect(),
+        // Blocks that are longer than those of the codec by far: each is put together for its end.
+        &|text| zstd(&text.iter().rev().chain(text).copied().collect::<Vec<u8>>(), 1, usize::MAX),
+    ];
+    for (nth, make) in kinds.iter().enumerate() {
+        let contents = texts.each_ref().map(|text| make(text));
+        for blocks in [&[30, 80, 200][..], &[333], &[1000, 1448], &[5000], BLOCK] {
+            let (sizes, stats) = send(&contents, blocks, Encoder::builder());
+            assert!(stats.opened_bytes > 0, "{nth}, {blocks:?}");
+            let most = contents[1].len() + contents[1].len() / blocks[0] * 30 + 600;
+            assert!(sizes[1] <= most, "{nth}, {blocks:?}: {sizes:?}, not {most}");
+        }
+    }
+}
+
 #[test]
 fn streams_that_come_in_pieces_of_any_length_are_followed() {
     let contents = versions(2, 300_000).map(|text| gzip(&text, 6));

@@ -63,12 +63,15 @@ fn section(input: &mut Input<'_>) {
         let mut frame = vec![0x2c];
         oncewire_codec::varint::put(&mut frame, body.len() as u64);
         frame.extend_from_slice(&body);
+        let before = decoder.work();
         match decoder.decode(&frame) {
             Ok(Decoded::Block { .. }) => panic!("the checksum is that of another block"),
             Ok(Decoded::Missing(ranges)) => panic!("{ranges:?} are there"),
             Ok(Decoded::NeedMore(_)) => panic!("the frame is whole"),
             Err(FrameError::Checksum { .. }) | Err(_) => {}
         }
+        let work = decoder.work() - before;
+        assert!(work <= 1024 + 16 * block_len as u64, "{work} units for {block_len} bytes");
     }
     let (used, most) = (decoder.memory(), Decoder::builder().cache(1 << 17).memory());
     assert!(used.inside <= most.inside, "{used:?}, at most {most:?}");
