@@ -46,6 +46,8 @@ pub struct Stream {
     /// Distinguishes the flows of a process.
     id: u64,
     domain: Domain,
+    /// Chunks of it are shared with other domains.
+    is_shared: bool,
     /// Bytes encoded so far.
     position: u64,
     /// Content below is not shared.
@@ -82,6 +84,7 @@ impl Stream {
         Stream {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             domain,
+            is_shared: true,
             position: 0,
             header_end: HEADER,
             scanned: 0,
@@ -91,6 +94,16 @@ impl Stream {
             cuts: VecDeque::new(),
             pieces: VecDeque::new(),
         }
+    }
+
+    /// As [`Stream::new`]; but nothing of the flow is shared, in either direction: it refers to no
+    /// chunk of another domain, and no other domain to one of its chunks.
+    pub fn unshared(domain: Domain) -> Stream {
+        Stream { is_shared: false, ..Stream::new(domain) }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// A number that no other flow of the process has, above 0.

@@ -1,18 +1,19 @@
 //! Isolation domains: whose an application's connection is.
 //!
-//! The end that accepts a connection names its domain, and the name travels with the flow
-//! (`docs/PROTOCOL.md`, "Isolation domains"). Connections of one client address are one domain; those
-//! of this machine are one for each user. A rule (`domain=NAME`) says otherwise.
+//! The end that accepts a connection names its owner, who travels with the flow (`docs/PROTOCOL.md`,
+//! "Isolation domains"). Connections of one client address are one domain; those of this machine are
+//! one for each user. A rule (`domain=NAME`) says otherwise.
 
+use crate::log_limit::LogLimit;
 use crate::socket_owner;
 use crate::target::Host;
-use oncewire_session::MAX_DOMAIN;
+use oncewire_session::{MAX_DOMAIN, Owner};
 use ring::digest;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::TcpStream;
+use tracing::warn;
 
 /// Longest name of a domain in a rule, in bytes.
 pub const MAX_NAME: usize = 32;
@@ -45,26 +46,6 @@ impl fmt::Display for DomainName {
     }
 }
 
-/// A domain as it travels: at most [`MAX_DOMAIN`] bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WireDomain(String);
-
-impl WireDomain {
-    /// The domain of flows that carry no application's content.
-    pub(crate) const NONE: WireDomain = WireDomain(String::new());
-
-    /// The domain that the peer named for the connections of a listener; `None` if it named none,
-    /// or something that is not text.
-    pub(crate) fn of_peer(name: &[u8]) -> Option<WireDomain> {
-        let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty())?;
-        (name.len() <= MAX_DOMAIN).then(|| WireDomain(name.into()))
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
 /// An end of the tunnel, as a prefix of its names: equal addresses at two sites are different
 /// clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,65 +70,77 @@ enum Who {
     User(u32),
     /// Another machine.
     Address(IpAddr),
-    /// Somebody on this machine who could not be found out. Nobody else is of this domain.
-    Unknown(u64),
 }
 
-/// The domain of a connection that this end accepted. `rule` is what the configuration says;
-/// `proxy_user` tells apart those who share an address or a user of this machine.
-pub(crate) fn of_connection(
-    site: Site,
-    stream: &TcpStream,
-    rule: Option<&DomainName>,
-    proxy_user: Option<&[u8]>,
-) -> WireDomain {
+/// Whose a connection is, by its listener: a rule's domain, or the client that connected.
+///
+/// Ask as soon as the connection was accepted. A socket that was closed has no owner on many
+/// systems, and clients that send and close are common.
+pub(crate) fn of_connection(site: Site, stream: &TcpStream, rule: Option<&DomainName>) -> Owner {
     match rule {
         Some(name) => named(name),
-        None => name(site, who(stream.peer_addr().ok(), stream.local_addr().ok()), proxy_user),
+        None => owner(site, who(stream.peer_addr().ok(), stream.local_addr().ok())),
     }
 }
 
-/// The domain of a rule.
-pub(crate) fn named(rule: &DomainName) -> WireDomain {
-    WireDomain(format!("name/{rule}"))
+/// The owner that a rule names: a client of its own.
+pub(crate) fn named(rule: &DomainName) -> Owner {
+    Owner { client: format!("name/{rule}").into(), name: Vec::new() }
 }
 
-fn who(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> Who {
-    static UNKNOWN: AtomicU64 = AtomicU64::new(0);
+/// The owner that a peer named for the connections of a listener; `None` if it named none.
+pub(crate) fn of_peer(owner: Owner) -> Option<Owner> {
+    (owner != Owner::default()).then_some(owner)
+}
+
+/// The owner of a proxy client's connection that was accepted from `owner`. Clients that share an
+/// address or a user of this machine are told apart by the name that they give themselves.
+pub(crate) fn of_proxy(owner: Owner, rule: Option<&DomainName>, user: Option<&[u8]>) -> Owner {
+    // Whoever is unknown stays so, and a rule applies to all.
+    let Some(user) = user.filter(|_| rule.is_none() && owner != Owner::unknown()) else {
+        return owner;
+    };
+    let plain = user.iter().all(u8::is_ascii_graphic) && !user.is_empty();
+    let text = [b"proxy ", user].concat();
+    let name = if plain && text.len() <= MAX_DOMAIN {
+        text
+    } else {
+        // 128 bits keep names apart that somebody chose to be equal.
+        let hash = digest::digest(&digest::SHA256, user);
+        let hex: String = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("proxy/{hex}").into()
+    };
+    Owner { name, ..owner }
+}
+
+fn who(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> Option<Who> {
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let (peer, local) = (peer.map(canonical), local.map(canonical));
-    let unknown = || Who::Unknown(UNKNOWN.fetch_add(1, Ordering::Relaxed));
-    match (peer, local) {
-        (Some(peer), Some(local)) if peer.ip().is_loopback() || peer.ip() == local.ip() => {
-            socket_owner::of_connection(peer, local).map_or_else(unknown, Who::User)
-        }
-        (Some(peer), Some(_)) => Who::Address(peer.ip()),
-        _ => unknown(),
+    let (peer, local) = (canonical(peer?), canonical(local?));
+    if peer.ip().is_loopback() || peer.ip() == local.ip() {
+        socket_owner::of_connection(peer, local).map(Who::User)
+    } else {
+        Some(Who::Address(peer.ip()))
     }
 }
 
-fn name(site: Site, who: Who, proxy_user: Option<&[u8]>) -> WireDomain {
-    let mut name = match who {
-        Who::User(user) => format!("{}/user {user}", site.prefix()),
-        Who::Address(ip) => format!("{}/address {}", site.prefix(), Host::Ip(ip)),
-        Who::Unknown(number) => format!("{}/connection {number}", site.prefix()),
+fn owner(site: Site, who: Option<Who>) -> Owner {
+    let client = match who {
+        Some(Who::User(user)) => format!("{}/user {user}", site.prefix()),
+        Some(Who::Address(ip)) => format!("{}/address {}", site.prefix(), Host::Ip(ip)),
+        None => {
+            static UNKNOWN: LogLimit = LogLimit::new();
+            if let Some(suppressed) = UNKNOWN.pass() {
+                warn!(
+                    suppressed,
+                    "cannot find out which user of this machine owns a connection, perhaps because it was closed at once: nothing of it is shared (see --share; name a domain with ,domain=NAME)"
+                );
+            }
+            return Owner::unknown();
+        }
     };
-    if let Some(user) = proxy_user {
-        let plain = user.iter().all(u8::is_ascii_graphic) && !user.is_empty();
-        let text = format!("{name}/proxy {}", String::from_utf8_lossy(user));
-        name = if plain && text.len() <= MAX_DOMAIN {
-            text
-        } else {
-            // 128 bits keep names apart that somebody chose to be equal.
-            let hash = digest::digest(&digest::SHA256, &[name.as_bytes(), b"\0", user].concat());
-            let hex: String =
-                hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{}/proxy {hex}", site.prefix())
-        };
-    }
-    debug_assert!(name.len() <= MAX_DOMAIN);
-    WireDomain(name)
+    debug_assert!(client.len() <= MAX_DOMAIN);
+    Owner { client: client.into(), name: Vec::new() }
 }
 
 #[cfg(test)]
@@ -155,33 +148,48 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    fn text(who: Who, proxy_user: Option<&[u8]>) -> String {
-        name(Site::Client, who, proxy_user).0
+    fn text(owner: &Owner) -> String {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        format!("{} - {}", text(&owner.client), text(&owner.name))
+    }
+
+    fn client(who: Who) -> Owner {
+        owner(Site::Client, Some(who))
     }
 
     #[test]
-    fn names_tell_sites_machines_users_and_proxy_users_apart() {
-        assert_eq!(text(Who::User(1000), None), "client/user 1000");
-        assert_eq!(text(Who::User(1000), Some(b"alice")), "client/user 1000/proxy alice");
-        assert_eq!(text(Who::Unknown(7), None), "client/connection 7");
+    fn owners_tell_sites_machines_users_and_proxy_users_apart() {
+        let user = client(Who::User(1000));
+        assert_eq!(text(&user), "client/user 1000 - ");
+        assert_eq!(text(&of_proxy(user.clone(), None, None)), "client/user 1000 - ");
+        let alice = of_proxy(user, None, Some(b"alice"));
+        assert_eq!(text(&alice), "client/user 1000 - proxy alice");
         let ip: IpAddr = "10.0.0.7".parse().unwrap();
-        assert_eq!(text(Who::Address(ip), None), "client/address 10.0.0.7");
-        assert_eq!(name(Site::Server, Who::Address(ip), None).0, "server/address 10.0.0.7");
-        assert_eq!(named(&"backup".parse().unwrap()).0, "name/backup");
+        assert_eq!(text(&client(Who::Address(ip))), "client/address 10.0.0.7 - ");
+        let at_server = owner(Site::Server, Some(Who::Address(ip)));
+        assert_eq!(text(&at_server), "server/address 10.0.0.7 - ");
+        let rule: DomainName = "backup".parse().unwrap();
+        assert_eq!(text(&named(&rule)), "name/backup - ");
+        assert_eq!(of_proxy(named(&rule), Some(&rule), Some(b"alice")), named(&rule));
+        // Nobody gets a name by not being found out.
+        assert_eq!(owner(Site::Client, None), Owner::unknown());
+        assert_eq!(of_proxy(Owner::unknown(), None, Some(b"alice")), Owner::unknown());
+        assert_eq!(of_peer(Owner::default()), None);
     }
 
     #[test]
-    fn names_stay_short_and_apart_whatever_a_proxy_user_is_called() {
+    fn owners_stay_short_and_apart_whatever_a_proxy_user_is_called() {
         let long = "1234:5678:9abc:def0:1234:5678:9abc:def0".parse().unwrap();
         let mut seen = std::collections::HashSet::new();
-        for who in [Who::Address(long), Who::User(u32::MAX), Who::Unknown(u64::MAX)] {
+        for who in [Who::Address(long), Who::User(u32::MAX)] {
             let users: [&[u8]; 6] =
                 [b"", b" ", b"a/proxy b", b"\xff\0", &[b'x'; 255], &[b'x'; 254]];
-            assert!(seen.insert(text(who, None)));
+            assert!(seen.insert(client(who)));
             for user in users {
-                let name = text(who, Some(user));
-                assert!(name.len() <= MAX_DOMAIN && name.is_ascii(), "{name}");
-                assert!(seen.insert(name.clone()), "{name}");
+                let owner = of_proxy(client(who), None, Some(user));
+                assert!(owner.client.len().max(owner.name.len()) <= MAX_DOMAIN, "{owner:?}");
+                assert!(text(&owner).is_ascii() && owner.client == client(who).client);
+                assert!(seen.insert(owner.clone()), "{owner:?}");
             }
         }
     }
@@ -206,17 +214,11 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (accepted, _) = listener.accept().await.unwrap();
             let user = nix::unistd::getuid();
-            let domain = of_connection(Site::Client, &accepted, None, None);
-            assert_eq!(domain.0, format!("client/user {user}"), "{address}");
+            let owner = of_connection(Site::Client, &accepted, None);
+            assert_eq!(text(&owner), format!("client/user {user} - "), "{address}");
             let rule = "web".parse().unwrap();
-            let domain = of_connection(Site::Client, &accepted, Some(&rule), Some(b"alice"));
-            assert_eq!(domain.0, "name/web");
-
-            // Closed sockets have no owner; they must not count as the superuser's.
+            assert_eq!(text(&of_connection(Site::Client, &accepted, Some(&rule))), "name/web - ");
             drop(client);
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            let domain = of_connection(Site::Client, &accepted, None, None);
-            assert!(domain.0.starts_with("client/connection "), "{domain:?}");
         }
     }
 }

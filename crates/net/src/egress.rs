@@ -4,7 +4,7 @@
 //! "Targets".
 
 use crate::allow::AllowList;
-use crate::domain::{self, Site, WireDomain};
+use crate::domain::{self, Site};
 use crate::driver::{Driver, FlowSignals, OpenedFlow};
 use crate::listener::{Bind, Forward};
 use crate::log_limit::LogLimit;
@@ -12,7 +12,7 @@ use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
 use crate::sockets::{accept, dial, listen, lookup, tune_application};
 use crate::target::Target;
-use oncewire_session::{FlowId, OpenError, Read};
+use oncewire_session::{FlowId, OpenError, Owner, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,10 +79,10 @@ impl Egress {
 
 /// Serves a flow that the peer opened, from request to end.
 pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, egress: Arc<Egress>) {
-    let OpenedFlow { flow, target, domain } = opened;
+    let OpenedFlow { flow, target, owner } = opened;
     let Some(signals) = driver.signals(flow) else { return };
     let result = tokio::select! {
-        result = reach(&driver, &signals, flow, &target, &domain, egress.clone()) => result,
+        result = reach(&driver, &signals, flow, &target, owner, egress.clone()) => result,
         // The peer gave the flow up.
         () = signals.gone.notified() => Ok(None),
     };
@@ -134,7 +134,7 @@ async fn reach(
     signals: &FlowSignals,
     flow: FlowId,
     target: &[u8],
-    domain: &[u8],
+    owner: Owner,
     egress: Arc<Egress>,
 ) -> Result<Option<TcpStream>, Refusal> {
     let request = FlowRequest::parse(target).ok_or(Refusal::NotAllowed)?;
@@ -146,7 +146,7 @@ async fn reach(
             warn!(peer = driver.label(), %bind, %error, "cannot listen for the peer (-R)");
             Refusal::Failed
         })?;
-        let rule = WireDomain::of_peer(domain);
+        let rule = domain::of_peer(owner);
         serve_listener(driver, signals, flow, &bind, rule, listener).await;
         return Ok(None);
     }
@@ -187,13 +187,13 @@ async fn find(request: FlowRequest, egress: &Egress) -> Result<Vec<SocketAddr>, 
 static REACHING: Semaphore = Semaphore::const_new(256);
 
 /// Accepts connections for the peer until it ends the flow that requested the listener. They are
-/// of the domain that the peer named, if it named one.
+/// of the owner that the peer named, if it named one.
 async fn serve_listener(
     driver: &Arc<Driver>,
     signals: &FlowSignals,
     flow: FlowId,
     bind: &Bind,
-    rule: Option<WireDomain>,
+    rule: Option<Owner>,
     listener: TcpListener,
 ) {
     let _listening = driver.listening();
@@ -207,11 +207,12 @@ async fn serve_listener(
     let accept = async {
         loop {
             let stream = accept(&listener).await;
-            let (driver, target, rule) = (driver.clone(), target.clone(), rule.clone());
+            // Before anything else: the client may close its socket at once.
+            let owner =
+                rule.clone().unwrap_or_else(|| domain::of_connection(Site::Server, &stream, None));
+            let (driver, target) = (driver.clone(), target.clone());
             tokio::spawn(async move {
-                let domain = rule
-                    .unwrap_or_else(|| domain::of_connection(Site::Server, &stream, None, None));
-                match driver.open_soon(&target, &domain).await {
+                match driver.open_soon(&target, &owner).await {
                     Ok((flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
                     Err(error) => log_no_flow(&error, driver.label()),
                 }

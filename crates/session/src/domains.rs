@@ -1,40 +1,137 @@
-//! Isolation domains of the sending direction: their names, and which of them have entropy contexts.
+//! Isolation domains of the sending direction: whose flows are, and which of them have entropy
+//! contexts.
 
 use crate::config::MAX_LANES;
 use lru::LruCache;
-use oncewire_codec::Domain;
+use oncewire_codec::{Domain, Stream};
 
-/// Longest name of an isolation domain, in bytes.
+/// Longest client, and longest name of a client, in an [`Owner`], in bytes.
 pub const MAX_DOMAIN: usize = 64;
-/// Most names that are remembered. A name that comes back later is a new domain: nothing that it
-/// had before is found.
+/// Most names of one client that are remembered, its own empty one included: those used last. A
+/// name that comes back later is a new domain: nothing that it had before is found.
+const MAX_NAMES_OF_CLIENT: usize = 256;
+/// Most names of all clients that are remembered. Beyond that, the client with the most names
+/// loses one.
 const MAX_NAMES: usize = 4096;
 
-/// The names of isolation domains, which travel in OPEN. The empty name is the common domain.
+/// Whose a flow is, as its opener says in OPEN. Equal owners are one isolation domain.
+///
+/// A *client* is somebody who cannot be several at will, such as the address of a machine or one of
+/// its users. Names divide a client's flows further; whoever invents them displaces and counts as
+/// no other client. The default is the common owner, a client like any other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The client, at most [`MAX_DOMAIN`] bytes.
+    pub client: Vec<u8>,
+    /// A name within the client, at most [`MAX_DOMAIN`] bytes; empty for the client itself.
+    pub name: Vec<u8>,
+}
+
+impl Owner {
+    /// The client of flows whose owner could not be found out.
+    const UNKNOWN: &[u8] = b"?";
+
+    /// Somebody who could not be found out: each such flow is a domain of its own that shares
+    /// nothing, and of which nothing is remembered.
+    pub fn unknown() -> Owner {
+        Owner { client: Owner::UNKNOWN.into(), name: Vec::new() }
+    }
+}
+
+impl From<&[u8]> for Owner {
+    /// A client without a name.
+    fn from(client: &[u8]) -> Owner {
+        Owner { client: client.into(), name: Vec::new() }
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Owner {
+    /// A client without a name.
+    fn from(client: &[u8; N]) -> Owner {
+        client[..].into()
+    }
+}
+
+/// The domains of a client by its names.
+type Names = LruCache<Box<[u8]>, Domain>;
+
+/// The domains of owners.
 pub(crate) struct Domains {
-    names: LruCache<Box<[u8]>, Domain>,
+    clients: LruCache<Box<[u8]>, Names>,
+    /// Names of all clients.
+    names: usize,
     next: u64,
+    /// Names that were forgotten to make room.
+    pub(crate) forgotten: u64,
+    /// Flows of unknown owners.
+    pub(crate) unknown: u64,
 }
 
 impl Domains {
     pub(crate) fn new() -> Domains {
-        Domains { names: LruCache::unbounded(), next: Domain::COMMON.0 + 1 }
+        Domains {
+            clients: LruCache::unbounded(),
+            names: 0,
+            next: Domain::COMMON.0 + 1,
+            forgotten: 0,
+            unknown: 0,
+        }
     }
 
-    pub(crate) fn named(&mut self, name: &[u8]) -> Domain {
-        if name.is_empty() {
+    /// Names that are remembered now.
+    pub(crate) fn len(&self) -> usize {
+        self.names
+    }
+
+    /// The beginning of a flow of an owner.
+    pub(crate) fn stream(&mut self, owner: &Owner) -> Stream {
+        if owner.client == Owner::UNKNOWN {
+            self.unknown += 1;
+            return Stream::unshared(self.fresh());
+        }
+        Stream::new(self.of(owner))
+    }
+
+    fn fresh(&mut self) -> Domain {
+        self.next += 1;
+        Domain(self.next - 1)
+    }
+
+    fn of(&mut self, owner: &Owner) -> Domain {
+        if *owner == Owner::default() {
             return Domain::COMMON;
         }
-        if let Some(&domain) = self.names.get(name) {
+        let known = self.clients.get_mut(&owner.client[..]);
+        if let Some(&domain) = known.and_then(|names| names.get(&owner.name[..])) {
             return domain;
         }
-        let domain = Domain(self.next);
-        self.next += 1;
-        self.names.put(name.into(), domain);
-        if self.names.len() > MAX_NAMES {
-            self.names.pop_lru();
+        let domain = self.fresh();
+        let names = self.clients.get_or_insert_mut(owner.client[..].into(), Names::unbounded);
+        names.put(owner.name[..].into(), domain);
+        self.names += 1;
+        if names.len() > MAX_NAMES_OF_CLIENT {
+            names.pop_lru();
+            self.names -= 1;
+            self.forgotten += 1;
+        } else if self.names > MAX_NAMES {
+            self.forget_one();
         }
         domain
+    }
+
+    /// Takes the name used longest ago from the client with the most names; of several, the one
+    /// used longest ago.
+    fn forget_one(&mut self) {
+        let most = self.clients.iter().max_by_key(|(_, names)| names.len());
+        let Some(client) = most.map(|(client, _)| client.clone()) else { return };
+        if let Some(names) = self.clients.peek_mut(&client) {
+            names.pop_lru();
+            if names.is_empty() {
+                self.clients.pop(&client);
+            }
+        }
+        self.names -= 1;
+        self.forgotten += 1;
     }
 }
 
@@ -91,22 +188,69 @@ impl ContextPool {
 mod tests {
     use super::*;
 
+    fn owner(client: u64, name: u64) -> Owner {
+        Owner { client: client.to_be_bytes().into(), name: name.to_be_bytes().into() }
+    }
+
     #[test]
-    fn equal_names_are_one_domain_until_they_are_forgotten() {
+    fn equal_owners_are_one_domain_until_they_are_forgotten() {
         let mut domains = Domains::new();
-        assert_eq!(domains.named(b""), Domain::COMMON);
-        let first = domains.named(b"a");
+        assert_eq!(domains.of(&Owner::default()), Domain::COMMON);
+        let first = domains.of(&owner(1, 1));
         assert_ne!(first, Domain::COMMON);
-        assert_ne!(first, domains.named(b"b"));
-        for name in 0..MAX_NAMES as u64 - 2 {
-            domains.named(&name.to_le_bytes());
-            assert_eq!(domains.named(b"a"), first);
+        let others = [owner(1, 2), owner(2, 1), b"b".into(), b"a".into(), owner(2, 2)];
+        for (at, other) in others.iter().enumerate() {
+            assert_eq!(domains.of(other).0, first.0 + 1 + at as u64, "apart from all others");
         }
         for name in 0..MAX_NAMES as u64 {
-            domains.named(&name.to_be_bytes());
+            domains.of(&owner(1, 100 + name));
+            assert_eq!(domains.of(&owner(1, 1)), first, "used last");
         }
-        assert!(domains.named(b"a") > first, "forgotten, and never a number that was used before");
-        assert!(domains.names.len() <= MAX_NAMES);
+        for name in 0..MAX_NAMES as u64 {
+            domains.of(&owner(1, 100 + name));
+        }
+        assert!(domains.of(&owner(1, 1)) > first, "never a number that was used before");
+    }
+
+    #[test]
+    fn names_of_one_client_displace_only_its_own() {
+        let mut domains = Domains::new();
+        let honest: Vec<Owner> = (0..200).map(|client| owner(client, 0)).collect();
+        let before: Vec<Domain> = honest.iter().map(|owner| domains.of(owner)).collect();
+        for name in 0..20_000 {
+            domains.of(&owner(1000, name));
+        }
+        assert_eq!(domains.len(), 200 + MAX_NAMES_OF_CLIENT);
+        assert_eq!(domains.forgotten, 20_000 - MAX_NAMES_OF_CLIENT as u64);
+        // Nor do the names of many.
+        for name in 0..400 {
+            for client in 1000..1100 {
+                domains.of(&owner(client, name));
+            }
+        }
+        assert_eq!(domains.len(), MAX_NAMES);
+        let after: Vec<Domain> = honest.iter().map(|owner| domains.of(owner)).collect();
+        assert_eq!(before, after);
+        for client in 0..20_000 {
+            domains.of(&owner(client, 0));
+        }
+        assert_eq!(domains.len(), MAX_NAMES);
+        assert_eq!(domains.clients.iter().map(|(_, names)| names.len()).sum::<usize>(), MAX_NAMES);
+    }
+
+    #[test]
+    fn of_unknown_owners_nothing_is_remembered() {
+        let mut domains = Domains::new();
+        let first = domains.of(&owner(1, 1));
+        let mut last = first;
+        for _ in 0..3 * MAX_NAMES {
+            let domain = domains.stream(&Owner::unknown()).domain();
+            assert!(domain > last);
+            last = domain;
+        }
+        assert_eq!((domains.len(), domains.forgotten), (1, 0));
+        assert_eq!(domains.unknown, 3 * MAX_NAMES as u64);
+        assert_eq!(domains.of(&owner(1, 1)), first);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use crate::budget::Budget;
 use crate::config::EARLY_CREDIT;
+use crate::domains::Owner;
 use crate::queue::ByteQueue;
-use oncewire_codec::{Domain, Stream};
+use oncewire_codec::Stream;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -109,7 +110,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenRequest {
     pub(crate) target: Box<[u8]>,
-    pub(crate) domain: Box<[u8]>,
+    pub(crate) owner: Owner,
 }
 
 /// A flow's turn in the round of its lane: see [`crate::schedule`].
@@ -122,14 +123,14 @@ pub(crate) struct Turn {
 impl Flow {
     pub(crate) fn new(
         lane: usize,
-        domain: Domain,
+        stream: Stream,
         open: Option<OpenRequest>,
         credit: u64,
         now: Instant,
     ) -> Flow {
         Flow {
             lane,
-            stream: Stream::new(domain),
+            stream,
             is_turn: false,
             unanswered: open.is_some(),
             open,

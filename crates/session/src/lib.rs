@@ -143,7 +143,7 @@ pub use config::{
     Config, ConfigError, EARLY_CREDIT, LARGEST_LOG, MAX_CONTEXTS, MAX_FLOWS, MAX_LANES,
     SMALLEST_LOG, Settings,
 };
-pub use domains::MAX_DOMAIN;
+pub use domains::{MAX_DOMAIN, Owner};
 pub use encode_job::EncodeJob;
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};

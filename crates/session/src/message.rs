@@ -60,8 +60,8 @@ pub(crate) mod kind {
 pub(crate) enum Message<'a> {
     /// The message up to its frame.
     Data(FlowId),
-    /// A target and the name of an isolation domain.
-    Open(FlowId, &'a [u8], &'a [u8]),
+    /// A target, and the client and the name of its owner.
+    Open(FlowId, &'a [u8], &'a [u8], &'a [u8]),
     Opened(FlowId),
     Fin(FlowId),
     Reset(FlowId, u64),
@@ -164,9 +164,12 @@ impl<'a> Message<'a> {
     fn read(fields: &mut Fields<'a>) -> Result<Message<'a>, Halt> {
         Ok(match fields.kind {
             kind::DATA => Message::Data(fields.flow()?),
-            kind::OPEN => {
-                Message::Open(fields.flow()?, fields.bytes(MAX_TARGET)?, fields.bytes(MAX_DOMAIN)?)
-            }
+            kind::OPEN => Message::Open(
+                fields.flow()?,
+                fields.bytes(MAX_TARGET)?,
+                fields.bytes(MAX_DOMAIN)?,
+                fields.bytes(MAX_DOMAIN)?,
+            ),
             kind::OPENED => Message::Opened(fields.flow()?),
             kind::FIN => Message::Fin(fields.flow()?),
             kind::RESET => Message::Reset(fields.flow()?, fields.number()?),
@@ -200,10 +203,11 @@ impl<'a> Message<'a> {
         out.push(self.kind());
         match *self {
             Message::Data(flow) | Message::Opened(flow) | Message::Fin(flow) => number(out, flow.0),
-            Message::Open(flow, target, domain) => {
+            Message::Open(flow, target, client, name) => {
                 number(out, flow.0);
                 bytes(out, target);
-                bytes(out, domain);
+                bytes(out, client);
+                bytes(out, name);
             }
             Message::Reset(flow, value) | Message::Credit(flow, value) => {
                 number(out, flow.0);
@@ -261,8 +265,8 @@ mod tests {
         let epoch = Epoch { log: u64::MAX - 5, number: 7 };
         for message in [
             Message::Data(flow),
-            Message::Open(flow, b"tcp:origin:80", b""),
-            Message::Open(flow, b"tcp:origin:80", b"address 10.0.0.7"),
+            Message::Open(flow, b"tcp:origin:80", b"", b""),
+            Message::Open(flow, b"tcp:origin:80", b"address 10.0.0.7", b"proxy alice"),
             Message::Opened(flow),
             Message::Fin(flow),
             Message::Reset(flow, 3),

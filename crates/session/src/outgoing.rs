@@ -2,7 +2,7 @@
 //! known to have.
 
 use crate::config::encoder_of;
-use crate::domains::{ContextPool, Domains};
+use crate::domains::{ContextPool, Domains, Owner};
 use crate::encode_job::{EncodeJob, Task};
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
@@ -188,12 +188,21 @@ impl Outgoing {
         self.geometry.capacity()
     }
 
-    /// The domain of a flow, by its name in OPEN. All are one if everything is shared.
-    pub(crate) fn domain(&mut self, name: &[u8]) -> Domain {
+    /// The beginning of a flow of an owner. All are of one domain if everything is shared.
+    pub(crate) fn stream(&mut self, owner: &Owner) -> Stream {
         match self.template.shares() {
-            Sharing::All => Domain::COMMON,
-            Sharing::Chunks | Sharing::None => self.domains.named(name),
+            Sharing::All => Stream::new(Domain::COMMON),
+            Sharing::Chunks | Sharing::None => self.domains.stream(owner),
         }
+    }
+
+    pub(crate) fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Another session begins, whose counters start at 0.
+    pub(crate) fn reset_domain_counts(&mut self) {
+        (self.domains.forgotten, self.domains.unknown) = (0, 0);
     }
 
     /// Uses no more than this number of entropy contexts for each lane from now on.
@@ -467,8 +476,8 @@ impl Outgoing {
             return Ok((id, len.into()));
         }
         let Rescued { domain, bytes } = self.rescued.remove(&id).ok_or_else(lost)?;
-        // Where it is in its flow no longer matters.
-        let new = self.encode(&bytes, &mut Stream::new(domain), lane, explicit, out)?;
+        // Where it was in its flow is not known any more, nor whether others may have it.
+        let new = self.encode(&bytes, &mut Stream::unshared(domain), lane, explicit, out)?;
         Ok((new, bytes.len() as u64))
     }
 

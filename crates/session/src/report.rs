@@ -96,6 +96,13 @@ counters! {
     opened_bytes,
     /// Bytes of them that it found in the log as tokens only.
     token_bytes,
+    /// Isolation domains that this end remembers now.
+    domains,
+    /// Flows whose owner is unknown: what they carry is not shared with any other.
+    unowned_flows,
+    /// Isolation domains that were forgotten, because there were too many names: what they had
+    /// sent is not found any more.
+    forgotten_domains,
 }
 
 impl Counters {
@@ -124,7 +131,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, token_bytes: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, forgotten_domains: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -132,7 +139,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 1]),
-            Some(Counters { token_bytes: 0, ..counters })
+            Some(Counters { forgotten_domains: 0, ..counters })
         );
         assert_eq!(Counters::read(&[0x80]), None);
     }

@@ -126,7 +126,7 @@ fn limits() {
     );
     assert_eq!((MAX_DOMAIN, MAX_CONTEXTS), (64, 32));
     for documented in [
-        "| name of an isolation domain | 64 bytes | violation |",
+        "| client of a flow, name of a flow | 64 bytes each | violation |",
         "entropy contexts of each lane that the sender's decoder has, 1 to 32 |",
     ] {
         assert!(says(documented), "docs/PROTOCOL.md does not say: {documented}");
@@ -154,7 +154,13 @@ fn limits() {
             "span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;",
             "| S + S/8 + lanes x",
         ),
-        (DOMAINS, "MAX_NAMES: usize = 4096;", "(4,096 as sent today, those used last)"),
+        (
+            DOMAINS,
+            "MAX_NAMES_OF_CLIENT: usize = 256;",
+            "today an end remembers 256 of a client, and 4,096 in all",
+        ),
+        (DOMAINS, "MAX_NAMES: usize = 4096;", "and 4,096 in all, those used last"),
+        (DOMAINS, "UNKNOWN: &[u8] = b\"?\";", "The client `?` is the exception"),
         (ACKS, "ACK_MESSAGES: u64 = 1024;", "| messages | 1,024 |"),
         (
             SESSION,

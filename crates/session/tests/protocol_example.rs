@@ -3,7 +3,7 @@
 
 use oncewire_codec::sampler::SampleByte;
 use oncewire_codec::{EncoderBuilder, Entropy};
-use oncewire_session::{Budget, Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
+use oncewire_session::{Budget, Config, Event, FlowId, Hello, Owner, Read, SMALLEST_LOG, Session};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn exchange() -> Vec<(char, Vec<u8>)> {
     transcript.push(('>', send(&mut client, now)));
     server.receive(0, &transcript[2].1, now);
     let opened =
-        Event::Opened { flow, target: b"tcp:origin.example:80".to_vec(), domain: Vec::new() };
+        Event::Opened { flow, target: b"tcp:origin.example:80".to_vec(), owner: Owner::default() };
     assert_eq!(events(&mut server), [opened, Event::Readable(flow)]);
     assert_eq!(read(&mut server, flow, now), REQUEST);
 

@@ -176,6 +176,14 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
                 "connections refused here: target not allowed or unreachable",
             ),
             (number(&here["flows_refused"]), "connections refused here: too many at once"),
+            (
+                number(&here["unowned_flows"]),
+                "connections whose owner is unknown: nothing of them is shared (see --share)",
+            ),
+            (
+                number(&here["forgotten_domains"]),
+                "isolation domains forgotten, because one client had too many names or there were too many clients: what they had sent is not found again",
+            ),
             (number(&here["failures"]), "blocks arrived corrupt and were resent"),
             (number(&here["resumes"]), "times the path was lost and the session resumed"),
         ] {
@@ -245,7 +253,7 @@ mod tests {
         let counters = json!({
             "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
             "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
-            "flows_refused": 1, "failures": 12, "resumes": 3,
+            "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
         });
         let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
         let session = |name: &str, there: &Value| {
@@ -293,7 +301,9 @@ mod tests {
             );
             assert!(
                 text.contains("quic")
-                    && text.contains("1,234 connections refused here: target not allowed"),
+                    && text.contains("1,234 connections refused here: target not allowed")
+                    && text.contains("6,000 connections whose owner is unknown")
+                    && text.contains("4,044 isolation domains forgotten"),
                 "{text}"
             );
         }

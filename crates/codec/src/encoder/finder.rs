@@ -132,6 +132,8 @@ impl Finder {
         tokens.matches.clear();
         tokens.plan.clear();
         let flow = stream.as_ref().map_or(ONLY_FLOW, |stream| stream.id());
+        // What is not shared needs no chunks.
+        let stream = stream.filter(|stream| stream.is_shared());
         let opens = self.effort.search() && self.effort.stage() == Stage::Full;
         if let Some(inside) = self.inside.as_mut().filter(|_| !opens) {
             inside.pass(flow);

@@ -99,8 +99,8 @@ impl Encoder {
     /// than 0, unless there is no content.
     pub fn whole_chunks(&self, stream: &mut Stream, content: &[u8]) -> usize {
         match &self.finder.chunks {
-            Some(chunks) => chunks.whole_chunks(stream, content),
-            None => content.len(),
+            Some(chunks) if stream.is_shared() => chunks.whole_chunks(stream, content),
+            _ => content.len(),
         }
     }
 

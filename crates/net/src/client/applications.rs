@@ -1,7 +1,7 @@
 //! Connections of applications: forwards and the proxy.
 
 use super::Shared;
-use crate::domain::{self, DomainName, Site, WireDomain};
+use crate::domain::{self, DomainName, Site};
 use crate::driver::{Driver, FlowSignals};
 use crate::egress::{FlowRequest, log_no_flow};
 use crate::log_limit::LogLimit;
@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::sockets::{accept, reset_on_drop};
 use crate::target::Target;
 use crate::unauthenticated::PendingConnections;
-use oncewire_session::{FlowId, OpenError, ResetCode};
+use oncewire_session::{FlowId, OpenError, Owner, ResetCode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Shared {
         shared: Arc<Shared>,
         listener: TcpListener,
         target: Option<Target>,
-        domain: Option<DomainName>,
+        rule: Option<DomainName>,
     ) {
         let negotiating = PendingConnections::new(MAX_NEGOTIATING);
         let mut stop = shared.stop.subscribe();
@@ -38,13 +38,15 @@ impl Shared {
                 stream = accept(&listener) => stream,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            let (of_task, domain) = (shared.clone(), domain.clone());
+            // Before anything else: the client may close its socket at once.
+            let owner = domain::of_connection(Site::Client, &stream, rule.as_ref());
+            let of_task = shared.clone();
             match target.clone() {
                 Some(target) => drop(tokio::spawn(async move {
-                    of_task.forward(stream, &target, domain.as_ref()).await;
+                    of_task.forward(stream, &target, &owner).await;
                 })),
                 None => {
-                    if negotiating.admit(of_task.negotiate(stream, domain)) {
+                    if negotiating.admit(of_task.negotiate(stream, owner, rule.clone())) {
                         shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
                         if let Some(suppressed) = shared.displaced.pass() {
                             warn!(
@@ -63,7 +65,7 @@ impl Shared {
     async fn open(
         &self,
         target: &Target,
-        domain: &WireDomain,
+        owner: &Owner,
     ) -> Result<(Arc<Driver>, FlowId, Arc<FlowSignals>), Refusal> {
         let request = FlowRequest::Tcp(target.clone()).target();
         let until = Instant::now() + WAIT_FOR_SESSION;
@@ -72,7 +74,7 @@ impl Shared {
             else {
                 break OpenError::NotEstablished;
             };
-            match driver.open_soon(&request, domain).await {
+            match driver.open_soon(&request, owner).await {
                 Ok((flow, signals)) => return Ok((driver, flow, signals)),
                 // The server has just started to drain, or the session has just ended: try the next
                 // one.
@@ -106,9 +108,8 @@ impl Shared {
         })
     }
 
-    async fn forward(&self, stream: TcpStream, target: &Target, rule: Option<&DomainName>) {
-        let domain = domain::of_connection(Site::Client, &stream, rule, None);
-        match self.open(target, &domain).await {
+    async fn forward(&self, stream: TcpStream, target: &Target, owner: &Owner) {
+        match self.open(target, owner).await {
             // Does not wait for the origin: what the application sends meanwhile travels with the
             // request.
             Ok((driver, flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
@@ -117,14 +118,18 @@ impl Shared {
     }
 
     /// Reads the request of a proxy client, then hands the client to another task.
-    async fn negotiate(self: Arc<Shared>, mut stream: TcpStream, rule: Option<DomainName>) {
+    async fn negotiate(
+        self: Arc<Shared>,
+        mut stream: TcpStream,
+        owner: Owner,
+        rule: Option<DomainName>,
+    ) {
         // An error means that the client is gone; later its address may be unknown.
         let Ok(from) = stream.peer_addr() else { return };
         match proxy::negotiate(&mut stream, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME).await {
             Ok(request) => {
-                let user = request.user.as_deref();
-                let domain = domain::of_connection(Site::Client, &stream, rule.as_ref(), user);
-                drop(tokio::spawn(async move { self.proxy(stream, request, &domain).await }));
+                let owner = domain::of_proxy(owner, rule.as_ref(), request.user.as_deref());
+                drop(tokio::spawn(async move { self.proxy(stream, request, &owner).await }));
             }
             Err(error) => {
                 self.refused_connections.fetch_add(1, Ordering::Relaxed);
@@ -139,8 +144,8 @@ impl Shared {
         }
     }
 
-    async fn proxy(&self, mut stream: TcpStream, request: Request, domain: &WireDomain) {
-        let (driver, flow, signals) = match self.open(&request.target, domain).await {
+    async fn proxy(&self, mut stream: TcpStream, request: Request, owner: &Owner) {
+        let (driver, flow, signals) = match self.open(&request.target, owner).await {
             Ok(opened) => opened,
             Err(refused) => {
                 let _ = proxy::refuse(&mut stream, &request, refused).await;

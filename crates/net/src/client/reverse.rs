@@ -1,6 +1,6 @@
 //! Reverse forwards: listeners that the server keeps for this client.
 
-use crate::domain::{self, WireDomain};
+use crate::domain;
 use crate::driver::{Driver, Phase};
 use crate::egress::FlowRequest;
 use crate::listener::Forward;
@@ -18,15 +18,15 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// Asks the server to listen for this client, repeatedly if it cannot, as long as the session
 /// lasts.
 pub(super) async fn request_listener(driver: Arc<Driver>, forward: Forward) {
-    // The domain of the connections, if a rule names one; otherwise the server sees whose they are.
-    let domain = forward.domain.as_ref().map_or(WireDomain::NONE, domain::named);
+    // Whose the connections are, if a rule names one; otherwise the server sees whose they are.
+    let owner = forward.domain.as_ref().map(domain::named).unwrap_or_default();
     let bind = forward.bind;
     let target = FlowRequest::Listen(bind.clone()).target();
     let mut phase = driver.phase();
     let ask = async {
         let (mut pause, mut closing) = (RETRY.0, false);
         while !closing {
-            if let Ok((flow, signals)) = driver.open(&target, &domain) {
+            if let Ok((flow, signals)) = driver.open(&target, &owner) {
                 let _listening = driver.listening();
                 loop {
                     match driver.with(|session| session.read(flow)) {

@@ -6,25 +6,27 @@
 
 mod lanes;
 
-use crate::domain::WireDomain;
 use crate::keys::PublicKey;
+use crate::log_limit::LogLimit;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
-use oncewire_session::{Counters, Ended, Event, FlowId, Logs, OpenError, ResetCode, Session};
+use oncewire_session::{
+    Counters, Ended, Event, FlowId, Logs, OpenError, Owner, ResetCode, Session,
+};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// A flow that the peer opened.
 #[derive(Debug)]
 pub(crate) struct OpenedFlow {
     pub(crate) flow: FlowId,
     pub(crate) target: Vec<u8>,
-    /// The name of its isolation domain.
-    pub(crate) domain: Vec<u8>,
+    /// Whose it is.
+    pub(crate) owner: Owner,
 }
 
 /// Signals for the tasks of a flow.
@@ -126,6 +128,8 @@ pub(crate) struct Driver {
     label: OnceLock<String>,
     /// Flows that this end refused: their target is not allowed or cannot be reached.
     pub(crate) refused_targets: AtomicU64,
+    /// Isolation domains forgotten when that was last looked at.
+    forgotten: AtomicU64,
     /// Notified when a flow has ended and another may be opened.
     vacancy: Notify,
     /// Notified when the session's memory changes.
@@ -202,6 +206,7 @@ impl Driver {
             peer: OnceLock::new(),
             label: OnceLock::new(),
             refused_targets: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
             vacancy: Notify::new(),
             memory,
             closing: watch::Sender::new(false),
@@ -258,10 +263,11 @@ impl Driver {
                     state.lanes[lane].close.notify_one();
                     state.lanes[lane].transmit.notify_one();
                 }
-                Event::Opened { flow, target, domain } => {
+                Event::Opened { flow, target, owner } => {
                     state.flows.insert(flow, Arc::default());
+                    self.note_forgotten(session.forgotten_domains());
                     // Fails only when the session is being given up.
-                    let _ = self.opened.send(OpenedFlow { flow, target, domain });
+                    let _ = self.opened.send(OpenedFlow { flow, target, owner });
                 }
                 Event::Accepted(flow) => {
                     if let Some(signals) = state.flows.get(&flow) {
@@ -390,11 +396,12 @@ impl Driver {
     pub(crate) fn open(
         &self,
         target: &[u8],
-        domain: &WireDomain,
+        owner: &Owner,
     ) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
         let mut state = self.lock();
         let session = state.session.as_mut().ok_or(OpenError::NotEstablished)?;
-        let flow = session.open(target, domain.bytes(), Instant::now())?;
+        let flow = session.open(target, owner.clone(), Instant::now())?;
+        self.note_forgotten(session.forgotten_domains());
         let signals = Arc::<FlowSignals>::default();
         state.flows.insert(flow, signals.clone());
         self.settle(&mut state);
@@ -402,15 +409,30 @@ impl Driver {
         Ok((flow, signals))
     }
 
+    /// Warns when isolation domains were forgotten.
+    fn note_forgotten(&self, forgotten: u64) {
+        static FORGOTTEN: LogLimit = LogLimit::new();
+        if self.forgotten.swap(forgotten, Ordering::Relaxed) < forgotten
+            && let Some(suppressed) = FORGOTTEN.pass()
+        {
+            warn!(
+                peer = self.label(),
+                forgotten,
+                suppressed,
+                "isolation domains were forgotten: one client has too many names at the proxy, or there are too many clients; what they had sent is not found again"
+            );
+        }
+    }
+
     /// Opens a flow. If the limit of open flows is reached, waits up to a second for one to end.
     pub(crate) async fn open_soon(
         &self,
         target: &[u8],
-        domain: &WireDomain,
+        owner: &Owner,
     ) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
         let until = tokio::time::Instant::now() + VACANCY_TIME;
         loop {
-            match self.open(target, domain) {
+            match self.open(target, owner) {
                 Err(full @ (OpenError::TooMany(_) | OpenError::NoCredit)) => {
                     if tokio::time::timeout_at(until, self.vacancy.notified()).await.is_err() {
                         return Err(full);

@@ -7,6 +7,7 @@ mod faults;
 mod flows;
 mod hostile;
 mod memory;
+mod owners;
 mod pair;
 mod peers;
 mod proxies;

@@ -20,8 +20,8 @@ pub enum Event {
         flow: FlowId,
         /// What it is to reach.
         target: Vec<u8>,
-        /// The name of its isolation domain.
-        domain: Vec<u8>,
+        /// Whose it is.
+        owner: Owner,
     },
     /// The peer has accepted a flow: its target was reached.
     Accepted(FlowId),
@@ -129,8 +129,8 @@ pub enum OpenError {
     /// The target is longer than [`MAX_TARGET`].
     #[error("a target of {0} bytes: at most {MAX_TARGET} are possible")]
     Target(usize),
-    /// The name of the isolation domain is longer than [`MAX_DOMAIN`].
-    #[error("a domain name of {0} bytes: at most {MAX_DOMAIN} are possible")]
+    /// The client or name of the owner is longer than [`MAX_DOMAIN`].
+    #[error("an owner of {0} bytes: at most {MAX_DOMAIN} are possible")]
     Domain(usize),
 }
 

@@ -6,17 +6,16 @@ impl Session {
     /// Opens a flow to a target, which the peer interprets (`docs/PROTOCOL.md`, "Targets"). Data
     /// may follow at once. [`Event::Accepted`] or [`Event::Reset`] is the peer's answer.
     ///
-    /// Flows of equally named domains are of one isolation domain, whichever end opened them; the
-    /// empty name is a domain like any other. What flows of other domains carry changes the size of
-    /// this flow's messages only as far as the encoders share content
-    /// ([`Sharing`](oncewire_codec::Sharing)).
+    /// Flows of equal owners are of one isolation domain, whichever end opened them. What flows of
+    /// other domains carry changes the size of this flow's messages only as far as the encoders
+    /// share content ([`Sharing`](oncewire_codec::Sharing)).
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open(
         &mut self,
         target: &[u8],
-        domain: &[u8],
+        owner: impl Into<Owner>,
         now: Instant,
     ) -> Result<FlowId, OpenError> {
         let agreed =
@@ -27,8 +26,10 @@ impl Session {
         if target.len() > MAX_TARGET {
             return Err(OpenError::Target(target.len()));
         }
-        if domain.len() > MAX_DOMAIN {
-            return Err(OpenError::Domain(domain.len()));
+        let owner = owner.into();
+        let longest = owner.client.len().max(owner.name.len());
+        if longest > MAX_DOMAIN {
+            return Err(OpenError::Domain(longest));
         }
         if self.flows.len() as u64 >= agreed.max_flows {
             self.counters.flows_refused += 1;
@@ -43,9 +44,9 @@ impl Session {
         let lane = (0..self.lanes.len()).min_by_key(key).unwrap_or(0);
         let id = FlowId(self.next_flow);
         self.next_flow += 2;
-        let open = OpenRequest { target: target.into(), domain: domain.into() };
-        let domain = self.outgoing.domain(domain);
-        let flow = Flow::new(lane, domain, Some(open), agreed.early_credit, now);
+        let stream = self.outgoing.stream(&owner);
+        let open = OpenRequest { target: target.into(), owner };
+        let flow = Flow::new(lane, stream, Some(open), agreed.early_credit, now);
         self.flows.insert(id, flow);
         self.lanes[lane].add_flow();
         self.counters.flows_opened += 1;

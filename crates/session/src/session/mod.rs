@@ -12,7 +12,7 @@ use crate::config::{
     ConfigError, EARLY_CREDIT, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, Settings, check_log,
     waiting_memory,
 };
-use crate::domains::MAX_DOMAIN;
+use crate::domains::{MAX_DOMAIN, Owner};
 use crate::encode_job::{EncodeJob, Task};
 use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
@@ -258,6 +258,7 @@ impl Session {
         if let Ok(ladder) = session.config.encoder.ladder() {
             session.outgoing.set_effort(ladder.efforts()[0]);
         }
+        session.outgoing.reset_domain_counts();
         session
     }
 
@@ -429,15 +430,23 @@ impl Session {
         outgoing.max(incoming)
     }
 
+    /// [`Counters::forgotten_domains`].
+    pub fn forgotten_domains(&self) -> u64 {
+        self.outgoing.domains().forgotten
+    }
+
     /// Counters of this end.
     pub fn counters(&self) -> Counters {
-        let stats = self.outgoing.stats();
+        let (stats, domains) = (self.outgoing.stats(), self.outgoing.domains());
         Counters {
             blocks: stats.blocks,
             matched_bytes: stats.matched_bytes,
             incompressible_blocks: stats.incompressible_blocks,
             opened_bytes: stats.inside.opened_bytes,
             token_bytes: stats.inside.found_bytes,
+            domains: domains.len() as u64,
+            unowned_flows: domains.unknown,
+            forgotten_domains: domains.forgotten,
             flows: self.flows.len() as u64,
             log_end: self.outgoing.end(),
             log_unacknowledged: self.outgoing.unacknowledged(),

@@ -107,8 +107,9 @@ impl Session {
                 frame = self.handle_data(lane, flow, after)?;
                 true
             }
-            Message::Open(flow, target, domain) => {
-                self.handle_open(lane, flow, target, domain, now);
+            Message::Open(flow, target, client, name) => {
+                let owner = Owner { client: client.into(), name: name.into() };
+                self.handle_open(lane, flow, target, owner, now);
                 true
             }
             Message::Opened(flow) => {
@@ -350,7 +351,7 @@ impl Session {
         }
     }
 
-    fn handle_open(&mut self, lane: usize, id: FlowId, target: &[u8], domain: &[u8], now: Instant) {
+    fn handle_open(&mut self, lane: usize, id: FlowId, target: &[u8], owner: Owner, now: Instant) {
         let ours = id.0.is_multiple_of(2) == self.is_client;
         if ours || self.flows.contains_key(&id) {
             return self.violation(Violation::Unexpected("name of a new flow"));
@@ -366,8 +367,8 @@ impl Session {
                 limit,
             });
         }
-        let mut flow =
-            Flow::new(lane, self.outgoing.domain(domain), None, agreed.early_credit, now);
+        let stream = self.outgoing.stream(&owner);
+        let mut flow = Flow::new(lane, stream, None, agreed.early_credit, now);
         let busy = self.going_away
             || self.flows.len() as u64 >= self.config.max_flows
             || !self.config.early.acquire_exactly(EARLY_CREDIT);
@@ -382,11 +383,7 @@ impl Session {
             self.queue_control(id);
         } else {
             self.counters.flows_accepted += 1;
-            self.events.push_back(Event::Opened {
-                flow: id,
-                target: target.to_vec(),
-                domain: domain.to_vec(),
-            });
+            self.events.push_back(Event::Opened { flow: id, target: target.to_vec(), owner });
         }
     }
 

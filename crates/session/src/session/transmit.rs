@@ -242,8 +242,8 @@ impl Session {
         let Some(id) = state.next_control() else { return false };
         let Some(flow) = self.flows.get_mut(&id) else { return true };
         let pending = std::mem::take(&mut flow.pending);
-        if let Some(OpenRequest { target, domain }) = flow.open.take() {
-            state.push_control(&Message::Open(id, &target, &domain));
+        if let Some(OpenRequest { target, owner }) = flow.open.take() {
+            state.push_control(&Message::Open(id, &target, &owner.client, &owner.name));
         }
         if pending.opened {
             state.push_control(&Message::Opened(id));

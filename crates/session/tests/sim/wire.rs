@@ -46,10 +46,10 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
             let Ok(Scan::Frame(view)) = FrameView::scan(rest, MAX_BLOCK) else { return None };
             rest = &rest[view.len()..];
         }
-        // OPEN has two fields of bytes, CLOSE has one.
+        // OPEN has three fields of bytes, CLOSE has one.
         0x02 | 0x44 => {
             number(&mut rest)?;
-            for _ in 0..if kind == 0x02 { 2 } else { 1 } {
+            for _ in 0..if kind == 0x02 { 3 } else { 1 } {
                 let len = number(&mut rest)? as usize;
                 rest = rest.get(len..)?;
             }
