@@ -142,11 +142,15 @@ impl Sources {
         Ok(())
     }
 
+    /// Behind the literals of a sequence.
+    fn literal_end(&self, nth: usize) -> usize {
+        self.places[nth].0 as usize + self.sequences[nth].literals as usize
+    }
+
     /// The literals of the same source behind those of a sequence.
     pub(super) fn literals_behind(&self, nth: usize) -> &[u8] {
-        let start = self.places[nth].0 as usize + self.sequences[nth].literals as usize;
         let source = self.ends.partition_point(|&(end, _)| end <= nth);
-        &self.literals[start..self.ends[source].1]
+        &self.literals[self.literal_end(nth)..self.ends[source].1]
     }
 }
 
@@ -532,12 +536,15 @@ impl Assembly {
     ) -> Result<i64, FrameError> {
         let sources = &self.sources;
         let changes = bytes(&mut residual.changes, run.len())?;
-        for ((sequence, &(at, place)), &change) in
+        // Literals of sequences that follow each other do so, too.
+        let literals = sources.places[run.start].0 as usize..sources.literal_end(run.end - 1);
+        if self.literals.len() + literals.len() > packer.literals() {
+            return Err(broken());
+        }
+        self.literals.extend_from_slice(&sources.literals[literals]);
+        for ((sequence, &(_, place)), &change) in
             sources.sequences[run.clone()].iter().zip(&sources.places[run]).zip(changes)
         {
-            if self.literals.len() + sequence.literals as usize > packer.literals() {
-                return Err(broken());
-            }
             here += i64::from(sequence.literals);
             let offset = match change {
                 change::EXPECTED => expected(&self.shifts, sequence.offset, place, here),
@@ -546,8 +553,6 @@ impl Assembly {
                 _ => return Err(broken()),
             };
             here += i64::from(sequence.matched) + 3;
-            let at = at as usize;
-            self.literals.extend_from_slice(&sources.literals[at..at + sequence.literals as usize]);
             self.sequences.push(Sequence { offset, ..*sequence });
         }
         Ok(here)

@@ -6,12 +6,40 @@ use super::{
     Uses, quarter, sequences_head, split,
 };
 
-/// The symbol of a length, and its extra bits.
-fn length_symbol(length: u32, direct: u32, table: &[(u32, u32)]) -> (u8, u32, u32) {
+/// Lengths below this are looked up; beyond, each power of two has a symbol.
+const SHORT: usize = 128;
+
+/// The entry of a table that each short length belongs to.
+const fn short_lengths(table: &[(u32, u32)]) -> [u8; SHORT] {
+    let (mut entries, mut length, mut nth) = ([0; SHORT], 0, 0);
+    while length < SHORT {
+        while nth + 1 < table.len() && table[nth + 1].1 as usize <= length {
+            nth += 1;
+        }
+        entries[length] = nth as u8;
+        length += 1;
+    }
+    entries
+}
+
+static SHORT_LITERALS: [u8; SHORT] = short_lengths(&LITERAL_LENGTHS);
+static SHORT_MATCHES: [u8; SHORT] = short_lengths(&MATCH_LENGTHS);
+
+/// The symbol of a length, its extra bits, and how many these are.
+#[inline(always)]
+fn length_symbol(
+    length: u32,
+    direct: u32,
+    table: &[(u32, u32)],
+    short: &[u8; SHORT],
+) -> (u8, u32, u32) {
     if length < direct {
         return (length as u8, 0, 0);
     }
-    let nth = table.partition_point(|&(_, least)| least <= length) - 1;
+    let nth = match short.get(length as usize) {
+        Some(&nth) => usize::from(nth),
+        None => table.len() - 17 + length.ilog2() as usize,
+    };
     let (bits, least) = table[nth];
     (direct as u8 + nth as u8, length - least, bits)
 }
@@ -123,6 +151,7 @@ struct Coded {
 }
 
 impl Coded {
+    #[inline(always)]
     fn new(sequence: &Sequence) -> Result<Coded, Stop> {
         let &Sequence { literals, matched, offset } = sequence;
         let bits = offset.checked_ilog2().ok_or(Stop)?;
@@ -130,12 +159,13 @@ impl Coded {
             return Err(Stop);
         }
         Ok(Coded {
-            literals: length_symbol(literals, 16, &LITERAL_LENGTHS),
+            literals: length_symbol(literals, 16, &LITERAL_LENGTHS, &SHORT_LITERALS),
             offset: (bits as u8, offset, bits),
-            matched: length_symbol(matched, 32, &MATCH_LENGTHS),
+            matched: length_symbol(matched, 32, &MATCH_LENGTHS, &SHORT_MATCHES),
         })
     }
 
+    #[inline(always)]
     fn write_extra(&self, writer: &mut Writer<'_>) {
         for (_, extra, bits) in [self.literals, self.matched, self.offset] {
             writer.put(u64::from(extra), bits);
