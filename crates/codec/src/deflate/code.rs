@@ -285,6 +285,16 @@ impl Code {
         Ok(code)
     }
 
+    /// Whether its words have these lengths.
+    pub(crate) fn has(&self, lengths: &Lengths) -> bool {
+        let (literals, distances) = lengths.0.split_at(LITERALS);
+        let are_equal = |words: &[u32], lengths: &[u8]| {
+            words.iter().zip(lengths).all(|(word, &length)| (word >> 16 & 15) as u8 == length)
+        };
+        are_equal(&self.words[..LITERALS], literals)
+            && are_equal(&self.words[DISTANCES as usize..], distances)
+    }
+
     /// The entry that the next bits begin with: of literals and lengths, or of distances if
     /// `is_distance` is 1.
     #[inline(always)]

@@ -81,3 +81,30 @@ impl Opened {
 pub(super) const MAX_PARTS: usize = MAX_CODES;
 /// Tokens read at once.
 pub(super) const BATCH: usize = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::super::opener::Opener;
+    use super::*;
+    use flate2::{Compress, Compression, FlushCompress};
+
+    #[test]
+    fn codes_with_the_same_description_are_built_once() {
+        let content: Vec<u8> =
+            (0..4000u32).map(|nth| b"etaoins"[(nth * nth % 97 % 7) as usize]).collect();
+        let mut compress = Compress::new(Compression::new(6), false);
+        let mut stream = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
+        stream.reserve(100_000);
+        // Nothing refers to what lies before a full flush: equal content is compressed alike.
+        for flush in [FlushCompress::Full, FlushCompress::Full, FlushCompress::Finish] {
+            compress.compress_vec(&content, &mut stream, flush).unwrap();
+        }
+        let mut opened = Opened::default();
+        Opener::default().open(&stream, 0, &mut opened);
+        let described: Vec<&Part> =
+            opened.parts.iter().filter(|part| part.spot != Spot::Fixed).collect();
+        assert!(described.len() >= 2, "{} parts", described.len());
+        assert!(described.windows(2).all(|pair| pair[0].spot != pair[1].spot));
+        assert!(Arc::ptr_eq(&described[0].code, &described[1].code));
+    }
+}

@@ -8,7 +8,7 @@ use super::frames::{self, Frame};
 use super::index::Among;
 use super::opened::{BATCH, MAX_PARTS, Opened, Part, Spot};
 use super::streams::{Carrier, StreamCounts};
-use crate::deflate::{BitReader, Code, Stop};
+use crate::deflate::{BitReader, Code, Lengths, Stop};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ pub(super) struct Opener {
     /// Bytes that were seen and not used yet; `phase` bits of the first are used.
     carry: Vec<u8>,
     phase: u32,
+    /// The code of the last block of this stream, between two blocks: the next may have the same.
+    code: Option<Arc<Code>>,
     /// What was seen of what stands between two pieces.
     between: Vec<u8>,
     /// Where in the log the carry ends, if it lies there in one piece.
@@ -93,6 +95,7 @@ impl Default for Opener {
             framing: Framing::None,
             carry: Vec::new(),
             phase: 0,
+            code: None,
             between: Vec::new(),
             carry_end: None,
             is_dense: false,
@@ -380,6 +383,7 @@ impl Opener {
             self.counts.of(carrier).broken += 1;
         }
         self.state = State::Seek;
+        self.code = None;
         self.framing = Framing::None;
         self.seen = 0;
         Next::At(at as u64 * 8)
@@ -406,7 +410,11 @@ impl Opener {
                 }
                 2 => {
                     let header = reader.position();
-                    let code = Arc::new(Code::read(&mut reader)?);
+                    let lengths = Lengths::read(&mut reader)?;
+                    let code = match self.code.as_ref().filter(|code| code.has(&lengths)) {
+                        Some(code) => Arc::clone(code),
+                        None => Arc::new(Code::of(&lengths)?),
+                    };
                     let spot = piece.spot(header, reader.position());
                     Ok(State::Tokens { code, spot, is_last })
                 }
@@ -416,6 +424,9 @@ impl Opener {
         match next {
             Ok(_) if reader.is_past_end() => Next::More(start),
             Ok(state) => {
+                if matches!(state, State::Tokens { .. }) {
+                    self.code = None;
+                }
                 self.state = state;
                 Next::At(reader.position())
             }
@@ -445,7 +456,12 @@ impl Opener {
             self.seen = 0;
             Next::At(bit.div_ceil(8) * 8)
         } else {
-            self.state = State::Block;
+            let ended = std::mem::replace(&mut self.state, State::Block);
+            if let State::Tokens { code, spot, .. } = ended
+                && spot != Spot::Fixed
+            {
+                self.code = Some(code);
+            }
             Next::At(bit)
         }
     }

@@ -125,16 +125,16 @@ enum Named {
 /// The codes that a frame described, each built once.
 #[derive(Debug, Default)]
 struct Codes {
-    built: Vec<(Lengths, Code)>,
+    built: Vec<Code>,
     /// Of each description, in order: which of them it is.
     described: Vec<u8>,
 }
 
 impl Codes {
-    const MEMORY: usize = MAX_CODES * (size_of::<(Lengths, Code)>() + 1);
+    const MEMORY: usize = MAX_CODES * (Code::MEMORY + 1);
 
     fn memory(&self) -> usize {
-        self.built.capacity() * size_of::<(Lengths, Code)>() + self.described.capacity()
+        self.built.capacity() * Code::MEMORY + self.described.capacity()
     }
 
     fn clear(&mut self) {
@@ -143,14 +143,13 @@ impl Codes {
     }
 
     /// Adds a description. Returns what it names.
-    fn add(&mut self, lengths: Lengths, work: &mut Work) -> Result<Named, FrameError> {
-        let known = self.built.iter().position(|(known, _)| *known == lengths);
+    fn add(&mut self, lengths: &Lengths, work: &mut Work) -> Result<Named, FrameError> {
+        let known = self.built.iter().position(|known| known.has(lengths));
         let nth = match known {
             Some(nth) => nth,
             None => {
                 work.add(1, CODE)?;
-                let code = Code::of(&lengths).map_err(|_| broken())?;
-                self.built.push((lengths, code));
+                self.built.push(Code::of(lengths).map_err(|_| broken())?);
                 self.built.len() - 1
             }
         };
@@ -162,7 +161,7 @@ impl Codes {
         match name {
             Named::Fixed => Code::fixed(),
             // Only codes that are there are named.
-            Named::Nth(nth) => &self.built[nth].1,
+            Named::Nth(nth) => &self.built[nth],
         }
     }
 }
@@ -356,7 +355,7 @@ impl<'a> State<'a, '_> {
         if reader.position() > end {
             return Err(broken());
         }
-        self.codes.add(lengths, self.work)
+        self.codes.add(&lengths, self.work)
     }
 
     /// Copies tokens of the residual.
