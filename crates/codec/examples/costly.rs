@@ -15,11 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Of 100,000 equal literals, and 5,000 sequences that take no bits.
     let source = [&[0x0d, 0x6a, 0x18, b'a', 0x93, 0x88, 0x54, 0, 0, 0], &[1][..]].concat();
     let unused = residual(&[1, 0, 1, 0, 1, 0, 0], &[], &[7; 16]);
-    measure("three zstd sources, unused", &source, 3, &unused, &[7; 16])?;
+    measure("three zstd sources, unused", &source, 3, &[], &unused, &[7; 16])?;
     let block = first_block(&text(1, 100_000))?;
     let control: Vec<u64> = (0..63).map(|_| 3).chain([0]).collect();
     let unused = residual(&control, &[], &[7; 80]);
-    measure("tables of 63 zstd sources, unused", &block, 63, &unused, &[7; 80])?;
+    measure("tables of 63 zstd sources, unused", &block, 63, &[], &unused, &[7; 80])?;
     // Many blocks of as many sequences as a residual can take, and one of literals of the source.
     let sequences = [0x81, 0xe0, 0x54, 0, 0, 0];
     let source = [&[0x0d, 0x6a, 0x18, b'a'][..], &sequences, &[1]].concat();
@@ -33,7 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let small = [&[0][..], &sequences, &[1]].concat();
     let block =
         [&small.repeat(240)[..], &literals[..3], &[b'a'; 60_000], &last[3..], &[1]].concat();
-    measure("240 zstd blocks of 480 sequences", &source, 1, &all, &block)?;
+    measure("240 zstd blocks of 480 sequences", &source, 1, &[], &all, &block)?;
+    // Tokens of 8 bits: the letter `a` in the fixed code of deflate.
+    let source = vec![(0x30 + b'a').reverse_bits(); 65_536];
+    let block = &source[..];
+    let operations = operations(20_000);
+    let rest = &block[20_001..];
+    measure("60,000 operations on 20,000 tokens", &source, 1, &operations, rest, block)?;
+
     println!(
         "\n{:44} {:>7} {:>7} {:>10} {:>9}",
         "honest versions", "bytes", "wire", "decode", "units"
@@ -57,17 +64,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times a frame of `block` whose literals are those of zstd blocks: `count` times `source`.
+/// Times a frame of `block` whose literals are put together from `count` times `source`: by
+/// operations on deflate tokens, or from zstd blocks if there are none.
 fn measure(
     name: &str,
     source: &[u8],
     count: usize,
+    operations: &[u8],
     residual: &[u8],
     block: &[u8],
 ) -> Result<(), Box<dyn Error>> {
     let mut body = Vec::new();
     varint::put(&mut body, block.len() as u64);
-    varint::put(&mut body, 2 * count as u64 + 1);
+    varint::put(&mut body, 2 * count as u64 + u64::from(operations.is_empty()));
     for _ in 0..count {
         varint::put(&mut body, source.len() as u64);
         varint::put(&mut body, source.len() as u64);
@@ -89,7 +98,8 @@ fn measure(
     while stream.flush_stream(&mut output).map_err(zstd_safe::get_error_name)? > 0 {}
     let len = output.pos();
     varint::put(&mut body, 2 * residual.len() as u64 + 1);
-    varint::put(&mut body, 0);
+    varint::put(&mut body, operations.len() as u64);
+    body.extend_from_slice(operations);
     body.extend_from_slice(&packed[..len]);
     let seed = ChecksumSeed::default();
     body.extend_from_slice(&seed.checksum(source.len() as u64, 0, block).to_le_bytes());
@@ -185,6 +195,71 @@ fn text(seed: u64, len: usize) -> Vec<u8> {
     }
     out.truncate(len);
     out
+}
+
+/// Writes symbols whose models begin as they do in a new context: section 6 of `docs/FORMAT.md`.
+#[derive(Default)]
+struct Symbols {
+    models: std::collections::HashMap<&'static str, [i16; 16]>,
+    /// The sum before each symbol, and its frequency.
+    coded: Vec<(u32, u32)>,
+}
+
+impl Symbols {
+    fn put(&mut self, model: &'static str, symbol: usize) {
+        let new = std::array::from_fn(|nth| (2048 * nth) as i16);
+        let sums = self.models.entry(model).or_insert(new);
+        let end = if symbol < 15 { i32::from(sums[symbol + 1]) } else { 32_768 };
+        let start = i32::from(sums[symbol]);
+        self.coded.push((start as u32, (end - start) as u32));
+        for (nth, sum) in sums.iter_mut().enumerate() {
+            let low = 32 * nth as i32;
+            let target = if nth <= symbol { low } else { 32_768 - 32 * (16 - nth as i32) };
+            *sum += ((target - i32::from(*sum)) >> 5) as i16;
+        }
+    }
+
+    fn finish(&self) -> Vec<u8> {
+        let (mut state, mut words) = (1u32 << 16, Vec::new());
+        for &(start, frequency) in self.coded.iter().rev() {
+            if u64::from(state) >= u64::from(frequency) << 17 {
+                words.push(state as u16);
+                state >>= 16;
+            }
+            state = ((state / frequency) << 15) + state % frequency + start;
+        }
+        let words = words.iter().rev().flat_map(|word| word.to_le_bytes());
+        state.to_le_bytes().into_iter().chain(words).collect()
+    }
+}
+
+/// Operations that write so many tokens from the beginning of a source, and one more. Before each
+/// token, two write none, and all of them bend distances.
+fn operations(tokens: usize) -> Vec<u8> {
+    let mut symbols = Symbols::default();
+    // A part in the fixed code, and a jump to the beginning of the source.
+    for (model, symbol) in [("after part", 4), ("code of part", 0), ("copied", 0)] {
+        symbols.put(model, symbol);
+    }
+    for (model, symbol) in [
+        ("after part", 2),
+        ("before jump", 0),
+        ("code of jump", 0),
+        ("back", 0),
+        ("forward", 0),
+        ("run of jump", 1),
+    ] {
+        symbols.put(model, symbol);
+    }
+    for nth in 0..3 * tokens {
+        symbols.put(if nth == 0 { "after jump" } else { "after bend" }, 3);
+        let run = usize::from(nth % 3 == 2);
+        for (model, symbol) in [("bend", 0), ("farther", 0), ("behind", 0), ("run of bend", run)] {
+            symbols.put(model, symbol);
+        }
+    }
+    symbols.put("after bend", 5);
+    symbols.finish()
 }
 
 /// The same with a change in every 10,000 bytes, of equal length, so that flushes stay where they

@@ -159,6 +159,15 @@ const DISTANCE_SYMBOLS: usize = 30;
 pub(crate) struct Lengths([u8; LITERALS + DISTANCE_SYMBOLS]);
 
 impl Lengths {
+    /// Tells most that differ apart.
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.chunks(8).fold(0, |hash: u64, chunk| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            (hash.rotate_left(25) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+
     /// Reads what follows the three bits of a dynamic block up to its first token.
     ///
     /// # Errors

@@ -125,16 +125,17 @@ enum Named {
 /// The codes that a frame described, each built once.
 #[derive(Debug, Default)]
 struct Codes {
-    built: Vec<Code>,
+    /// With a hash of the lengths of its words.
+    built: Vec<(u64, Code)>,
     /// Of each description, in order: which of them it is.
     described: Vec<u8>,
 }
 
 impl Codes {
-    const MEMORY: usize = MAX_CODES * (Code::MEMORY + 1);
+    const MEMORY: usize = MAX_CODES * (size_of::<(u64, Code)>() + 1);
 
     fn memory(&self) -> usize {
-        self.built.capacity() * Code::MEMORY + self.described.capacity()
+        self.built.capacity() * size_of::<(u64, Code)>() + self.described.capacity()
     }
 
     fn clear(&mut self) {
@@ -144,12 +145,13 @@ impl Codes {
 
     /// Adds a description. Returns what it names.
     fn add(&mut self, lengths: &Lengths, work: &mut Work) -> Result<Named, FrameError> {
-        let known = self.built.iter().position(|known| known.has(lengths));
+        let hash = lengths.hash();
+        let known = self.built.iter().position(|(of, code)| *of == hash && code.has(lengths));
         let nth = match known {
             Some(nth) => nth,
             None => {
                 work.add(1, CODE)?;
-                self.built.push(Code::of(lengths).map_err(|_| broken())?);
+                self.built.push((hash, Code::of(lengths).map_err(|_| broken())?));
                 self.built.len() - 1
             }
         };
@@ -161,7 +163,7 @@ impl Codes {
         match name {
             Named::Fixed => Code::fixed(),
             // Only codes that are there are named.
-            Named::Nth(nth) => &self.built[nth],
+            Named::Nth(nth) => &self.built[nth].1,
         }
     }
 }
