@@ -20,6 +20,7 @@ mod manifest;
 mod markers;
 mod packs;
 mod payload;
+mod symbols;
 mod transcoded;
 
 use common::params::Params;

@@ -4,6 +4,7 @@ use crate::Vector;
 use crate::common::params::Params;
 use crate::deflated::{deflate, gzip, zstd};
 use crate::hand::{FRESH, Hand, TRANSCODED, noise, text, varints};
+use crate::symbols::Symbols;
 use oncewire_codec::{Encoder, EncoderBuilder, Entropy};
 
 fn params() -> Params {
@@ -106,6 +107,7 @@ pub(crate) fn good() -> Vec<Vector> {
     vector.frames = [second[0].clone()].into_iter().chain(first).chain(second).collect();
     all.push(vector);
     all.extend(bad_blocks().drain(..1));
+    all.extend(work_on_tokens().into_iter().take(1));
     all.extend(work().into_iter().take(1));
     all
 }
@@ -244,6 +246,62 @@ fn bad_blocks() -> Vec<Vector> {
     ]
 }
 
+/// As [`work`], of deflate tokens: those of a run, bends, and tokens that are skipped.
+fn work_on_tokens() -> [Vector; 2] {
+    let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
+    // The letter `a` in the fixed code.
+    let letter = (0x30 + b'a').reverse_bits();
+    let (first, block) = (vec![letter; 300], vec![letter; 100]);
+    let make = |name, story, run: usize| {
+        let mut symbols = Symbols::default();
+        // A part in the fixed code; a jump to the beginning of the source.
+        symbols.put("operation[4]", 4);
+        symbols.put("code[1]", 0);
+        symbols.number("copied", 0);
+        symbols.put("operation[4]", 2);
+        symbols.number("before[1]", 0);
+        symbols.put("code[0]", 0);
+        symbols.put("back", 0);
+        symbols.number("forward", 0);
+        symbols.number("run[2]", run);
+        // 80 bends with a token each; 12 times a token behind some that are skipped.
+        for nth in 0..80 {
+            symbols.put(if nth == 0 { "operation[2]" } else { "operation[3]" }, 3);
+            symbols.put("bend", 0);
+            symbols.number("farther", 0);
+            symbols.number("behind", 0);
+            symbols.number("run[3]", 1);
+        }
+        for nth in 0..12 {
+            symbols.put(if nth == 0 { "operation[3]" } else { "operation[1]" }, 1);
+            symbols.number("before[0]", 0);
+            symbols.put("skip", if nth == 0 { 14 } else { 15 });
+            symbols.number("run[1]", 1);
+        }
+        symbols.put("operation[1]", 5);
+        let rest = &block[run + 80 + 12..];
+        let literals = section(&[(300, 300)], rest.len() as u64 * 2, &symbols.finish(), rest);
+        let mut vector = Vector::new(name, story, params.clone());
+        vector.frames.push(Hand::raw(0, &first).write());
+        vector.blocks.insert(0, first.clone());
+        let hand = Hand { flags: TRANSCODED | FRESH, literals, ..Hand::raw(300, &block) };
+        vector.frames.push(hand.write());
+        if run == 4 {
+            vector.blocks.insert(300, block.clone());
+        } else {
+            vector.error = Some("error TooLarge");
+        }
+        vector
+    };
+    // A source and 95 operations take 1,536 units, 92 tokens among bends 368, and 179 tokens that
+    // are skipped 716.
+    assert_eq!(16 + 95 * 16 + 92 * 4 + 179 * 4 + 4, 1024 + 16 * block.len());
+    [
+        make("transcoded-work", "As much work as a block of 100 bytes may take: 2,624.", 4),
+        make("transcoded-work-too-much", "A token more than that.", 5),
+    ]
+}
+
 /// A frame whose work is as much as it may be, and one with a unit more.
 fn work() -> [Vector; 2] {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
@@ -284,6 +342,7 @@ fn work() -> [Vector; 2] {
 
 pub(crate) fn bad() -> Vec<Vector> {
     let mut all = bad_tokens();
+    all.extend(work_on_tokens().into_iter().skip(1));
     all.extend(work().into_iter().skip(1));
     all.extend(bad_blocks().split_off(1));
     all
