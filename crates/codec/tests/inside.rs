@@ -313,6 +313,45 @@ fn blocks_that_hardly_any_compressor_writes_are_taken_as_they_are() {
 }
 
 #[test]
+fn opening_can_be_turned_off_and_on_between_blocks() {
+    let [first, second] = versions(61, 800_000).map(|text| gzip(&text, 6));
+    let mut encoder = Encoder::builder().cache(8 << 20).inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().cache(8 << 20).build().unwrap();
+    // Sends a content, of which the encoder opens from one block on up to another.
+    let mut send = |content: &[u8], opens: std::ops::Range<usize>| {
+        let mut size = 0;
+        for (nth, block) in content.chunks(65536).enumerate() {
+            let before = encoder.stats().inside;
+            encoder.set_opening(opens.contains(&nth));
+            let mut frame = Vec::new();
+            encoder.encode(block, &mut frame).unwrap();
+            let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+                panic!("nothing is missing");
+            };
+            assert!(content == block);
+            let after = encoder.stats().inside;
+            assert!(opens.contains(&nth) || after == before, "{after:?}, before {before:?}");
+            size += frame.len();
+        }
+        (size, encoder.stats().inside)
+    };
+    let (whole, all) = (second.len(), 0..usize::MAX);
+    let (_, indexed) = send(&first, all.clone());
+    assert!(indexed.opened_bytes as usize > first.len() * 9 / 10 && indexed.saved_bytes == 0);
+    let (off, stats) = send(&gzip(&text(63, 400_000), 6), 0..0);
+    assert_eq!(stats, indexed, "{off} bytes");
+    // Half of a stream; what follows of it is not opened although opening is on again.
+    let (part, stats) = send(&[&second[..], &[0; 65536]].concat(), 1..usize::MAX);
+    assert!(part > whole * 9 / 10 && stats.opened_bytes < indexed.opened_bytes + 200, "{stats:?}");
+    // The next stream is.
+    let third = gzip(&edited(&edited(&text(61, 800_000), 62, 9), 64, 9), 6);
+    let (size, stats) = send(&third, all);
+    assert!(size < third.len() / 4, "{size} of {}", third.len());
+    let saved = stats.saved_bytes as usize;
+    assert!(saved > third.len() / 2 && saved < third.len(), "{saved} of {}", third.len());
+}
+
+#[test]
 fn one_domain_does_not_find_tokens_of_another() {
     let [first, second] = versions(8, 300_000).map(|text| gzip(&text, 6));
     for (domain, is_found) in [(1, true), (2, false)] {

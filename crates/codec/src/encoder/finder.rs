@@ -70,6 +70,7 @@ pub struct Finder {
     pub(super) kept: Vec<u8>,
     /// Looks inside deflate streams and zstd frames.
     pub(crate) inside: Option<Inside>,
+    opening: bool,
     stats: EncoderStats,
 }
 
@@ -97,6 +98,7 @@ impl Finder {
             backlog: Backlog::default(),
             kept: Vec::new(),
             inside: None,
+            opening: true,
             stats: EncoderStats::default(),
         }
     }
@@ -134,7 +136,7 @@ impl Finder {
         let flow = stream.as_ref().map_or(ONLY_FLOW, |stream| stream.id());
         // What is not shared needs no chunks.
         let stream = stream.filter(|stream| stream.is_shared());
-        let opens = self.effort.search() && self.effort.stage() == Stage::Full;
+        let opens = self.opening && self.effort.search() && self.effort.stage() == Stage::Full;
         if let Some(inside) = self.inside.as_mut().filter(|_| !opens) {
             inside.pass(flow);
         }
@@ -328,6 +330,11 @@ impl Finder {
     /// [`FrameWriter`](crate::FrameWriter).
     pub fn set_effort(&mut self, effort: Effort) {
         self.effort = effort;
+    }
+
+    /// See [`Encoder::set_opening`](super::Encoder::set_opening).
+    pub fn set_opening(&mut self, opening: bool) {
+        self.opening = opening;
     }
 
     /// Counters since the finder was built.
