@@ -352,6 +352,40 @@ fn opening_can_be_turned_off_and_on_between_blocks() {
 }
 
 #[test]
+fn a_repeat_is_not_opened_again_when_its_first_copy_has_left_the_log() {
+    let texts = versions(71, 4_000_000);
+    let [first, second] = texts.each_ref().map(|text| gzip(text, 6));
+    let len = first.len();
+    for (cache, copies) in [(len * 5 / 4, 4), (len * 7 / 4, 6), (len * 9 / 4, 7), (len * 4, 9)] {
+        let cache = cache.next_multiple_of(4096) as u64;
+        let mut encoder = Encoder::builder().cache(cache).inside(true).build().unwrap();
+        let mut decoder = Decoder::builder().cache(cache).build().unwrap();
+        let mut send = |content: &[u8]| {
+            let before = encoder.stats().inside.opened_bytes;
+            let mut size = 0;
+            for block in content.chunks(65536) {
+                let mut frame = Vec::new();
+                encoder.encode(block, &mut frame).unwrap();
+                let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+                    panic!("nothing is missing");
+                };
+                assert!(content == block);
+                size += frame.len();
+            }
+            ((encoder.stats().inside.opened_bytes - before) as usize, size)
+        };
+        assert!(send(&first).0 > len * 9 / 10);
+        for nth in 1..copies {
+            let (opened, size) = send(&first);
+            assert!(opened < len / 8, "{cache}, {nth}: {opened} of {len} bytes, {size} sent");
+        }
+        // Tokens are found in the newest copy.
+        let (_, size) = send(&second);
+        assert!(size < second.len() / 4, "{cache}: {size} of {}", second.len());
+    }
+}
+
+#[test]
 fn one_domain_does_not_find_tokens_of_another() {
     let [first, second] = versions(8, 300_000).map(|text| gzip(&text, 6));
     for (domain, is_found) in [(1, true), (2, false)] {

@@ -16,6 +16,31 @@ struct Copy {
     content: Range<u64>,
     /// Where the first copy ends.
     origin: u64,
+    /// The domain that sent it, by its key.
+    key: u64,
+}
+
+/// Looks through all copies that a block may cost. Most find the copy of the last one.
+const SCANS: usize = 64;
+
+/// Where the copy that was found last is remembered, and how many looks through all are left.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    nth: usize,
+    scans: usize,
+}
+
+impl Cursor {
+    /// Whether there was a copy, which is of no use: the next look goes through all.
+    pub(super) fn forget(&mut self) -> bool {
+        std::mem::replace(&mut self.nth, usize::MAX) != usize::MAX
+    }
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor { nth: usize::MAX, scans: SCANS }
+    }
 }
 
 impl Copies {
@@ -40,12 +65,13 @@ impl Copies {
     }
 
     /// Remembers content above all others, whose first copy ends at `origin`, and is no shorter.
-    pub(super) fn add(&mut self, content: Range<u64>, origin: u64) {
+    pub(super) fn add(&mut self, content: Range<u64>, origin: u64, key: u64) {
         let len = content.end - content.start;
         debug_assert!(len <= origin);
         if let Some(last) = self.0.back_mut()
             && last.content.end == content.start
             && last.origin + len == origin
+            && last.key == key
         {
             (last.content.end, last.origin) = (content.end, origin);
             return;
@@ -53,7 +79,27 @@ impl Copies {
         if self.0.len() == MOST {
             self.0.pop_front();
         }
-        self.0.push_back(Copy { content, origin });
+        self.0.push_back(Copy { content, origin, key });
+    }
+
+    /// For content whose first copy lies at `range`, the newest copy that the same domain sent:
+    /// how far above the first one it lies, and where the first one ends.
+    pub(super) fn newest(
+        &self,
+        range: &Range<u64>,
+        key: u64,
+        cursor: &mut Cursor,
+    ) -> Option<(u64, u64)> {
+        let has = |copy: &Copy| {
+            let first = copy.origin - (copy.content.end - copy.content.start);
+            copy.key == key && first <= range.start && range.end <= copy.origin
+        };
+        if !self.0.get(cursor.nth).is_some_and(has) {
+            cursor.scans = cursor.scans.checked_sub(1)?;
+            cursor.nth = self.0.iter().rposition(has)?;
+        }
+        let copy = self.0.get(cursor.nth)?;
+        Some((copy.content.end - copy.origin, copy.origin))
     }
 
     /// Forgets what lies at `offset` and above.
@@ -72,19 +118,23 @@ mod tests {
     fn a_copy_of_a_copy_has_the_first_as_its_origin() {
         let mut copies = Copies::default();
         assert_eq!(copies.origin(40), (40, 40));
-        copies.add(100..150, 60);
-        copies.add(150..160, 70);
+        copies.add(100..150, 60, 1);
+        copies.add(150..160, 70, 1);
         assert_eq!(copies.0.len(), 1, "they follow each other in both places");
         assert_eq!(copies.origin(155), (65, 55));
-        copies.add(200..220, 65);
+        copies.add(200..220, 65, 1);
         assert_eq!(
             [100, 101, 150, 160, 161, 200, 201, 220, 221].map(|end| copies.origin(end).0),
             [100, 11, 60, 70, 161, 200, 46, 65, 221]
         );
+        let newest = |range, key| copies.newest(&range, key, &mut Cursor::default());
+        assert_eq!(newest(46..60, 1), Some((155, 65)), "the newer one");
+        assert_eq!(newest(46..66, 1), Some((90, 70)), "the newer one has not all of it");
+        assert_eq!((newest(46..60, 2), newest(5..15, 1)), (None, None));
         copies.rewind(210);
         assert_eq!((copies.origin(220).0, copies.origin(150).0), (220, 60));
         for nth in 0..2 * MOST as u64 {
-            copies.add(1000 + 10 * nth..1001 + 10 * nth, nth + 1);
+            copies.add(1000 + 10 * nth..1001 + 10 * nth, nth + 1, 1);
         }
         assert!(copies.memory() <= Copies::MEMORY && copies.0.len() == MOST);
     }

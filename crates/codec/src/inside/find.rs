@@ -1,7 +1,7 @@
 //! Looks inside the deflate streams and zstd frames of flows, block by block.
 
 use super::alignment::Alignment;
-use super::copies::Copies;
+use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
 use super::opener::{OPENER_MEMORY, Opener, Passed};
@@ -186,7 +186,7 @@ impl Inside {
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
         }
-        if let Some(source) = self.whole_match(block, offset, matches) {
+        if let Some(source) = self.whole_match(place, block, matches) {
             // Where the flow is in its stream can be seen later, if that is needed again.
             let first = source.saturating_sub(block.len() as u64);
             self.stats.passed_bytes +=
@@ -282,13 +282,14 @@ impl Inside {
             return;
         }
         let found = self.index.as_mut().filter(|_| len > FEW_PASSED);
-        let found = found.and_then(|index| index.tokens_before(log, source, floor));
-        let found = found.filter(|found| source - found.bit / 8 <= MOST_PASSED as u64);
+        let found = found
+            .and_then(|index| index.tokens_before(log, source, floor, &self.copies, place.key));
+        let found = found.filter(|(found, end)| end - found.bit / 8 <= MOST_PASSED as u64);
         let (mut at, content) = match (found, content) {
-            (Some(found), _) => {
+            (Some((found, end)), _) => {
                 let at = found.bit / 8;
                 flow.opener.resume(found);
-                (at, log.read(at..source))
+                (at, log.read(at..end))
             }
             (None, Some((start, content))) if len <= MOST_PASSED => (start, content),
             (None, _) => return flow.opener.lose(),
@@ -303,10 +304,11 @@ impl Inside {
         }
     }
 
-    /// Where the content behind a block was first, if all of the block was found as bytes. Content
-    /// that the log will soon forget is taken apart again, so that its tokens are found at the
-    /// newer place.
-    fn whole_match(&mut self, block: &[u8], offset: u64, matches: &[Match]) -> Option<u64> {
+    /// Where the content behind a block was first, if all of the block was found as bytes. Deflate
+    /// tokens are found in the newest copy of content whose first one has left the log. Zstd blocks
+    /// that the log will soon forget are taken apart again, at their newer place.
+    fn whole_match(&mut self, place: &Place<'_>, block: &[u8], matches: &[Match]) -> Option<u64> {
+        let &Place { offset, key, .. } = place;
         let matched: usize = matches.iter().map(|found| found.len as usize).sum();
         let is_whole = matched == block.len() && matched >= LEAST_PASSED;
         let last = matches.last().filter(|_| is_whole)?;
@@ -314,12 +316,19 @@ impl Inside {
         let (origin, known) = self.copies.origin(end);
         let is_recent = |source: u64| source + self.capacity / 2 > offset;
         let recent = is_recent(origin) && matches.iter().all(|found| is_recent(found.source));
-        if end > offset || !recent {
+        let is_zstd = || {
+            matches.iter().any(|found| {
+                let len = u64::from(found.len);
+                let end = self.copies.origin(found.source + len).0;
+                self.zstd.has_blocks(end.saturating_sub(len)..end)
+            })
+        };
+        if end > offset || (!recent && is_zstd()) {
             return None;
         }
         // What lies before the copy that the match ends in was elsewhere.
         let (copied, len) = (offset + last.end() as u64, u64::from(last.len).min(known));
-        self.copies.add(copied - len..copied, origin);
+        self.copies.add(copied - len..copied, origin, key);
         Some(origin)
     }
 
@@ -340,6 +349,8 @@ impl Inside {
         let mut search = Search {
             log,
             index,
+            copies: &self.copies,
+            cursor: Cursor::default(),
             key,
             offset,
             floor,

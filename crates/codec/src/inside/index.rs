@@ -1,5 +1,6 @@
 //! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
 
+use super::copies::{Copies, Cursor};
 use super::opened::Spot;
 use super::opener::fixed;
 use crate::deflate::{BitReader, Code};
@@ -33,6 +34,26 @@ pub(super) struct Stretch {
     pub(super) end: u64,
     /// Where the code is described; `None` for the fixed one.
     pub(super) header: Option<(u64, u64)>,
+}
+
+impl Stretch {
+    /// The newest copy of this, as far as it holds the description of the code and everything from
+    /// there to bit `at`; and how many bits above this it lies.
+    pub(super) fn newest(
+        self,
+        at: u64,
+        copies: &Copies,
+        key: u64,
+        cursor: &mut Cursor,
+    ) -> Option<(Stretch, u64)> {
+        let first = self.header.map_or(at, |(start, _)| start.min(at));
+        let (up, end) = copies.newest(&(first / 8..at / 8 + 1), key, cursor)?;
+        let up = up * 8;
+        let header = self.header.map(|(start, end)| (start + up, end + up));
+        // What lies before `at` may belong to other content.
+        let (first, end) = (at.min(self.end), self.end.min(end * 8));
+        Some((Stretch { first: first + up, end: end + up, header }, up))
+    }
 }
 
 /// A place among the tokens of a block.
@@ -172,11 +193,42 @@ impl TokenIndex {
     }
 
     /// The last place before the byte at `source` that is known to be among tokens, if the log still
-    /// has everything from there on.
-    pub(super) fn tokens_before(&mut self, log: &Log, source: u64, floor: u64) -> Option<Among> {
+    /// has everything from there on, or else has it in the newest copy; and the byte that is
+    /// `source` there.
+    pub(super) fn tokens_before(
+        &mut self,
+        log: &Log,
+        source: u64,
+        floor: u64,
+        copies: &Copies,
+        key: u64,
+    ) -> Option<(Among, u64)> {
         let limit = source * 8;
         let after = self.stretches.partition_point(|stretch| stretch.first < limit);
         let stretch = self.stretches[after.checked_sub(1)?];
+        if let Some(among) = self.held_before(log, stretch, source, floor) {
+            return Some((among, source));
+        }
+        let last = limit.checked_sub(1)?;
+        let first = Stretch { end: stretch.end.max(limit), ..stretch };
+        // All from the first token on must lie in the copy.
+        let (_, up) = first.newest(first.first, copies, key, &mut Cursor::default())?;
+        let (_, same) = first.newest(last, copies, key, &mut Cursor::default())?;
+        let header = stretch.header.map(|(start, end)| (start + up, end + up));
+        let copied = Stretch { first: stretch.first + up, end: stretch.end + up, header };
+        let source = source + up / 8;
+        let among = self.held_before(log, copied, source, floor).filter(|_| up == same)?;
+        Some((among, source))
+    }
+
+    /// The beginning of a stretch, if the log holds it and everything up to `source`.
+    fn held_before(
+        &mut self,
+        log: &Log,
+        stretch: Stretch,
+        source: u64,
+        floor: u64,
+    ) -> Option<Among> {
         let extent = log.extent(source.checked_sub(1)?, floor)?;
         if stretch.first < extent.start * 8 {
             return None;

@@ -2,6 +2,7 @@
 
 use super::alignment::Alignment;
 use super::bends::{SEEN, bend, follow, inflated};
+use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
 use super::plan::{Described, Step};
@@ -175,6 +176,8 @@ impl Source<'_> {
 pub(super) struct Search<'a> {
     pub(super) log: &'a Log,
     pub(super) index: &'a mut TokenIndex,
+    pub(super) copies: &'a Copies,
+    pub(super) cursor: Cursor,
     pub(super) key: u64,
     pub(super) offset: u64,
     pub(super) floor: u64,
@@ -350,8 +353,22 @@ impl<'a> Search<'a> {
         Some((start, None))
     }
 
-    /// A source at a bit of a stretch, if the log still holds it.
+    /// A source at a bit of a stretch, or of its newest copy if the log has lost it.
     fn source_at(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
+        let newest = |this: &mut Self| {
+            let copied = stretch.newest(at, this.copies, this.key, &mut this.cursor);
+            let (stretch, up) = copied?;
+            this.held_source(nth, stretch, at + up)
+        };
+        if let Some(source) = self.held_source(nth, stretch, at) {
+            return Some(source);
+        }
+        // The copy of the last source may be an older one, which the log has lost.
+        newest(self).or_else(|| if self.cursor.forget() { newest(self) } else { None })
+    }
+
+    /// A source at a bit of a stretch, if the log still holds it.
+    fn held_source(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
         let extent = self.log.extent(at / 8, self.floor)?;
         let end = stretch.end.min(extent.end * 8).min(self.offset * 8);
         // Positions within a source have 32 bits.

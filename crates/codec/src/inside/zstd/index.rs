@@ -91,6 +91,12 @@ impl Index {
         self.blocks.get(nth).filter(|block| at <= block.at + u64::from(block.len))
     }
 
+    /// Whether any lies in this range.
+    pub(super) fn has_blocks(&self, range: Range<u64>) -> bool {
+        let after = self.blocks.partition_point(|block| block.at < range.end);
+        after > 0 && self.blocks[after - 1].range().end > range.start
+    }
+
     pub(super) fn add(&mut self, block: Noted, fingerprints: impl Iterator<Item = u64>) {
         if self.blocks.back().is_some_and(|last| last.at >= block.at) {
             return;

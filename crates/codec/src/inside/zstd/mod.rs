@@ -295,6 +295,11 @@ impl Zstd {
         self.read(place, content, ended, flow);
     }
 
+    /// Whether blocks are known that lie in this range of the log.
+    pub(super) fn has_blocks(&self, range: Range<u64>) -> bool {
+        self.index.as_ref().is_some_and(|index| index.has_blocks(range))
+    }
+
     /// Where a flow is in a zstd frame that goes on as the log does behind `source`, with content
     /// before it that lies at `content` of the log.
     pub(super) fn resume(
