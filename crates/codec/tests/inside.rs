@@ -7,7 +7,7 @@ mod common;
 mod deflated;
 
 use common::content::{Rng, noise, text};
-use deflated::{chunked, deflate, edited, gzip, http2, png, zip, zstd};
+use deflated::{chunked, deflate, edited, empty_blocks, gzip, http2, png, zip, zstd};
 use oncewire_codec::{
     Carrier, Decoded, Decoder, Domain, Encoder, EncoderBuilder, InsideStats, Sharing, Stream,
 };
@@ -88,6 +88,7 @@ fn a_version_in_any_container_costs_little_of_itself() {
         let share = sizes[1] as f64 / len as f64;
         assert!(share < 0.25, "{name}: {} of {len} bytes, {share:.3}", sizes[1]);
         assert!(stats.opened_bytes as usize > len, "{name}: {stats:?}");
+        assert_eq!(stats.declined_bytes, 0, "{name}: {stats:?}");
     }
 }
 
@@ -123,6 +124,7 @@ fn a_version_in_a_zstd_frame_costs_little_of_itself() {
         let (sizes, stats) = send(&contents, BLOCK, Encoder::builder());
         let share = sizes[1] as f64 / len as f64;
         assert!(share < most, "{level}, {flush}: {} of {len} bytes, {share:.3}", sizes[1]);
+        assert_eq!(stats.declined_bytes, 0, "{level}, {flush}: {stats:?}");
         // Without entropy coding, most is found as bytes.
         assert!(stats.found_bytes as usize > len / 4 || level < 0, "{level}, {flush}: {stats:?}");
     }
@@ -349,6 +351,34 @@ fn opening_can_be_turned_off_and_on_between_blocks() {
     assert!(size < third.len() / 4, "{size} of {}", third.len());
     let saved = stats.saved_bytes as usize;
     assert!(saved > third.len() / 2 && saved < third.len(), "{saved} of {}", third.len());
+}
+
+#[test]
+fn content_that_takes_much_work_and_saves_nothing_is_soon_not_opened() {
+    let len = 8 << 20;
+    // A stream in each block.
+    let content: Vec<u8> =
+        (0..len as u64 >> 16).flat_map(|seed| empty_blocks(seed, (1 << 16) - 7, 100)).collect();
+    let (sizes, stats) = send(std::slice::from_ref(&content), BLOCK, Encoder::builder());
+    // Eight units a byte, and what it may be ahead.
+    assert!(stats.work < 16 * len as u64, "{stats:?}");
+    assert!(stats.declined_bytes > len as u64 / 2, "{stats:?}");
+    assert!(sizes[0] < content.len() + content.len() / 100);
+    // In new flows, the domain's budget counts.
+    let mut encoder = Encoder::builder().cache(8 << 20).inside(true).build().unwrap();
+    for seed in 0..len as u64 >> 16 {
+        let mut stream = Stream::new(Domain::COMMON);
+        let block = empty_blocks(seed, 65_000, 100);
+        encoder.encode_stream(&mut stream, &block, 0).unwrap();
+    }
+    let stats = encoder.stats().inside;
+    assert!(stats.work < 16 * len as u64 && stats.declined_bytes > 0, "{stats:?}");
+    // Equal codes are built once.
+    let equal = empty_blocks(1, 1 << 16, 4);
+    let (_, stats) = send(&[equal], BLOCK, Encoder::builder());
+    assert!(stats.work < 16 << 16, "{stats:?}");
+    let (_, other) = send(&[empty_blocks(1, 1 << 16, 100)], BLOCK, Encoder::builder());
+    assert!(other.work > 4 * stats.work, "{other:?}, {stats:?}");
 }
 
 #[test]

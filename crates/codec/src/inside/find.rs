@@ -1,6 +1,7 @@
 //! Looks inside the deflate streams and zstd frames of flows, block by block.
 
 use super::alignment::Alignment;
+use super::budget::{self, Budget, Budgets};
 use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
@@ -41,6 +42,11 @@ pub struct InsideStats {
     /// Bytes of deflate streams in blocks that were not taken apart, because all of them was found
     /// as bytes.
     pub passed_bytes: u64,
+    /// Bytes that were not looked at, because opening what came before took much work and saved
+    /// little: [`InsideStats::work`].
+    pub declined_bytes: u64,
+    /// Work that looking inside took. A unit is about what reading a token of deflate takes.
+    pub work: u64,
     /// Blocks with such bytes.
     pub blocks: u64,
     /// Plans that did not give the block back. Always 0, unless there is a defect.
@@ -67,6 +73,7 @@ struct Flow {
     opener: Opener,
     /// Where it is in a zstd frame.
     frame: Option<Box<zstd::Flow>>,
+    budget: Budget,
 }
 
 /// Memory of a flow in bytes, at most.
@@ -82,6 +89,8 @@ pub(crate) struct Inside {
     copies: Copies,
     /// By flow; the last used are last.
     flows: Vec<Flow>,
+    /// Of domains.
+    budgets: Budgets,
     zstd: Zstd,
     opened: Opened,
     steps: Vec<Step>,
@@ -105,6 +114,7 @@ impl Inside {
             capacity,
             copies: Copies::default(),
             flows: Vec::new(),
+            budgets: Budgets::default(),
             zstd: Zstd::new(capacity),
             opened: Opened::default(),
             steps: Vec::new(),
@@ -133,6 +143,7 @@ impl Inside {
             .saturating_add(2 * (max_block / 8 + 1) * size_of::<Match>())
             .saturating_add(Zstd::most_memory(capacity, max_block))
             .saturating_add(Copies::MEMORY)
+            .saturating_add(2 * Budgets::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
     }
@@ -141,6 +152,7 @@ impl Inside {
     pub(crate) fn memory(&self) -> usize {
         self.index.as_ref().map_or(0, TokenIndex::memory)
             + self.copies.memory()
+            + self.budgets.memory()
             + self.flows.len() * FLOW_MEMORY
             + self.opened.memory()
             + self.zstd.memory()
@@ -181,7 +193,7 @@ impl Inside {
         plan.clear();
         let mut flow = match self.flows.iter().rposition(|known| known.id == id) {
             Some(nth) => self.flows.remove(nth),
-            None => Flow { id, opener: Opener::default(), frame: None },
+            None => Flow { id, opener: Opener::default(), frame: None, budget: Budget::default() },
         };
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
@@ -195,10 +207,21 @@ impl Inside {
             self.flows.push(flow);
             return;
         }
+        let domain = self.budgets.of(place.key);
+        // Both, so that each counts down.
+        if domain.declines(block.len()) | flow.budget.declines(block.len()) {
+            self.stats.declined_bytes += block.len() as u64;
+            flow.opener.lose();
+            flow.frame = None;
+            self.flows.push(flow);
+            return;
+        }
+        let InsideStats { work, saved_bytes, .. } = self.stats;
         if let Some(passed) = flow.opener.passed() {
             self.catch_up(place, &mut flow, passed, block.len());
         }
         flow.opener.open(block, offset, &mut self.opened);
+        self.stats.work += self.opened.work;
         self.stats.streams += std::mem::take(&mut flow.opener.counts);
         if !self.opened.parts.is_empty() {
             self.find_tokens(place, block, matches, plan);
@@ -210,9 +233,13 @@ impl Inside {
             self.stats.opened_bytes += found.opened as u64;
             self.stats.found_bytes += found.saved as u64;
             self.stats.saved_bytes += found.saved as u64;
+            self.stats.work += found.work;
             self.stats.blocks += u64::from(found.saved > 0);
             self.stats.refused += u64::from(found.is_refused);
         }
+        let (work, saved) = (self.stats.work - work, self.stats.saved_bytes - saved_bytes);
+        flow.budget.spend(block.len(), work, saved);
+        self.budgets.of(place.key).spend(block.len(), work, saved);
         self.flows.push(flow);
     }
 
@@ -296,9 +323,11 @@ impl Inside {
         };
         for piece in content.chunks(FEW_PASSED) {
             flow.opener.open(piece, at, &mut self.opened);
+            self.stats.work += self.opened.work;
             if !self.opened.zstd.is_empty() {
                 let place = Place { offset: at, ..*place };
-                self.zstd.pass(&place, piece, &self.opened.zstd, &mut flow.frame);
+                let ended = &self.opened.zstd;
+                self.stats.work += self.zstd.pass(&place, piece, ended, &mut flow.frame);
             }
             at += piece.len() as u64;
         }
@@ -343,6 +372,7 @@ impl Inside {
     ) {
         let &Place { log, offset, key, .. } = place;
         self.steps.clear();
+        let built = index.built;
         let floor = log.geometry().floor(offset, block.len());
         let literals = LiteralMap::new(matches);
         let opened = std::mem::take(&mut self.opened);
@@ -360,6 +390,7 @@ impl Inside {
             source: None,
             spare: std::mem::take(&mut self.ahead),
             codes: 0,
+            work: 0,
             alignment: Alignment::default(),
             saved: 0,
         };
@@ -405,6 +436,8 @@ impl Inside {
             }
         }
         self.saved = search.saved;
+        // What was found is put together once more to compare it.
+        self.stats.work += 2 * search.work + (search.index.built - built) * budget::CODE;
         self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
     }

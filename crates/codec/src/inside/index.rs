@@ -75,6 +75,8 @@ pub(super) struct TokenIndex {
     /// Ascending and disjoint.
     stretches: VecDeque<Stretch>,
     max_stretches: usize,
+    /// Codes that were read again.
+    pub(super) built: u64,
     /// The last used codes, by the first bit of their description, the newest last.
     ready: Vec<(u64, Arc<Code>)>,
 }
@@ -101,6 +103,7 @@ impl TokenIndex {
             table,
             mask: entries as u64 - 1,
             stretches: VecDeque::new(),
+            built: 0,
             max_stretches: most_stretches(capacity),
             ready: Vec::with_capacity(READY),
         })
@@ -260,6 +263,7 @@ impl TokenIndex {
         }
         let content = log.read(start / 8..end.div_ceil(8));
         let mut reader = BitReader::new(content, start % 8);
+        self.built += 1;
         let code = Arc::new(Code::read(&mut reader).ok()?);
         self.keep(start, &code);
         Some(code)

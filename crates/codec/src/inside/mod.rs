@@ -9,6 +9,7 @@
 
 mod alignment;
 mod bends;
+mod budget;
 mod container;
 mod copies;
 mod find;

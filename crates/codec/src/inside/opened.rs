@@ -1,9 +1,10 @@
 //! What the opener found in a block: tokens, and the codes they are written with.
 
+use super::budget;
 use super::container::MAX_HEADER;
 use super::frames;
 use super::section::MAX_CODES;
-use crate::deflate::{Code, Token};
+use crate::deflate::{BitReader, BitWriter, Code, SLACK, Stop, Token, copy_bits};
 use std::sync::Arc;
 
 /// Tokens of a block that are kept, per byte of it. Those of digits have 1.2.
@@ -43,10 +44,95 @@ pub(super) struct Opened {
     pub(super) zstd: Vec<frames::Block>,
     pub(super) joined: Vec<u8>,
     pub(super) max_tokens: usize,
+    /// Work that this took: see [`super::budget`].
+    pub(super) work: u64,
+    pub(super) codes: Codes,
+}
+
+/// Bytes of the description of a code, at most: 5 + 5 + 4 bits, 19 of 3, 316 of 14.
+const MAX_DESCRIPTION: usize = 564;
+/// Codes whose descriptions are known.
+const KNOWN_CODES: usize = 8;
+
+/// The last codes that were described, so that equal descriptions are read once.
+#[derive(Debug, Default)]
+pub(super) struct Codes(Vec<Described>);
+
+#[derive(Debug)]
+struct Described {
+    bits: Vec<u8>,
+    count: u64,
+    code: Arc<Code>,
+}
+
+impl Codes {
+    /// Memory in bytes, at most.
+    pub(super) const MEMORY: usize =
+        KNOWN_CODES * (2 * size_of::<Described>() + 2 * MAX_DESCRIPTION + Code::MEMORY);
+
+    fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<Described>()
+            + self.0.iter().map(|known| known.bits.capacity() + Code::MEMORY).sum::<usize>()
+    }
+
+    /// Reads the description of a code; adds the work that it takes.
+    ///
+    /// # Errors
+    /// As [`Code::read`].
+    pub(super) fn read(
+        &mut self,
+        data: &[u8],
+        reader: &mut BitReader<'_>,
+        work: &mut u64,
+    ) -> Result<Arc<Code>, Stop> {
+        let start = reader.position();
+        // No description is the beginning of another one.
+        let is_here = |known: &Described| {
+            let mut there = BitReader::new(data, start);
+            let mut of = BitReader::new(&known.bits, 0);
+            let mut left = known.count;
+            while left > 0 {
+                let step = left.min(16) as u32;
+                if there.bits(step).ok() != of.bits(step).ok() {
+                    return false;
+                }
+                left -= u64::from(step);
+            }
+            !there.is_past_end()
+        };
+        if let Some(nth) = self.0.iter().rposition(is_here) {
+            let mut left = self.0[nth].count;
+            while left > 0 {
+                let step = left.min(16) as u32;
+                reader.bits(step)?;
+                left -= u64::from(step);
+            }
+            *work += budget::CODE / 16;
+            return Ok(Arc::clone(&self.0[nth].code));
+        }
+        *work += budget::CODE;
+        let code = Arc::new(Code::read(reader)?);
+        if !reader.is_past_end() {
+            let count = reader.position() - start;
+            let mut bits = vec![0; count.div_ceil(8) as usize + SLACK];
+            let is_copied =
+                copy_bits(&mut BitReader::new(data, start), &mut BitWriter::new(&mut bits), count);
+            bits.truncate(count.div_ceil(8) as usize);
+            if is_copied && bits.len() <= MAX_DESCRIPTION {
+                bits.shrink_to_fit();
+                if self.0.len() == KNOWN_CODES {
+                    self.0.remove(0);
+                }
+                self.0.push(Described { bits, count, code: Arc::clone(&code) });
+            }
+        }
+        Ok(code)
+    }
 }
 
 impl Opened {
     pub(super) fn clear(&mut self, block_len: usize) {
+        self.work = 0;
         self.max_tokens = MAX_TOKENS_PER_BYTE * block_len;
         self.tokens.clear();
         self.bits.clear();
@@ -61,6 +147,7 @@ impl Opened {
             + self.parts.capacity() * size_of::<Part>()
             + self.parts.len() * Code::MEMORY
             + self.joined.capacity()
+            + self.codes.memory()
             + self.zstd.iter().map(frames::Block::memory).sum::<usize>()
     }
 
@@ -71,6 +158,7 @@ impl Opened {
         let tokens = 2 * tokens * (size_of::<Token>() + size_of::<u32>());
         tokens
             + frames::Block::MOST_MEMORY
+            + Codes::MEMORY
             + 2 * (max_block + MAX_HEADER)
             + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
     }

@@ -8,7 +8,7 @@ use super::frames::{self, Frame};
 use super::index::Among;
 use super::opened::{BATCH, MAX_PARTS, Opened, Part, Spot};
 use super::streams::{Carrier, StreamCounts};
-use crate::deflate::{BitReader, Code, Lengths, Stop};
+use crate::deflate::{BitReader, Code, Stop};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,8 +56,6 @@ pub(super) struct Opener {
     /// Bytes that were seen and not used yet; `phase` bits of the first are used.
     carry: Vec<u8>,
     phase: u32,
-    /// The code of the last block of this stream, between two blocks: the next may have the same.
-    code: Option<Arc<Code>>,
     /// What was seen of what stands between two pieces.
     between: Vec<u8>,
     /// Where in the log the carry ends, if it lies there in one piece.
@@ -95,7 +93,6 @@ impl Default for Opener {
             framing: Framing::None,
             carry: Vec::new(),
             phase: 0,
-            code: None,
             between: Vec::new(),
             carry_end: None,
             is_dense: false,
@@ -235,7 +232,7 @@ impl Opener {
                 State::Seek => self.seek(&piece, bit),
                 State::Container => self.container(&piece, bit),
                 State::Frame(_) => self.frame(&piece, bit, opened),
-                State::Block => self.block(&piece, bit),
+                State::Block => self.block(&piece, bit, opened),
                 State::Stored { .. } => self.stored(&piece, bit),
                 State::Tokens { .. } => self.tokens(&piece, bit, opened),
             };
@@ -383,14 +380,13 @@ impl Opener {
             self.counts.of(carrier).broken += 1;
         }
         self.state = State::Seek;
-        self.code = None;
         self.framing = Framing::None;
         self.seen = 0;
         Next::At(at as u64 * 8)
     }
 
     /// Reads the header of a deflate block.
-    fn block(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
+    fn block(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
         let mut reader = BitReader::new(piece.data, bit);
         let start = reader.position();
         let next = (|| {
@@ -410,11 +406,8 @@ impl Opener {
                 }
                 2 => {
                     let header = reader.position();
-                    let lengths = Lengths::read(&mut reader)?;
-                    let code = match self.code.as_ref().filter(|code| code.has(&lengths)) {
-                        Some(code) => Arc::clone(code),
-                        None => Arc::new(Code::of(&lengths)?),
-                    };
+                    let Opened { codes, work, .. } = opened;
+                    let code = codes.read(piece.data, &mut reader, work)?;
                     let spot = piece.spot(header, reader.position());
                     Ok(State::Tokens { code, spot, is_last })
                 }
@@ -424,9 +417,6 @@ impl Opener {
         match next {
             Ok(_) if reader.is_past_end() => Next::More(start),
             Ok(state) => {
-                if matches!(state, State::Tokens { .. }) {
-                    self.code = None;
-                }
                 self.state = state;
                 Next::At(reader.position())
             }
@@ -456,12 +446,7 @@ impl Opener {
             self.seen = 0;
             Next::At(bit.div_ceil(8) * 8)
         } else {
-            let ended = std::mem::replace(&mut self.state, State::Block);
-            if let State::Tokens { code, spot, .. } = ended
-                && spot != Spot::Fixed
-            {
-                self.code = Some(code);
-            }
+            self.state = State::Block;
             Next::At(bit)
         }
     }
@@ -516,6 +501,7 @@ impl Opener {
         };
         let position = reader.position();
         self.seen += seen;
+        opened.work += seen;
         let end = opened.tokens.len();
         if end > first {
             let (code, spot) = (Arc::clone(code), *spot);

@@ -2,6 +2,7 @@
 
 use super::alignment::Alignment;
 use super::bends::{SEEN, bend, follow, inflated};
+use super::budget;
 use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
@@ -189,6 +190,8 @@ pub(super) struct Search<'a> {
     /// Codes that the steps name, at most.
     pub(super) codes: usize,
     pub(super) alignment: Alignment,
+    /// Work that it took: see [`budget`].
+    pub(super) work: u64,
     /// Bits saved.
     pub(super) saved: u64,
 }
@@ -301,6 +304,7 @@ impl<'a> Search<'a> {
     fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
         let source = self.source.as_mut()?;
         source.read(REACH + AGREE);
+        self.work += budget::JUMP;
         let ahead = source.ahead();
         let ahead = &ahead[..ahead.len().min(REACH + AGREE)];
         (done..=done + REACH).take_while(|at| at + AGREE <= end).find_map(|at| {
@@ -355,6 +359,7 @@ impl<'a> Search<'a> {
 
     /// A source at a bit of a stretch, or of its newest copy if the log has lost it.
     fn source_at(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
+        self.work += budget::JUMP;
         let newest = |this: &mut Self| {
             let copied = stretch.newest(at, this.copies, this.key, &mut this.cursor);
             let (stretch, up) = copied?;
@@ -480,6 +485,7 @@ impl<'a> Search<'a> {
             }
             first = at;
             source.read(SEEN);
+            self.work += budget::BEND;
             let seen = &opened.tokens[at..end.min(at + SEEN)];
             if let Some((back, change)) = bend(&alignment, seen, source.ahead()) {
                 alignment.bend(back, change);
@@ -506,6 +512,7 @@ impl<'a> Search<'a> {
         self.alignment = good_alignment;
         self.codes += usize::from(source.is_new);
         self.saved += bit_of(good.1) - bit_of(start);
+        self.work += (good.1 - start) as u64;
         source.is_new = false;
         let source = if is_at_end { self.next_stretch(source) } else { source };
         self.source = Some(source);

@@ -133,3 +133,45 @@ pub(crate) fn zstd(content: &[u8], level: i32, flush: usize) -> Vec<u8> {
     out.truncate(len);
     out
 }
+
+/// About `len` bytes of gzip: deflate blocks without tokens, under this many codes at random.
+pub(crate) fn empty_blocks(seed: u64, len: usize, codes: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut out = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
+    let (mut bits, mut count) = (0u64, 0);
+    while out.len() < len {
+        let at = 11 + rng.below(codes) as u64;
+        let mut fields = vec![(0, 1), (2, 2), (0, 5), (0, 5), (14, 4)];
+        // In the order of RFC 1951, section 3.2.7.
+        for symbol in [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1] {
+            fields.push((
+                match symbol {
+                    1 => 1,
+                    18 => 1,
+                    _ => 0,
+                },
+                3,
+            ));
+        }
+        // A literal, and what ends the block, have codes of one bit; the distance, too.
+        let one = (0, 1);
+        let zeros = |run: u64| [(1, 1), (run - 11, 7)];
+        fields.extend(zeros(at));
+        fields.push(one);
+        let left = 255 - at;
+        fields.extend(zeros(left / 2));
+        fields.extend(zeros(left - left / 2));
+        fields.extend([one, one]);
+        // It ends.
+        fields.push((1, 1));
+        for (value, width) in fields {
+            bits |= value << count;
+            count += width;
+            while count >= 8 {
+                out.push(bits as u8);
+                (bits, count) = (bits >> 8, count - 8);
+            }
+        }
+    }
+    out
+}

@@ -136,19 +136,24 @@ pub(super) fn mix(sequence: &Sequence) -> u64 {
 
 /// A hash of `count` sequences, whatever their offsets.
 pub(super) fn hash(sequences: &[Sequence]) -> u64 {
-    let hash = sequences.iter().fold(0u64, |hash, sequence| {
+    keyed_hash(sequences, 0)
+}
+
+fn keyed_hash(sequences: &[Sequence], key: u64) -> u64 {
+    let hash = sequences.iter().fold(key, |hash, sequence| {
         (hash.rotate_left(23) ^ mix(sequence)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     });
     (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
-/// The fingerprints of a block that are kept.
+/// The fingerprints of a block that are kept. Nobody without the key knows which these are, nor
+/// content of equal fingerprints.
 pub(super) fn fingerprints(sequences: &[Sequence], key: u64) -> impl Iterator<Item = u64> {
     sequences
         .windows(WINDOW)
-        .map(hash)
+        .map(move |window| keyed_hash(window, key))
         .filter(|hash| (hash >> 32).is_multiple_of(KEPT))
-        .map(move |hash| (hash ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93))
+        .map(|hash| hash.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
 /// A block that a frame names.

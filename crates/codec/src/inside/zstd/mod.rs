@@ -9,6 +9,7 @@ use self::columns::Columns;
 use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprints};
 use self::plan::Refused;
 use self::runs::Run;
+use super::budget::unpacking;
 use super::find::Place;
 use super::frames::{Block, Frame, Kind};
 use super::plan::Plan;
@@ -65,6 +66,8 @@ pub(super) struct Zstd {
     starts: Vec<u32>,
     runs: Vec<Run>,
     sources: Sources,
+    /// Work to take the sources apart.
+    sources_work: u64,
     hashes: Vec<u32>,
     columns: Columns,
     check: Vec<u8>,
@@ -86,6 +89,8 @@ pub(super) struct Found {
     pub(super) opened: usize,
     /// Bytes that the plan saves, as far as can be told.
     pub(super) saved: usize,
+    /// Work that it took: see [`super::budget`].
+    pub(super) work: u64,
     /// A plan did not give the literals back.
     pub(super) is_refused: bool,
 }
@@ -135,6 +140,7 @@ impl Zstd {
             starts: Vec::new(),
             runs: Vec::new(),
             sources: Sources::default(),
+            sources_work: 0,
             hashes: Vec::new(),
             columns: Columns::default(),
             check: Vec::new(),
@@ -266,7 +272,8 @@ impl Zstd {
     ) -> Found {
         self.read(place, block, ended, flow);
         let opened = self.targets.iter().map(|target| target.lies.len()).sum();
-        let mut found = Found { opened, ..Found::default() };
+        let work = self.targets_work();
+        let mut found = Found { opened, work, ..Found::default() };
         if self.targets.is_empty() {
             return found;
         }
@@ -278,21 +285,31 @@ impl Zstd {
                 Ok(saved) => found.saved = saved,
                 Err(Refused) => found.is_refused = true,
             }
+            let plans = if found.saved > 0 { 2 } else { 1 };
+            found.work += plans * std::mem::take(&mut self.sources_work);
+            found.work += (plans - 1) * work;
         }
         self.index = Some(index);
         self.note(place.key);
         found
     }
 
-    /// Reads the zstd blocks that ended in content that was not looked at.
+    /// Work to take the targets apart.
+    fn targets_work(&self) -> u64 {
+        unpacking(self.targets.len(), self.literals.len(), self.sequences.len())
+    }
+
+    /// Reads the zstd blocks that ended in content that was not looked at. Returns the work that it
+    /// took.
     pub(super) fn pass(
         &mut self,
         place: &Place<'_>,
         content: &[u8],
         ended: &[Block],
         flow: &mut Option<Box<Flow>>,
-    ) {
+    ) -> u64 {
         self.read(place, content, ended, flow);
+        self.targets_work()
     }
 
     /// Whether blocks are known that lie in this range of the log.

@@ -1,9 +1,10 @@
 //! Plans for the zstd blocks that ended in a block.
 
+use super::super::budget::unpacking;
 use super::super::find::{LEAST_LEFT, Place, matched_bytes};
 use super::super::plan::Plan;
 use super::super::sequences::{
-    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, change, expected, shift_at,
+    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Sources, change, expected, shift_at,
 };
 use super::super::work::{LITERAL, SEQUENCE, Work};
 use super::index::{Index, Named, Names, Noted, UNKNOWN, describe, fingerprints, hash};
@@ -231,6 +232,8 @@ impl Zstd {
     pub(super) fn unpack_sources(&mut self, log: &Log, names: &[Named]) -> bool {
         self.sources.clear();
         let mut tables = Tables::default();
+        let named = names.len();
+        self.sources_work = unpacking(named, 0, 0);
         for name in names {
             if name.is_fresh {
                 tables = Tables::default();
@@ -244,6 +247,8 @@ impl Zstd {
                 return false;
             }
         }
+        let Sources { literals, sequences, .. } = &self.sources;
+        self.sources_work = unpacking(named, literals.len(), sequences.len());
         true
     }
 
