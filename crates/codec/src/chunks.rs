@@ -3,8 +3,9 @@
 //! A match across domains must not tell whether a few bytes were guessed right. So only whole chunks
 //! are matched, of at least [`MIN`] bytes, from cut to cut, and never grown: whoever wants to learn
 //! whether a chunk is there must know all of it. Where chunks begin and end depends on their content
-//! and a secret key only. Three rules keep others from moving a cut to a place of their choice, next
-//! to a secret:
+//! and a secret key only. And whoever could try all values of a short secret learns nothing, because
+//! several clients must have sent a chunk before it is shared ([`senders`]). Three rules keep others
+//! from moving a cut to a place of their choice, next to a secret:
 //!
 //! - A cut lies in the middle of the [`WINDOW`] bytes that decide it. To move a cut behind the first
 //!   byte of a secret by choosing what stands before it, one must also know what follows.
@@ -12,12 +13,19 @@
 //! - The first [`HEADER`] bytes of each message of a flow, where cookies and tokens travel, are in no
 //!   shared chunk.
 
+mod backlog;
+mod senders;
+mod stream;
+
+pub(crate) use backlog::Backlog;
+pub use stream::Stream;
+
 use crate::domain::Domain;
 use crate::limits::MAX_BLOCK;
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
 use oncewire_kernels::Pages;
-use std::collections::VecDeque;
+use senders::Senders;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -37,199 +45,6 @@ pub(crate) const WORTH_SHARING: u64 = 16 << 10;
 /// Bytes at the beginning of a message that are not shared.
 pub(crate) const HEADER: u64 = 4 << 10;
 
-/// Where the chunks of a flow begin and end, and what of it the log holds in one piece.
-///
-/// An encoder that shares chunks across domains ([`Sharing::Chunks`](crate::Sharing::Chunks)) needs
-/// one for each flow of bytes: [`crate::Encoder::encode_stream`].
-#[derive(Clone, Debug)]
-pub struct Stream {
-    /// Distinguishes the flows of a process.
-    id: u64,
-    domain: Domain,
-    /// Chunks of it are shared with other domains.
-    is_shared: bool,
-    /// Bytes encoded so far.
-    position: u64,
-    /// Content below is not shared.
-    header_end: u64,
-    /// Bytes scanned for cuts: those encoded, and some ahead.
-    scanned: u64,
-    /// Gear hash of the last bytes scanned, from `hashed` on.
-    hash: u64,
-    hashed: u64,
-    /// The last cut found.
-    last_cut: Option<u64>,
-    /// Cuts from the beginning of the first chunk that is not settled, ascending.
-    cuts: VecDeque<u64>,
-    /// Where the end of the flow lies in a log: each piece up to the next, the last to the end of
-    /// what was encoded. Content of other flows lies between.
-    pieces: VecDeque<Piece>,
-}
-
-/// Pieces that are remembered. A chunk in more of them is not found again.
-const PIECES: usize = 4;
-
-/// Positions from `from` on lie in the log from `offset` on.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    log: u64,
-    from: u64,
-    offset: u64,
-}
-
-impl Stream {
-    /// The beginning of a flow of a domain.
-    pub fn new(domain: Domain) -> Stream {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Stream {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            domain,
-            is_shared: true,
-            position: 0,
-            header_end: HEADER,
-            scanned: 0,
-            hash: 0,
-            hashed: 0,
-            last_cut: None,
-            cuts: VecDeque::new(),
-            pieces: VecDeque::new(),
-        }
-    }
-
-    /// As [`Stream::new`]; but nothing of the flow is shared, in either direction: it refers to no
-    /// chunk of another domain, and no other domain to one of its chunks.
-    pub fn unshared(domain: Domain) -> Stream {
-        Stream { is_shared: false, ..Stream::new(domain) }
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
-    }
-
-    /// A number that no other flow of the process has, above 0.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The domain.
-    pub fn domain(&self) -> Domain {
-        self.domain
-    }
-
-    /// A message begins here: a request or response, as far as the caller can tell. Its first bytes
-    /// may be secret.
-    pub fn begin_message(&mut self) {
-        self.header_end = self.position + HEADER;
-    }
-
-    /// Finds the cuts in `content`, which begins where the encoded content ends.
-    fn scan(&mut self, gear: &Gear, content: &[u8]) {
-        let end = self.position + content.len() as u64;
-        if self.scanned < self.position {
-            // Something was encoded without a scan.
-            self.start_hash(self.position);
-            (self.last_cut, self.cuts) = (None, VecDeque::new());
-        }
-        while self.scanned < end {
-            // The next cut is at least a chunk away: the hash needs the window around it only.
-            let skip = self.last_cut.map_or(0, |cut| cut + MIN - WINDOW / 2);
-            if self.scanned < skip {
-                self.start_hash(skip.min(end));
-                continue;
-            }
-            let bytes = &content[(self.scanned - self.position) as usize..];
-            // Bytes until the hash covers a whole window.
-            let least = (self.hashed + WINDOW).saturating_sub(self.scanned) as usize;
-            let mut hash = self.hash;
-            let mut found = None;
-            for (at, &byte) in bytes.iter().enumerate() {
-                hash = (hash << 1).wrapping_add(gear.0[usize::from(byte)]);
-                if hash < CUT_BELOW && at + 1 >= least {
-                    found = Some(at as u64 + 1);
-                    break;
-                }
-            }
-            self.hash = hash;
-            match found {
-                Some(more) => {
-                    self.scanned += more;
-                    let cut = self.scanned - WINDOW / 2;
-                    self.last_cut = Some(cut);
-                    self.cuts.push_back(cut);
-                }
-                None => self.scanned = end,
-            }
-        }
-    }
-
-    /// Nothing before `position` matters for the next cut.
-    fn start_hash(&mut self, position: u64) {
-        (self.scanned, self.hash, self.hashed) = (position, 0, position);
-    }
-
-    /// How much of the `len` bytes that follow to encode as one block: up to the last cut in them,
-    /// so that no chunk is divided; all if there is none.
-    fn whole_chunks(&self, len: usize) -> usize {
-        let end = self.position + len as u64;
-        let cut = self.cuts.iter().rev().find(|&&cut| cut <= end);
-        cut.and_then(|cut| cut.checked_sub(self.position))
-            .filter(|&whole| whole >= MIN)
-            .map_or(len, |whole| whole as usize)
-    }
-
-    /// The block that follows was encoded, at `offset` of a log.
-    fn advance(&mut self, log: u64, geometry: Geometry, offset: u64, len: u64) {
-        // One piece never crosses the end of the ring.
-        let continues = geometry.generation_start(offset) != offset
-            && self.pieces.back().is_some_and(|piece| {
-                piece.log == log && piece.offset + (self.position - piece.from) == offset
-            });
-        if !continues && len > 0 {
-            if self.pieces.len() == PIECES {
-                self.pieces.pop_front();
-            }
-            self.pieces.push_back(Piece { log, from: self.position, offset });
-        }
-        self.position += len;
-    }
-
-    /// The piece in which a position lies that was encoded.
-    fn piece_of(&self, log: u64, position: u64) -> Option<usize> {
-        let after = self.pieces.partition_point(|piece| piece.from <= position);
-        let at = after.checked_sub(1)?;
-        (self.pieces[at].log == log).then_some(at)
-    }
-
-    fn offset_in(&self, piece: usize, position: u64) -> u64 {
-        self.pieces[piece].offset + (position - self.pieces[piece].from)
-    }
-
-    /// Where the positions `from..to` lie in the log; `None` if in more than two places.
-    fn place_of(&self, log: u64, from: u64, to: u64) -> Option<Place> {
-        let (first, last) = (self.piece_of(log, from)?, self.piece_of(log, to - 1)?);
-        (last <= first + 1).then(|| Place {
-            start: self.offset_in(first, from),
-            end: self.offset_in(last, to - 1) + 1,
-            is_whole: first == last,
-        })
-    }
-
-    /// Reads positions `from..to` from the log, for a block at `offset`. Returns whether it has
-    /// them.
-    fn read(&self, log: &Log, id: u64, range: Range<u64>, offset: u64, out: &mut Vec<u8>) -> bool {
-        let mut from = range.start;
-        while from < range.end {
-            let Some(piece) = self.piece_of(id, from) else { return false };
-            let end = self.pieces.get(piece + 1).map_or(range.end, |next| next.from.min(range.end));
-            let source = self.offset_in(piece, from);
-            let Some(bytes) = held(log, source, end - from, offset) else { return false };
-            out.extend_from_slice(bytes);
-            from = end;
-        }
-        true
-    }
-}
-
 /// Where a chunk lies in the log: from `start` on, and up to `end`.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -237,70 +52,6 @@ struct Place {
     end: u64,
     /// Nothing lies between.
     is_whole: bool,
-}
-
-/// Content that one domain sent before there was another: what of it may be shared, to be indexed
-/// when a second domain appears. So one domain pays nothing for chunks, and whoever comes second
-/// finds what the first has fetched.
-#[derive(Debug, Default)]
-pub(crate) struct Backlog {
-    /// Ranges of the log, ascending and disjoint, none across the end of the ring.
-    runs: VecDeque<Range<u64>>,
-}
-
-impl Backlog {
-    /// Most ranges that are noted, the newest.
-    fn most_runs(capacity: u64) -> usize {
-        (capacity >> 14).clamp(16, 16 << 10) as usize
-    }
-
-    /// Notes the block that follows in a flow, which lies at `offset`.
-    pub(crate) fn note(
-        &mut self,
-        stream: &mut Stream,
-        geometry: Geometry,
-        offset: u64,
-        block: &[u8],
-    ) {
-        let len = block.len() as u64;
-        let header = stream.header_end.saturating_sub(stream.position).min(len);
-        stream.position += len;
-        let run = offset + header..offset + len;
-        if run.is_empty() {
-            return;
-        }
-        match self.runs.back_mut() {
-            Some(last)
-                if last.end == run.start && geometry.generation_start(offset) != run.start =>
-            {
-                last.end = run.end;
-            }
-            _ => {
-                if self.runs.len() >= Backlog::most_runs(geometry.capacity()) {
-                    self.runs.pop_front();
-                }
-                self.runs.push_back(run);
-            }
-        }
-    }
-
-    /// The log was rewound to `offset`: what follows may be what nobody may share.
-    pub(crate) fn rewind(&mut self, offset: u64) {
-        while self.runs.back().is_some_and(|last| last.start >= offset) {
-            self.runs.pop_back();
-        }
-        if let Some(last) = self.runs.back_mut() {
-            last.end = last.end.min(offset);
-        }
-    }
-
-    fn most_memory(capacity: u64) -> usize {
-        Backlog::most_runs(capacity).next_power_of_two() * size_of::<Range<u64>>()
-    }
-
-    pub(crate) fn memory(&self) -> usize {
-        self.runs.capacity() * size_of::<Range<u64>>()
-    }
 }
 
 /// A range of the backlog that is being indexed.
@@ -339,6 +90,8 @@ pub(crate) struct ChunkIndex {
     key: u64,
     /// Bits of the hash above one more than the offset; 0 if there is no chunk.
     entries: Pages<u64>,
+    /// Who has sent the chunk of each entry that says where one begins.
+    senders: Pages<u32>,
     /// Identifies the log, and how often it was rewound.
     log: u64,
     /// A chunk of which the log has the beginning and the block the end.
@@ -364,6 +117,7 @@ impl ChunkIndex {
             gear: Gear::new(key),
             key,
             entries: Pages::zeroed(ChunkIndex::entries(capacity)).ok()?,
+            senders: Pages::zeroed(ChunkIndex::entries(capacity)).ok()?,
             log: next_log(),
             joined: Vec::with_capacity((MAX + WINDOW) as usize),
             shared: Vec::with_capacity(MAX_BLOCK / MIN as usize + 2),
@@ -380,12 +134,13 @@ impl ChunkIndex {
     /// Memory in bytes for a log of `capacity` bytes, and its backlog.
     pub(crate) fn most_memory(capacity: u64) -> usize {
         ChunkIndex::entries(capacity)
-            .saturating_mul(size_of::<u64>())
+            .saturating_mul(size_of::<u64>() + size_of::<u32>())
             .saturating_add(Backlog::most_memory(capacity) + (32 << 10))
     }
 
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.entries)
+            + size_of_val(&*self.senders)
             + self.joined.capacity()
             + self.shared.capacity() * size_of::<Match>()
             + size_of_val(&*self.gear.0)
@@ -402,10 +157,11 @@ impl ChunkIndex {
     /// Indexes some of the backlog, the newest first, for a block at `offset`.
     fn catch_up(&mut self, log: &Log, offset: u64) {
         let next = || {
-            let run = self.backlog.runs.pop_back()?;
+            let (run, client) = self.backlog.pop()?;
             let base = run.start.max(floor(log, offset));
-            // No header: those are not in the backlog.
-            let stream = Stream { header_end: 0, ..Stream::new(Domain::COMMON) };
+            let mut stream = Stream::of_client(Domain::COMMON, client);
+            // Headers are not in the backlog.
+            stream.header_end = 0;
             (base < run.end).then_some(CatchUp { stream, base, end: run.end })
         };
         let Some(CatchUp { mut stream, base, end }) = self.catch_up.take().or_else(next) else {
@@ -424,7 +180,10 @@ impl ChunkIndex {
                 && let Some(chunk) = held(log, base + from, to - from, offset)
             {
                 let place = Place { start: base + from, end: base + to, is_whole: true };
-                put(&mut self.entries, xxh3_64_with_seed(chunk, self.key), offset, place);
+                let hash = xxh3_64_with_seed(chunk, self.key);
+                let known = look_up(&self.entries, hash, log, offset, chunk).is_some();
+                let client = stream.client.unwrap_or_default();
+                self.put(hash, offset, place, known, senders::id_of(client, hash));
             }
         }
         if from + len < end {
@@ -445,8 +204,8 @@ impl ChunkIndex {
         stream.cuts.clear();
     }
 
-    /// Looks for the chunks of `block`, which will lie at `offset`, and lets those that are in the
-    /// log replace `matches` where these leave much out. Indexes the chunks.
+    /// Looks for the chunks of `block`, which will lie at `offset`, and lets those that enough
+    /// other clients have sent replace `matches` where these leave much out. Indexes the chunks.
     pub(crate) fn find(
         &mut self,
         log: &Log,
@@ -456,6 +215,7 @@ impl ChunkIndex {
         matches: &mut Vec<Match>,
     ) {
         self.catch_up(log, offset);
+        let Some(client) = stream.client else { return };
         stream.scan(&self.gear, block);
         let start = stream.position;
         let end = start + block.len() as u64;
@@ -482,9 +242,12 @@ impl ChunkIndex {
             };
             let hash = xxh3_64_with_seed(content, self.key);
             let found = look_up(&self.entries, hash, log, offset, content);
+            let id = senders::id_of(client, hash);
+            let others = found.as_ref().map_or(0, |_| self.senders_of(hash).others(id));
             if let Some(place) = stream.place_of(self.log, from, to) {
-                put(&mut self.entries, hash, offset, place);
+                self.put(hash, offset, place, found.is_some(), id);
             }
+            let found = found.filter(|_| others >= senders::threshold(hash));
             let Some(Source { start: first, split, end: second }) = found else { continue };
             // What of it lies in this block.
             let here = start.saturating_sub(from).min(to - from);
@@ -503,6 +266,25 @@ impl ChunkIndex {
             }
         }
         self.shared.iter().for_each(|&chunk| replace(matches, chunk));
+    }
+
+    /// Who has sent the chunk with this hash, as far as that is remembered.
+    fn senders_of(&self, hash: u64) -> Senders {
+        let entry = entry_of(&self.entries, hash);
+        entry.map_or(Senders::default(), |at| Senders(self.senders[at]))
+    }
+
+    /// Notes where a chunk lies and who sent it, for a block at `offset`, in place of an older copy
+    /// or the oldest chunk of its set. If the log did not have it, its senders are forgotten: what
+    /// the entry stood for may have been something else.
+    fn put(&mut self, hash: u64, offset: u64, place: Place, known: bool, id: u32) {
+        let before = if known { self.senders_of(hash) } else { Senders::default() };
+        let at = put(&mut self.entries, hash, offset, place.start);
+        self.senders[at] = before.with(id).0;
+        if !place.is_whole {
+            let at = put(&mut self.entries, hash ^ BY_END, offset, place.end);
+            self.senders[at] = 0;
+        }
     }
 }
 
@@ -580,23 +362,22 @@ fn look_up(entries: &[u64], hash: u64, log: &Log, offset: u64, content: &[u8]) -
     Some(Source { start, split: split as u64, end })
 }
 
-/// Notes where a chunk lies, for a block at `offset`, in place of an older copy or the oldest
-/// chunk of its set.
-fn put(entries: &mut [u64], hash: u64, offset: u64, place: Place) {
-    let mut put = |hash: u64, at: u64| {
-        let range = set_of(entries.len(), hash);
-        let set = &mut entries[range];
-        let same = set.iter().position(|&entry| entry != 0 && entry & !OFFSETS == check_of(hash));
-        let oldest = || {
-            (0..WAYS).max_by_key(|&at| if set[at] == 0 { u64::MAX } else { age(set[at], offset) })
-        };
-        let slot = same.or_else(oldest).unwrap_or(0);
-        set[slot] = check_of(hash) | (at + 1) & OFFSETS;
+/// The entry of a hash.
+fn entry_of(entries: &[u64], hash: u64) -> Option<usize> {
+    set_of(entries.len(), hash)
+        .find(|&at| entries[at] != 0 && entries[at] & !OFFSETS == check_of(hash))
+}
+
+/// Notes an offset of the log under a hash, for a block at `offset`; returns the entry.
+fn put(entries: &mut [u64], hash: u64, offset: u64, noted: u64) -> usize {
+    let oldest = |&at: &usize| match entries[at] {
+        0 => u64::MAX,
+        entry => age(entry, offset),
     };
-    put(hash, place.start);
-    if !place.is_whole {
-        put(hash ^ BY_END, place.end);
-    }
+    let set = set_of(entries.len(), hash);
+    let slot = entry_of(entries, hash).or_else(|| set.max_by_key(oldest)).unwrap_or(0);
+    entries[slot] = check_of(hash) | (noted + 1) & OFFSETS;
+    slot
 }
 
 fn floor(log: &Log, offset: u64) -> u64 {

@@ -37,7 +37,8 @@ pub enum Sharing {
     /// Everything: domains do not matter. For a link whose users trust each other.
     #[default]
     All,
-    /// Whole content-defined chunks of a kilobyte or more, which nobody can guess in steps.
+    /// Whole content-defined chunks of a kilobyte or more, which nobody can guess in steps, once
+    /// two to five other clients have sent them.
     Chunks,
     /// Nothing.
     None,

@@ -228,7 +228,7 @@ impl EncoderBuilder {
 
     /// What is found across [`Domain`](crate::Domain)s. Default everything. Any other choice needs
     /// [`CachePolicy::All`] and a search that keeps domains apart, as the default does; notes on
-    /// domains and chunks then take up to 2.4 % of the log's size.
+    /// domains and chunks then take up to 3.2 % of the log's size.
     pub fn sharing(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
         self

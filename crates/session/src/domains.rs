@@ -4,6 +4,7 @@
 use crate::config::MAX_LANES;
 use lru::LruCache;
 use oncewire_codec::{Domain, Stream};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Longest client, and longest name of a client, in an [`Owner`], in bytes.
 pub const MAX_DOMAIN: usize = 64;
@@ -89,7 +90,8 @@ impl Domains {
             self.unknown += 1;
             return Stream::unshared(self.fresh());
         }
-        Stream::new(self.of(owner))
+        // From its name, so that a client that was forgotten does not count twice.
+        Stream::of_client(self.of(owner), xxh3_64(&owner.client))
     }
 
     fn fresh(&mut self) -> Domain {
