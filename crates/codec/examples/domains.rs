@@ -37,7 +37,7 @@ fn send(content: &[u8], sharing: Sharing, domains: usize) -> Result<Passes, Box<
         while !rest.is_empty() {
             let len = match rest.len() {
                 0..=BLOCK => rest.len(),
-                _ => encoder.whole_chunks(&mut stream, &rest[..BLOCK]),
+                _ => encoder.whole_chunks(&mut stream, rest, BLOCK),
             };
             frame.clear();
             encoder.encode_stream(&mut stream, &rest[..len], context)?.append_to(&mut frame);

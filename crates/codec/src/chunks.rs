@@ -14,6 +14,7 @@
 //!   shared chunk.
 
 mod backlog;
+mod density;
 mod senders;
 mod stream;
 
@@ -25,9 +26,10 @@ use crate::limits::MAX_BLOCK;
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
 use oncewire_kernels::Pages;
-use senders::Senders;
+use senders::{Clients, Senders};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use stream::Seen;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Shortest chunk that is shared, in bytes.
@@ -40,6 +42,9 @@ const WINDOW: u64 = 64;
 const MEAN: u64 = 384;
 /// A cut has a hash below this: it is decided by the highest bits, which depend on the whole window.
 const CUT_BELOW: u64 = u64::MAX / MEAN;
+/// Compressed content is shared only where this many bytes before it and behind it are known, too:
+/// as long as blocks of deflate and zstd usually are, or longer.
+const MARGIN: u64 = 64 << 10;
 /// Least content of a log, in bytes, that is worth indexing.
 pub(crate) const WORTH_SHARING: u64 = 16 << 10;
 /// Bytes at the beginning of a message that are not shared.
@@ -92,12 +97,15 @@ pub(crate) struct ChunkIndex {
     entries: Pages<u64>,
     /// Who has sent the chunk of each entry that says where one begins.
     senders: Pages<u32>,
+    clients: Clients,
     /// Identifies the log, and how often it was rewound.
     log: u64,
     /// A chunk of which the log has the beginning and the block the end.
     joined: Vec<u8>,
     /// The chunks of a block that the log has.
     shared: Vec<Match>,
+    /// The chunks of a block.
+    chunks: Vec<Chunk>,
     backlog: Backlog,
     catch_up: Option<CatchUp>,
 }
@@ -118,9 +126,11 @@ impl ChunkIndex {
             key,
             entries: Pages::zeroed(ChunkIndex::entries(capacity)).ok()?,
             senders: Pages::zeroed(ChunkIndex::entries(capacity)).ok()?,
+            clients: Clients::default(),
             log: next_log(),
-            joined: Vec::with_capacity((MAX + WINDOW) as usize),
+            joined: Vec::with_capacity(2 * density::BEHIND + MAX as usize),
             shared: Vec::with_capacity(MAX_BLOCK / MIN as usize + 2),
+            chunks: Vec::with_capacity(MAX_BLOCK / MIN as usize + 2),
             backlog,
             catch_up: None,
         })
@@ -135,14 +145,16 @@ impl ChunkIndex {
     pub(crate) fn most_memory(capacity: u64) -> usize {
         ChunkIndex::entries(capacity)
             .saturating_mul(size_of::<u64>() + size_of::<u32>())
-            .saturating_add(Backlog::most_memory(capacity) + (32 << 10))
+            .saturating_add(Backlog::most_memory(capacity) + (40 << 10))
     }
 
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.entries)
             + size_of_val(&*self.senders)
+            + self.clients.memory()
             + self.joined.capacity()
             + self.shared.capacity() * size_of::<Match>()
+            + self.chunks.capacity() * size_of::<Chunk>()
             + size_of_val(&*self.gear.0)
             + self.backlog.memory()
     }
@@ -170,6 +182,7 @@ impl ChunkIndex {
         let from = base + stream.position;
         let len = CATCH_UP.min(end - from);
         let Some(content) = held(log, from, len, offset) else { return };
+        let id = self.clients.id(stream.client.unwrap_or_default(), self.key);
         stream.scan(&self.gear, content);
         stream.position += len;
         while let (Some(&from), Some(&to)) = (stream.cuts.front(), stream.cuts.get(1))
@@ -182,8 +195,7 @@ impl ChunkIndex {
                 let place = Place { start: base + from, end: base + to, is_whole: true };
                 let hash = xxh3_64_with_seed(chunk, self.key);
                 let known = look_up(&self.entries, hash, log, offset, chunk).is_some();
-                let client = stream.client.unwrap_or_default();
-                self.put(hash, offset, place, known, senders::id_of(client, hash));
+                self.put(hash, offset, place, known, id);
             }
         }
         if from + len < end {
@@ -192,80 +204,176 @@ impl ChunkIndex {
     }
 
     /// See [`crate::Encoder::whole_chunks`].
-    pub(crate) fn whole_chunks(&self, stream: &mut Stream, content: &[u8]) -> usize {
+    pub(crate) fn whole_chunks(&self, stream: &mut Stream, content: &[u8], most: usize) -> usize {
         stream.scan(&self.gear, content);
-        stream.whole_chunks(content.len())
+        stream.whole_chunks(most.min(content.len()))
     }
 
     /// A block of a flow goes into the log at `offset` without a search. Its chunks are not indexed.
     pub(crate) fn pass(&self, stream: &mut Stream, geometry: Geometry, offset: u64, len: usize) {
         stream.advance(self.log, geometry, offset, len as u64);
         // Nothing takes them out until blocks are searched again.
-        stream.cuts.clear();
+        stream.forget_cuts();
     }
 
-    /// Looks for the chunks of `block`, which will lie at `offset`, and lets those that enough
-    /// other clients have sent replace `matches` where these leave much out. Indexes the chunks.
+    /// Looks for the chunks of the block of `len` bytes at the beginning of `content`, which will
+    /// lie at `offset`, and lets those that enough other clients have sent replace `matches` where
+    /// these leave much out. Indexes the chunks. The rest of `content` is what follows the block.
     pub(crate) fn find(
         &mut self,
         log: &Log,
         stream: &mut Stream,
-        block: &[u8],
+        content: &[u8],
+        len: usize,
         offset: u64,
         matches: &mut Vec<Match>,
     ) {
         self.catch_up(log, offset);
         let Some(client) = stream.client else { return };
-        stream.scan(&self.gear, block);
-        let start = stream.position;
-        let end = start + block.len() as u64;
-        stream.advance(self.log, log.geometry(), offset, block.len() as u64);
-        self.shared.clear();
-        while let (Some(&from), Some(&to)) = (stream.cuts.front(), stream.cuts.get(1))
-            && to <= end
-        {
-            stream.cuts.pop_front();
-            if from < stream.header_end || to - from > MAX {
-                continue;
-            }
-            let content = if from >= start {
-                &block[(from - start) as usize..(to - start) as usize]
-            } else {
-                // Its beginning, or all of it, was sent before this block.
-                self.joined.clear();
-                let before = from..start.min(to);
-                if !stream.read(log, self.log, before, offset, &mut self.joined) {
-                    continue;
-                }
-                self.joined.extend_from_slice(&block[..to.saturating_sub(start) as usize]);
-                &self.joined
+        let id = self.clients.id(client, self.key);
+        stream.scan(&self.gear, content);
+        let place = Ahead { start: stream.position, content, offset };
+        let end = place.start + len as u64;
+        stream.advance(self.log, log.geometry(), offset, len as u64);
+        let mut chunks = std::mem::take(&mut self.chunks);
+        chunks.clear();
+        while stream.cuts.get(1).is_some_and(|&to| to <= end) {
+            let Some(chunk) = self.look_at(log, stream, 0, stream.before, id, &place) else {
+                break;
             };
-            let hash = xxh3_64_with_seed(content, self.key);
-            let found = look_up(&self.entries, hash, log, offset, content);
-            let id = senders::id_of(client, hash);
-            let others = found.as_ref().map_or(0, |_| self.senders_of(hash).others(id));
-            if let Some(place) = stream.place_of(self.log, from, to) {
-                self.put(hash, offset, place, found.is_some(), id);
+            stream.settle(chunk.to, chunk.is_dense);
+            stream.known = match chunk.source {
+                Some(_) if stream.known.end == chunk.from => stream.known.start..chunk.to,
+                Some(_) => chunk.from..chunk.to,
+                None => 0..0,
+            };
+            chunks.push(Chunk { known: stream.known.clone(), ..chunk });
+        }
+        let mut known_to = self.known_ahead(log, stream, &chunks, id, &place);
+        self.shared.clear();
+        for chunk in chunks.iter_mut().rev() {
+            if chunk.source.is_none() {
+                known_to = chunk.from;
             }
-            let found = found.filter(|_| others >= senders::threshold(hash));
-            let Some(Source { start: first, split, end: second }) = found else { continue };
-            // What of it lies in this block.
-            let here = start.saturating_sub(from).min(to - from);
-            for (part, source) in
-                [(0..split, first), (split..to - from, second - (to - from - split))]
+            chunk.known.end = known_to;
+        }
+        for chunk in &chunks {
+            if chunk.is_shared() {
+                self.share(log.geometry(), chunk, &place);
+            }
+            if let Some(hash) = chunk.hash
+                && let Some(place) = stream.place_of(self.log, chunk.from, chunk.to)
             {
-                let from_part = part.start.max(here);
-                if from_part < part.end {
-                    let found = Match {
-                        at: (from + from_part - start) as u32,
-                        len: (part.end - from_part) as u32,
-                        source: source + (from_part - part.start),
-                    };
-                    append(log.geometry(), &mut self.shared, found);
-                }
+                self.put(hash, offset, place, chunk.was_found, id);
             }
         }
+        self.chunks = chunks;
         self.shared.iter().for_each(|&chunk| replace(matches, chunk));
+    }
+
+    /// How far the chunks behind the last one of `chunks` are known, if that matters.
+    fn known_ahead(
+        &mut self,
+        log: &Log,
+        stream: &mut Stream,
+        chunks: &[Chunk],
+        id: u32,
+        place: &Ahead<'_>,
+    ) -> u64 {
+        let Some(last) = chunks.last() else { return 0 };
+        // Only what lies far enough behind the beginning of a run is worth a look.
+        let matters = |chunk: &Chunk| chunk.is_affected && chunk.is_behind_margin();
+        let (mut known_to, mut before) = (last.to, stream.before);
+        if last.source.is_none() || !chunks.iter().any(matters) {
+            return known_to;
+        }
+        for nth in 0.. {
+            let enough = known_to >= last.to + MARGIN;
+            match self.look_at(log, stream, nth, before, id, place).filter(|_| !enough) {
+                Some(chunk) if chunk.source.is_some() => {
+                    known_to = chunk.to;
+                    before = Some((chunk.to, chunk.is_dense));
+                }
+                _ => break,
+            }
+        }
+        known_to
+    }
+
+    /// Looks for the `nth` chunk that is not settled, behind the one that ended at `before`; `None`
+    /// if there is none.
+    fn look_at(
+        &mut self,
+        log: &Log,
+        stream: &mut Stream,
+        nth: usize,
+        before: Option<(u64, bool)>,
+        id: u32,
+        place: &Ahead<'_>,
+    ) -> Option<Chunk> {
+        let (&from, &to) = (stream.cuts.get(nth)?, stream.cuts.get(nth + 1)?);
+        let mut chunk = Chunk::unknown(from, to);
+        let &Ahead { start, content, offset } = place;
+        if to - from > MAX {
+            stream.note_seen(nth, Seen { hash: 0, is_dense: true });
+            return Some(chunk);
+        }
+        // With what is judged behind it, as far as that is there.
+        let judged_to = (to + density::BEHIND as u64).min(start + content.len() as u64);
+        let bytes = if from >= start {
+            &content[(from - start) as usize..(judged_to - start) as usize]
+        } else {
+            // Its beginning, or all of it, was sent before this block.
+            self.joined.clear();
+            let is_there = stream.read(log, self.log, from..start, offset, &mut self.joined);
+            if !is_there || judged_to < to.max(start) {
+                return Some(chunk);
+            }
+            self.joined.extend_from_slice(&content[..(judged_to - start) as usize]);
+            &self.joined
+        };
+        let own = &bytes[..(to - from) as usize];
+        let is_judged = bytes.len() >= own.len() + density::BEHIND;
+        let seen = stream.seen.get(nth).copied().unwrap_or_else(|| Seen {
+            hash: xxh3_64_with_seed(own, self.key),
+            is_dense: density::looks_compressed(bytes),
+        });
+        if is_judged {
+            stream.note_seen(nth, seen);
+        }
+        chunk.is_dense = seen.is_dense;
+        // What cannot be seen may be anything.
+        chunk.is_affected = !is_judged
+            || seen.is_dense
+            || before.is_none_or(|(end, is_dense)| end != from || is_dense);
+        if from < stream.header_end {
+            return Some(chunk);
+        }
+        chunk.hash = Some(seen.hash);
+        let found = look_up(&self.entries, seen.hash, log, offset, own);
+        chunk.was_found = found.is_some();
+        let others = self.senders_of(seen.hash).others(id);
+        let enough = if chunk.is_affected { senders::MOST } else { senders::threshold(seen.hash) };
+        chunk.source = found.filter(|_| others >= enough);
+        Some(chunk)
+    }
+
+    /// Notes the matches for what of a chunk lies in the present block.
+    fn share(&mut self, geometry: Geometry, chunk: &Chunk, place: &Ahead<'_>) {
+        let Some(Source { start: first, split, end: second }) = chunk.source else { return };
+        let len = chunk.to - chunk.from;
+        let here = place.start.saturating_sub(chunk.from).min(len);
+        for (part, source) in [(0..split, first), (split..len, second - (len - split))] {
+            let from_part = part.start.max(here);
+            if from_part < part.end {
+                let found = Match {
+                    at: (chunk.from + from_part - place.start) as u32,
+                    len: (part.end - from_part) as u32,
+                    source: source + (from_part - part.start),
+                };
+                append(geometry, &mut self.shared, found);
+            }
+        }
     }
 
     /// Who has sent the chunk with this hash, as far as that is remembered.
@@ -304,7 +412,62 @@ fn append(geometry: Geometry, matches: &mut Vec<Match>, found: Match) {
     }
 }
 
+/// A block and what follows it: `content` begins at position `start` of the flow, and will lie at
+/// `offset`.
+struct Ahead<'a> {
+    start: u64,
+    content: &'a [u8],
+    offset: u64,
+}
+
+/// A chunk of a flow.
+#[derive(Debug)]
+struct Chunk {
+    from: u64,
+    to: u64,
+    /// The keyed hash of its content, unless it may not be shared at all.
+    hash: Option<u64>,
+    /// The log has it, whoever sent it.
+    was_found: bool,
+    /// It looks compressed, or what follows it does.
+    is_dense: bool,
+    /// So, or what is before it.
+    is_affected: bool,
+    /// Where the log has it, if enough others have sent it.
+    source: Option<Source>,
+    /// The chunks around it that enough others have sent, too, without a gap.
+    known: Range<u64>,
+}
+
+impl Chunk {
+    fn unknown(from: u64, to: u64) -> Chunk {
+        Chunk {
+            from,
+            to,
+            hash: None,
+            was_found: false,
+            is_dense: true,
+            is_affected: true,
+            source: None,
+            known: 0..0,
+        }
+    }
+
+    /// It is far enough behind the beginning of what is known.
+    fn is_behind_margin(&self) -> bool {
+        self.source.is_some() && self.from >= self.known.start + MARGIN
+    }
+
+    /// Compressed content is shared only where all around it is known, too: the code of its block
+    /// depends on all of the block.
+    fn is_shared(&self) -> bool {
+        let is_inside = self.is_behind_margin() && self.to + MARGIN <= self.known.end;
+        self.source.is_some() && (!self.is_affected || is_inside)
+    }
+}
+
 /// Where the log has a chunk: its first `split` bytes from `start` on, the others up to `end`.
+#[derive(Debug)]
 struct Source {
     start: u64,
     split: u64,

@@ -199,26 +199,32 @@ impl Flows {
 
     /// Sends content on a flow, in blocks of up to `most` bytes; returns the bytes on the wire.
     fn send(&mut self, flow: usize, mut content: &[u8], most: usize) -> usize {
-        let (mut wire, mut frame) = (0, Vec::new());
+        let mut wire = 0;
         while !content.is_empty() {
             let stream = &mut self.streams[flow];
             let len = content.len().min(most);
             let len = if len < content.len() {
-                self.encoder.whole_chunks(stream, &content[..len])
+                self.encoder.whole_chunks(stream, content, len)
             } else {
                 len
             };
-            let (block, rest) = content.split_at(len);
-            frame.clear();
-            self.encoder.encode_stream(stream, block, flow).unwrap().append_to(&mut frame);
-            match self.decoder.decode(&frame) {
-                Ok(Decoded::Block { content, .. }) => assert!(content == block),
-                other => panic!("{other:?}"),
-            }
-            wire += frame.len();
-            content = rest;
+            wire += self.send_block(flow, content, len);
+            content = &content[len..];
         }
         wire
+    }
+
+    /// Sends the first `len` bytes of what a flow has to send.
+    fn send_block(&mut self, flow: usize, content: &[u8], len: usize) -> usize {
+        let ahead = &content[..content.len().min(len + Stream::AHEAD)];
+        let mut frame = Vec::new();
+        let stream = &mut self.streams[flow];
+        self.encoder.encode_ahead(stream, ahead, len, flow).unwrap().append_to(&mut frame);
+        match self.decoder.decode(&frame) {
+            Ok(Decoded::Block { content: block, .. }) => assert!(block == &content[..len]),
+            other => panic!("{other:?}"),
+        }
+        frame.len()
     }
 }
 
@@ -349,8 +355,8 @@ fn flows_that_take_turns_share_chunks_where_blocks_do_not_divide_them() {
     while at.iter().any(|&at| at < content.len()) {
         let flow = rng.below(12);
         let waiting = &content[at[flow]..(at[flow] + 16_384).min(content.len())];
-        let len = flows.encoder.whole_chunks(&mut flows.streams[flow], waiting);
-        wire += flows.send(flow, &waiting[..len], MAX_BLOCK);
+        let len = flows.encoder.whole_chunks(&mut flows.streams[flow], waiting, waiting.len());
+        wire += flows.send_block(flow, &content[at[flow]..], len);
         at[flow] += len;
     }
     // Two to five copies of each chunk, and those that are on their way at the same time.
@@ -417,15 +423,16 @@ proptest! {
                     let mut rest = &content[..];
                     while !rest.is_empty() {
                         let len = if divided {
-                            encoder.whole_chunks(&mut streams[flow], rest)
+                            encoder.whole_chunks(&mut streams[flow], rest, rest.len())
                         } else {
                             rest.len()
                         };
                         prop_assert!((1..=rest.len()).contains(&len));
                         let (block, more) = rest.split_at(len);
+                        let rest_and = rest;
                         rest = more;
                         frame.clear();
-                        encoder.encode_stream(&mut streams[flow], block, flow).unwrap()
+                        encoder.encode_ahead(&mut streams[flow], rest_and, len, flow).unwrap()
                             .append_to(&mut frame);
                         match decoder.decode(&frame) {
                             Ok(Decoded::Block { content, .. }) => prop_assert!(content == block),

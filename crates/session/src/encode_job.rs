@@ -26,7 +26,10 @@ pub struct EncodeJob {
     pub(crate) log: u64,
     pub(crate) encoder: Box<Encoder>,
     pub(crate) stream: Stream,
-    pub(crate) block: Vec<u8>,
+    /// The block, and what follows it in the flow as far as the encoder wants to see that.
+    pub(crate) content: Vec<u8>,
+    /// Bytes of the block.
+    pub(crate) len: usize,
     context: usize,
     /// Reset the context first, because it served another domain.
     reset: bool,
@@ -45,7 +48,8 @@ impl EncodeJob {
         log: u64,
         encoder: Box<Encoder>,
         stream: Stream,
-        block: Vec<u8>,
+        content: Vec<u8>,
+        len: usize,
         context: usize,
         reset: bool,
         explicit: bool,
@@ -57,7 +61,8 @@ impl EncodeJob {
             log,
             encoder,
             stream,
-            block,
+            content,
+            len,
             context,
             reset,
             explicit,
@@ -80,13 +85,15 @@ impl EncodeJob {
         if self.reset {
             self.encoder.reset_context(self.context)?;
         }
-        self.encoder.encode_stream(&mut self.stream, &self.block, self.context)?.append_to(out);
+        self.encoder
+            .encode_ahead(&mut self.stream, &self.content, self.len, self.context)?
+            .append_to(out);
         Ok(())
     }
 
     /// Bytes of the block.
     pub fn content(&self) -> usize {
-        self.block.len()
+        self.len
     }
 
     /// Bytes of the block that were opened: see [`InsideStats::opened_bytes`]. Call it after

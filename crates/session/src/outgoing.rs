@@ -378,33 +378,41 @@ impl Outgoing {
         self.is_lent
     }
 
-    /// Lends the encoder for the next block of a flow: the front of `content`, which is all that the
-    /// flow may send now, up to where a chunk ends if `more` follows ([`Encoder::whole_chunks`]).
+    /// Lends the encoder for the next block of a flow: the first `most` bytes of `content`, which is
+    /// all that the flow has queued, or as many as end where a chunk does if more follows
+    /// ([`Encoder::whole_chunks`]).
     pub(crate) fn lend(
         &mut self,
         task: Task,
         mut stream: Stream,
         content: &[u8],
-        more: bool,
+        most: usize,
         explicit: bool,
     ) -> Result<EncodeJob, EncoderFailed> {
         let (context, reset) = self.pool.of(task.lane, stream.domain());
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
         let encoder = log.encoder.take().ok_or_else(|| EncoderFailed::new("it is lent"))?;
-        let len = if more { encoder.whole_chunks(&mut stream, content) } else { content.len() };
-        let mut block = std::mem::take(&mut self.spare);
-        block.clear();
-        block.extend_from_slice(&content[..len]);
+        let ahead = encoder.ahead(&stream);
+        let len = if most < content.len() {
+            let shown = content.len().min(most + ahead);
+            encoder.whole_chunks(&mut stream, &content[..shown], most)
+        } else {
+            most
+        };
+        let mut copy = std::mem::take(&mut self.spare);
+        copy.clear();
+        copy.extend_from_slice(&content[..content.len().min(len + ahead)]);
         self.is_lent = true;
-        Ok(EncodeJob::new(task, log.epoch.log, encoder, stream, block, context, reset, explicit))
+        let log = log.epoch.log;
+        Ok(EncodeJob::new(task, log, encoder, stream, copy, len, context, reset, explicit))
     }
 
     /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
     pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
         self.is_lent = false;
-        let EncodeJob { log: id, encoder, stream, block, result, .. } = job;
-        let (len, domain) = (block.len() as u32, stream.domain());
-        self.spare = block;
+        let EncodeJob { log: id, encoder, stream, content, len, result, .. } = job;
+        let (len, domain) = (len as u32, stream.domain());
+        self.spare = content;
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
         let is_current = current.is_some();
         let Some(log) = current.or(self.leaving.as_mut().filter(|log| log.epoch.log == id)) else {

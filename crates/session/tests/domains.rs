@@ -2,7 +2,9 @@
 #![allow(missing_docs)]
 
 use oncewire_codec::{EncoderBuilder, Sharing};
-use oncewire_session::{Config, Event, FlowId, Hello, MAX_DOMAIN, OpenError, Read, Session};
+use oncewire_session::{
+    Config, Event, FlowId, Hello, MAX_DOMAIN, OpenError, Owner, Read, ResetCode, Session,
+};
 use std::time::{Duration, Instant};
 
 /// A client that sends and a server that receives.
@@ -90,6 +92,21 @@ impl Pair {
         flow
     }
 
+    /// Bytes that the client sends for a guess of an attacker, on a flow and under a name of its
+    /// own. The attacker is one or several clients in turn.
+    fn guess(&mut self, nth: usize, clients: usize, content: &[u8]) -> usize {
+        let owner = Owner {
+            client: format!("attacker {}", nth % clients).into(),
+            name: format!("guess {nth}").into(),
+        };
+        let flow = self.client.open(b"tcp:origin:80", owner, self.now).unwrap();
+        self.settle();
+        let sent = self.send(flow, content);
+        self.client.reset(flow, ResetCode::Reset);
+        self.settle();
+        sent
+    }
+
     /// Bytes that the client sends for `content` on a flow.
     fn send(&mut self, flow: FlowId, content: &[u8]) -> usize {
         self.received.clear();
@@ -160,11 +177,11 @@ fn whatever_is_sent_is_padded_and_arrives() {
     }
 }
 
-/// What an attacker in another domain sees of 20,000 guesses, while the victim sends its secret now
-/// and then: the sizes of its own messages.
+/// What an attacker sees of 20,000 guesses, each in a domain of its own, while the victim sends its
+/// secret now and then: the sizes of its own messages.
 fn view(secret: &str, sharing: Sharing) -> Vec<usize> {
     let mut pair = Pair::new(sharing, [4, 4], 9);
-    let (victim, attacker) = (pair.open("victim"), pair.open("attacker"));
+    let victim = pair.open("victim");
     let body = |token: &str| {
         format!("{{\"user\": \"v\", \"csrf\": \"{token}\", \"items\": []}}").into_bytes()
     };
@@ -184,17 +201,19 @@ fn view(secret: &str, sharing: Sharing) -> Vec<usize> {
             _ => base.to_owned(),
         };
         let content = if at % 8 < 4 { request(&guess) } else { body(&guess) };
-        sizes.push(pair.send(attacker, &content));
+        sizes.push(pair.guess(at, 4, &content));
     }
     sizes
 }
 
+const LONGER: &str = "3f9a07c1d2e4b586c0ffee1234567890";
 const OTHER: &str = "c0ffee1234567890";
 
 #[test]
 fn twenty_thousand_guesses_see_the_same_sizes_whatever_the_secret_is() {
     for sharing in [Sharing::None, Sharing::Chunks] {
-        assert!(view(SECRET, sharing) == view(OTHER, sharing), "{sharing:?}");
+        let seen = view(SECRET, sharing);
+        assert!(seen == view(OTHER, sharing) && seen == view(LONGER, sharing), "{sharing:?}");
     }
     // The test can tell secrets apart where everything is shared.
     assert!(view(SECRET, Sharing::All) != view(OTHER, Sharing::All));
@@ -203,7 +222,7 @@ fn twenty_thousand_guesses_see_the_same_sizes_whatever_the_secret_is() {
 /// What an attacker sees of 2,000 guesses at a token inside a page whose other 30 kB it knows.
 fn view_of_page(secret: &str, sharing: Sharing) -> Vec<usize> {
     let mut pair = Pair::new(sharing, [4, 4], 11);
-    let (victim, attacker) = (pair.open("victim"), pair.open("attacker"));
+    let victim = pair.open("victim");
     let mut random = fastrand::Rng::with_seed(12);
     let words: Vec<String> = (0..5_000).map(|_| format!("{:x}", random.u32(..50_000))).collect();
     let page = |token: &str| {
@@ -221,15 +240,20 @@ fn view_of_page(secret: &str, sharing: Sharing) -> Vec<usize> {
         // At least one digit is wrong.
         let wrong = if base.as_bytes()[15] == b'0' { '1' } else { '0' };
         let guess = format!("{}{}{wrong}", &base[..right], &digits[..15 - right]);
-        sizes.push(pair.send(attacker, &page(&guess)));
+        // Every tenth guess is right.
+        let guess = if at % 10 == 0 { base } else { &guess };
+        // As several clients, it would see some of them.
+        sizes.push(pair.guess(at, 1, &page(guess)));
     }
     sizes
 }
 
 #[test]
-fn in_a_page_that_is_known_but_for_a_token_partial_guesses_show_nothing() {
+fn in_a_page_that_is_known_but_for_a_token_guesses_show_nothing() {
     for sharing in [Sharing::None, Sharing::Chunks] {
-        assert!(view_of_page(SECRET, sharing) == view_of_page(OTHER, sharing), "{sharing:?}");
+        let seen = view_of_page(SECRET, sharing);
+        assert!(seen == view_of_page(OTHER, sharing), "{sharing:?}");
+        assert!(seen == view_of_page(LONGER, sharing), "{sharing:?}");
     }
     assert!(view_of_page(SECRET, Sharing::All) != view_of_page(OTHER, Sharing::All));
 }
@@ -259,6 +283,29 @@ fn twelve_domains_fetch_an_object_at_once_and_it_crosses_for_a_few() {
         let share = sent as f64 / object.len() as f64;
         assert!(copies.contains(&share), "{sharing:?}: {share} copies");
     }
+}
+
+#[test]
+fn compressed_objects_cross_for_five_clients_and_their_ends_for_all() {
+    let mut random = fastrand::Rng::with_seed(17);
+    let object: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(1_000_000).collect();
+    let mut pair = Pair::new(Sharing::Chunks, [16, 16], 18);
+    let mut costs = Vec::new();
+    for client in 0..7 {
+        let flow = pair.open(&format!("user {client}"));
+        let (mut written, mut sent) = (0, 0);
+        pair.received.clear();
+        while written < object.len() {
+            let end = (written + 250_000).min(object.len());
+            written += pair.client.write(flow, &object[written..end]);
+            sent += pair.settle();
+        }
+        assert!(pair.received == object);
+        costs.push(sent as f64 / object.len() as f64);
+    }
+    assert!(costs[..5].iter().all(|&cost| cost > 0.99), "{costs:?}");
+    // Of each 250,000 bytes that are queued at once, the last 64 KiB.
+    assert!(costs[5..].iter().all(|&cost| (0.2..0.6).contains(&cost)), "{costs:?}");
 }
 
 #[test]

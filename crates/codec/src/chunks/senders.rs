@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Fewest and most other clients that must have sent a chunk before it is shared.
 const FEWEST: u32 = 2;
-const MOST: u32 = 5;
+pub(super) const MOST: u32 = 5;
 /// Bits of a client's short id; 0 is none.
 const BITS: u32 = 6;
 const IDS: u32 = (1 << BITS) - 1;
@@ -24,10 +24,37 @@ pub(super) fn threshold(hash: u64) -> u32 {
     FEWEST + (mixed % u64::from(MOST - FEWEST + 1)) as u32
 }
 
-/// The short id of a client among those that sent the chunk with this keyed hash. Two clients with
-/// one id count as one, so chunks are shared later, never sooner; other chunks have other ids.
-pub(super) fn id_of(client: u64, hash: u64) -> u32 {
-    1 + (xxh3_64_with_seed(&client.to_le_bytes(), hash) % u64::from(IDS)) as u32
+/// Clients with a short id of their own: the first that send something. All others take turns at
+/// the remaining ids. Two clients with one id count as one, so chunks are shared later, never
+/// sooner.
+const OWN_IDS: usize = 47;
+
+/// The short ids of clients. A client keeps its id as long as the log lives: with another one, it
+/// would count twice.
+#[derive(Debug, Default)]
+pub(super) struct Clients(Vec<u64>);
+
+impl Clients {
+    /// The id of a client, from 1 on.
+    pub(super) fn id(&mut self, client: u64, key: u64) -> u32 {
+        let own = match self.0.iter().position(|&known| known == client) {
+            Some(own) => own,
+            None if self.0.len() < OWN_IDS => {
+                self.0.push(client);
+                self.0.len() - 1
+            }
+            None => {
+                let others = u64::from(IDS) - OWN_IDS as u64;
+                let hash = xxh3_64_with_seed(&client.to_le_bytes(), key);
+                OWN_IDS + (hash % others) as usize
+            }
+        };
+        own as u32 + 1
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
 }
 
 /// The clients that have sent a chunk, as far as it takes to decide whether it is shared.
@@ -82,13 +109,21 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_two_to_five_and_ids_differ_from_chunk_to_chunk() {
+    fn a_client_keeps_its_id_however_many_there_are() {
+        let mut clients = Clients::default();
+        let first: Vec<u32> = (0..3000).map(|client| clients.id(client * 7, 1)).collect();
+        assert!(first[..OWN_IDS].iter().copied().eq(1..=OWN_IDS as u32));
+        assert!(first[OWN_IDS..].iter().all(|id| (OWN_IDS as u32 + 1..=IDS).contains(id)));
+        assert!((0..3000).map(|client| clients.id(client * 7, 1)).eq(first));
+        assert!(clients.memory() <= 64 * size_of::<u64>());
+    }
+
+    #[test]
+    fn thresholds_are_two_to_five() {
         let hash = |chunk: u64| xxh3_64_with_seed(&chunk.to_le_bytes(), 7);
         let mut counts = [0; 6];
         (0..4000).for_each(|chunk| counts[threshold(hash(chunk)) as usize] += 1);
         assert_eq!(counts[..2], [0, 0]);
         assert!(counts[2..].iter().all(|count| (900..1100).contains(count)), "{counts:?}");
-        let same = (0..6300).filter(|&chunk| id_of(1, hash(chunk)) == id_of(2, hash(chunk)));
-        assert!((50..150).contains(&same.count()));
     }
 }

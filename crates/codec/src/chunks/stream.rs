@@ -1,6 +1,6 @@
 //! A flow: where its chunks begin and end, and where they lie.
 
-use super::{CUT_BELOW, Gear, HEADER, MIN, Place, WINDOW, held};
+use super::{CUT_BELOW, Gear, HEADER, MARGIN, MAX, MIN, Place, WINDOW, held};
 use crate::domain::Domain;
 use crate::log::{Geometry, Log};
 use std::collections::VecDeque;
@@ -31,9 +31,24 @@ pub struct Stream {
     last_cut: Option<u64>,
     /// Cuts from the beginning of the first chunk that is not settled, ascending.
     pub(super) cuts: VecDeque<u64>,
+    /// What is known of the chunks that begin at the cuts, as far as they were looked at.
+    pub(super) seen: VecDeque<Seen>,
+    /// Where the last settled chunk ended, and whether it looked compressed.
+    pub(super) before: Option<(u64, bool)>,
+    /// The last settled chunks that enough others have sent, without a gap.
+    pub(super) known: Range<u64>,
     /// Where the end of the flow lies in a log: each piece up to the next, the last to the end of
     /// what was encoded. Content of other flows lies between.
     pieces: VecDeque<Piece>,
+}
+
+/// A chunk that was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// The keyed hash of its content.
+    pub(super) hash: u64,
+    /// It looks compressed, or what follows it does.
+    pub(super) is_dense: bool,
 }
 
 /// Pieces that are remembered. A chunk in more of them is not found again.
@@ -48,6 +63,10 @@ struct Piece {
 }
 
 impl Stream {
+    /// Bytes behind a block that help to find chunks of it: see
+    /// [`Encoder::encode_ahead`](crate::Encoder::encode_ahead).
+    pub const AHEAD: usize = (MARGIN + MAX) as usize;
+
     /// The beginning of a flow of a domain, which is a client of its own.
     pub fn new(domain: Domain) -> Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -62,6 +81,9 @@ impl Stream {
             hashed: 0,
             last_cut: None,
             cuts: VecDeque::new(),
+            seen: VecDeque::new(),
+            before: None,
+            known: 0..0,
             pieces: VecDeque::new(),
         }
     }
@@ -104,7 +126,8 @@ impl Stream {
         if self.scanned < self.position {
             // Something was encoded without a scan.
             self.start_hash(self.position);
-            (self.last_cut, self.cuts) = (None, VecDeque::new());
+            self.last_cut = None;
+            self.forget_cuts();
         }
         while self.scanned < end {
             // The next cut is at least a chunk away: the hash needs the window around it only.
@@ -141,6 +164,26 @@ impl Stream {
     /// Nothing before `position` matters for the next cut.
     pub(super) fn start_hash(&mut self, position: u64) {
         (self.scanned, self.hash, self.hashed) = (position, 0, position);
+    }
+
+    /// The chunks so far are not settled any more.
+    pub(super) fn forget_cuts(&mut self) {
+        self.cuts.clear();
+        self.seen.clear();
+    }
+
+    /// Remembers what was seen of the `nth` chunk, if all before it are.
+    pub(super) fn note_seen(&mut self, nth: usize, seen: Seen) {
+        if self.seen.len() == nth {
+            self.seen.push_back(seen);
+        }
+    }
+
+    /// The first chunk is settled.
+    pub(super) fn settle(&mut self, end: u64, is_dense: bool) {
+        self.cuts.pop_front();
+        self.seen.pop_front();
+        self.before = Some((end, is_dense));
     }
 
     /// How much of the `len` bytes that follow to encode as one block: up to the last cut in them,

@@ -108,16 +108,19 @@ impl Finder {
     /// # Errors
     /// [`EncodeError::BlockTooLarge`] and [`EncodeError::OffsetsExhausted`]; nothing was changed.
     pub fn find(&mut self, block: &[u8], tokens: &mut Tokens) -> Result<(), EncodeError> {
-        self.find_in(None, block, tokens)
+        self.find_in(None, block, block.len(), tokens)
     }
 
-    /// As [`Finder::find`], with the flow that the block belongs to.
+    /// As [`Finder::find`], with the flow that the block belongs to: the first `len` bytes of
+    /// `content`. What follows is not part of the block.
     pub(super) fn find_in(
         &mut self,
         stream: Option<&mut Stream>,
-        block: &[u8],
+        content: &[u8],
+        len: usize,
         tokens: &mut Tokens,
     ) -> Result<(), EncodeError> {
+        let block = &content[..len];
         if block.len() > self.max_block {
             return Err(EncodeError::BlockTooLarge { len: block.len(), max: self.max_block });
         }
@@ -153,7 +156,7 @@ impl Finder {
                 matcher.find(log, block, offset, density, &mut tokens.matches);
                 match (&mut self.chunks, stream) {
                     (Some(chunks), Some(stream)) => {
-                        chunks.find(log, stream, block, offset, &mut tokens.matches);
+                        chunks.find(log, stream, content, len, offset, &mut tokens.matches);
                     }
                     (None, Some(stream)) if self.sharing == Sharing::Chunks => {
                         self.backlog.note(stream, log.geometry(), offset, block);

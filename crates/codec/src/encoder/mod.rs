@@ -88,19 +88,44 @@ impl Encoder {
         block: &'a [u8],
         context: usize,
     ) -> Result<Frame<'a>, EncodeError> {
+        self.encode_ahead(stream, block, block.len(), context)
+    }
+
+    /// As [`Encoder::encode_stream`] for the first `len` bytes of `content`, where it is known what
+    /// follows them in the flow: the rest of `content`, of which [`Stream::AHEAD`] bytes are enough.
+    /// Chunks next to compressed content are shared only if these bytes are known, too.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode_frame`].
+    ///
+    /// # Panics
+    /// If `content` is shorter than `len`.
+    pub fn encode_ahead<'a>(
+        &'a mut self,
+        stream: &mut Stream,
+        content: &'a [u8],
+        len: usize,
+        context: usize,
+    ) -> Result<Frame<'a>, EncodeError> {
         self.writer.check_context(context)?;
         self.finder.enter(stream.domain());
-        self.finder.find_in(Some(stream), block, &mut self.tokens)?;
-        self.writer.write(&self.tokens, block, context)
+        self.finder.find_in(Some(stream), content, len, &mut self.tokens)?;
+        self.writer.write(&self.tokens, &content[..len], context)
+    }
+
+    /// How many bytes behind a block of a flow [`Encoder::encode_ahead`] wants to see now; 0 where
+    /// nothing is shared, or as long as there is one domain.
+    pub fn ahead(&self, stream: &Stream) -> usize {
+        if self.finder.chunks.is_some() && stream.is_shared() { Stream::AHEAD } else { 0 }
     }
 
     /// How much of `content`, which is what follows in a flow, to encode as one block, so that no
-    /// chunk is divided that other domains may have: all of it where that does not matter. More
-    /// than 0, unless there is no content.
-    pub fn whole_chunks(&self, stream: &mut Stream, content: &[u8]) -> usize {
+    /// chunk is divided that other domains may have: `most` bytes or all where that does not
+    /// matter. More than 0, unless there is no content or `most` is 0.
+    pub fn whole_chunks(&self, stream: &mut Stream, content: &[u8], most: usize) -> usize {
         match &self.finder.chunks {
-            Some(chunks) if stream.is_shared() => chunks.whole_chunks(stream, content),
-            _ => content.len(),
+            Some(chunks) if stream.is_shared() => chunks.whole_chunks(stream, content, most),
+            _ => most.min(content.len()),
         }
     }
 

@@ -1,15 +1,6 @@
 //! An encoder that shares chunks, its decoder, and flows.
 
-use super::common::content::noise;
 use oncewire_codec::{Decoded, Decoder, Domain, Encoder, MAX_BLOCK, Sharing, Stream};
-
-/// Content that does not look compressed and does not repeat.
-pub(crate) fn letters(seed: u64, len: usize) -> Vec<u8> {
-    let letter = |byte: u8| {
-        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[usize::from(byte % 64)]
-    };
-    noise(seed, len).into_iter().map(letter).collect()
-}
 
 pub(crate) struct Flows {
     encoder: Encoder,
@@ -35,10 +26,6 @@ impl Flows {
         Flows { encoder, decoder, streams }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.streams.len()
-    }
-
     pub(crate) fn open(&mut self, stream: Stream) -> usize {
         self.streams.push(stream);
         self.streams.len() - 1
@@ -51,15 +38,16 @@ impl Flows {
         self.encoder.reset_context(0).unwrap();
         while !content.is_empty() {
             let stream = &mut self.streams[flow];
+            let ahead = &content[..content.len().min(MAX_BLOCK + Stream::AHEAD)];
             let len = content.len().min(MAX_BLOCK);
             let len = if len < content.len() {
-                self.encoder.whole_chunks(stream, &content[..len])
+                self.encoder.whole_chunks(stream, ahead, len)
             } else {
                 len
             };
             let (block, rest) = content.split_at(len);
             frame.clear();
-            self.encoder.encode_stream(stream, block, 0).unwrap().append_to(&mut frame);
+            self.encoder.encode_ahead(stream, ahead, len, 0).unwrap().append_to(&mut frame);
             match self.decoder.decode(&frame) {
                 Ok(Decoded::Block { content, .. }) => assert!(content == block),
                 other => panic!("{other:?}"),

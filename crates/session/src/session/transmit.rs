@@ -302,10 +302,8 @@ impl Session {
             let task = Task { flow: id, lane, transport: self.lanes[lane].transport() };
             let blank = Stream::new(flow.stream.domain());
             let stream = std::mem::replace(&mut flow.stream, blank);
-            // If more follows, the block can end where a chunk does.
-            let more = len < flow.send.len();
-            let content = flow.send.front(len);
-            let job = match self.outgoing.lend(task, stream, content, more, explicit) {
+            let content = flow.send.front(flow.send.len());
+            let job = match self.outgoing.lend(task, stream, content, len, explicit) {
                 Ok(job) => job,
                 Err(error) => {
                     self.end(error.into());
