@@ -22,6 +22,9 @@ const PROBE_STRIDE: usize = 512;
 const DENSE_STRIDE: usize = 2 << 10;
 /// Blocks up to this length are searched whole.
 const SMALL_BLOCK: usize = 4 << 10;
+/// Bytes of a piece that are joined with what was carried over, to see whether a stream begins:
+/// more than its header, and that of its first block.
+const SEAM: usize = 1 << 10;
 /// Bytes searched behind the end of a stream, where the next one often begins.
 const BEHIND: usize = 2 << 10;
 /// Bytes of compressed content that are searched for streams: at first, and after each stream. More
@@ -210,6 +213,10 @@ impl Opener {
     /// Takes a piece, which begins at byte `at` of a block. Returns how many bytes of it were used:
     /// all, unless the framing changed.
     fn feed(&mut self, piece: &[u8], at: usize, offset: u64, opened: &mut Opened) -> usize {
+        if self.begins_later(piece, &mut opened.joined) {
+            self.carry.clear();
+            self.phase = 0;
+        }
         let carried = self.carry.len();
         let joined = std::mem::take(&mut opened.joined);
         let (data, joined) = if carried == 0 {
@@ -273,6 +280,20 @@ impl Opener {
         }
         opened.joined = joined;
         used
+    }
+
+    /// Whether no stream begins in what was carried over, nor so soon in the piece that what
+    /// carries it began there. Then the piece need not be copied to be joined.
+    fn begins_later(&self, piece: &[u8], joined: &mut Vec<u8>) -> bool {
+        let carried = self.carry.len();
+        let is_seeking = matches!(self.state, State::Seek) && carried > 0;
+        if !is_seeking || piece.len() <= SMALL_BLOCK {
+            return false;
+        }
+        joined.clear();
+        joined.extend_from_slice(&self.carry);
+        joined.extend_from_slice(&piece[..SEAM]);
+        signature(joined, 0, carried + MAX_BETWEEN).is_none()
     }
 
     /// Looks for the beginning of a stream.
