@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 /// What the opener of a flow requests in its target.
@@ -150,7 +149,7 @@ async fn reach(
         serve_listener(driver, signals, flow, &bind, rule, listener).await;
         return Ok(None);
     }
-    let permit = REACHING.acquire().await.map_err(|_| Refusal::Failed)?;
+    let permit = driver.dials.acquire(&owner).await.map_err(|_| Refusal::Failed)?;
     let connect_timeout = egress.connect_timeout;
     // A look-up continues after its flow was reset, so its permit stays with a separate task until
     // then. Otherwise a peer could start any number by opening and resetting flows.
@@ -182,9 +181,6 @@ async fn find(request: FlowRequest, egress: &Egress) -> Result<Vec<SocketAddr>, 
         FlowRequest::Listen(_) => Err(Refusal::Failed),
     }
 }
-
-/// Name look-ups and connection attempts in progress at once, for all peers together.
-static REACHING: Semaphore = Semaphore::const_new(256);
 
 /// Accepts connections for the peer until it ends the flow that requested the listener. They are
 /// of the owner that the peer named, if it named one.

@@ -57,6 +57,7 @@ mod client;
 mod counted;
 #[cfg(unix)]
 pub mod daemon;
+mod dials;
 pub mod domain;
 mod drain;
 mod driver;

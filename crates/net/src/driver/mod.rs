@@ -6,6 +6,7 @@
 
 mod lanes;
 
+use crate::dials::Dials;
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::sync::lock;
@@ -128,6 +129,8 @@ pub(crate) struct Driver {
     label: OnceLock<String>,
     /// Flows that this end refused: their target is not allowed or cannot be reached.
     pub(crate) refused_targets: AtomicU64,
+    /// Connections that are being made for the peer.
+    pub(crate) dials: Dials,
     /// Isolation domains forgotten when that was last looked at.
     forgotten: AtomicU64,
     /// Notified when a flow has ended and another may be opened.
@@ -206,6 +209,7 @@ impl Driver {
             peer: OnceLock::new(),
             label: OnceLock::new(),
             refused_targets: AtomicU64::new(0),
+            dials: Dials::default(),
             forgotten: AtomicU64::new(0),
             vacancy: Notify::new(),
             memory,

@@ -195,14 +195,8 @@ impl Shared {
             }
         };
         let rest = bytes.split_off(len);
-        let known = self.lock_sessions().get(&(peer, hello.session)).cloned();
-        let refused = match known {
-            Some(driver) => driver
-                .accept_lane(&hello, transport, rest)
-                .map_err(|(answer, transport)| (Rejection::of(&answer), answer, transport)),
-            None => self.begin(peer, &hello, transport, rest),
-        };
-        let Err((reason, answer, transport)) = refused else { return Ok(()) };
+        let entered = self.enter(peer, &hello, transport, rest);
+        let Err((reason, answer, transport)) = entered else { return Ok(()) };
         send_refusal(transport, &answer).await;
         Err(HandshakeError::Rejected { peer: self.endpoint.peers.label(&peer), reason })
     }

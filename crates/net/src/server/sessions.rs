@@ -22,8 +22,9 @@ const MAX_PER_PEER: usize = 4;
 const PROBE: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// Begins a session with a peer. A rejected transport comes back with the answer to send on it.
-    pub(super) fn begin(
+    /// Gives a transport to the session that its hello names, or begins that. A rejected transport
+    /// comes back with the answer to send on it.
+    pub(super) fn enter(
         self: &Arc<Shared>,
         peer: PublicKey,
         hello: &Hello,
@@ -36,6 +37,15 @@ impl Shared {
             let answer = hello.refuse(answer, &reason.to_string(), &self.config);
             Err((reason, answer.into(), transport))
         };
+        // One guard from the look-up to the insertion: two hellos of one name that come at once must
+        // not begin two sessions, one of which nobody would find.
+        let mut sessions = self.lock_sessions();
+        if let Some(driver) = sessions.get(&(peer, hello.session)).cloned() {
+            drop(sessions);
+            return driver
+                .accept_lane(hello, transport, rest)
+                .map_err(|(answer, transport)| (Rejection::of(&answer), answer, transport));
+        }
         if hello.answer != Answer::New {
             // The session it asks for is over here. Its logs stay: the client's next hello names them.
             return reject(Rejection::UnknownSession, transport);
@@ -44,7 +54,6 @@ impl Shared {
         if *self.draining.borrow() {
             return reject(Rejection::Draining, transport);
         }
-        let mut sessions = self.lock_sessions();
         let logs = self.replace(&mut sessions, peer, hello);
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
         let busy = if !self.fits_another(&sessions) {
@@ -232,5 +241,77 @@ impl Shared {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::keys::{AuthorizedPeers, Peer, SecretKey};
+    use crate::server::{ServeConfig, serve};
+    use oncewire_session::Config;
+    use std::sync::Barrier;
+    use tokio::io::{AsyncReadExt, DuplexStream};
+
+    /// Reads until the other end has closed.
+    async fn closed(mut stream: DuplexStream) {
+        while stream.read_u8().await.is_ok() {}
+    }
+
+    /// A client may send its first HELLO twice, on a second transport if it does not trust the
+    /// first. Of two at once the later one replaces the earlier one's transport; were they two
+    /// sessions, both transports would stay open, and one session would be in no list.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_hellos_of_one_name_at_once_are_one_session() {
+        const ROUNDS: usize = 1000;
+        let clients: Vec<_> =
+            (0..ROUNDS).map(|_| SecretKey::generate().unwrap().public()).collect();
+        let peers = AuthorizedPeers::new(clients.iter().map(|&client| Peer::from(client)));
+        let server = serve(ServeConfig {
+            endpoint: Endpoint {
+                memory: 64 << 30,
+                ..Endpoint::new(SecretKey::generate().unwrap(), peers)
+            },
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            max_sessions: 2 * ROUNDS,
+        })
+        .await
+        .unwrap();
+        let from = server.addresses()[0];
+        for (round, &client) in clients.iter().enumerate() {
+            let config = Config { random: [round as u64 + 1, 2, 3, 4], ..Config::default() };
+            let mut session = Session::connect(config.build().unwrap(), None, Instant::now());
+            session.attach(0, Instant::now());
+            let mut hello = Vec::new();
+            session.transmit(0, 1 << 20, Instant::now(), &mut hello);
+            let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+            let together = Arc::new(Barrier::new(2));
+            let [first, second] = [(); 2].map(|()| {
+                let (here, there) = tokio::io::duplex(1 << 20);
+                let (shared, hello) = (server.shared.clone(), hello.clone());
+                let together = together.clone();
+                let entering = tokio::task::spawn_blocking(move || {
+                    let transport = Transport::new(there, "tcp", from);
+                    together.wait();
+                    let entered = shared.enter(client, &hello, transport, Vec::new());
+                    assert!(entered.is_ok(), "{:?}", entered.err().map(|(why, ..)| why));
+                });
+                (here, entering)
+            });
+            first.1.await.unwrap();
+            second.1.await.unwrap();
+            // Fails by the test's time limit if neither is replaced.
+            let replaced = async {
+                tokio::select! {
+                    () = closed(first.0) => {}
+                    () = closed(second.0) => {}
+                }
+            };
+            let limit = Duration::from_secs(60);
+            tokio::time::timeout(limit, replaced).await.expect("one transport replaces the other");
+            assert_eq!(server.shared.lock_sessions().len(), round + 1);
+        }
+        server.stop();
     }
 }
