@@ -183,6 +183,7 @@ pub(crate) fn session_status(
         phase,
         address: path.map(|path| path.address),
         transport: path.map(|path| path.over),
+        peer_cache_limit: session.peer_log_limit(),
         refused_targets: driver.refused_targets.load(Ordering::Relaxed),
         age: driver.born.elapsed(),
         idle: driver.idle_for(),

@@ -68,6 +68,9 @@ pub struct SessionStatus {
     pub address: Option<std::net::SocketAddr>,
     /// What carries the lanes: `tcp` or `quic`.
     pub transport: Option<&'static str>,
+    /// Largest cache that the peer keeps in each direction now, in bytes: less than it was
+    /// configured with, if other sessions need its memory.
+    pub peer_cache_limit: Option<u64>,
     /// Flows that this end refused: their target is not allowed or cannot be reached.
     pub refused_targets: u64,
     /// Lanes that both ends agreed on.

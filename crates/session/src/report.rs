@@ -50,7 +50,7 @@ counters! {
     flows_accepted,
     /// Flows reset, by either end.
     flows_reset,
-    /// Flows refused because too many were open or memory was short.
+    /// Flows of the peer refused because too many were open or memory was short.
     flows_refused,
     /// Flows open now.
     flows,

@@ -15,6 +15,8 @@ struct Pair {
     now: Instant,
     /// How many [`Event::Memory`] the server raised.
     memory_events: usize,
+    /// Limits that the client was told of, with those before.
+    limited: Vec<(u64, u64)>,
 }
 
 impl Pair {
@@ -30,7 +32,8 @@ impl Pair {
         client.transmit(0, 1 << 20, now, &mut hello);
         let (hello, _) = Hello::read(&hello).unwrap().unwrap();
         let server = Session::accept_new(config(server_log, 2), None, &hello, now).unwrap();
-        let mut pair = Pair { client, server, flow: FlowId(0), now, memory_events: 0 };
+        let mut pair =
+            Pair { client, server, flow: FlowId(0), now, memory_events: 0, limited: Vec::new() };
         pair.exchange();
         pair.flow = pair.client.open(b"tcp:origin.example:80", b"", now).unwrap();
         pair
@@ -46,7 +49,11 @@ impl Pair {
             while let Some(event) = self.server.poll_event() {
                 self.memory_events += usize::from(event == Event::Memory);
             }
-            while self.client.poll_event().is_some() {}
+            while let Some(event) = self.client.poll_event() {
+                if let Event::Limited { from, to } = event {
+                    self.limited.push((from, to));
+                }
+            }
             if up.is_empty() && down.is_empty() {
                 return;
             }
@@ -180,6 +187,9 @@ fn limits_fall_and_rise_and_raise_events() {
         assert!(pair.server.promised_memory() < 2 * log + log / 2 + (8 << 20));
     }
     assert!(pair.memory_events > events);
+    // Whoever has to begin a smaller log is told why.
+    assert_eq!(pair.limited, [(32 * MIB, 2 * MIB), (16 * MIB, SMALLEST_LOG)]);
+    assert_eq!(pair.client.peer_log_limit(), Some(4 * MIB));
 }
 
 /// The client ignores a smaller limit, stays alive, and sends `bytes` bytes per second. Returns

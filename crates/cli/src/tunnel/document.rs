@@ -1,6 +1,6 @@
 //! A tunnel's status, as JSON and as text.
 
-use crate::format::count_of;
+use crate::format::{MISSING, count_of};
 use crate::quantity::{binary, bytes, savings};
 use crate::terminal::{Grid, Page};
 use oncewire_net::status::{SessionStatus, Status};
@@ -10,10 +10,15 @@ use oncewire_session::Counters;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
+/// Number of the document's layout. It grows when a key changes its meaning or goes away, not when
+/// one is added.
+const FORMAT: u64 = 1;
+
 /// The status as one JSON document.
 pub(super) fn render(status: &Status) -> String {
     let sessions: Vec<Value> = status.sessions.iter().map(session).collect();
     let document = json!({
+        "format": FORMAT,
         "role": status.role,
         "version": status.version,
         "protocol_versions": [oncewire_session::VERSIONS.start(), oncewire_session::VERSIONS.end()],
@@ -46,6 +51,7 @@ fn session(session: &SessionStatus) -> Value {
         "phase": session.phase,
         "transport": session.transport,
         "address": session.address.map(|address| address.to_string()),
+        "peer_cache_limit_bytes": session.peer_cache_limit,
         "refused_targets": session.refused_targets,
         "age_seconds": session.age.as_secs_f64(),
         "idle_seconds": session.idle.as_secs_f64(),
@@ -211,7 +217,7 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
                 direction.to_string(),
                 bytes(sent),
                 bytes(wire),
-                savings(wire, sent),
+                saved(wire, sent),
                 binary(number(&from["log_end"]).min(number(&from["log_capacity"]))),
                 bytes(number(&from["log_unacknowledged"])),
             ]);
@@ -226,6 +232,12 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         page.line("")?;
     }
     notes.try_for_each(|note| page.wrapped("", note))
+}
+
+/// The share of the payload that was saved. A direction that carries little but acknowledgements
+/// writes more than its payload, and the share says nothing.
+fn saved(wire: u64, sent: u64) -> String {
+    if wire / 2 > sent { MISSING.into() } else { savings(wire, sent) }
 }
 
 /// A note about flows larger than the cache, with the remedy.
@@ -307,6 +319,14 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_quiet_direction_has_no_share() {
+        assert_eq!(saved(10_000, 100), MISSING);
+        assert_eq!(saved(0, 0), MISSING);
+        assert_eq!(saved(150, 100), savings(150, 100));
+        assert_eq!(saved(25, 100), "75.0 %");
     }
 
     #[test]

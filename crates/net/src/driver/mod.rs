@@ -307,6 +307,14 @@ impl Driver {
                         memory.notify_one();
                     }
                 }
+                Event::Limited { from, to } => {
+                    info!(
+                        peer = self.label(),
+                        from,
+                        to,
+                        "the peer keeps a smaller cache from now on, because other sessions need its memory: the cache starts again, empty, if it is larger"
+                    );
+                }
                 Event::Effort(decision) => {
                     info!(
                         peer = self.label(),

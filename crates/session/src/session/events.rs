@@ -35,6 +35,13 @@ pub enum Event {
     GoingAway,
     /// The peer's counters, after [`Session::ask_report`].
     Report(Box<Counters>),
+    /// The peer keeps smaller logs from now on. A log that is larger begins again, empty.
+    Limited {
+        /// Its limit until now, in bytes.
+        from: u64,
+        /// Its limit from now on, in bytes.
+        to: u64,
+    },
     /// From now on the session spends more, or less, CPU time on each block.
     Effort(Decision),
     /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.

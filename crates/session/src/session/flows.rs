@@ -31,12 +31,11 @@ impl Session {
         if longest > MAX_DOMAIN {
             return Err(OpenError::Domain(longest));
         }
+        // The caller hears of these and may try again; only flows of the peer are counted.
         if self.flows.len() as u64 >= agreed.max_flows {
-            self.counters.flows_refused += 1;
             return Err(OpenError::TooMany(agreed.max_flows));
         }
         if !self.config.early.acquire_exactly(EARLY_CREDIT) {
-            self.counters.flows_refused += 1;
             return Err(OpenError::NoCredit);
         }
         // The lane with the fewest flows, preferably one that is up.

@@ -410,6 +410,11 @@ impl Session {
         self.log_limit
     }
 
+    /// Largest log that the peer keeps in each direction now, in bytes, once it is known.
+    pub fn peer_log_limit(&self) -> Option<u64> {
+        self.agreed.map(|agreed| agreed.peer_limit)
+    }
+
     /// When the peer last sent something on any lane; `None` if no lane is up.
     pub fn last_received(&self) -> Option<Instant> {
         self.lanes.iter().filter_map(Lane::last_received).max()

@@ -169,7 +169,11 @@ impl Session {
             }
             Message::Limit(size) => {
                 if let Some(agreed) = &mut self.agreed {
-                    agreed.peer_limit = size.max(SMALLEST_LOG);
+                    let to = size.max(SMALLEST_LOG);
+                    let from = std::mem::replace(&mut agreed.peer_limit, to);
+                    if to < from {
+                        self.events.push_back(Event::Limited { from, to });
+                    }
                 }
                 self.wake(lane);
                 true
