@@ -60,7 +60,8 @@ fn epoch(log: u64, number: u64, keep: u64, capacity: u64) -> Vec<u8> {
 
 /// Opens a flow of the domain without a name.
 fn open(flow: u64, target: &[u8]) -> Vec<u8> {
-    [with_text(OPEN, &[flow], target), vec![0]].concat()
+    // Neither a client nor a name.
+    [with_text(OPEN, &[flow], target), vec![0, 0]].concat()
 }
 
 /// The first hello of a session.
@@ -306,8 +307,12 @@ async fn every_violation_ends_the_transport() {
         ("a target that is too long", open(0, &[b'a'; 1025])),
         ("a target that claims to be endless", message(OPEN, &[0, 1 << 50])),
         (
-            "a domain whose name is too long",
+            "a domain whose client is too long",
             [with_text(OPEN, &[0], b"tcp:127.0.0.1:9"), vec![65], vec![b'd'; 65]].concat(),
+        ),
+        (
+            "a domain whose name is too long",
+            [with_text(OPEN, &[0], b"tcp:127.0.0.1:9"), vec![0, 65], vec![b'd'; 65]].concat(),
         ),
         ("data without a log", [message(DATA, &[0]), vec![0; 64]].concat()),
         (
