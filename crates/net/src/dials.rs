@@ -13,12 +13,14 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 const COMMON: usize = 256;
 /// At once for a session, whatever the others do.
 const RESERVED: usize = 4;
-/// At once for a session out of [`COMMON`].
-const MOST: usize = COMMON / 4;
+/// At once for a session out of [`COMMON`]. A key has at most four sessions, so half of it for a key.
+const MOST: usize = COMMON / 8;
 /// At once for one domain of a session.
 const MOST_OF_DOMAIN: usize = MOST / 2;
 /// Of these, how many may be of [`RESERVED`].
 const RESERVED_OF_DOMAIN: usize = RESERVED / 2;
+/// Domains of a session that are noted before those that are done are looked for.
+const LEAST_DOMAINS: usize = 64;
 
 static COMMON_DIALS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(COMMON)));
 
@@ -35,8 +37,15 @@ pub(crate) struct Dials {
     common: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     most: Arc<Semaphore>,
-    /// Domains that are connecting or waiting to.
-    domains: Mutex<HashMap<Owner, Weak<Share>>>,
+    domains: Mutex<Domains>,
+}
+
+/// Domains that are connecting or waiting to, and some that are done.
+#[derive(Debug)]
+struct Domains {
+    shares: HashMap<Owner, Weak<Share>>,
+    /// How many there may be before those that are done are forgotten.
+    most: usize,
 }
 
 /// Permission to make one connection; it ends when this is dropped.
@@ -59,7 +68,7 @@ impl Dials {
             common,
             reserved: Arc::new(Semaphore::new(RESERVED)),
             most: Arc::new(Semaphore::new(MOST)),
-            domains: Mutex::default(),
+            domains: Mutex::new(Domains { shares: HashMap::new(), most: LEAST_DOMAINS }),
         }
     }
 
@@ -91,15 +100,18 @@ impl Dials {
 
     fn share(&self, owner: &Owner) -> Arc<Share> {
         let mut domains = lock(&self.domains);
-        if let Some(share) = domains.get(owner).and_then(Weak::upgrade) {
+        if let Some(share) = domains.shares.get(owner).and_then(Weak::upgrade) {
             return share;
         }
-        domains.retain(|_, share| share.strong_count() > 0);
+        if domains.shares.len() >= domains.most {
+            domains.shares.retain(|_, share| share.strong_count() > 0);
+            domains.most = (2 * domains.shares.len()).max(LEAST_DOMAINS);
+        }
         let share = Arc::new(Share {
             all: Arc::new(Semaphore::new(MOST_OF_DOMAIN)),
             reserved: Arc::new(Semaphore::new(RESERVED_OF_DOMAIN)),
         });
-        domains.insert(owner.clone(), Arc::downgrade(&share));
+        domains.shares.insert(owner.clone(), Arc::downgrade(&share));
         share
     }
 }
@@ -118,7 +130,10 @@ mod tests {
         while taken.len() < most {
             tokio::select! {
                 biased;
-                permit = dials.acquire(owner) => taken.push(permit.unwrap()),
+                // Without the budget that would make a task wait after so many steps.
+                permit = tokio::task::unconstrained(dials.acquire(owner)) => {
+                    taken.push(permit.unwrap());
+                }
                 () = std::future::ready(()) => break,
             }
         }
@@ -149,10 +164,13 @@ mod tests {
         assert_eq!(first.len(), RESERVED_OF_DOMAIN);
         let second = take(&honest, &owner("b"), 1000).await;
         assert_eq!(second.len(), RESERVED - RESERVED_OF_DOMAIN);
-        // What ends is available again, and nothing is kept of domains that are done.
+        // What ends is available again, and little is kept of domains that are done.
         drop((held, first, second));
         assert_eq!(common.available_permits(), COMMON);
         assert_eq!(take(&honest, &owner("c"), 1000).await.len(), MOST_OF_DOMAIN);
-        assert_eq!(lock(&honest.domains).len(), 1);
+        for name in 0..1000 {
+            assert_eq!(take(&honest, &owner(&name.to_string()), 1).await.len(), 1);
+        }
+        assert!(lock(&honest.domains).shares.len() <= LEAST_DOMAINS);
     }
 }
