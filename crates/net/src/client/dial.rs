@@ -42,7 +42,7 @@ impl Shared {
                 // Random, so that clients that lost the same path do not come back in step.
                 let spread = random().map_or(0, |[random, ..]| random % 64) as u32;
                 tokio::time::sleep(pause * (64 + spread) / 96).await;
-                pause = (pause * 2).min(RETRY.1);
+                pause = self.next_pause(pause);
             }
         };
         tokio::select! {

@@ -48,6 +48,18 @@ pub struct ConnectConfig {
 /// Pauses between attempts to reach the server double from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
+/// How long a successor of a server that drains is expected at any moment.
+const SUCCESSOR: Duration = Duration::from_secs(10);
+
+/// The longest pause between two attempts, `since_draining` after a server began to drain.
+fn longest_pause(since_draining: Option<Duration>) -> Duration {
+    match since_draining {
+        // Whoever restarts a server wants clients back as soon as it listens.
+        Some(since) if since < SUCCESSOR => 2 * RETRY.0,
+        _ => RETRY.1,
+    }
+}
+
 /// A running client.
 #[derive(Clone)]
 pub struct Connection {
@@ -73,6 +85,8 @@ struct Shared {
     latest: Mutex<Option<Arc<Driver>>>,
     /// Sessions whose server drains: open flows stay there, new ones go elsewhere.
     retiring: Mutex<Vec<Arc<Driver>>>,
+    /// When the server last said that it drains.
+    draining_since: Mutex<Option<Instant>>,
     peer: Mutex<Option<PublicKey>>,
     last_failure: Mutex<Option<Arc<HandshakeError>>>,
     failures: LogLimit,
@@ -132,6 +146,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         current: watch::Sender::new(None),
         latest: Mutex::default(),
         retiring: Mutex::default(),
+        draining_since: Mutex::default(),
         peer: Mutex::default(),
         last_failure: Mutex::default(),
         failures: LogLimit::new(),
@@ -248,6 +263,12 @@ impl Connection {
 }
 
 impl Shared {
+    /// The pause between attempts to reach the server that follows `pause`.
+    fn next_pause(&self, pause: Duration) -> Duration {
+        let since = lock(&self.draining_since).map(|since| since.elapsed());
+        (pause * 2).min(longest_pause(since))
+    }
+
     fn latest(&self) -> Option<Arc<Driver>> {
         lock(&self.latest).clone()
     }
@@ -291,5 +312,21 @@ impl Shared {
 
     fn set_failure(&self, error: Option<Arc<HandshakeError>>) {
         *lock(&self.last_failure) = error;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_successor_of_a_server_that_drains_is_dialed_often_for_a_while() {
+        let pauses = |since: Option<Duration>| {
+            let next = |pause: &Duration| Some((*pause * 2).min(longest_pause(since)));
+            std::iter::successors(Some(RETRY.0), next).take(12).max().unwrap_or_default()
+        };
+        assert_eq!(pauses(None), RETRY.1);
+        assert_eq!(pauses(Some(Duration::from_secs(1))), Duration::from_millis(200));
+        assert_eq!(pauses(Some(SUCCESSOR)), RETRY.1);
     }
 }

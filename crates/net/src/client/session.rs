@@ -42,6 +42,7 @@ impl Shared {
             if *driver.phase().borrow() == Phase::GoingAway {
                 info!(server = %shared.server, "the server is draining; open connections continue, new ones wait for its successor");
                 shared.set_failure(Some(HandshakeError::Draining.into()));
+                *lock(&shared.draining_since) = Some(Instant::now());
                 shared.retire(driver, run);
                 pause = RETRY.0;
                 continue;
@@ -61,7 +62,7 @@ impl Shared {
                 () = tokio::time::sleep(pause) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            pause = (pause * 2).min(RETRY.1);
+            pause = shared.next_pause(pause);
         }
     }
 
