@@ -18,6 +18,10 @@ const BATCH: usize = 64 << 10;
 /// limit.
 const CONTENT: usize = 256 << 10;
 
+/// How long blocks are encoded before what there is goes out: the first of them may be a small
+/// answer, and content that is opened takes milliseconds a block.
+const ENCODING: Duration = Duration::from_millis(1);
+
 /// Bytes read from a transport at once.
 const READ: usize = 128 << 10;
 
@@ -226,7 +230,7 @@ impl Driver {
         is_current: &impl Fn(&DriverState) -> bool,
         buffer: &mut Vec<u8>,
     ) -> bool {
-        let mut content = 0;
+        let (begun, mut content) = (Instant::now(), 0);
         loop {
             let mut job = {
                 let mut state = self.lock();
@@ -235,7 +239,8 @@ impl Driver {
                 }
                 let now = Instant::now();
                 let job = state.session.as_mut().and_then(|session| {
-                    let limit = if content < CONTENT { BATCH } else { 0 };
+                    let more = content < CONTENT && now - begun < ENCODING;
+                    let limit = if more || buffer.is_empty() { BATCH } else { 0 };
                     let job = session.fill(lane, limit, now, buffer);
                     if job.is_none() {
                         session.sent(lane, 0, now, buffer);
