@@ -1,5 +1,5 @@
 //! What looking inside compressed content costs an encoder: work, CPU time and bytes for a file, or
-//! without one for the slowest content that we can construct, gzip streams of deflate blocks that
+//! without one for content made to be slow, gzip streams of deflate blocks that
 //! have no tokens and a new code each. Count instructions with `perf stat` or `valgrind`.
 //!
 //! ```sh

@@ -594,4 +594,7 @@ fn add(sum: &mut EncoderStats, more: EncoderStats) {
     sum.incompressible_blocks += more.incompressible_blocks;
     sum.inside.opened_bytes += more.inside.opened_bytes;
     sum.inside.found_bytes += more.inside.found_bytes;
+    sum.inside.saved_bytes += more.inside.saved_bytes;
+    sum.inside.declined_bytes += more.inside.declined_bytes;
+    sum.inside.work += more.inside.work;
 }
