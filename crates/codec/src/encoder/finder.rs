@@ -141,7 +141,7 @@ impl Finder {
         let stream = stream.filter(|stream| stream.is_shared());
         let opens = self.opening && self.effort.search() && self.effort.stage() == Stage::Full;
         if let Some(inside) = self.inside.as_mut().filter(|_| !opens) {
-            inside.pass(flow);
+            inside.pass(flow, offset..offset + block.len() as u64);
         }
         match &mut self.past {
             // Without matches every policy keeps the whole block.

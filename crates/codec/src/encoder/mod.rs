@@ -224,9 +224,10 @@ impl Encoder {
     /// Whether an encoder that looks inside compressed content
     /// ([`EncoderBuilder::inside`](crate::EncoderBuilder::inside)) does so, from the next block on.
     /// A new one does; with others this does nothing. Without it, blocks are neither parsed nor
-    /// searched for streams, and the place of their flow in its stream is forgotten: once it is on
-    /// again, a flow is followed from its next stream on. What was indexed is kept. Costs nothing,
-    /// so it can change with every block. Decoders need not know.
+    /// searched for streams. Once it is on again, up to 4 MiB of each flow that the log still holds
+    /// are parsed, so that the flow is followed from there on, a few blocks' worth with each block;
+    /// behind more than that, a flow is followed from its next stream on. What was indexed is kept.
+    /// Costs nothing, so it can change with every block. Decoders need not know.
     pub fn set_opening(&mut self, opening: bool) {
         self.finder.set_opening(opening);
     }

@@ -175,9 +175,22 @@ impl Inside {
         }
     }
 
-    /// A block of a flow was not looked at.
-    pub(crate) fn pass(&mut self, flow: u64) {
-        self.flows.retain(|known| known.id != flow);
+    /// A block of a flow goes to this place of the log, and is not looked at.
+    pub(crate) fn pass(&mut self, id: u64, content: Range<u64>) {
+        let mut flow = self.take_flow(id);
+        flow.opener.pass(content, None);
+        self.flows.push(flow);
+    }
+
+    /// Takes out what is known of a flow.
+    fn take_flow(&mut self, id: u64) -> Flow {
+        if let Some(nth) = self.flows.iter().rposition(|known| known.id == id) {
+            return self.flows.remove(nth);
+        }
+        if self.flows.len() == MAX_FLOWS {
+            self.flows.remove(0);
+        }
+        Flow { id, opener: Opener::default(), frame: None, budget: Budget::default() }
     }
 
     /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are
@@ -191,19 +204,13 @@ impl Inside {
     ) {
         let &Place { flow: id, offset, .. } = place;
         plan.clear();
-        let mut flow = match self.flows.iter().rposition(|known| known.id == id) {
-            Some(nth) => self.flows.remove(nth),
-            None => Flow { id, opener: Opener::default(), frame: None, budget: Budget::default() },
-        };
-        if self.flows.len() == MAX_FLOWS {
-            self.flows.remove(0);
-        }
+        let mut flow = self.take_flow(id);
         if let Some(source) = self.whole_match(place, block, matches) {
             // Where the flow is in its stream can be seen later, if that is needed again.
             let first = source.saturating_sub(block.len() as u64);
             self.stats.passed_bytes +=
                 self.index.as_ref().map_or(0, |of| of.tokens_in(first..source));
-            flow.opener.pass(offset..offset + block.len() as u64, source);
+            flow.opener.pass(offset..offset + block.len() as u64, Some(source));
             self.flows.push(flow);
             return;
         }
@@ -217,8 +224,16 @@ impl Inside {
             return;
         }
         let InsideStats { work, saved_bytes, .. } = self.stats;
-        if let Some(passed) = flow.opener.passed() {
-            self.catch_up(place, &mut flow, passed, block.len());
+        if let Some(passed) = flow.opener.passed()
+            && let Some(rest) = self.catch_up(place, &mut flow, passed, block.len())
+        {
+            for piece in rest {
+                flow.opener.pass(piece, None);
+            }
+            flow.opener.pass(offset..offset + block.len() as u64, None);
+            self.spend(place.key, &mut flow, block.len(), work, saved_bytes);
+            self.flows.push(flow);
+            return;
         }
         flow.opener.open(block, offset, &mut self.opened);
         self.stats.work += self.opened.work;
@@ -237,10 +252,16 @@ impl Inside {
             self.stats.blocks += u64::from(found.saved > 0);
             self.stats.refused += u64::from(found.is_refused);
         }
-        let (work, saved) = (self.stats.work - work, self.stats.saved_bytes - saved_bytes);
-        flow.budget.spend(block.len(), work, saved);
-        self.budgets.of(place.key).spend(block.len(), work, saved);
+        self.spend(place.key, &mut flow, block.len(), work, saved_bytes);
         self.flows.push(flow);
+    }
+
+    /// Charges a flow and its domain for a block: what was done and saved since the counters were
+    /// `work` and `saved_bytes`.
+    fn spend(&mut self, key: u64, flow: &mut Flow, len: usize, work: u64, saved_bytes: u64) {
+        let (work, saved) = (self.stats.work - work, self.stats.saved_bytes - saved_bytes);
+        flow.budget.spend(len, work, saved);
+        self.budgets.of(key).spend(len, work, saved);
     }
 
     /// Describes literals by deflate tokens of the log, if that is worth it.
@@ -290,47 +311,65 @@ impl Inside {
     }
 
     /// Brings a flow to the place behind content that was not looked at, for a block of `block_len`
-    /// bytes.
-    fn catch_up(&mut self, place: &Place<'_>, flow: &mut Flow, passed: Passed, block_len: usize) {
+    /// bytes. If that is too much at once, returns what is left of it.
+    fn catch_up(
+        &mut self,
+        place: &Place<'_>,
+        flow: &mut Flow,
+        passed: Passed,
+        block_len: usize,
+    ) -> Option<Vec<Range<u64>>> {
         let &Place { log, offset, .. } = place;
         let floor = log.geometry().floor(offset, block_len);
-        let Passed { content: lies, source } = passed;
-        let content = lies.clone().and_then(|Range { start, end }| {
-            log.extent(start, floor).filter(|extent| end <= extent.end)?;
-            Some((start, log.read(start..end)))
-        });
-        let len = content.map_or(usize::MAX, |(_, content)| content.len());
+        let Passed { pieces, last, len, source } = passed;
+        let is_there = |piece: &Range<u64>| {
+            log.extent(piece.start, floor).is_some_and(|extent| piece.end <= extent.end)
+        };
+        let is_known = !pieces.is_empty() && pieces.iter().all(is_there);
+        let len = if is_known { len as usize } else { usize::MAX };
         // Only then: whatever carries the frame is not known there.
-        if len > FEW_PASSED
-            && let Some((frame, state)) = self.zstd.resume(log, source, lies.as_ref(), floor)
+        let source = source.filter(|_| len > FEW_PASSED);
+        if let Some(source) = source
+            && let Some((frame, state)) = self.zstd.resume(log, source, &last, floor)
         {
             flow.opener.resume_frame(frame);
             flow.frame = Some(state);
-            return;
+            return None;
         }
-        let found = self.index.as_mut().filter(|_| len > FEW_PASSED);
-        let found = found
-            .and_then(|index| index.tokens_before(log, source, floor, &self.copies, place.key));
-        let found = found.filter(|(found, end)| end - found.bit / 8 <= MOST_PASSED as u64);
-        let (mut at, content) = match (found, content) {
-            (Some((found, end)), _) => {
+        let found = self.index.as_mut().zip(source).and_then(|(index, source)| {
+            index.tokens_before(log, source, floor, &self.copies, place.key)
+        });
+        let found = found.filter(|(found, end)| end - found.bit / 8 <= MOST_BEHIND);
+        let mut pieces = match found {
+            Some((found, end)) => {
                 let at = found.bit / 8;
                 flow.opener.resume(found);
-                (at, log.read(at..end))
+                vec![at..end]
             }
-            (None, Some((start, content))) if len <= MOST_PASSED => (start, content),
-            (None, _) => return flow.opener.lose(),
+            None if is_known => pieces,
+            None => {
+                flow.opener.lose();
+                return None;
+            }
         };
-        for piece in content.chunks(FEW_PASSED) {
-            flow.opener.open(piece, at, &mut self.opened);
-            self.stats.work += self.opened.work;
-            if !self.opened.zstd.is_empty() {
-                let place = Place { offset: at, ..*place };
-                let ended = &self.opened.zstd;
-                self.stats.work += self.zstd.pass(&place, piece, ended, &mut flow.frame);
+        let mut left = (4 * block_len).clamp(FEW_PASSED, 4 * FEW_PASSED) as u64;
+        for piece in &mut pieces {
+            while !piece.is_empty() && left > 0 {
+                let at = piece.start;
+                piece.start = piece.end.min(at + left.min(FEW_PASSED as u64));
+                left -= piece.start - at;
+                let content = log.read(at..piece.start);
+                flow.opener.open(content, at, &mut self.opened);
+                self.stats.work += self.opened.work;
+                if !self.opened.zstd.is_empty() {
+                    let place = Place { offset: at, ..*place };
+                    let ended = &self.opened.zstd;
+                    self.stats.work += self.zstd.pass(&place, content, ended, &mut flow.frame);
+                }
             }
-            at += piece.len() as u64;
         }
+        pieces.retain(|piece| !piece.is_empty());
+        (!pieces.is_empty()).then_some(pieces)
     }
 
     /// Where the content behind a block was first, if all of the block was found as bytes. Deflate
@@ -545,7 +584,8 @@ fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
 
 /// Blocks shorter than this are always looked at, since each is soon taken apart.
 const LEAST_PASSED: usize = 8 << 10;
-/// Content that was not looked at is taken apart later, if that is needed, up to this many bytes:
-/// first of all, and if the place in its stream is not known otherwise.
+/// Content that was not looked at is taken apart later, if that is needed: up to this many bytes
+/// before its place in its stream is asked for, and for one block of this length or less.
 const FEW_PASSED: usize = 64 << 10;
-const MOST_PASSED: usize = 1 << 20;
+/// How far behind that place tokens may be that are known.
+const MOST_BEHIND: u64 = 1 << 20;

@@ -323,7 +323,7 @@ impl Zstd {
         &self,
         log: &Log,
         source: u64,
-        content: Option<&Range<u64>>,
+        content: &Range<u64>,
         floor: u64,
     ) -> Option<(Frame, Box<Flow>)> {
         let index = self.index.as_ref()?;
@@ -332,8 +332,8 @@ impl Zstd {
         if left == 0 && block.is_last && !block.has_checksum {
             return None;
         }
-        let before = content.map(|content| content.end.saturating_sub(before)..content.end)?;
-        if before.start < content?.start && left > 0 {
+        let before = content.end.saturating_sub(before)..content.end;
+        if before.start < content.start && left > 0 {
             return None;
         }
         let is_allowed = |range: &Range<u64>| {
