@@ -118,11 +118,6 @@ pub(crate) struct CodecArgs {
     pub(crate) entropy: EntropyName,
     #[arg(long, value_name = "N", help = level_help())]
     pub(crate) level: Option<i32>,
-    /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
-    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage zstd
-    #[arg(long, value_name = "WHEN", default_value = "on")]
-    #[serde(deserialize_with = "tunnel::choice")]
-    pub(crate) inside: Switch,
 }
 
 /// On or off.

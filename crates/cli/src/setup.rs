@@ -1,6 +1,6 @@
 //! Encoder settings from arguments.
 
-use crate::args::{CodecArgs, Switch};
+use crate::args::CodecArgs;
 use crate::failure::{Failure, Outcome};
 use oncewire_codec::{ConfigError, EncoderBuilder, Entropy};
 
@@ -10,12 +10,13 @@ impl CodecArgs {
         self.entropy.stage(self.level).map_err(Failure::usage)
     }
 
-    /// An encoder with these settings. The caller sets the cache and block sizes.
-    pub(crate) fn encoder(&self) -> Outcome<EncoderBuilder> {
+    /// An encoder with these settings, which looks inside compressed content or not. The caller sets
+    /// the cache and block sizes.
+    pub(crate) fn encoder(&self, inside: bool) -> Outcome<EncoderBuilder> {
         let builder = EncoderBuilder::default()
             .window(self.window)
             .period(self.period)
-            .inside(self.inside == Switch::On)
+            .inside(inside)
             .sampler(self.sampler.kind()?);
         Ok(builder.entropy(self.entropy()?))
     }

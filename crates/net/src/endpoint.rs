@@ -8,7 +8,7 @@ use crate::tls::TlsError;
 use crate::transport::TransportKind;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::{EncoderBuilder, Sharing};
-use oncewire_session::{Config, ConfigError, Settings};
+use oncewire_session::{Config, ConfigError, Opening, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -32,6 +32,8 @@ pub struct Endpoint {
     pub transport: TransportKind,
     /// Sampler, period, window and entropy stage of the encoder.
     pub encoder: EncoderBuilder,
+    /// When to look inside compressed content, if the encoder can: see [`Config::opening`].
+    pub opening: Opening,
     /// What is written at once is padded to a power of two of bytes, and from this size on to a
     /// multiple of this size: see [`Config::pad`]. Default: 0, no padding.
     pub pad: u32,
@@ -61,6 +63,7 @@ impl Endpoint {
             max_flows: None,
             transport: TransportKind::default(),
             encoder: EncoderBuilder::default().sharing(Sharing::Chunks),
+            opening: Opening::default(),
             pad: 0,
             cpu_budget: None,
             egress: Egress { connect_timeout: CONNECT_TIMEOUT, ..Egress::default() },
@@ -108,6 +111,7 @@ impl Endpoint {
         }
         let config = Config {
             max_flows,
+            opening: self.opening,
             pad: self.pad,
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,

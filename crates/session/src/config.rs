@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::hello::MAX_AGENT;
+use crate::opening::Opening;
 use crate::padding::{LEAST_PAD, MOST_PAD};
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::search::MaxMatchSearch;
@@ -51,6 +52,9 @@ pub struct Config {
     /// What isolation domains share, sampler, period, window, table and entropy stage. The session
     /// itself sets matcher, cache policy, sizes, offsets, seeds and contexts.
     pub encoder: EncoderBuilder,
+    /// When the encoder looks inside compressed content, if it can. Default: where that is not
+    /// slower than sending it as it is.
+    pub opening: Opening,
     /// Everything sent at once on an established transport is padded to a power of two of bytes, at
     /// least [`LEAST_PAD`], and from this size on to a multiple of this size. 0, the default: no
     /// padding; otherwise [`LEAST_PAD`] to [`MOST_PAD`].
@@ -354,6 +358,7 @@ impl Default for Config {
             lanes: 1,
             contexts: 4,
             pad: 0,
+            opening: Opening::default(),
             encoder: EncoderBuilder::default(),
             cpu_budget: None,
             keep_alive: Duration::from_secs(10),

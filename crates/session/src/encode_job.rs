@@ -34,6 +34,8 @@ pub struct EncodeJob {
     /// Reset the context first, because it served another domain.
     reset: bool,
     explicit: bool,
+    /// Whether to look inside compressed content.
+    opens: bool,
     pub(crate) result: Result<(), EncoderFailed>,
     /// Length of the message in bytes.
     pub(crate) written: usize,
@@ -53,6 +55,7 @@ impl EncodeJob {
         context: usize,
         reset: bool,
         explicit: bool,
+        opens: bool,
     ) -> EncodeJob {
         let result = Err(EncoderFailed::new("a block was not encoded"));
         let before = encoder.stats().inside;
@@ -66,6 +69,7 @@ impl EncodeJob {
             context,
             reset,
             explicit,
+            opens,
             result,
             written: 0,
             before,
@@ -82,6 +86,7 @@ impl EncodeJob {
 
     fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.encoder.set_explicit_offsets(self.explicit);
+        self.encoder.set_opening(self.opens);
         if self.reset {
             self.encoder.reset_context(self.context)?;
         }

@@ -380,7 +380,7 @@ impl Outgoing {
 
     /// Lends the encoder for the next block of a flow: the first `most` bytes of `content`, which is
     /// all that the flow has queued, or as many as end where a chunk does if more follows
-    /// ([`Encoder::whole_chunks`]).
+    /// ([`Encoder::whole_chunks`]). `opens` says whether to look inside compressed content.
     pub(crate) fn lend(
         &mut self,
         task: Task,
@@ -388,6 +388,7 @@ impl Outgoing {
         content: &[u8],
         most: usize,
         explicit: bool,
+        opens: bool,
     ) -> Result<EncodeJob, EncoderFailed> {
         let (context, reset) = self.pool.of(task.lane, stream.domain());
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
@@ -404,7 +405,7 @@ impl Outgoing {
         copy.extend_from_slice(&content[..content.len().min(len + ahead)]);
         self.is_lent = true;
         let log = log.epoch.log;
-        Ok(EncodeJob::new(task, log, encoder, stream, copy, len, context, reset, explicit))
+        Ok(EncodeJob::new(task, log, encoder, stream, copy, len, context, reset, explicit, opens))
     }
 
     /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.

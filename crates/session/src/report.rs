@@ -103,6 +103,9 @@ counters! {
     /// Isolation domains that were forgotten, because there were too many names: what they had
     /// sent is not found any more.
     forgotten_domains,
+    /// Bytes of content that went out while compressed content was not looked into, because sending
+    /// it was faster.
+    unopened_bytes,
 }
 
 impl Counters {
@@ -131,7 +134,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, forgotten_domains: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, unopened_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 1]),
-            Some(Counters { forgotten_domains: 0, ..counters })
+            Some(Counters { unopened_bytes: 0, ..counters })
         );
         assert_eq!(Counters::read(&[0x80]), None);
     }

@@ -1,13 +1,13 @@
 //! Blocks that are encoded without the session: what happens meanwhile.
 #![allow(missing_docs)]
 
-use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session, Settings};
+use oncewire_codec::EncoderBuilder;
+use oncewire_session::{Config, Event, FlowId, Hello, Opening, Read, SMALLEST_LOG, Session};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-fn config(random: u64) -> Settings {
+fn config(random: u64) -> Config {
     Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3, 4], ..Config::default() }
-        .build()
-        .unwrap()
 }
 
 /// Two ends of a session with one lane.
@@ -19,14 +19,18 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::of(config(1), config(2))
+    }
+
+    fn of(client: Config, server: Config) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
-        let mut client = Session::connect(config(1), None, now);
+        let mut client = Session::connect(client.build().unwrap(), None, now);
         client.attach(0, now);
         let mut hello = Vec::new();
         client.transmit(0, 1 << 20, now, &mut hello);
         let (hello, _) = Hello::read(&hello).unwrap().unwrap();
-        let server = Session::accept_new(config(2), None, &hello, now).unwrap();
+        let server = Session::accept_new(server.build().unwrap(), None, &hello, now).unwrap();
         let mut pair = Pair { client, server, now };
         pair.exchange();
         pair
@@ -106,7 +110,7 @@ fn a_call_encodes_nothing_and_hands_out_one_block() {
         assert_eq!(out.len(), len);
         job.run(&mut out);
         assert_eq!(pair.client.counters().blocks, encoded, "the session has not encoded it");
-        pair.client.encoded(job, &mut out);
+        pair.client.encoded(job, pair.now, &mut out);
         assert_eq!(pair.client.counters().blocks, encoded + 1);
         blocks += 1;
     }
@@ -139,7 +143,7 @@ fn a_transport_is_replaced_while_a_block_of_it_is_encoded() {
     let before = out.len();
     job.run(&mut out);
     assert!(out.len() > before);
-    pair.client.encoded(job, &mut out);
+    pair.client.encoded(job, pair.now, &mut out);
     assert_eq!(out.len(), before, "its frame is for a transport that is gone");
     pair.now += Duration::from_millis(30);
     pair.exchange();
@@ -160,7 +164,7 @@ fn what_is_queued_while_a_block_is_encoded_follows_it() {
     pair.client.go_away();
     pair.client.finish(flow);
     job.run(&mut out);
-    pair.client.encoded(job, &mut out);
+    pair.client.encoded(job, pair.now, &mut out);
     pair.client.sent(0, 0, pair.now, &mut out);
     pair.server.receive(0, &out, pair.now);
     // The transport is lost: what was not acknowledged goes out again, in the same order.
@@ -184,7 +188,7 @@ fn a_session_that_ends_while_a_block_is_encoded_drops_that_log_only() {
     job.run(&mut out);
     drop(job);
     let logs = pair.client.into_logs();
-    let mut again = Session::connect(config(5), Some(logs), pair.now);
+    let mut again = Session::connect(config(5).build().unwrap(), Some(logs), pair.now);
     again.attach(0, pair.now);
     let mut hello = Vec::new();
     again.transmit(0, 1 << 20, pair.now, &mut hello);
@@ -198,4 +202,48 @@ fn a_session_that_ends_while_a_block_is_encoded_drops_that_log_only() {
     drop(pair.client.fill(0, 1 << 20, pair.now, &mut Vec::new()).unwrap());
     pair.client.encoder_lost();
     assert!(pair.client.ended().is_some());
+}
+
+#[test]
+fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
+    let text: Vec<u8> =
+        noise(7, 8 << 20).iter().map(|byte| b"etaoinshrdlu "[*byte as usize % 13]).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    gzip.write_all(&text).unwrap();
+    let content = gzip.finish().unwrap();
+    // Sends it while a byte takes this many nanoseconds more if it is opened, and `link` anyway.
+    let send = |opening: Opening, opened_costs: u64, link: u64| {
+        let encoder = EncoderBuilder::default().inside(true);
+        let side =
+            |random| Config { log: 32 << 20, opening, encoder: encoder.clone(), ..config(random) };
+        let mut pair = Pair::of(side(1), side(2));
+        let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+        pair.exchange();
+        let (mut rest, mut received) = (&content[..], Vec::new());
+        while received.len() < content.len() {
+            rest = &rest[pair.client.write(flow, rest)..];
+            let mut out = Vec::new();
+            while let Some(mut job) = pair.client.fill(0, 1, pair.now, &mut out) {
+                job.run(&mut out);
+                pair.now +=
+                    Duration::from_nanos(job.opened() * opened_costs + job.content() as u64);
+                pair.client.encoded(job, pair.now, &mut out);
+            }
+            pair.client.sent(0, 0, pair.now, &mut out);
+            pair.now += Duration::from_nanos(out.len() as u64 * link);
+            pair.server.receive(0, &out, pair.now);
+            received.extend(pair.received(flow).0);
+            pair.exchange();
+        }
+        assert!(received == content);
+        pair.client.counters()
+    };
+    let len = content.len() as u64;
+    assert!(len > 3 << 20, "{len}");
+    let fast = send(Opening::Auto, 26, 2);
+    assert!(fast.opened_bytes < len * 7 / 10 && fast.unopened_bytes > len / 4, "{fast:?}");
+    for (opening, link) in [(Opening::Always, 2), (Opening::Auto, 100)] {
+        let all = send(opening, 26, link);
+        assert!(all.opened_bytes > len * 9 / 10 && all.unopened_bytes == 0, "{opening:?}, {all:?}");
+    }
 }

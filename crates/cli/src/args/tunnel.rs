@@ -117,6 +117,16 @@ pub(crate) struct EndpointArgs {
     #[command(flatten, next_help_heading = "Codec, for what this end sends")]
     #[serde(skip)]
     pub(crate) codec: CodecArgs,
+    /// When to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
+    /// size and 20 MB of memory. Needs the entropy stage zstd
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Codec, for what this end sends"
+    )]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) inside: InsideName,
     /// Share of one core that encoding may use per session, such as 25%. When over budget it first
     /// compresses less, then searches less, and finally sends data unchanged [default: no limit]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Codec, for what this end sends")]
@@ -376,6 +386,16 @@ impl From<ShareName> for Sharing {
             ShareName::None => Sharing::None,
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InsideName {
+    /// Where that is not slower than sending such content as it is, which is tried as it moves
+    Auto,
+    /// Even where it is slower, for the fewest bytes
+    Always,
+    /// Never
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,7 @@
 //! options name.
 
 use super::file::Options;
-use crate::args::tunnel::FLOW_MEMORY;
+use crate::args::tunnel::{EndpointArgs, FLOW_MEMORY, InsideName};
 use crate::args::{ConnectArgs, RoleName, ServeArgs, TunnelArgs};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::family::EntropyName;
@@ -11,7 +11,7 @@ use oncewire_codec::{ConfigError, EncoderBuilder};
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PeersError, SecretKey};
 use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig};
-use oncewire_session::{MAX_FLOWS, MAX_LANES};
+use oncewire_session::{MAX_FLOWS, MAX_LANES, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
@@ -42,6 +42,10 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
         max_flows: args.max_flows,
         transport: args.transport.into(),
         encoder: encoder(options)?.sharing(args.share.into()),
+        opening: match args.inside {
+            InsideName::Always => Opening::Always,
+            InsideName::Auto | InsideName::Off => Opening::Auto,
+        },
         pad: args.pad.unwrap_or(0),
         cpu_budget: args.cpu_budget,
         keep_alive: args.keep_alive,
@@ -137,7 +141,8 @@ fn check<A: TunnelArgs>(options: &Options<A>, endpoint: &Endpoint) -> Outcome {
 }
 
 fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
-    let mut codec = options.args.endpoint().codec.clone();
+    let &EndpointArgs { ref codec, inside, .. } = options.args.endpoint();
+    let mut codec = codec.clone();
     // Of stage and level, an option on the command line replaces what the file says of either.
     if options.is_flag("entropy") && !options.is_flag("level") {
         codec.level = None;
@@ -149,7 +154,7 @@ fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
         codec.entropy = EntropyName::Zstd(None);
     }
     codec.entropy().map_err(|failure| options.blame("level", failure))?;
-    codec.encoder().map_err(|failure| options.blame("sampler", failure))
+    codec.encoder(inside != InsideName::Off).map_err(|failure| options.blame("sampler", failure))
 }
 
 /// Parameters of `serve`.

@@ -279,14 +279,14 @@ impl Lent<'_> {
         let content = job.content();
         let begun = self.driver.counts_cpu.then(ThreadTime::now);
         job.run(buffer);
-        let cpu = begun.map(|begun| begun.elapsed());
+        let (cpu, now) = (begun.map(|begun| begun.elapsed()), Instant::now());
         let job = self.job.take();
         self.driver.with(|session| {
             if let Some(job) = job {
-                session.encoded(job, buffer);
+                session.encoded(job, now, buffer);
             }
             if let Some(cpu) = cpu {
-                session.spent(cpu, Instant::now());
+                session.spent(cpu, now);
             }
         });
         content

@@ -19,6 +19,7 @@ use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Frame, Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};
 use crate::message::{Epoch, MAX_TARGET, Message, MessageError};
+use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, EncoderFailed, Outgoing};
 use crate::padding;
 use crate::report::Counters;
@@ -175,6 +176,8 @@ pub struct Session {
     counters: Counters,
     random: Random,
     adapting: Option<Adapting>,
+    /// `None` if compressed content is opened always or never.
+    chooser: Option<Chooser>,
 }
 
 impl Session {
@@ -249,6 +252,8 @@ impl Session {
             report_due: false,
             counters: Counters::default(),
             random: Random::new(config.random, is_client),
+            chooser: (config.opening == Opening::Auto && config.encoder.looks_inside())
+                .then(Chooser::new),
             adapting: config
                 .cpu_budget
                 .and_then(|budget| Adapting::new(&config.encoder, budget, now)),

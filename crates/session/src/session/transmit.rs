@@ -39,14 +39,17 @@ impl Session {
     ) -> Option<EncodeJob> {
         // Time without traffic refills the CPU budget, too.
         self.spent(Duration::ZERO, now);
-        let job = self.append(lane, limit, out);
+        let job = self.append(lane, limit, now, out);
         self.note_memory();
         job
     }
 
     /// Takes back a job that was run. What it wrote is at the end of `out`; it is removed if the
     /// transport that it was for is gone, and the block follows on the next one.
-    pub fn encoded(&mut self, job: EncodeJob, out: &mut Vec<u8>) {
+    pub fn encoded(&mut self, job: EncodeJob, now: Instant, out: &mut Vec<u8>) {
+        if let Some(chooser) = &mut self.chooser {
+            chooser.encoded(job.content(), job.opened(), job.written, now);
+        }
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
         let start = out.len().saturating_sub(written);
         match self.outgoing.take_back(job) {
@@ -112,7 +115,7 @@ impl Session {
         while let Some(mut job) = self.fill(lane, start + limit, now, out) {
             content += job.content();
             job.run(out);
-            self.encoded(job, out);
+            self.encoded(job, now, out);
             if content >= MOST_CONTENT {
                 break;
             }
@@ -134,7 +137,13 @@ impl Session {
         }
     }
 
-    fn append(&mut self, lane: usize, limit: usize, out: &mut Vec<u8>) -> Option<EncodeJob> {
+    fn append(
+        &mut self,
+        lane: usize,
+        limit: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<EncodeJob> {
         let state = self.lanes.get_mut(lane)?;
         state.write_uncounted(out);
         if !state.is_up() || self.ended.is_some() {
@@ -176,7 +185,7 @@ impl Session {
             if self.wants_resize() {
                 return None;
             }
-            match self.next_block(lane) {
+            match self.next_block(lane, now) {
                 Next::Job(job) => return Some(job),
                 Next::Log => {}
                 Next::Nothing => return None,
@@ -264,7 +273,7 @@ impl Session {
     }
 
     /// Takes a block of the flow whose turn it is.
-    fn next_block(&mut self, lane: usize) -> Next {
+    fn next_block(&mut self, lane: usize, now: Instant) -> Next {
         loop {
             let round = self.lanes[lane].round();
             let Some(id) = round.front() else { return Next::Nothing };
@@ -303,7 +312,9 @@ impl Session {
             let blank = Stream::new(flow.stream.domain());
             let stream = std::mem::replace(&mut flow.stream, blank);
             let content = flow.send.front(flow.send.len());
-            let job = match self.outgoing.lend(task, stream, content, len, explicit) {
+            let more = self.queued > len;
+            let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
+            let job = match self.outgoing.lend(task, stream, content, len, explicit, opens) {
                 Ok(job) => job,
                 Err(error) => {
                     self.end(error.into());
@@ -315,6 +326,7 @@ impl Session {
             flow.sent += len as u64;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
+            self.counters.unopened_bytes += if opens { 0 } else { len as u64 };
             if flow.is_large {
                 self.counters.large_flow_bytes += len as u64;
             } else if flow.sent > self.outgoing.capacity() {

@@ -100,7 +100,7 @@ impl World {
         else {
             return;
         };
-        session.encoded(job, &mut out);
+        session.encoded(job, now, &mut out);
         if is_current {
             session.sent(lane, 0, now, &mut out);
             if !out.is_empty() {
