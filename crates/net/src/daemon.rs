@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -151,31 +151,16 @@ fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     Ok(listener)
 }
 
-/// Answers every connection with the state, once the peers have reported theirs.
+/// Answers every connection with the state as it is known here. Nothing is asked of the peers.
 async fn answer(listener: UnixListener, end: Arc<TunnelEnd>, render: fn(&Status) -> String) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let end = end.clone();
+        let text = render(&end.status());
         tokio::spawn(async move {
-            let asked = Instant::now();
-            let mut status = end.status();
-            let current = |status: &Status| {
-                status
-                    .sessions
-                    .iter()
-                    .all(|session| session.there.is_some_and(|(_, age)| age <= asked.elapsed()))
-            };
-            while !current(&status) && asked.elapsed() < PEER_TIME {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                status = end.status();
-            }
-            let _ = stream.write_all(render(&status).as_bytes()).await;
+            let _ = stream.write_all(text.as_bytes()).await;
         });
     }
 }
-
-/// How long to wait for the peers' reports.
-const PEER_TIME: Duration = Duration::from_secs(1);

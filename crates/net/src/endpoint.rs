@@ -178,9 +178,8 @@ pub(crate) fn session_status(
         Phase::GoingAway => "draining".to_string(),
         Phase::Over(why) => format!("over: {why}"),
     };
-    let there = driver.report().map(|(counters, at)| (counters, at.elapsed()));
     let path = driver.path();
-    driver.with(|session| SessionStatus {
+    driver.look(|session| SessionStatus {
         peer: peer.to_string(),
         name: peers.name_of(peer).map(|name| name.to_string()),
         agent: session.peer_agent().to_string(),
@@ -199,6 +198,6 @@ pub(crate) fn session_status(
             changes: controller.changes(),
         }),
         here: session.counters(),
-        there,
+        there: session.peer_report().map(|(counters, at)| (*counters, at.elapsed())),
     })
 }

@@ -50,9 +50,8 @@ pub(crate) mod kind {
     pub(crate) const PING: u8 = 0x42;
     pub(crate) const PONG: u8 = 0x43;
     pub(crate) const CLOSE: u8 = 0x44;
-    pub(crate) const ASK_REPORT: u8 = 0x45;
-    pub(crate) const REPORT: u8 = 0x46;
-    pub(crate) const PAD: u8 = 0x47;
+    pub(crate) const REPORT: u8 = 0x45;
+    pub(crate) const PAD: u8 = 0x46;
 }
 
 /// One message.
@@ -77,7 +76,6 @@ pub(crate) enum Message<'a> {
     Ping(u64),
     Pong(u64),
     Close(u64, &'a [u8]),
-    AskReport,
     Report(&'a [u8]),
     /// Hides sizes and means nothing.
     Pad(&'a [u8]),
@@ -186,7 +184,6 @@ impl<'a> Message<'a> {
             kind::PING => Message::Ping(fields.number()?),
             kind::PONG => Message::Pong(fields.number()?),
             kind::CLOSE => Message::Close(fields.number()?, fields.bytes(MAX_TEXT)?),
-            kind::ASK_REPORT => Message::AskReport,
             kind::REPORT => Message::Report(fields.bytes(MAX_BODY)?),
             kind::PAD => Message::Pad(fields.bytes(MAX_BODY)?),
             kind => return Err(Halt::Bad(MessageError::Kind(kind))),
@@ -223,7 +220,7 @@ impl<'a> Message<'a> {
             | Message::Ack(value)
             | Message::Ping(value)
             | Message::Pong(value) => number(out, value),
-            Message::GoAway | Message::AskReport => {}
+            Message::GoAway => {}
             Message::Hello(body) | Message::Report(body) | Message::Pad(body) => bytes(out, body),
             Message::Close(code, text) => {
                 number(out, code);
@@ -248,7 +245,6 @@ impl<'a> Message<'a> {
             Message::Ping(_) => kind::PING,
             Message::Pong(_) => kind::PONG,
             Message::Close(..) => kind::CLOSE,
-            Message::AskReport => kind::ASK_REPORT,
             Message::Report(_) => kind::REPORT,
             Message::Pad(_) => kind::PAD,
         }
@@ -280,7 +276,6 @@ mod tests {
             Message::Ping(1),
             Message::Pong(2),
             Message::Close(4, b"why"),
-            Message::AskReport,
             Message::Report(&[1, 2, 3]),
             Message::Pad(&[0; 200]),
         ] {

@@ -1,7 +1,5 @@
 //! The counters of a session.
 
-use oncewire_codec::varint;
-
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of one end of a session. They only grow, except those that say "now".
@@ -103,6 +101,9 @@ counters! {
     /// Isolation domains that were forgotten, because there were too many names: what they had
     /// sent is not found any more.
     forgotten_domains,
+    /// Bytes of deflate streams and zstd blocks that the encoder did not open, because opening what
+    /// came before took much work and saved little.
+    declined_bytes,
     /// Bytes of content that went out while compressed content was not looked into, because sending
     /// it was faster.
     unopened_bytes,
@@ -110,20 +111,30 @@ counters! {
 
 impl Counters {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (_, value) in self.list() {
-            varint::put(&mut out, value);
-        }
-        out
+        self.list().into_iter().flat_map(|(_, value)| value.to_le_bytes()).collect()
     }
 
-    /// `None` if the body is not a list of varints. Skips counters of later versions.
-    pub(crate) fn read(mut body: &[u8]) -> Option<Counters> {
-        let mut values = Vec::new();
-        while !body.is_empty() {
-            values.push(varint::take(&mut body).ok()?);
+    /// `None` if the body is not a list of numbers of 8 bytes. Skips counters of later versions.
+    pub(crate) fn read(body: &[u8]) -> Option<Counters> {
+        let (numbers, rest) = body.as_chunks::<8>();
+        rest.is_empty()
+            .then(|| Counters::from_values(numbers.iter().copied().map(u64::from_le_bytes)))
+    }
+
+    /// Without the counters that a REPORT and what answers it change, and those that change only
+    /// together with others: what remains is a reason for a REPORT when it changes.
+    pub(crate) fn reasons(self) -> Counters {
+        Counters {
+            wire_sent_bytes: 0,
+            wire_received_bytes: 0,
+            padding_bytes: 0,
+            rtt_us: 0,
+            // Each try to send while the span is used up counts, also that of a REPORT.
+            span_stalls: 0,
+            delivery_waiting_bytes: 0,
+            memory_bytes: 0,
+            ..self
         }
-        Some(Counters::from_values(values.into_iter()))
     }
 }
 
@@ -138,12 +149,19 @@ mod tests {
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
-        longer.extend_from_slice(&[1, 2, 3]);
+        longer.extend_from_slice(&[1; 24]);
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
-            Counters::read(&wire[..wire.len() - 1]),
+            Counters::read(&wire[..wire.len() - 8]),
             Some(Counters { unopened_bytes: 0, ..counters })
         );
-        assert_eq!(Counters::read(&[0x80]), None);
+        assert_eq!(Counters::read(&wire[..wire.len() - 1]), None);
+    }
+
+    #[test]
+    fn the_length_of_a_report_does_not_depend_on_the_counters() {
+        let most = Counters { sent_bytes: u64::MAX, log_end: 1 << 63, ..Counters::default() };
+        assert_eq!(most.write().len(), Counters::default().write().len());
+        assert_eq!(Counters::read(&most.write()), Some(most));
     }
 }

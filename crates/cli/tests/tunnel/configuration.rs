@@ -287,6 +287,9 @@ fn status_shows_the_views_of_both_ends_as_text_and_json() {
     let tunnel = Plan::new().to(echo()).start();
     assert_same(&exchange(tunnel.way(0), b"hello").unwrap(), b"hello", "echo");
     for (end, role) in [(&tunnel.serve, "serve"), (&tunnel.connect, "connect")] {
+        wait_until("the other end has reported the exchange", || {
+            end.status()["sessions"][0]["there"]["sent_bytes"].as_u64() >= Some(5)
+        });
         let status = end.status();
         assert_eq!(status["role"], role);
         let session = &status["sessions"][0];

@@ -218,13 +218,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that the transports have sent and received so far. Unlike [`Connection::status`] it
-    /// sends nothing.
+    /// Bytes that the transports have sent and received so far.
     pub(crate) fn wire_bytes(&self) -> (u64, u64) {
         self.shared.wire.total()
     }
 
-    /// The current state. Asks the server for its counters, which the next call has.
+    /// The current state. It sends nothing: the server's counters are those of its last report.
     pub fn status(&self) -> Status {
         let shared = &self.shared;
         // The server of the last session, until another one answers.
@@ -233,7 +232,6 @@ impl Connection {
             .drivers()
             .iter()
             .filter_map(|driver| {
-                driver.with(Session::ask_report);
                 session_status(
                     driver,
                     driver.peer.get().or(latest.as_ref())?,

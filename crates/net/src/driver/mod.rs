@@ -11,9 +11,7 @@ use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
-use oncewire_session::{
-    Counters, Ended, Event, FlowId, Logs, OpenError, Owner, ResetCode, Session,
-};
+use oncewire_session::{Ended, Event, FlowId, Logs, OpenError, Owner, ResetCode, Session};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -92,7 +90,6 @@ struct DriverState {
     lanes: Vec<Arc<LaneSignals>>,
     /// The path of each lane's latest transport.
     paths: Vec<Option<Path>>,
-    report: Option<(Counters, Instant)>,
     /// Number of flows at the last change.
     flow_count: usize,
     /// Number of frames that had failed to decode when a transport was last closed.
@@ -196,7 +193,6 @@ impl Driver {
                 // `vec!` would clone a single one.
                 lanes: (0..lanes).map(|_| Arc::default()).collect(),
                 paths: vec![None; lanes],
-                report: None,
                 flow_count: 0,
                 failures: 0,
             }),
@@ -234,6 +230,12 @@ impl Driver {
         let result = act(state.session.as_mut()?);
         self.settle(&mut state);
         Some(result)
+    }
+
+    /// Looks at the session, which cannot send anything because of it. `None` if it has been taken
+    /// away.
+    pub(crate) fn look<T>(&self, act: impl FnOnce(&Session) -> T) -> Option<T> {
+        self.lock().session.as_ref().map(act)
     }
 
     fn settle(&self, state: &mut DriverState) {
@@ -325,7 +327,6 @@ impl Driver {
                         "encoding effort changed to stay within --cpu-budget"
                     );
                 }
-                Event::Report(counters) => state.report = Some((*counters, Instant::now())),
                 Event::Ended(why) => {
                     debug!(%why, "session over");
                     for (flow, chunks) in session.take_undelivered() {
@@ -532,11 +533,6 @@ impl Driver {
         self.born
             .elapsed()
             .saturating_sub(Duration::from_millis(self.active.load(Ordering::Relaxed)))
-    }
-
-    /// The peer's counters as it last reported them, and the time of the report.
-    pub(crate) fn report(&self) -> Option<(Counters, Instant)> {
-        self.lock().report
     }
 }
 

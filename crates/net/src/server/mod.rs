@@ -175,13 +175,10 @@ impl Server {
         }
     }
 
-    /// The current state. Asks peers for their counters, which the next call has.
+    /// The current state. It sends nothing: the peers' counters are those of their last reports.
     pub fn status(&self) -> Status {
         let shared = &self.shared;
         let sessions = shared.lock_sessions();
-        for driver in sessions.values() {
-            driver.with(Session::ask_report);
-        }
         let mut list: Vec<_> = sessions
             .iter()
             .filter_map(|((peer, _), driver)| session_status(driver, peer, &shared.endpoint.peers))

@@ -33,8 +33,7 @@ const ACK: u8 = 0x41;
 const PING: u8 = 0x42;
 const PONG: u8 = 0x43;
 const CLOSE: u8 = 0x44;
-const ASK_REPORT: u8 = 0x45;
-const REPORT: u8 = 0x46;
+const REPORT: u8 = 0x45;
 
 /// A message that consists of numbers.
 fn message(kind: u8, numbers: &[u64]) -> Vec<u8> {
@@ -117,7 +116,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         11 => message(ACK, &[a % 4]),
         12 => message(PING, &[a]),
         13 => message(PONG, &[a]),
-        14 => message(ASK_REPORT, &[]),
+        14 => with_text(REPORT, &[], &text[..text.len() / 8 * 8]),
         15 => with_text(REPORT, &[], &text),
         16 => message(ACK, &[a]),
         _ => text,

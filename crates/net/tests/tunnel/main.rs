@@ -11,3 +11,4 @@ mod owners;
 mod pair;
 mod peers;
 mod proxies;
+mod reports;

@@ -33,8 +33,6 @@ pub enum Event {
     Reset(FlowId, ResetCode),
     /// The peer accepts no more flows. Close the session once the open ones are done.
     GoingAway,
-    /// The peer's counters, after [`Session::ask_report`].
-    Report(Box<Counters>),
     /// The peer keeps smaller logs from now on. A log that is larger begins again, empty.
     Limited {
         /// Its limit until now, in bytes.

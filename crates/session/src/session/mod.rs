@@ -4,6 +4,7 @@ mod adapting;
 mod events;
 mod flows;
 mod receive;
+mod reports;
 mod time;
 mod transmit;
 mod transports;
@@ -27,6 +28,7 @@ use adapting::Adapting;
 pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
 use oncewire_codec::adapt::{Controller, Decision};
 use oncewire_codec::{MAX_BLOCK, Sharing, Stream};
+use reports::Reports;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -167,10 +169,7 @@ pub struct Session {
     limit_enforced: bool,
     /// The values at the last [`Event::Memory`].
     noted: (u64, u64),
-    /// ASK_REPORT is to be sent.
-    ask_report: bool,
-    /// REPORT is to be sent.
-    report_due: bool,
+    reports: Reports,
     /// Recent frames that failed, and how many blocks had been decoded by the last.
     failures: (u64, u64),
     counters: Counters,
@@ -248,8 +247,7 @@ impl Session {
             limit_enforced: false,
             noted: (0, 0),
             failures: (0, 0),
-            ask_report: false,
-            report_due: false,
+            reports: Reports::new(now),
             counters: Counters::default(),
             random: Random::new(config.random, is_client),
             chooser: (config.opening == Opening::Auto && config.encoder.looks_inside())
@@ -447,6 +445,15 @@ impl Session {
 
     /// Counters of this end.
     pub fn counters(&self) -> Counters {
+        Counters {
+            delivery_waiting_bytes: self.flows.values().map(|flow| flow.receive.held()).sum(),
+            memory_bytes: self.memory(),
+            ..self.quick_counters()
+        }
+    }
+
+    /// The counters without those that take a look at every flow.
+    fn quick_counters(&self) -> Counters {
         let (stats, domains) = (self.outgoing.stats(), self.outgoing.domains());
         Counters {
             blocks: stats.blocks,
@@ -454,6 +461,7 @@ impl Session {
             incompressible_blocks: stats.incompressible_blocks,
             opened_bytes: stats.inside.opened_bytes,
             token_bytes: stats.inside.found_bytes,
+            declined_bytes: stats.inside.declined_bytes,
             domains: domains.len() as u64,
             unowned_flows: domains.unknown,
             forgotten_domains: domains.forgotten,
@@ -462,9 +470,7 @@ impl Session {
             log_unacknowledged: self.outgoing.unacknowledged(),
             log_capacity: self.outgoing.capacity(),
             received_low: self.incoming.acknowledged(),
-            delivery_waiting_bytes: self.flows.values().map(|flow| flow.receive.held()).sum(),
             send_waiting_bytes: self.queued as u64,
-            memory_bytes: self.memory(),
             rtt_us: self.rtt.map_or(0, |rtt| rtt.as_micros() as u64),
             ..self.counters
         }

@@ -233,14 +233,9 @@ impl Session {
                 return None;
             }
             Message::Pad(_) => false,
-            Message::AskReport => {
-                self.report_due = true;
-                self.wake(lane);
-                false
-            }
             Message::Report(body) => {
                 match Counters::read(body) {
-                    Some(counters) => self.events.push_back(Event::Report(Box::new(counters))),
+                    Some(counters) => self.reports.received(counters, now),
                     None => {
                         self.violation(Violation::Unexpected("report that is no list of numbers"))
                     }

@@ -13,6 +13,7 @@ impl Session {
             .iter()
             .filter_map(Lane::next_deadline)
             .chain(self.limit_due.map(|due| due.at))
+            .chain(self.report_at())
             .min()
     }
 
@@ -22,6 +23,7 @@ impl Session {
             return;
         }
         self.enforce_limit(now);
+        self.check_report(now);
         for lane in 0..self.lanes.len() {
             match self.lanes[lane].on_timeout(now, || self.random.nonce()) {
                 Expired::Nothing => {}
@@ -119,16 +121,6 @@ impl Session {
         for lane in 0..self.lanes.len() {
             if self.lanes[lane].is_up() {
                 self.lanes[lane].ping_again(self.random.nonce(), now);
-                self.wake(lane);
-            }
-        }
-    }
-
-    /// Asks the peer for its counters, which arrive as [`Event::Report`].
-    pub fn ask_report(&mut self) {
-        if self.is_established() {
-            self.ask_report = true;
-            if let Some(lane) = self.lanes.iter().position(Lane::is_up) {
                 self.wake(lane);
             }
         }

@@ -152,12 +152,7 @@ impl Session {
         if let Some(count) = state.take_ack() {
             Message::Ack(count).write(out);
         }
-        if std::mem::take(&mut self.ask_report) {
-            Message::AskReport.write(out);
-        }
-        if std::mem::take(&mut self.report_due) {
-            Message::Report(&self.counters().write()).write(out);
-        }
+        self.write_report(now, out);
         if !self.send_counted(lane, limit, out) {
             return None;
         }

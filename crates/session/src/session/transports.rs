@@ -60,6 +60,7 @@ impl Session {
     pub fn detach(&mut self, lane: usize, now: Instant) {
         let Some(lane) = self.lanes.get_mut(lane) else { return };
         lane.stopped(now);
+        self.reports.postpone();
     }
 
     fn send_hello(&mut self, lane: usize, answer: Answer) {

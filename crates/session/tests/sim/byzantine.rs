@@ -118,7 +118,7 @@ impl Peer {
                 out.push([0x42, 0x43][self.dice.below(2)]);
                 put(out, self.wild());
             }
-            16 => out.push(if self.dice.one_in(self.wildness) { 9 } else { 0x45 }),
+            16 if self.dice.one_in(self.wildness) => out.push(9),
             17 | 18 => {
                 out.push([5, 6][self.dice.below(2)]);
                 put(out, self.flow());
@@ -129,8 +129,9 @@ impl Peer {
                 put(out, self.flow());
             }
             22 => {
-                out.push(0x46);
-                let len = self.dice.size(300);
+                out.push(wire::REPORT);
+                let len = self.dice.size(600);
+                let len = if self.dice.one_in(self.wildness) { len } else { len / 8 * 8 };
                 put(out, len as u64);
                 let body: Vec<u8> = (0..len).map(|_| self.dice.below(128) as u8).collect();
                 out.extend_from_slice(&body);

@@ -9,6 +9,7 @@ mod content;
 mod dice;
 mod profile;
 mod regressions;
+mod reports;
 mod script;
 mod wire;
 mod world;

@@ -67,7 +67,7 @@ pub(crate) struct HalfScript {
     pub(crate) after: bool,
 }
 
-/// Something goes wrong, or is asked for.
+/// Something goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// A lane's transport is cut: what is in flight is lost, and each end notices in its own time.
@@ -82,8 +82,6 @@ pub(crate) enum Fault {
     Restart { end: usize, keep_logs: bool },
     /// An end closes its session.
     Close { end: usize },
-    /// An end asks for a report.
-    AskReport { end: usize },
 }
 
 impl Script {
@@ -118,7 +116,7 @@ impl Script {
         let mut faults = Vec::new();
         let mut at = 50 * MS;
         while profile.has_faults() && at < calm_at {
-            faults.push((at, Fault::generate(dice_ref, profile, lanes)));
+            faults.extend(Fault::generate(dice_ref, profile, lanes).map(|fault| (at, fault)));
             at += profile.fault_gap(dice_ref) * MS;
         }
         Script {
@@ -181,9 +179,10 @@ impl HalfScript {
 }
 
 impl Fault {
-    fn generate(dice: &mut Dice, profile: Profile, lanes: usize) -> Fault {
+    /// What happens next, if the profile has it.
+    fn generate(dice: &mut Dice, profile: Profile, lanes: usize) -> Option<Fault> {
         let (end, lane) = (dice.below(2), dice.below(lanes));
-        match dice.below(8) {
+        Some(match dice.below(8) {
             0..=1 if profile.restarts() => {
                 Fault::Restart { end, keep_logs: profile.keeps_logs(end) && dice.one_in(2) }
             }
@@ -193,7 +192,7 @@ impl Fault {
             6 if profile.shrinks() => {
                 Fault::Limit { end, log: (1 << 20) + dice.within(0..6 << 20) }
             }
-            _ => Fault::AskReport { end },
-        }
+            _ => return None,
+        })
     }
 }

@@ -5,6 +5,7 @@ use oncewire_codec::{FrameView, MAX_BLOCK, Scan, varint};
 use std::ops::Range;
 
 pub(crate) const DATA: u8 = 0x01;
+pub(crate) const REPORT: u8 = 0x45;
 
 fn number(rest: &mut &[u8]) -> Option<u64> {
     varint::take(rest).ok()
@@ -30,6 +31,16 @@ pub(crate) fn counted(mut wire: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((len, _)) = message(wire) {
         count += u64::from(wire[0] < 0x40);
+        wire = &wire[len..];
+    }
+    count
+}
+
+/// How many messages of a kind there are in `wire`, which holds whole messages.
+pub(crate) fn of_kind(kind: u8, mut wire: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Some((len, _)) = message(wire) {
+        count += u64::from(wire[0] == kind);
         wire = &wire[len..];
     }
     count
@@ -64,11 +75,11 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
                 number(&mut rest)?;
             }
         }
-        0x40 | 0x46 | 0x47 => {
+        0x40 | REPORT | 0x46 => {
             let len = number(&mut rest)? as usize;
             rest = rest.get(len..)?;
         }
-        0x09 | 0x45 => {}
+        0x09 => {}
         _ => {
             number(&mut rest)?;
         }

@@ -24,7 +24,6 @@ impl World {
         };
         match fault {
             Fault::Close { end } => with(end, &|session| session.close()),
-            Fault::AskReport { end } => with(end, &|session| session.ask_report()),
             Fault::Limit { end, log } => {
                 with(end, &|session| session.set_log_limit(log, now).expect("a size in range"))
             }

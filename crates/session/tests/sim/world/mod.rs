@@ -8,7 +8,8 @@ mod transports;
 use crate::dice::Dice;
 use crate::profile::Profile;
 use crate::script::{Fault, FlowScript, HalfScript, MS, SECOND, Script, Time};
-use oncewire_session::{Budget, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId};
+use crate::wire;
+use oncewire_session::{Budget, Counters, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -138,6 +139,9 @@ struct End {
     had_log: bool,
     /// A block that is being encoded while other things happen.
     encoding: Option<Encoding>,
+    /// When the session began, and the REPORTs that it has sent.
+    begun: Time,
+    reports: u64,
 }
 
 /// A job of a session, and what is to be sent before its frame.
@@ -371,7 +375,27 @@ impl World {
                     && (flow.reset.is_some()
                         || flow.halves.iter().all(|half| half.finished && half.end_seen)))
         });
-        flows && self.ends.iter().all(|end| end.session.as_ref().is_some_and(Session::is_idle))
+        let [Some(client), Some(server)] = self.ends.each_ref().map(|end| end.session.as_ref())
+        else {
+            return false;
+        };
+        // Each end has reported its last change.
+        let known = |to: &Session, from: &Session| {
+            to.peer_report().is_some_and(|(report, _)| agree(report, &from.counters()))
+        };
+        flows
+            && client.is_idle()
+            && server.is_idle()
+            && known(client, server)
+            && known(server, client)
+    }
+
+    /// Counts the REPORTs in what an end sends: at most one a second.
+    fn count_reports(&mut self, end: usize, bytes: &[u8]) {
+        let state = &mut self.ends[end];
+        state.reports += wire::of_kind(wire::REPORT, bytes);
+        let (reports, age) = (state.reports, self.now - state.begun);
+        assert!(reports <= age / SECOND, "{reports} REPORTs in {age} us");
     }
 
     fn state(&self) -> String {
@@ -416,4 +440,19 @@ impl World {
         }
         text
     }
+}
+
+/// Whether two reports are of the same state. A report changes what it counts of the wire, and
+/// memory is given back late.
+pub(crate) fn agree(one: &Counters, other: &Counters) -> bool {
+    let same = |counters: &Counters| Counters {
+        wire_sent_bytes: 0,
+        wire_received_bytes: 0,
+        padding_bytes: 0,
+        rtt_us: 0,
+        span_stalls: 0,
+        memory_bytes: 0,
+        ..*counters
+    };
+    same(one) == same(other)
 }

@@ -51,6 +51,7 @@ impl World {
         let session = Session::connect(config, logs, self.instant());
         let end = &mut self.ends[CLIENT];
         end.links = vec![None; session.lanes()];
+        (end.begun, end.reports) = (self.now, 0);
         end.session = Some(session);
         end.established = false;
         self.connect(0, self.generation);

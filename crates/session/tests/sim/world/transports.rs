@@ -114,6 +114,7 @@ impl World {
 
     /// Puts bytes, which are whole messages, on a transport.
     pub(super) fn send(&mut self, link: usize, end: usize, mut bytes: Vec<u8>) {
+        self.count_reports(end, &bytes);
         if self.profile.corrupts() && !self.calm && self.dice.one_in(self.corruption_rate) {
             self.corrupt(&mut bytes);
         }
@@ -251,6 +252,7 @@ impl World {
             self.say(|| format!("server session, logs {}", logs.is_some()));
             Session::accept_new(config, logs, hello, now).map(|session| {
                 self.ends[SERVER].links = vec![None; session.lanes()];
+                (self.ends[SERVER].begun, self.ends[SERVER].reports) = (self.now, 0);
                 self.ends[SERVER].session = Some(session);
                 self.ends[SERVER].established = false;
             })
