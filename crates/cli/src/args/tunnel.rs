@@ -452,7 +452,10 @@ impl From<LogLevel> for LevelFilter {
 #[command(after_help = "\
 Examples:
   oncewire status
-  oncewire status --json | jq '.[].sessions[].here.flows'")]
+  oncewire status --json | jq '.[].sessions[].here.flows'
+
+Figures of the other end come from its last report. It reports at most once a second, and only when something has changed: \
+on an idle tunnel, an old report is still accurate.")]
 pub(crate) struct StatusArgs {
     /// The process's --status socket [default: those in $XDG_RUNTIME_DIR and of the systemd units
     /// in docs/examples]

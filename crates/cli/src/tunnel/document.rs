@@ -1,6 +1,7 @@
 //! A tunnel's status, as JSON and as text.
 
-use crate::format::{MISSING, count_of};
+use crate::failure::without_number;
+use crate::format::{self, MISSING, count_of};
 use crate::quantity::{binary, bytes, savings};
 use crate::terminal::{Grid, Page};
 use oncewire_net::status::{SessionStatus, Status};
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 
 /// Number of the document's layout. It grows when a key changes its meaning or goes away, not when
 /// one is added.
-const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 1;
 
 /// The status as one JSON document.
 pub(super) fn render(status: &Status) -> String {
@@ -103,7 +104,8 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         binary(number(&document["memory_limit_bytes"])),
     );
     let draining = if document["draining"] == true { ", draining" } else { "" };
-    page.wrapped("", &format!("memory {memory} of {limit}{draining}"))?;
+    let up = format::number(seconds(&document["uptime_seconds"]), Unit::Seconds);
+    page.wrapped("", &format!("up {up}, memory {memory} of {limit}{draining}"))?;
     for (counter, what) in [
         (
             "refused_transports",
@@ -129,7 +131,10 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     if let Some(why) = document["last_failure"].as_str() {
         page.wrapped(
             "",
-            &format!("the last attempt to reach the server failed: {}", sanitize(why)),
+            &format!(
+                "the last attempt to reach the server failed: {}",
+                sanitize(&without_number(&why))
+            ),
         )?;
     }
     let sessions = document["sessions"].as_array().cloned().unwrap_or_default();
@@ -167,6 +172,13 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         }
         let (here, there) = (&session["here"], &session["there"]);
         for (direction, from) in [("sent", here), ("received", there)] {
+            let declined = number(&from["declined_bytes"]);
+            if declined > 0 {
+                efforts.push(format!(
+                    "{peer}: {} {direction} without a look inside, because opening what came before took much work and saved little",
+                    bytes(declined)
+                ));
+            }
             let padding = number(&from["padding_bytes"]);
             if padding > 0 {
                 efforts.push(format!(
@@ -207,13 +219,21 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
             string(&session["address"]),
         ]);
         for (direction, from) in [("sent", here), ("received", there)] {
+            // The peer's figures have their age below its name.
+            let label = match direction {
+                "sent" => peer.clone(),
+                _ if from.is_null() => "not reported yet".into(),
+                _ => format!("reported {}", ago(seconds(&session["there_age_seconds"]))),
+            };
             if from.is_null() {
+                let none = [MISSING; 5].map(String::from);
+                traffic.row([label, direction.to_string()].into_iter().chain(none));
                 continue;
             }
             let (sent, wire) = (number(&from["sent_bytes"]), number(&from["wire_sent_bytes"]));
             large.extend(large_flows(&peer, direction, from));
             traffic.row([
-                if direction == "sent" { peer.clone() } else { String::new() },
+                label,
                 direction.to_string(),
                 bytes(sent),
                 bytes(wire),
@@ -234,10 +254,33 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
     notes.try_for_each(|note| page.wrapped("", note))
 }
 
-/// The share of the payload that was saved. A direction that carries little but acknowledgements
-/// writes more than its payload, and the share says nothing.
+fn seconds(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+/// The age of a report, in whole seconds, minutes, hours or days.
+fn ago(seconds: f64) -> String {
+    if seconds < 1.0 {
+        return "< 1 s ago".into();
+    }
+    let unit = match seconds {
+        s if s < 120.0 => 1.0,
+        s if s < 7_200.0 => 60.0,
+        s if s < 172_800.0 => 3_600.0,
+        _ => 86_400.0,
+    };
+    format!("{} ago", format::number((seconds / unit).floor() * unit, Unit::Seconds))
+}
+
+/// Payload up to which a session's own messages, such as its handshake and reports, may outweigh
+/// what is saved, in bytes.
+const LITTLE: u64 = 64 << 10;
+
+/// The share of the payload that was saved. A direction that carries little, or little but
+/// acknowledgements, writes more than its payload, and the share says nothing.
 fn saved(wire: u64, sent: u64) -> String {
-    if wire / 2 > sent { MISSING.into() } else { savings(wire, sent) }
+    let says_nothing = wire / 2 > sent || (wire > sent && sent < LITTLE);
+    if says_nothing { MISSING.into() } else { savings(wire, sent) }
 }
 
 /// A note about flows larger than the cache, with the remedy.
@@ -265,18 +308,19 @@ mod tests {
         let counters = json!({
             "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
             "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
-            "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
+            "declined_bytes": 123_000_000u64, "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
         });
         let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
         let session = |name: &str, there: &Value| {
             json!({
                 "peer": format!("ow1{}", "k".repeat(52)), "name": name, "phase": "established", "lanes": 8, "lanes_up": 8,
-                "cpu_budget": budget, "here": counters, "there": there, "refused_targets": 1234, "transport": "quic",
+                "cpu_budget": budget, "here": counters, "there": there, "there_age_seconds": 3.7, "refused_targets": 1234, "transport": "quic",
                 "address": "[2001:db8:1111:2222:3333:4444:5555:6666]:65535",
             })
         };
         json!({
             "role": "serve", "version": "0.1.0", "public_key": format!("ow1{}", "q".repeat(52)), "draining": true,
+            "uptime_seconds": 7_300.5,
             "listening": ["[2001:db8:1111:2222:3333:4444:5555:6666]:7077", "192.0.2.1:7077", "192.0.2.2:7077"],
             "memory_bytes": 536_870_912, "memory_limit_bytes": 1_099_511_627_776u64,
             "sessions": [session("branch-office-in-a-town-with-a-long-name", &counters), session("\u{1b}[2Jb", &Value::Null)],
@@ -318,6 +362,14 @@ mod tests {
                     && text.contains("4,044 isolation domains forgotten"),
                 "{text}"
             );
+            // A peer's figures come with their age, and with a reason where there are none.
+            for shown in ["up 2.03 h", "reported 3 s ago", "not reported yet"] {
+                assert!(text.contains(shown), "{width}: {shown:?} is missing:\n{text}");
+            }
+            assert!(
+                text.contains("123 MB sent without") && text.contains("123 MB received without"),
+                "{text}"
+            );
         }
     }
 
@@ -325,8 +377,26 @@ mod tests {
     fn a_quiet_direction_has_no_share() {
         assert_eq!(saved(10_000, 100), MISSING);
         assert_eq!(saved(0, 0), MISSING);
-        assert_eq!(saved(150, 100), savings(150, 100));
+        assert_eq!(saved(150, 100), MISSING);
+        assert_eq!(saved(150_000, 100_000), savings(150, 100));
         assert_eq!(saved(25, 100), "75.0 %");
+    }
+
+    #[test]
+    fn reports_have_an_age() {
+        for (seconds, text) in [
+            (0.0, "< 1 s ago"),
+            (0.999, "< 1 s ago"),
+            (1.0, "1 s ago"),
+            (3.99, "3 s ago"),
+            (119.9, "119 s ago"),
+            (150.0, "2 min ago"),
+            (7_199.0, "119 min ago"),
+            (86_399.0, "23 h ago"),
+            (500_000.0, "5 d ago"),
+        ] {
+            assert_eq!(ago(seconds), text);
+        }
     }
 
     #[test]

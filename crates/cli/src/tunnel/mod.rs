@@ -6,7 +6,7 @@ mod file;
 mod log;
 
 use crate::args::{CheckConfigArgs, KeygenArgs, StatusArgs};
-use crate::failure::{Failure, Outcome, without_number};
+use crate::failure::{Failure, Outcome, note, without_number};
 use crate::quantity::{binary, size};
 use crate::{stdout, terminal};
 use clap::ArgMatches;
@@ -19,7 +19,8 @@ use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
 use oncewire_session::ConfigError;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -152,6 +153,48 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
 const UNITS: [&str; 2] = ["/run/oncewire-serve/status.sock", "/run/oncewire-connect/status.sock"];
 /// Timeout for the answer of a running process.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest answer of a running process, in bytes. A session takes about 4 kB.
+const LONGEST_STATUS: u64 = 1 << 30;
+
+/// The status of the process with this socket.
+fn ask(path: &Path) -> Outcome<serde_json::Value> {
+    let name = path.display();
+    let foreign = |why: &dyn std::fmt::Display| {
+        Failure::failed(format!("{name} is not the status socket of a tunnel: {why}"))
+    };
+    let read = || {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut text = Vec::new();
+        stream.take(LONGEST_STATUS).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused
+            if !path.metadata().is_ok_and(|file| file.file_type().is_socket()) =>
+        {
+            foreign(&"it is not a socket")
+        }
+        io::ErrorKind::ConnectionRefused => Failure::failed(format!(
+            "no process answers on {name}: the one that made this socket has ended"
+        )),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::failed(format!(
+            "the process with the socket {name} did not answer within {} s",
+            PATIENCE.as_secs()
+        )),
+        _ => Failure::io("ask", &name, &error),
+    })?;
+    let document: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|error| foreign(&error))?;
+    match document["format"].as_u64() {
+        Some(document::FORMAT) => Ok(document),
+        Some(other) => Err(Failure::failed(format!(
+            "the process with the socket {name} writes its status in format {other}, but this program reads format {}; use the program of that process",
+            document::FORMAT
+        ))),
+        None => Err(foreign(&"its answer has no format")),
+    }
+}
 
 pub(crate) fn status(args: &StatusArgs) -> Outcome {
     let sockets = match &args.socket {
@@ -172,24 +215,18 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
             found
         }
     };
-    let mut documents = Vec::new();
+    let (mut documents, mut failures) = (Vec::new(), Vec::new());
     for path in &sockets {
-        let ask = || {
-            let mut stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text)?;
-            std::io::Result::Ok(text)
-        };
-        let text = ask().map_err(|error| Failure::io("ask", path.display(), &error))?;
-        let document: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-            Failure::failed(format!(
-                "{} is not the status socket of a tunnel: {error}",
-                path.display()
-            ))
-        })?;
-        documents.push(document);
+        match ask(path) {
+            Ok(document) => documents.push(document),
+            Err(failure) => failures.push(failure),
+        }
     }
+    // A socket that a killed process left behind does not hide the process that runs.
+    if documents.is_empty() && !failures.is_empty() {
+        return Err(failures.swap_remove(0));
+    }
+    failures.iter().for_each(|failure| note(&failure.message));
     if !args.json {
         return terminal::print("--json", |page| {
             documents.iter().enumerate().try_for_each(|(at, one)| {

@@ -3,6 +3,8 @@
 
 use crate::support::*;
 use serde_json::Value;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -334,6 +336,47 @@ fn status_with_nothing_running_says_so() {
     let none = dir.path().join("none.sock");
     fails(&ask(&["--socket", none.to_str().unwrap()]), 1, &["none.sock"]);
     // The socket of a killed process.
-    drop(std::os::unix::net::UnixListener::bind(dir.path().join("oncewire-serve.sock")).unwrap());
-    fails(&ask(&[]), 1, &["oncewire-serve.sock"]);
+    drop(UnixListener::bind(dir.path().join("oncewire-serve.sock")).unwrap());
+    fails(&ask(&[]), 1, &["no process answers on", "oncewire-serve.sock"]);
+    let file = dir.path().join("notes.txt");
+    std::fs::write(&file, "mine").unwrap();
+    fails(&ask(&["--socket", file.to_str().unwrap()]), 1, &["notes.txt", "not a socket"]);
+}
+
+#[test]
+fn status_takes_no_other_answer_for_that_of_a_tunnel() {
+    let dir = TempDir::new().unwrap();
+    let place = dir.path().join("oncewire-connect.sock");
+    for (answer, word) in [
+        ("220 ready\r\n", "is not the status socket of a tunnel"),
+        ("", "is not the status socket of a tunnel"),
+        ("[]", "has no format"),
+        ("{\"format\": 99}", "in format 99"),
+    ] {
+        let listener = UnixListener::bind(&place).unwrap();
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 {
+                listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        for option in [&[][..], &["--json"]] {
+            let socket = ["status", "--socket", place.to_str().unwrap()];
+            fails(&oncewire(socket.iter().chain(option)), 1, &["oncewire-connect.sock", word]);
+        }
+        server.join().unwrap();
+        std::fs::remove_file(&place).unwrap();
+    }
+}
+
+#[test]
+fn the_socket_of_a_killed_process_does_not_hide_one_that_runs() {
+    let tunnel = Plan::new().to(echo()).start();
+    let dir = TempDir::new().unwrap();
+    drop(UnixListener::bind(dir.path().join("oncewire-serve.sock")).unwrap());
+    let running = dir.path().join("oncewire-connect.sock");
+    std::os::unix::fs::symlink(&tunnel.connect.socket, &running).unwrap();
+    let shown = finish(Command::new(ONCEWIRE).args(["status"]).env("XDG_RUNTIME_DIR", dir.path()));
+    assert!(shown.status.success() && text(&shown).contains("connect "), "{}", text(&shown));
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert!(said.contains("no process answers on") && said.contains("oncewire-serve.sock"));
 }
