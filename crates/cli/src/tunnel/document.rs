@@ -172,12 +172,20 @@ pub(super) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         }
         let (here, there) = (&session["here"], &session["there"]);
         for (direction, from) in [("sent", here), ("received", there)] {
-            let declined = number(&from["declined_bytes"]);
-            if declined > 0 {
-                efforts.push(format!(
-                    "{peer}: {} {direction} without a look inside, because opening what came before took much work and saved little",
-                    bytes(declined)
-                ));
+            for (count, why) in [
+                (
+                    &from["declined_bytes"],
+                    "because opening what came before took much work and saved little",
+                ),
+                (&from["unopened_bytes"], "because sending is faster than opening (see --inside)"),
+            ] {
+                let count = number(count);
+                if count > 0 {
+                    efforts.push(format!(
+                        "{peer}: {} {direction} without a look inside, {why}",
+                        bytes(count)
+                    ));
+                }
             }
             let padding = number(&from["padding_bytes"]);
             if padding > 0 {
@@ -308,7 +316,7 @@ mod tests {
         let counters = json!({
             "rtt_us": 1_234_567, "flows": 4_194_304u64, "sent_bytes": u64::MAX, "wire_sent_bytes": u64::MAX / 3 * 2,
             "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
-            "declined_bytes": 123_000_000u64, "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
+            "declined_bytes": 123_000_000u64, "unopened_bytes": 456_000_000u64, "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
         });
         let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
         let session = |name: &str, there: &Value| {
