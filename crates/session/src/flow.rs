@@ -241,12 +241,12 @@ impl ReceiveQueue {
 
     /// Adds decoded bytes. Small blocks share a chunk, because credit counts bytes and not the
     /// memory that a tiny chunk takes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
         match self.chunks.back_mut() {
             Some(chunk) if chunk.len() + bytes.len() <= SHARED_CHUNK => {
-                chunk.extend_from_slice(bytes)
+                chunk.extend_from_slice(&bytes)
             }
-            _ => self.chunks.push_back(bytes.to_vec()),
+            _ => self.chunks.push_back(bytes),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::config::{MAX_LANES, decoder_of};
 use crate::hello::LogState;
 use crate::message::Epoch;
 use crate::outgoing::chain;
-use oncewire_codec::{Decoded, Decoder, DecoderMemory, FrameError, FrameView, MAX_BLOCK, Scan};
+use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView};
 use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
@@ -21,7 +21,12 @@ pub(crate) struct Incoming {
     /// The log that was dropped last. Its acknowledged content is gone, so it cannot begin again,
     /// though its EPOCH may still arrive on another lane.
     dropped: u64,
-    decoder: Option<Decoder>,
+    /// `None` while it is lent to a [`DecodeJob`](crate::DecodeJob).
+    decoder: Option<Box<Decoder>>,
+    /// A decoder is lent, at most one at a time.
+    is_lent: bool,
+    /// What the decoder said when it was last here.
+    known: Known,
     chain: u64,
     /// Checksums of the blocks above the acknowledged offset, by their offsets.
     early: BTreeMap<u64, u64>,
@@ -29,14 +34,22 @@ pub(crate) struct Incoming {
     written: u64,
 }
 
-/// The result of decoding a frame.
-pub(crate) enum Frame<'a> {
-    /// The block's content, and the length of its frame.
-    Block(&'a [u8], usize),
-    /// The frame needs this many more bytes.
-    NeedMore(usize),
-    /// The frame refers to content that will arrive on another lane.
-    Waiting,
+/// What the session asks about a decoder, which may be lent.
+#[derive(Clone, Copy)]
+struct Known {
+    acknowledged: u64,
+    memory: DecoderMemory,
+}
+
+impl Known {
+    const NONE: Known = Known {
+        acknowledged: 0,
+        memory: DecoderMemory { log: 0, contexts: 0, inside: 0, buffers: 0 },
+    };
+
+    fn of(decoder: &Decoder) -> Known {
+        Known { acknowledged: decoder.acknowledged(), memory: decoder.memory() }
+    }
 }
 
 /// Why a frame failed, or a log cannot begin.
@@ -64,6 +77,8 @@ impl Incoming {
             epoch: Epoch::NONE,
             dropped: 0,
             decoder: None,
+            is_lent: false,
+            known: Known::NONE,
             chain: 0,
             early: BTreeMap::new(),
             written: 0,
@@ -91,8 +106,8 @@ impl Incoming {
 
     /// The LOG field of HELLO.
     pub(crate) fn state(&self) -> LogState {
-        let Some(decoder) = &self.decoder else { return LogState::default() };
-        LogState { epoch: self.epoch, acknowledged: decoder.acknowledged(), chain: self.chain }
+        let acknowledged = self.known.acknowledged;
+        LogState { epoch: self.epoch, acknowledged, chain: self.chain }
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -110,11 +125,11 @@ impl Incoming {
 
     /// The acknowledged offset: everything below has been decoded.
     pub(crate) fn acknowledged(&self) -> u64 {
-        self.decoder.as_ref().map_or(0, Decoder::acknowledged)
+        self.known.acknowledged
     }
 
     /// The peer begins an epoch: an empty log of `capacity` bytes, or the current log from offset
-    /// `keep` on.
+    /// `keep` on. Not while the decoder is lent.
     pub(crate) fn begin(
         &mut self,
         epoch: Epoch,
@@ -139,7 +154,9 @@ impl Incoming {
                 self.discard();
                 let decoder =
                     decoder_of(capacity, self.contexts).checksum_seed(epoch.seed()).build();
-                self.decoder = Some(decoder.map_err(|error| begin(error.to_string()))?);
+                let decoder = decoder.map_err(|error| begin(error.to_string()))?;
+                self.known = Known::of(&decoder);
+                self.decoder = Some(Box::new(decoder));
                 self.capacity = capacity;
             }
             Some(offset) => {
@@ -157,6 +174,7 @@ impl Incoming {
                     )));
                 }
                 decoder.rewind(epoch.seed());
+                self.known = Known::of(decoder);
                 self.early.clear();
             }
         }
@@ -164,44 +182,73 @@ impl Incoming {
         Ok(())
     }
 
-    /// Drops the log; the peer has to begin another.
+    /// Drops the log; the peer has to begin another. If the decoder is lent, it is dropped when it
+    /// comes back.
     pub(crate) fn discard(&mut self) {
         if self.epoch != Epoch::NONE {
             self.dropped = self.epoch.log;
         }
         (self.decoder, self.epoch, self.chain) = (None, Epoch::NONE, 0);
+        self.known = Known::NONE;
         self.written = 0;
         self.early.clear();
     }
 
-    /// Decodes the frame at the front of `input`, which came on `lane`.
-    pub(crate) fn decode(&mut self, lane: usize, input: &[u8]) -> Result<Frame<'_>, IncomingError> {
-        let decoder = self.decoder.as_mut().ok_or(IncomingError::NoLog)?;
+    /// Drops what cannot outlive the session: a log whose decoder is lent, or was lost.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.is_lent) {
+            self.discard();
+        }
+    }
+
+    /// Whether the decoder is lent. Nothing can be decoded, nor an epoch begun, meanwhile.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
+    /// Lends the decoder for a frame that came on `lane`, with the name of its log.
+    pub(crate) fn lend(
+        &mut self,
+        lane: usize,
+        frame: &FrameView<'_>,
+    ) -> Result<(u64, Box<Decoder>), IncomingError> {
         // The decoder has contexts for as many lanes as there can be. With those of others, a peer
         // with one lane would take memory that was not promised.
-        if let Ok(Scan::Frame(view)) = FrameView::scan(input, MAX_BLOCK)
-            && let Some(context) = view.context().filter(|context| context % MAX_LANES != lane)
-        {
+        if let Some(context) = frame.context().filter(|context| context % MAX_LANES != lane) {
             let (field, value) = ("context", context as u64);
             return Err(FrameError::Field { field, value, allowed: "those of its lane" }.into());
         }
-        // The answer borrows the decoder, so the content is fetched again below.
-        let (offset, len, consumed) = match decoder.decode(input)? {
-            Decoded::NeedMore(more) => return Ok(Frame::NeedMore(more)),
-            Decoded::Missing(_) => return Ok(Frame::Waiting),
-            Decoded::Block { offset, content, consumed } => (offset, content.len(), consumed),
-        };
+        let decoder = self.decoder.take().ok_or(IncomingError::NoLog)?;
+        self.is_lent = true;
+        Ok((self.epoch.log, decoder))
+    }
+
+    /// Takes back what [`Incoming::lend`] lent. `block` is the offset and the length of what was
+    /// decoded, if anything was. Returns whether its log is still held.
+    pub(crate) fn take_back(
+        &mut self,
+        log: u64,
+        decoder: Box<Decoder>,
+        block: Option<(u64, usize)>,
+    ) -> Result<bool, IncomingError> {
+        self.is_lent = false;
+        if log != self.epoch.log {
+            return Ok(false);
+        }
+        self.known = Known::of(&decoder);
+        let (acknowledged, checksum) = (decoder.acknowledged(), decoder.last_checksum());
+        self.decoder = Some(decoder);
+        let Some((offset, len)) = block else { return Ok(true) };
         self.written = self.written.max(offset + len as u64);
-        self.early.insert(offset, decoder.last_checksum());
-        while let Some(first) =
-            self.early.first_entry().filter(|first| *first.key() < decoder.acknowledged())
+        self.early.insert(offset, checksum);
+        while let Some(first) = self.early.first_entry().filter(|first| *first.key() < acknowledged)
         {
             self.chain = chain(self.chain, first.remove());
         }
         if self.early.len() > MAX_EARLY {
             return Err(IncomingError::TooManyEarly);
         }
-        Ok(Frame::Block(decoder.last_block(), consumed))
+        Ok(true)
     }
 
     /// Whether anything was received since the log began.
@@ -212,19 +259,16 @@ impl Incoming {
     /// Most memory, in bytes, that a log of `size` bytes in place of this one and the contexts in
     /// use would take; 0 if nothing was received since the log began.
     pub(crate) fn promised_memory(&self, size: u64) -> u64 {
-        let of = |decoder: &Decoder| {
-            let DecoderMemory { log, inside, .. } = decoder_of(size, self.contexts).memory();
-            (log + inside + decoder.memory().contexts) as u64
-        };
-        self.decoder.as_ref().filter(|_| self.is_used()).map_or(0, of)
+        if !self.is_used() {
+            return 0;
+        }
+        let DecoderMemory { log, inside, .. } = decoder_of(size, self.contexts).memory();
+        (log + inside + self.known.memory.contexts) as u64
     }
 
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let of = |decoder: &Decoder| {
-            let DecoderMemory { log, contexts, inside, buffers } = decoder.memory();
-            self.written.min(log as u64) + (contexts + inside + buffers) as u64
-        };
-        self.decoder.as_ref().map_or(0, of) + (self.early.len() * 32) as u64
+        let DecoderMemory { log, contexts, inside, buffers } = self.known.memory;
+        self.written.min(log as u64) + (contexts + inside + buffers + self.early.len() * 32) as u64
     }
 }

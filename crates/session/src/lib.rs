@@ -18,7 +18,9 @@
 //!    it has a transport. A server reads from each new transport until [`Hello::read`] returns a
 //!    HELLO; then it calls [`Session::accept_new`], or [`Session::accept_lane`] if it has a session
 //!    of that name and peer. On [`Refused`] it sends the HELLO in it and closes.
-//! 2. **Receive.** [`Session::receive`] takes whatever a transport brings, in pieces of any size.
+//! 2. **Receive.** [`Session::receive`] takes whatever a transport brings, in pieces of any size. A
+//!    driver with the session behind a lock calls [`Session::take_in`] and [`Session::next_decode`]
+//!    instead, and decodes without it.
 //! 3. **Poll events** after every call that changes the session, until [`Session::poll_event`]
 //!    returns `None`:
 //!    - [`Event::Transmit`]: call [`Session::transmit`] for that lane and write the bytes, until it
@@ -124,6 +126,7 @@
 
 mod budget;
 mod config;
+mod decode_job;
 mod domains;
 mod encode_job;
 mod flow;
@@ -144,6 +147,7 @@ pub use config::{
     Config, ConfigError, EARLY_CREDIT, LARGEST_LOG, MAX_CONTEXTS, MAX_FLOWS, MAX_LANES,
     SMALLEST_LOG, Settings,
 };
+pub use decode_job::DecodeJob;
 pub use domains::{MAX_DOMAIN, Owner};
 pub use encode_job::EncodeJob;
 pub use flow::{FlowId, ResetCode};

@@ -35,6 +35,18 @@ impl ByteQueue {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// As [`ByteQueue::push`] for all of `bytes`, which is emptied: without a copy if the queue is
+    /// empty.
+    pub(crate) fn append(&mut self, bytes: &mut Vec<u8>) {
+        if self.is_empty() {
+            self.clear();
+            std::mem::swap(&mut self.bytes, bytes);
+        } else {
+            self.push(bytes);
+            bytes.clear();
+        }
+    }
+
     /// Removes `len` bytes at the front.
     pub(crate) fn pop(&mut self, len: usize) {
         self.start += len;

@@ -344,7 +344,7 @@ impl Inside {
             Some((found, end)) => {
                 let at = found.bit / 8;
                 flow.opener.resume(found);
-                vec![at..end]
+                std::iter::once(at..end).collect()
             }
             None if is_known => pieces,
             None => {

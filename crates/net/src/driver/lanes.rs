@@ -4,7 +4,7 @@ use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals};
 use crate::log_limit::LogLimit;
 use crate::transport::{Path, Transport, TransportEnd};
 use cpu_time::ThreadTime;
-use oncewire_session::{Answer, Config, EncodeJob, Hello, Refused, Session};
+use oncewire_session::{Answer, Config, DecodeJob, EncodeJob, Hello, Refused, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ const CONTENT: usize = 256 << 10;
 /// How long blocks are encoded before what there is goes out: the first of them may be a small
 /// answer, and content that is opened takes milliseconds a block.
 const ENCODING: Duration = Duration::from_millis(1);
+
+/// How long blocks are decoded before others get the thread.
+const DECODING: Duration = Duration::from_millis(1);
 
 /// Bytes read from a transport at once.
 const READ: usize = 128 << 10;
@@ -104,6 +107,8 @@ impl Driver {
             let since = Instant::now();
             let path = transport.path;
             let cause = driver.carry(lane, &signals, transport, rest).await;
+            // The reader may have been stopped between two blocks, with those of other lanes to do.
+            driver.decode().await;
             driver.transports.send_modify(|count| *count -= 1);
             let mut state = driver.lock();
             if Arc::ptr_eq(&state.lanes[lane], &signals) {
@@ -155,32 +160,16 @@ impl Driver {
     ) -> TransportEnd {
         let (mut reader, mut writer) = tokio::io::split(transport.stream);
         let is_current = |state: &DriverState| Arc::ptr_eq(&state.lanes[lane], signals);
-        // False if the lane has another transport now.
-        let receive = |bytes: &[u8]| {
-            let mut state = self.lock();
-            if !is_current(&state) {
-                return false;
-            }
-            if let Some(session) = &mut state.session {
-                session.receive(lane, bytes, Instant::now());
-            }
-            self.settle(&mut state);
-            true
-        };
-        if !rest.is_empty() {
-            receive(&rest);
-        }
         let read = async {
-            let mut buffer = vec![0; READ];
+            let mut buffer = rest;
             loop {
-                match reader.read(&mut buffer).await {
+                if !buffer.is_empty() && !self.receive(lane, &is_current, &mut buffer).await {
+                    return TransportEnd::Replaced;
+                }
+                buffer.reserve(READ);
+                match reader.read_buf(&mut buffer).await {
                     Ok(0) => return TransportEnd::Closed,
-                    Ok(len) => {
-                        signals.received.store(true, Ordering::Relaxed);
-                        if !receive(&buffer[..len]) {
-                            return TransportEnd::Replaced;
-                        }
-                    }
+                    Ok(_) => signals.received.store(true, Ordering::Relaxed),
                     Err(error) => return error.into(),
                 }
             }
@@ -219,6 +208,41 @@ impl Driver {
             end = read => end,
             end = write => end,
             end = close => end,
+        }
+    }
+
+    /// Gives the session what a lane's transport brought, and decodes blocks without the lock.
+    /// Returns false if the lane has another transport now.
+    async fn receive(
+        &self,
+        lane: usize,
+        is_current: &impl Fn(&DriverState) -> bool,
+        bytes: &mut Vec<u8>,
+    ) -> bool {
+        {
+            let mut state = self.lock();
+            if !is_current(&state) {
+                return false;
+            }
+            if let Some(session) = &mut state.session {
+                session.take_in(lane, bytes, Instant::now());
+            }
+        }
+        self.decode().await;
+        true
+    }
+
+    /// Decodes what can be decoded, of any lane: one that could not get the decoder relies on
+    /// whoever has it.
+    async fn decode(&self) {
+        let (mut begun, mut content) = (Instant::now(), 0);
+        while let Some(job) = self.with(|session| session.next_decode(Instant::now())).flatten() {
+            content += LentDecoder { driver: self, job: Some(job) }.run();
+            if content >= CONTENT || begun.elapsed() >= DECODING {
+                // Others get this thread.
+                tokio::task::yield_now().await;
+                (begun, content) = (Instant::now(), 0);
+            }
         }
     }
 
@@ -262,6 +286,36 @@ impl Driver {
     fn closing(&self, lane: usize) -> bool {
         let state = self.lock();
         state.session.as_ref().is_none_or(|session| !session.wants_transport(lane))
+    }
+}
+
+/// A decoder that is out with a frame. Were it lost in a panic, the session would need another log.
+struct LentDecoder<'a> {
+    driver: &'a Driver,
+    job: Option<DecodeJob>,
+}
+
+impl LentDecoder<'_> {
+    /// Decodes the frame and returns the decoder. Returns the bytes of the block.
+    fn run(&mut self) -> usize {
+        let Some(job) = &mut self.job else { return 0 };
+        job.run();
+        let content = job.content();
+        let job = self.job.take();
+        self.driver.with(|session| {
+            if let Some(job) = job {
+                session.decoded(job, Instant::now());
+            }
+        });
+        content
+    }
+}
+
+impl Drop for LentDecoder<'_> {
+    fn drop(&mut self) {
+        if self.job.is_some() {
+            self.driver.with(Session::decoder_lost);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use outbox::{Counted, MAX_CONTROL, MAX_UNACKNOWLEDGED};
 
 use crate::config::Config;
 use crate::flow::FlowId;
-use crate::hello::Hello;
+use crate::hello::{Answer, Hello};
 use crate::message::{MAX_TEXT, Message, truncate};
 use crate::outgoing::BlockId;
 use crate::queue::ByteQueue;
@@ -91,6 +91,14 @@ pub(crate) struct Lane {
     /// The frame at the front of `input` refers to content that will arrive on another lane; the
     /// number of blocks the session had received when that was found.
     waiting: Option<u64>,
+    /// The input at the front cannot be processed before the decoder is back.
+    blocked: bool,
+    /// A job has the input, and decodes a frame of it: its length in bytes.
+    decoding: Option<usize>,
+    /// There is input that was not tried since it came, or since what it waited for was there.
+    untried: bool,
+    /// HELLO is to be sent when the job is back, because its block counts.
+    hello_due: Option<Answer>,
     /// The driver knows that there is something to send and has not drained it yet.
     awake: bool,
     /// Flows with messages other than DATA to send.
@@ -115,6 +123,10 @@ impl Lane {
             input: ByteQueue::default(),
             needs: 0,
             waiting: None,
+            blocked: false,
+            decoding: None,
+            untried: false,
+            hello_due: None,
             awake: false,
             control: VecDeque::new(),
             round: Round::default(),
@@ -179,6 +191,7 @@ impl Lane {
         self.input = ByteQueue::default();
         self.needs = 0;
         self.waiting = None;
+        (self.blocked, self.untried, self.hello_due) = (false, false, None);
         self.awake = false;
     }
 
@@ -300,13 +313,14 @@ impl Lane {
         if reads {
             self.liveness.received(now);
             self.needs = self.needs.saturating_sub(len);
+            self.untried = true;
         }
         reads
     }
 
     /// Received bytes that are not processed yet.
     pub(crate) fn unprocessed(&self) -> usize {
-        self.input.len()
+        self.input.len() + self.decoding.unwrap_or(0)
     }
 
     /// Keeps bytes that are not processed yet.
@@ -314,28 +328,73 @@ impl Lane {
         self.input.push(bytes);
     }
 
-    /// Whether the message at the front may be complete, and the lane does not wait for another.
-    pub(crate) fn may_process(&self) -> bool {
-        self.needs == 0 && !self.is_waiting()
+    /// As [`Lane::keep`], and leaves `bytes` empty.
+    pub(crate) fn keep_all(&mut self, bytes: &mut Vec<u8>) {
+        self.input.append(bytes);
     }
 
-    /// Takes the unprocessed bytes; [`Lane::put_back`] returns what is left of them.
+    /// Whether there is input that was not tried, the message at its front may be complete, and it
+    /// waits for nothing.
+    pub(crate) fn is_ready(&self) -> bool {
+        let waits = self.blocked || self.is_decoding() || self.is_waiting();
+        self.untried && self.needs == 0 && !waits && !self.input.is_empty()
+    }
+
+    /// Takes the unprocessed bytes, to try them; [`Lane::put_back`] returns what is left of them.
     pub(crate) fn take_input(&mut self) -> ByteQueue {
+        self.untried = false;
         std::mem::take(&mut self.input)
     }
 
-    /// Returns the unprocessed bytes less `used` at the front. Drops them if the transport was
-    /// given up meanwhile.
-    pub(crate) fn put_back(&mut self, mut input: ByteQueue, used: usize) {
-        if self.has_transport() {
-            input.pop(used);
-            self.input = input;
-        }
+    /// Returns what is left of the input; what came meanwhile follows.
+    pub(crate) fn put_back(&mut self, mut input: ByteQueue) {
+        self.needs = self.needs.saturating_sub(self.input.len());
+        input.push(self.input.bytes());
+        self.input = input;
     }
 
-    /// Processing starts at the front of the input.
-    pub(crate) fn processing(&mut self) {
-        self.waiting = None;
+    /// A job takes the input, of this length in bytes.
+    pub(crate) fn begin_decoding(&mut self, len: usize) {
+        self.decoding = Some(len);
+    }
+
+    /// The job is back. Returns whether there was one.
+    pub(crate) fn end_decoding(&mut self) -> bool {
+        self.untried = true;
+        self.decoding.take().is_some()
+    }
+
+    /// Whether a job has a frame of this lane, though maybe of an earlier transport.
+    pub(crate) fn is_decoding(&self) -> bool {
+        self.decoding.is_some()
+    }
+
+    /// HELLO has to wait for the job.
+    pub(crate) fn delay_hello(&mut self, answer: Answer) {
+        self.hello_due = Some(answer);
+    }
+
+    /// Whether HELLO waits. Nothing goes out before it.
+    pub(crate) fn is_hello_due(&self) -> bool {
+        self.hello_due.is_some()
+    }
+
+    pub(crate) fn take_hello_due(&mut self) -> Option<Answer> {
+        self.hello_due.take()
+    }
+
+    /// The message at the front waits for the decoder.
+    pub(crate) fn block(&mut self) {
+        self.blocked = true;
+    }
+
+    /// The decoder is back; `blocks` were received so far.
+    pub(crate) fn retry(&mut self, blocks: u64) {
+        if std::mem::take(&mut self.blocked)
+            || self.waiting.take_if(|then| *then != blocks).is_some()
+        {
+            self.untried = true;
+        }
     }
 
     /// The frame at the front needs `more` bytes.
@@ -352,11 +411,6 @@ impl Lane {
     /// Whether the frame at the front waits for content of another lane.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
-    }
-
-    /// Whether the lane waits, and blocks were received since it was found to.
-    pub(crate) fn may_continue(&self, blocks: u64) -> bool {
-        self.waiting.is_some_and(|then| then != blocks)
     }
 
     /// Counted messages of the peer that were processed, over all transports.
@@ -404,9 +458,11 @@ impl Lane {
         message.write(&mut self.uncounted);
     }
 
-    /// Queues HELLO.
+    /// Queues HELLO, which is first on every transport.
     pub(crate) fn push_hello(&mut self, hello: &Hello) {
+        let others = std::mem::take(&mut self.uncounted);
         hello.write(&mut self.uncounted);
+        self.uncounted.extend(others);
     }
 
     /// Moves the queued uncounted messages to `out`.
@@ -538,7 +594,7 @@ impl Lane {
 
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.input.capacity() + self.outbox.memory()
+        self.input.capacity() + self.decoding.unwrap_or(0) + self.outbox.memory()
     }
 }
 

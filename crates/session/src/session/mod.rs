@@ -13,11 +13,12 @@ use crate::config::{
     ConfigError, EARLY_CREDIT, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, Settings, check_log,
     waiting_memory,
 };
+use crate::decode_job::{DecodeJob, Outcome};
 use crate::domains::{MAX_DOMAIN, Owner};
 use crate::encode_job::{EncodeJob, Task};
 use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
-use crate::incoming::{Frame, Incoming, IncomingError};
+use crate::incoming::{Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};
 use crate::message::{Epoch, MAX_TARGET, Message, MessageError};
 use crate::opening::{Chooser, Opening};
@@ -27,7 +28,7 @@ use crate::report::Counters;
 use adapting::Adapting;
 pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
 use oncewire_codec::adapt::{Controller, Decision};
-use oncewire_codec::{MAX_BLOCK, Sharing, Stream};
+use oncewire_codec::{Decoder, FrameView, MAX_BLOCK, Scan, Sharing, Stream};
 use reports::Reports;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -144,6 +145,8 @@ pub struct Session {
     peer_agent: String,
     peer_sharing: Sharing,
     lanes: Vec<Lane>,
+    /// The lane whose input is looked at first, so that none waits for the others.
+    next_lane: usize,
     flows: BTreeMap<FlowId, Flow>,
     next_flow: u64,
     outgoing: Outgoing,
@@ -229,6 +232,7 @@ impl Session {
             peer_agent: String::new(),
             peer_sharing: Sharing::All,
             lanes: (0..lanes).map(|_| Lane::new(Timers::new(&config), now)).collect(),
+            next_lane: 0,
             flows: BTreeMap::new(),
             next_flow: if is_client { 0 } else { 1 },
             outgoing,
@@ -498,10 +502,11 @@ impl Session {
     }
 
     /// Ends the session without notifying anyone, and returns its logs. A log whose encoder is out
-    /// with a job is dropped.
+    /// or decoder is out with a job is dropped.
     pub fn into_logs(mut self) -> Logs {
         self.clear_flows();
         self.outgoing.settle();
+        self.incoming.settle();
         Logs { outgoing: self.outgoing, incoming: self.incoming }
     }
 }

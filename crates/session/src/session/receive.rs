@@ -3,76 +3,175 @@
 use super::*;
 
 impl Session {
-    /// Processes bytes that came from a lane's transport.
-    pub fn receive(&mut self, lane: usize, bytes: &[u8], now: Instant) {
-        if self.ended.is_some() || lane >= self.lanes.len() {
-            return;
+    /// Takes bytes that came from a lane's transport. Their messages are carried out by
+    /// [`Session::next_decode`]: call that next, with the same lock.
+    ///
+    /// Leaves `bytes` empty, with the capacity of another buffer.
+    pub fn take_in(&mut self, lane: usize, bytes: &mut Vec<u8>, now: Instant) {
+        if self.admits(lane, bytes.len(), now) {
+            self.lanes[lane].keep_all(bytes);
         }
-        self.counters.wire_received_bytes += bytes.len() as u64;
-        if !self.lanes[lane].received(bytes.len(), now) {
-            return;
+        bytes.clear();
+    }
+
+    /// [`Session::take_in`], and [`Session::next_decode`] with its jobs, in one call, for a driver
+    /// that has no lock: processes bytes that came from a lane's transport.
+    pub fn receive(&mut self, lane: usize, bytes: &[u8], now: Instant) {
+        if self.admits(lane, bytes.len(), now) {
+            self.lanes[lane].keep(bytes);
+        }
+        while let Some(mut job) = self.next_decode(now) {
+            job.run();
+            self.decoded(job, now);
+        }
+    }
+
+    /// Whether `len` bytes that came from a lane's transport are to be kept.
+    fn admits(&mut self, lane: usize, len: usize, now: Instant) -> bool {
+        if self.ended.is_some() || lane >= self.lanes.len() {
+            return false;
+        }
+        self.counters.wire_received_bytes += len as u64;
+        if !self.lanes[lane].received(len, now) {
+            return false;
         }
         // Frames within a span, which encoding may enlarge a little; and on every lane, what is not
         // a frame.
         let span = self.incoming.span();
         let limit = span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;
-        let value = self.lanes.iter().map(|lane| lane.unprocessed() as u64).sum::<u64>()
-            + bytes.len() as u64;
+        let value =
+            self.lanes.iter().map(|lane| lane.unprocessed() as u64).sum::<u64>() + len as u64;
         if value > limit {
-            return self.violation(Violation::Bounds { what: "undecoded bytes", value, limit });
+            self.violation(Violation::Bounds { what: "undecoded bytes", value, limit });
         }
-        if self.lanes[lane].unprocessed() == 0 {
-            // The usual case: all of it can be processed, without a copy.
-            let used = self.process(lane, bytes, now);
-            if let Some(lane) = self.lanes.get_mut(lane) {
-                lane.keep(&bytes[used..]);
-            }
-        } else {
-            self.lanes[lane].keep(bytes);
-            if self.lanes[lane].may_process() {
-                self.process_input(lane, now);
+        value <= limit
+    }
+
+    /// Carries out messages that came, of all lanes, until a block is to be decoded: then it returns
+    /// the job. Run it without a lock on the session, give it back to [`Session::decoded`], and call
+    /// this again. When it returns none, nothing can be processed until more comes, or whoever has a
+    /// job gives it back.
+    pub fn next_decode(&mut self, now: Instant) -> Option<DecodeJob> {
+        while self.ended.is_none() {
+            let lanes = self.lanes.len();
+            let order = (0..lanes).map(|nth| (self.next_lane + nth) % lanes);
+            let Some(lane) = order.into_iter().find(|&lane| self.lanes[lane].is_ready()) else {
+                break;
+            };
+            self.next_lane = lane + 1;
+            if let Some(job) = self.process(lane, now) {
+                return Some(job);
             }
         }
-        self.process_waiting(now);
         // Every lane has a transport and waits for another one: the content can arrive on none.
-        if self.ended.is_none() && self.lanes.iter().all(Lane::is_waiting) {
-            self.frame_failed(lane, &IncomingError::Deadlock);
+        if self.ended.is_none()
+            && !self.lanes.is_empty()
+            && !self.incoming.is_lent()
+            && self.lanes.iter().all(Lane::is_waiting)
+        {
+            self.frame_failed(0, &IncomingError::Deadlock);
+        }
+        self.note_memory();
+        None
+    }
+
+    /// Takes back a job that was run, and delivers its block. A block counts even if the transport
+    /// that it came on is gone: the log has it.
+    pub fn decoded(&mut self, job: DecodeJob, now: Instant) {
+        let DecodeJob { lane, transport, flow, log, decoder, mut input, from, at, outcome } = job;
+        let block = match &outcome {
+            Outcome::Block { offset, content, .. } => Some((*offset, content.len())),
+            _ => None,
+        };
+        let back = self.incoming.take_back(log, decoder, block);
+        self.lanes[lane].end_decoding();
+        let is_current = |lane: &Lane| lane.transport() == transport && lane.has_transport();
+        if self.ended.is_none() {
+            let mut used = from;
+            match (outcome, back) {
+                (Outcome::Block { content, consumed, .. }, Ok(true)) => {
+                    used = at + consumed;
+                    self.deliver(lane, flow, content, now);
+                }
+                // The log was dropped, and the peer sends this again.
+                (Outcome::Block { .. }, Ok(false)) => {}
+                (Outcome::Block { .. }, Err(error)) | (Outcome::Failed(error), _) => {
+                    if is_current(&self.lanes[lane]) {
+                        self.frame_failed(lane, &error);
+                    } else {
+                        self.counters.failures += 1;
+                    }
+                }
+                (Outcome::NeedMore(more), _) => self.lanes[lane].needs_more(more),
+                (Outcome::Waiting, _) => {
+                    self.lanes[lane].wait(self.counters.received_blocks);
+                    self.counters.lane_waits += 1;
+                }
+            }
+            if is_current(&self.lanes[lane]) {
+                input.pop(used);
+                self.lanes[lane].put_back(input);
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.retry(self.counters.received_blocks));
+            if let Some(answer) = self.lanes[lane].take_hello_due() {
+                self.send_hello(lane, answer);
+            }
         }
         self.note_memory();
     }
 
-    /// Continues lanes that waited for blocks received meanwhile.
-    fn process_waiting(&mut self, now: Instant) {
-        let mut progress = true;
-        while progress {
-            progress = false;
-            for lane in 0..self.lanes.len() {
-                if self.lanes[lane].may_continue(self.counters.received_blocks) {
-                    let before = self.lanes[lane].processed();
-                    self.process_input(lane, now);
-                    // Its blocks may unblock a lane that was tried before.
-                    progress |= self.lanes[lane].processed() != before;
+    /// A job was lost, with the decoder: the log is dropped, and the peer begins another.
+    pub fn decoder_lost(&mut self) {
+        self.incoming.settle();
+        if self.ended.is_some() {
+            return;
+        }
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].end_decoding() {
+                if let Some(answer) = self.lanes[lane].take_hello_due() {
+                    self.send_hello(lane, answer);
                 }
+                self.frame_failed(lane, &IncomingError::NoLog);
             }
         }
     }
 
-    fn process_input(&mut self, lane: usize, now: Instant) {
-        let input = self.lanes[lane].take_input();
-        let used = self.process(lane, input.bytes(), now);
-        self.lanes[lane].put_back(input, used);
-    }
-
-    /// Processes the messages at the front of `input`. Returns how many bytes they took.
-    fn process(&mut self, lane: usize, input: &[u8], now: Instant) -> usize {
-        let mut rest = input;
-        self.lanes[lane].processing();
-        while !rest.is_empty() && self.ended.is_none() && self.lanes[lane].has_transport() {
+    /// Processes the messages at the front of a lane's input, up to a frame that is to be decoded.
+    fn process(&mut self, lane: usize, now: Instant) -> Option<DecodeJob> {
+        let mut input = self.lanes[lane].take_input();
+        let mut used = 0;
+        while used < input.len() && self.ended.is_none() && self.lanes[lane].has_transport() {
+            let rest = &input.bytes()[used..];
             let mut after = rest;
             match Message::take(&mut after) {
-                Ok(Some(message)) => match self.handle(lane, message, after, now) {
-                    Some(frame) => rest = &after[frame..],
-                    None => break,
+                Ok(Some(message)) if self.must_wait(lane, &message) => {
+                    self.lanes[lane].block();
+                    break;
+                }
+                Ok(Some(Message::Data(flow))) if !self.lanes[lane].is_handshaking() => {
+                    match self.lend_decoder(lane, after) {
+                        Some((log, decoder)) => {
+                            let transport = self.lanes[lane].transport();
+                            let at = input.len() - after.len();
+                            self.lanes[lane].begin_decoding(input.len());
+                            return Some(DecodeJob {
+                                lane,
+                                transport,
+                                flow,
+                                log,
+                                decoder,
+                                input,
+                                from: used,
+                                at,
+                                outcome: Outcome::NeedMore(0),
+                            });
+                        }
+                        None => break,
+                    }
+                }
+                Ok(Some(message)) => match self.handle(lane, message, now) {
+                    true => used = input.len() - after.len(),
+                    false => break,
                 },
                 Ok(None) => break,
                 Err(error) => {
@@ -81,32 +180,84 @@ impl Session {
                 }
             }
         }
-        input.len() - rest.len()
+        if self.lanes[lane].has_transport() {
+            input.pop(used);
+            self.lanes[lane].put_back(input);
+        }
+        None
     }
 
-    /// Carries out a message. `after` follows it. Returns how many bytes of that belong to it, or
-    /// `None` if it cannot be processed now.
-    fn handle(
-        &mut self,
-        lane: usize,
-        message: Message<'_>,
-        after: &[u8],
-        now: Instant,
-    ) -> Option<usize> {
+    /// Whether a message cannot be processed before the decoder is back.
+    fn must_wait(&self, lane: usize, message: &Message<'_>) -> bool {
+        self.incoming.is_lent()
+            && !self.lanes[lane].is_handshaking()
+            && matches!(message, Message::Data(_) | Message::Epoch(..))
+    }
+
+    /// The decoder for the frame at the front of `input`, with the name of its log. `None` if the
+    /// frame is not complete, or failed.
+    fn lend_decoder(&mut self, lane: usize, input: &[u8]) -> Option<(u64, Box<Decoder>)> {
+        let lent = match FrameView::scan(input, MAX_BLOCK) {
+            Ok(Scan::NeedMore(more)) => {
+                self.lanes[lane].needs_more(more);
+                return None;
+            }
+            Ok(Scan::Frame(frame)) => self.incoming.lend(lane, &frame),
+            Err(error) => Err(error.into()),
+        };
+        lent.inspect_err(|error| self.frame_failed(lane, error)).ok()
+    }
+
+    /// A block of a flow was decoded.
+    fn deliver(&mut self, lane: usize, id: FlowId, content: Vec<u8>, now: Instant) {
+        self.counters.received_blocks += 1;
+        self.lanes[lane].decoded(content.len());
+        // If this end has reset the flow meanwhile, its content enters the log and goes no further.
+        if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) {
+            flow.is_turn = true;
+            let receive = &mut flow.receive;
+            let received = receive.received + content.len() as u64;
+            if received > receive.granted || receive.finished {
+                let limit = if receive.finished { receive.received } else { receive.granted };
+                return self.violation(Violation::Bounds {
+                    what: "bytes of a flow",
+                    value: received,
+                    limit,
+                });
+            }
+            receive.received = received;
+            if !content.is_empty() {
+                receive.push(content);
+                if !std::mem::replace(&mut receive.notified, true) {
+                    self.events.push_back(Event::Readable(id));
+                }
+            }
+        }
+        self.processed_one(lane, now);
+    }
+
+    /// A counted message was processed.
+    fn processed_one(&mut self, lane: usize, now: Instant) {
+        let span = self.incoming.span();
+        if self.lanes[lane].processed_one(ACK_BYTES.min(span / 8), now) {
+            self.wake(lane);
+        }
+    }
+
+    /// Carries out a message that is not DATA. Returns `false` if nothing behind it is to be
+    /// processed.
+    fn handle(&mut self, lane: usize, message: Message<'_>, now: Instant) -> bool {
         if self.lanes[lane].is_handshaking() {
             let Message::Hello(body) = message else {
                 self.violation(Violation::Unexpected("message before a hello"));
-                return None;
+                return false;
             };
             self.handle_answer(lane, body, now);
-            return Some(0);
+            return true;
         }
-        let mut frame = 0;
         let counted = match message {
-            Message::Data(flow) => {
-                frame = self.handle_data(lane, flow, after)?;
-                true
-            }
+            // Of a lane whose handshake is over, it does not come here.
+            Message::Data(_) => return false,
             Message::Open(flow, target, client, name) => {
                 let owner = Owner { client: client.into(), name: name.into() };
                 self.handle_open(lane, flow, target, owner, now);
@@ -157,7 +308,7 @@ impl Session {
                     && let Err(error) = self.incoming.begin(epoch, keep, capacity)
                 {
                     self.violation(Violation::Epoch(error.to_string()));
-                    return None;
+                    return false;
                 }
                 if self.incoming.capacity() > self.log_limit {
                     // LIMITs on two lanes can overtake each other: the peer may hold an old one.
@@ -186,7 +337,7 @@ impl Session {
             }
             Message::Hello(_) => {
                 self.violation(Violation::Unexpected("second hello"));
-                return None;
+                return false;
             }
             Message::Ack(count) => {
                 match self.lanes[lane].acknowledge(count) {
@@ -198,7 +349,7 @@ impl Session {
                             value: count,
                             limit,
                         });
-                        return None;
+                        return false;
                     }
                 }
                 false
@@ -230,7 +381,7 @@ impl Session {
                     }
                     _ => self.end(Ended::Accused(text)),
                 }
-                return None;
+                return false;
             }
             Message::Pad(_) => false,
             Message::Report(body) => {
@@ -244,12 +395,9 @@ impl Session {
             }
         };
         if counted {
-            let span = self.incoming.span();
-            if self.lanes[lane].processed_one(ACK_BYTES.min(span / 8), now) {
-                self.wake(lane);
-            }
+            self.processed_one(lane, now);
         }
-        Some(frame)
+        true
     }
 
     /// The client got the answer to its HELLO.
@@ -269,55 +417,6 @@ impl Session {
                 self.violation(error.into());
             }
             _ => self.violation(Violation::Unexpected("answer to a hello")),
-        }
-    }
-
-    fn handle_data(&mut self, lane: usize, id: FlowId, input: &[u8]) -> Option<usize> {
-        match self.incoming.decode(lane, input) {
-            Ok(Frame::NeedMore(more)) => {
-                self.lanes[lane].needs_more(more);
-                None
-            }
-            Ok(Frame::Waiting) => {
-                self.lanes[lane].wait(self.counters.received_blocks);
-                self.counters.lane_waits += 1;
-                None
-            }
-            Ok(Frame::Block(content, consumed)) => {
-                self.counters.received_blocks += 1;
-                self.lanes[lane].decoded(content.len());
-                // If this end has reset the flow meanwhile, its content enters the log and goes no
-                // further.
-                if let Some(flow) =
-                    self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none())
-                {
-                    flow.is_turn = true;
-                    let receive = &mut flow.receive;
-                    let received = receive.received + content.len() as u64;
-                    if received > receive.granted || receive.finished {
-                        let limit =
-                            if receive.finished { receive.received } else { receive.granted };
-                        self.violation(Violation::Bounds {
-                            what: "bytes of a flow",
-                            value: received,
-                            limit,
-                        });
-                        return None;
-                    }
-                    receive.received = received;
-                    if !content.is_empty() {
-                        receive.push(content);
-                        if !std::mem::replace(&mut receive.notified, true) {
-                            self.events.push_back(Event::Readable(id));
-                        }
-                    }
-                }
-                Some(consumed)
-            }
-            Err(error) => {
-                self.frame_failed(lane, &error);
-                None
-            }
         }
     }
 

@@ -145,6 +145,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Option<EncodeJob> {
         let state = self.lanes.get_mut(lane)?;
+        if state.is_hello_due() {
+            return None;
+        }
         state.write_uncounted(out);
         if !state.is_up() || self.ended.is_some() {
             return None;

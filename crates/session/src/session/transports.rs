@@ -63,7 +63,11 @@ impl Session {
         self.reports.postpone();
     }
 
-    fn send_hello(&mut self, lane: usize, answer: Answer) {
+    pub(super) fn send_hello(&mut self, lane: usize, answer: Answer) {
+        if self.lanes[lane].is_decoding() {
+            // The block is of the transport before, and HELLO says whether it was processed.
+            return self.lanes[lane].delay_hello(answer);
+        }
         let hello = Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),

@@ -9,7 +9,9 @@ use crate::dice::Dice;
 use crate::profile::Profile;
 use crate::script::{Fault, FlowScript, HalfScript, MS, SECOND, Script, Time};
 use crate::wire;
-use oncewire_session::{Budget, Counters, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId};
+use oncewire_session::{
+    Budget, Counters, DecodeJob, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId,
+};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ enum Job {
     Lost(usize, usize),
     /// A block of an end was encoded.
     Encoded(usize),
+    /// A block of an end was decoded.
+    Decoded(usize),
     /// The deadline of an end's session.
     Timer(usize),
     /// The client dials for a lane, in the given session of this world.
@@ -139,6 +143,8 @@ struct End {
     had_log: bool,
     /// A block that is being encoded while other things happen.
     encoding: Option<Encoding>,
+    /// A block that is being decoded while other things happen, and its session.
+    decoding: Option<(SessionId, DecodeJob)>,
     /// When the session began, and the REPORTs that it has sent.
     begun: Time,
     reports: u64,
@@ -201,6 +207,8 @@ pub(crate) struct Summary {
     /// transport was gone.
     pub(crate) apart: u64,
     pub(crate) apart_lost: u64,
+    /// Blocks that were decoded while other things happened.
+    pub(crate) decoded_apart: u64,
 }
 
 impl std::ops::AddAssign for Summary {
@@ -217,6 +225,7 @@ impl std::ops::AddAssign for Summary {
         self.waits += more.waits;
         self.apart += more.apart;
         self.apart_lost += more.apart_lost;
+        self.decoded_apart += more.decoded_apart;
     }
 }
 
@@ -336,6 +345,7 @@ impl World {
             Job::Arrive(link, sender) => self.arrive(link, sender),
             Job::Lost(link, end) => self.lost(link, end),
             Job::Encoded(end) => self.encoded(end),
+            Job::Decoded(end) => self.decoded(end),
             Job::Timer(end) => self.timer(end),
             Job::Connect(lane, generation) => self.connect(lane, generation),
             Job::Open(flow) => self.open(flow),

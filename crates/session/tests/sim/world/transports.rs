@@ -229,8 +229,40 @@ impl World {
             return;
         }
         let Some(session) = &mut self.ends[end].session else { return };
-        session.receive(lane, chunk, now);
+        session.take_in(lane, &mut chunk.to_vec(), now);
+        self.decode(end);
         self.settle(end);
+    }
+
+    /// Decodes what can be decoded. A third of the blocks are decoded while other things happen.
+    fn decode(&mut self, end: usize) {
+        let now = self.instant();
+        let Some(session) = &mut self.ends[end].session else { return };
+        while let Some(mut job) = session.next_decode(now) {
+            if !self.dice.one_in(3) {
+                job.run();
+                session.decoded(job, now);
+                continue;
+            }
+            self.summary.decoded_apart += 1;
+            self.ends[end].decoding = Some((session.id(), job));
+            let most = if self.dice.one_in(8) { 500 * MS } else { 20 * MS };
+            let delay = self.dice.within(0..most);
+            return self.after(delay, Job::Decoded(end));
+        }
+    }
+
+    /// A block was decoded without the session, which gets its decoder back.
+    pub(super) fn decoded(&mut self, end: usize) {
+        let now = self.instant();
+        let Some((id, mut job)) = self.ends[end].decoding.take() else { return };
+        job.run();
+        if let Some(session) = self.ends[end].session.as_mut().filter(|session| session.id() == id)
+        {
+            session.decoded(job, now);
+            self.decode(end);
+            self.settle(end);
+        }
     }
 
     /// The server has a complete HELLO.

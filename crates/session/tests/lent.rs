@@ -1,4 +1,4 @@
-//! Blocks that are encoded without the session: what happens meanwhile.
+//! Blocks that are encoded and decoded without the session: what happens meanwhile.
 #![allow(missing_docs)]
 
 use oncewire_codec::EncoderBuilder;
@@ -246,4 +246,160 @@ fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
         let all = send(opening, 26, link);
         assert!(all.opened_bytes > len * 9 / 10 && all.unopened_bytes == 0, "{opening:?}, {all:?}");
     }
+}
+
+/// What the client sends now.
+fn sent(pair: &mut Pair) -> Vec<u8> {
+    let mut out = Vec::new();
+    loop {
+        let before = out.len();
+        pair.client.transmit(0, 1 << 20, pair.now, &mut out);
+        if out.len() == before {
+            return out;
+        }
+    }
+}
+
+#[test]
+fn a_call_decodes_nothing_and_hands_out_one_block() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(21, 15_000);
+    assert_eq!(pair.client.write(flow, &content), content.len());
+    let mut wire = sent(&mut pair);
+    // A message of another kind behind the blocks.
+    pair.client.finish(flow);
+    wire.extend(sent(&mut pair));
+    pair.server.take_in(0, &mut wire, pair.now);
+    assert!(wire.is_empty());
+    let mut blocks = 0;
+    while let Some(mut job) = pair.server.next_decode(pair.now) {
+        assert!(pair.server.next_decode(pair.now).is_none(), "the decoder is lent");
+        job.run();
+        assert_eq!(
+            pair.server.counters().received_blocks,
+            blocks,
+            "the session has not decoded it"
+        );
+        assert!(job.content() > 0);
+        pair.server.decoded(job, pair.now);
+        blocks += 1;
+        assert_eq!(pair.server.counters().received_blocks, blocks);
+    }
+    assert!(blocks > 0);
+    assert_eq!(pair.received(flow), (content, true));
+}
+
+#[test]
+fn what_comes_while_a_block_is_decoded_follows_it() {
+    for cut in [1, 30, 5_000, 14_990] {
+        let mut pair = Pair::new();
+        let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+        pair.exchange();
+        let first = noise(22, 1000);
+        pair.client.write(flow, &first);
+        let mut wire = sent(&mut pair);
+        let second = noise(23, 14_000);
+        pair.client.write(flow, &second);
+        pair.client.finish(flow);
+        wire.extend(sent(&mut pair));
+        // The first block whole, and some of the second.
+        let mut later = wire.split_off(1100 + cut.min(wire.len() - 1200));
+        pair.server.take_in(0, &mut wire, pair.now);
+        let mut job = pair.server.next_decode(pair.now).unwrap();
+        for piece in later.chunks_mut(3000) {
+            pair.server.take_in(0, &mut piece.to_vec(), pair.now);
+            assert!(pair.server.next_decode(pair.now).is_none());
+        }
+        job.run();
+        pair.server.decoded(job, pair.now);
+        pair.server.receive(0, &[], pair.now);
+        assert_eq!(pair.received(flow), ([first, second].concat(), true), "{cut}");
+    }
+}
+
+#[test]
+fn a_block_counts_whose_transport_is_replaced_while_it_is_decoded() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(24, 10_000);
+    pair.client.write(flow, &content);
+    let mut wire = sent(&mut pair);
+    pair.server.take_in(0, &mut wire, pair.now);
+    let mut job = pair.server.next_decode(pair.now).unwrap();
+    let blocks = pair.server.counters().received_blocks;
+    pair.reconnect();
+    // The answer says whether the block was processed, so it waits.
+    let mut answer = Vec::new();
+    pair.server.transmit(0, 1 << 20, pair.now, &mut answer);
+    assert!(answer.is_empty(), "{} bytes", answer.len());
+    job.run();
+    pair.server.decoded(job, pair.now);
+    assert_eq!(pair.server.counters().received_blocks, blocks + 1);
+    pair.client.finish(flow);
+    pair.exchange();
+    pair.now += Duration::from_millis(30);
+    pair.exchange();
+    // Once, and not again.
+    assert_eq!(pair.received(flow), (content, true));
+    assert_eq!(pair.client.counters().repeated_bytes, 0);
+    assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
+    assert!(pair.client.is_acknowledged());
+}
+
+#[test]
+fn a_frame_that_fails_for_a_transport_that_is_gone_is_sent_again() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(25, 10_000);
+    pair.client.write(flow, &content);
+    let mut wire = sent(&mut pair);
+    wire[5000] ^= 1;
+    pair.server.take_in(0, &mut wire, pair.now);
+    let mut job = pair.server.next_decode(pair.now).unwrap();
+    pair.reconnect();
+    job.run();
+    pair.server.decoded(job, pair.now);
+    assert_eq!(pair.server.counters().failures, 1);
+    pair.client.finish(flow);
+    pair.exchange();
+    pair.now += Duration::from_millis(30);
+    pair.exchange();
+    assert_eq!(pair.received(flow), (content, true));
+    assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
+}
+
+#[test]
+fn a_decoder_that_is_lost_costs_the_log_and_no_byte() {
+    let mut pair = Pair::new();
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let content = noise(26, 10_000);
+    pair.client.write(flow, &content);
+    let mut wire = sent(&mut pair);
+    pair.server.take_in(0, &mut wire, pair.now);
+    drop(pair.server.next_decode(pair.now).unwrap());
+    pair.server.decoder_lost();
+    pair.client.finish(flow);
+    // The lane is given up, and the next transport begins another log.
+    pair.reconnect();
+    pair.exchange();
+    pair.now += Duration::from_millis(30);
+    pair.exchange();
+    assert_eq!(pair.received(flow), (content, true));
+    assert!(pair.client.counters().epochs > 1);
+    // A session that ends meanwhile keeps no log.
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.client.write(flow, &noise(27, 1000));
+    let mut wire = sent(&mut pair);
+    pair.server.take_in(0, &mut wire, pair.now);
+    let mut job = pair.server.next_decode(pair.now).unwrap();
+    pair.server.close();
+    job.run();
+    pair.server.decoded(job, pair.now);
+    assert!(pair.server.ended().is_some() && pair.server.next_decode(pair.now).is_none());
+    drop(pair.server.into_logs());
 }
