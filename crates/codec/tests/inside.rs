@@ -591,3 +591,30 @@ fn a_repeat_that_begins_before_a_copy_is_no_copy_of_its_beginning() {
         }
     }
 }
+
+/// Pages of one template with content of their own, as a server makes them for each request.
+fn pages(seed: u64, count: usize, level: u32) -> Vec<Vec<u8>> {
+    let template = text(seed, 30_000);
+    (0..count as u64)
+        .map(|nth| {
+            let mut page = Vec::new();
+            for (row, part) in template.chunks(1500).enumerate() {
+                page.extend_from_slice(part);
+                page.extend(text(seed + 1000 * nth + row as u64 + 1, 40));
+            }
+            gzip(&page, level)
+        })
+        .collect()
+}
+
+#[test]
+fn pages_that_wait_in_one_block_are_found_in_the_blocks_before() {
+    for (level, most) in [(1, 0.2), (6, 0.25), (9, 0.5)] {
+        // Several to a block, as they come where a queue forms.
+        let pages = pages(91, 60, level);
+        let (first, rest) = (pages[..20].concat(), pages[20..].concat());
+        let (sizes, _) = send(&[first, rest.clone()], BLOCK, Encoder::builder());
+        let share = sizes[1] as f64 / rest.len() as f64;
+        assert!(share < most, "level {level}: {share:.3}");
+    }
+}

@@ -474,6 +474,7 @@ impl Inside {
                 }
             }
         }
+        search.index.settle();
         self.saved = search.saved;
         // What was found is put together once more to compare it.
         self.stats.work += 2 * search.work + (search.index.built - built) * budget::CODE;

@@ -21,6 +21,8 @@ const MIN_ENTRIES: u64 = 1 << 10;
 /// Bytes of log for each stretch that is remembered, and the least number of them.
 const BYTES_PER_STRETCH: u64 = 4 << 10;
 const MIN_STRETCHES: u64 = 1 << 10;
+/// Fingerprints of a block that wait until the block is done, at most.
+const MOST_NOTED: usize = 32 << 10;
 /// Bits of a token: less than this.
 const LONGEST_TOKEN: u64 = 49;
 /// Codes of the log that are kept ready.
@@ -72,6 +74,10 @@ pub(super) struct TokenIndex {
     /// Position, and above it some bits of the fingerprint. 0 is nothing.
     table: Pages<u64>,
     mask: u64,
+    /// Fingerprints of the current block, and their positions. In the table they would hide those
+    /// of earlier blocks, which only can be referred to: the next page of a template would be found
+    /// in this block, and for nothing.
+    noted: Vec<(u64, u64)>,
     /// Ascending and disjoint.
     stretches: VecDeque<Stretch>,
     max_stretches: usize,
@@ -102,6 +108,7 @@ impl TokenIndex {
         Ok(TokenIndex {
             table,
             mask: entries as u64 - 1,
+            noted: Vec::new(),
             stretches: VecDeque::new(),
             built: 0,
             max_stretches: most_stretches(capacity),
@@ -115,11 +122,13 @@ impl TokenIndex {
             .unwrap_or(usize::MAX)
             .saturating_add(most_stretches(capacity).saturating_mul(2 * size_of::<Stretch>()))
             .saturating_add(READY * (size_of::<(u64, Arc<Code>)>() + Code::MEMORY))
+            .saturating_add(MOST_NOTED * size_of::<(u64, u64)>())
     }
 
     /// Memory in bytes as of now.
     pub(super) fn memory(&self) -> usize {
         self.table.len() * 8
+            + self.noted.capacity() * size_of::<(u64, u64)>()
             + self.stretches.capacity() * size_of::<Stretch>()
             + READY * size_of::<(u64, Arc<Code>)>()
             + self.ready.len() * Code::MEMORY
@@ -137,7 +146,25 @@ impl TokenIndex {
         if position < limit { Some(position) } else { position.checked_sub(POSITION + 1) }
     }
 
-    pub(super) fn insert(&mut self, fingerprint: u64, position: u64) {
+    /// Notes a fingerprint of the current block. [`TokenIndex::settle`] makes it known.
+    pub(super) fn note(&mut self, fingerprint: u64, position: u64) {
+        if self.noted.len() < MOST_NOTED {
+            self.noted.push((fingerprint, position));
+        } else {
+            self.insert(fingerprint, position);
+        }
+    }
+
+    /// The block is done: what was noted of it is found from now on.
+    pub(super) fn settle(&mut self) {
+        let mut noted = std::mem::take(&mut self.noted);
+        for (fingerprint, position) in noted.drain(..) {
+            self.insert(fingerprint, position);
+        }
+        self.noted = noted;
+    }
+
+    fn insert(&mut self, fingerprint: u64, position: u64) {
         let entry = (fingerprint & !POSITION) | (position & POSITION);
         self.table[(fingerprint & self.mask) as usize] = entry;
     }

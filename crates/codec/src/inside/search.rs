@@ -225,7 +225,7 @@ impl<'a> Search<'a> {
         for at in tokens {
             if let Some(fingerprint) = rolling.push(self.opened.tokens[at], self.key) {
                 let start = self.opened.bits[at + 1 - WINDOW];
-                self.index.insert(fingerprint, self.offset * 8 + u64::from(start));
+                self.index.note(fingerprint, self.offset * 8 + u64::from(start));
             }
         }
     }
@@ -256,7 +256,7 @@ impl<'a> Search<'a> {
         loop {
             let has_room = self.steps.len() + 4 < MAX_OPERATIONS && self.codes + 2 < MAX_CODES;
             let resumed = if has_room { self.resume(done, tokens.end) } else { None };
-            // Fingerprints are looked up before they are overwritten, where no run is.
+            // Fingerprints are looked up where no run is.
             let begun = resumed.or_else(|| {
                 while let Some(&&(start, fingerprint)) = anchors_left.peek() {
                     let start = start as usize;
@@ -296,7 +296,7 @@ impl<'a> Search<'a> {
 
     fn note_at(&mut self, token: usize, fingerprint: u64) {
         let bit = self.offset * 8 + u64::from(self.opened.bits[token]);
-        self.index.insert(fingerprint, bit);
+        self.index.note(fingerprint, bit);
     }
 
     /// Whether the last run goes on behind token `done`: at which token, and how many tokens of the
