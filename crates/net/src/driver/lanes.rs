@@ -236,13 +236,19 @@ impl Driver {
     /// whoever has it.
     async fn decode(&self) {
         let (mut begun, mut content) = (Instant::now(), 0);
-        while let Some(job) = self.with(|session| session.next_decode(Instant::now())).flatten() {
-            content += LentDecoder { driver: self, job: Some(job) }.run();
-            if content >= CONTENT || begun.elapsed() >= DECODING {
-                // Others get this thread.
-                tokio::task::yield_now().await;
-                (begun, content) = (Instant::now(), 0);
+        let mut next = self.with(|session| session.next_decode(Instant::now())).flatten();
+        while let Some(job) = next {
+            let mut lent = LentDecoder { driver: self, job: Some(job) };
+            content += lent.run();
+            if content < CONTENT && begun.elapsed() < DECODING {
+                next = lent.give_back(true);
+                continue;
             }
+            lent.give_back(false);
+            // Others get this thread.
+            tokio::task::yield_now().await;
+            (begun, content) = (Instant::now(), 0);
+            next = self.with(|session| session.next_decode(Instant::now())).flatten();
         }
     }
 
@@ -296,18 +302,22 @@ struct LentDecoder<'a> {
 }
 
 impl LentDecoder<'_> {
-    /// Decodes the frame and returns the decoder. Returns the bytes of the block.
+    /// Decodes the frame. Returns the bytes of the block.
     fn run(&mut self) -> usize {
         let Some(job) = &mut self.job else { return 0 };
         job.run();
-        let content = job.content();
-        let job = self.job.take();
-        self.driver.with(|session| {
-            if let Some(job) = job {
-                session.decoded(job, Instant::now());
-            }
+        job.content()
+    }
+
+    /// Returns the decoder, and takes the next job if that is wanted.
+    fn give_back(&mut self, goes_on: bool) -> Option<DecodeJob> {
+        let job = self.job.take()?;
+        let now = Instant::now();
+        let next = self.driver.with(|session| {
+            session.decoded(job, now);
+            goes_on.then(|| session.next_decode(now)).flatten()
         });
-        content
+        next.flatten()
     }
 }
 
