@@ -9,7 +9,7 @@ use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
 use crate::inside::Section;
 use crate::limits::MAX_BLOCK;
-use crate::log::{Geometry, Log};
+use crate::log::{Geometry, Log, Width};
 use crate::matcher::Match;
 use crate::policy::CachePolicy;
 use crate::ranges::RangeSet;
@@ -47,6 +47,8 @@ pub struct Decoder {
     /// What of the log transcoded literals need.
     sources: Vec<Match>,
     missing: RangeSet,
+    /// Of positions in frames that have a fixed one.
+    width: Width,
     /// Whether transcoded literals are accepted.
     inside: bool,
 }
@@ -58,6 +60,7 @@ impl Decoder {
         max_block: usize,
         inside: bool,
     ) -> Decoder {
+        let width = Width::of(assembler.geometry());
         Decoder {
             reader,
             assembler,
@@ -66,6 +69,7 @@ impl Decoder {
             literals: Vec::new(),
             sources: Vec::new(),
             missing: RangeSet::default(),
+            width,
             inside,
         }
     }
@@ -81,6 +85,10 @@ impl Decoder {
             Scan::NeedMore(more) => return Ok(Decoded::NeedMore(more)),
             Scan::Frame(view) => view,
         };
+        // Which context the frame means is not known if its fields are not of this log.
+        if let Some(width) = view.width.filter(|&width| width != self.width) {
+            return Err(format::bad_width(width.bits()));
+        }
         match self.decode_view(&view) {
             Ok(Some(offset)) => Ok(Decoded::Block {
                 offset,
@@ -113,7 +121,8 @@ impl Decoder {
                 });
             }
             LiteralCoding::Transcoded => {
-                let section = Section::read(section, offset, view.block_len, &mut self.sources)?;
+                let sources = &mut self.sources;
+                let section = Section::read(section, offset, view.block_len, view.width, sources)?;
                 self.missing.clear();
                 let (sources, missing) = (&self.sources, &mut self.missing);
                 self.assembler.missing(offset, view.block_len, sources, missing)?;
@@ -131,6 +140,7 @@ impl Decoder {
                     view.body.descriptor_section,
                     offset,
                     view.block_len,
+                    view.width,
                     &mut self.matches,
                 )?;
                 if self.is_missing(view, offset)? {

@@ -81,6 +81,48 @@ impl Geometry {
     }
 }
 
+/// Bits of positions of fixed width: enough for every distance within a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Width(u8);
+
+impl Width {
+    /// Of a log.
+    pub(crate) fn of(geometry: Geometry) -> Width {
+        Width((u64::BITS - (geometry.capacity - 1).leading_zeros()).max(1) as u8)
+    }
+
+    /// As a frame states it; `None` if no log has it.
+    pub(crate) fn stated(bits: u8) -> Option<Width> {
+        const MOST: u8 = Geometry::MAX_CAPACITY.ilog2() as u8;
+        (1..=MOST).contains(&bits).then_some(Width(bits))
+    }
+
+    /// Bits: 1 to 40.
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Bytes that positions take: 1 to 5.
+    pub(crate) fn bytes(self) -> usize {
+        usize::from(self.0).div_ceil(8)
+    }
+
+    /// Appends a position.
+    pub(crate) fn put(self, out: &mut Vec<u8>, position: u64) {
+        debug_assert!(position >> self.0 == 0);
+        out.extend_from_slice(&position.to_le_bytes()[..self.bytes()]);
+    }
+
+    /// Takes a position off the front; `None` if there are too few bytes.
+    pub(crate) fn take(self, from: &mut &[u8]) -> Option<u64> {
+        let (front, rest) = from.split_at_checked(self.bytes())?;
+        *from = rest;
+        let mut bytes = [0; 8];
+        bytes[..front.len()].copy_from_slice(front);
+        Some(u64::from_le_bytes(bytes))
+    }
+}
+
 /// Which offsets of a log are content and which are padding, without the content: for a log that is
 /// written in order without holes, as an encoder's is. A *generation* is one pass over the ring.
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +263,12 @@ impl Log {
         self.domain = domain;
     }
 
+    /// Bits of positions in frames, if their size must not show how much of the log belongs to
+    /// others: from the second domain on.
+    pub(crate) fn width(&self) -> Option<Width> {
+        self.runs.as_ref().map(|_| Width::of(self.geometry()))
+    }
+
     /// Writes a block at `offset`, which must not cross the end of a generation.
     ///
     /// # Panics
@@ -284,6 +332,14 @@ impl Log {
         let Some(runs) = &self.runs else { return Some(all) };
         let run = runs.around(offset, self.domain)?;
         Some(all.start.max(run.start)..all.end.min(run.end))
+    }
+
+    /// Whether all content in a range belongs to the domain that was entered, as what is written
+    /// from the end on will.
+    pub(crate) fn is_undivided(&self, range: &Range<u64>) -> bool {
+        let Some(runs) = &self.runs else { return true };
+        range.start >= self.end()
+            || runs.around(range.start, self.domain).is_some_and(|run| range.end <= run.end)
     }
 
     /// As [`Log::extent`], of all domains.

@@ -6,7 +6,7 @@
 use crate::decoder::{Decoded, Decoder};
 use crate::encoder::{Encoder, Tokens};
 use crate::error::{ConfigError, FrameError};
-use crate::format::{ChecksumSeed, FrameView, NOT_A_FRAME, Scan};
+use crate::format::{ChecksumSeed, DESCRIPTORS_MASK, FrameView, Scan};
 use crate::limits::MAX_BLOCK;
 use crate::log::Geometry;
 use crate::params::EncoderBuilder;
@@ -27,7 +27,7 @@ const BASE_LEN: usize = 40;
 const TRAILER_MARK: u8 = 0xff;
 /// Length of the trailer in bytes.
 pub const TRAILER_LEN: usize = 17;
-const _: () = assert!(TRAILER_MARK & NOT_A_FRAME != 0);
+const _: () = assert!(TRAILER_MARK & DESCRIPTORS_MASK == DESCRIPTORS_MASK);
 
 /// Content that both ends already have: all base files, concatenated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,12 +335,12 @@ impl PackReader {
         let damaged = |source| PackError::Frame { at, source };
         let checksum = match FrameView::scan(input, header.max_block).map_err(damaged)? {
             Scan::NeedMore(more) => return Ok(PackStep::NeedMore(more)),
-            // Frames of a pack follow each other.
-            Scan::Frame(view) if view.explicit.is_some() => {
+            // Frames of a pack follow each other, and all of it is of one domain.
+            Scan::Frame(view) if view.explicit.is_some() || view.width.is_some() => {
                 let field = FrameError::Field {
                     field: "flags",
                     value: u64::from(input[0]),
-                    allowed: "no offset in a pack",
+                    allowed: "no offset and no fixed width in a pack",
                 };
                 return Err(damaged(field));
             }

@@ -6,7 +6,7 @@
 
 use crate::domain::Domain;
 use crate::error::{ConfigError, EncodeError};
-use crate::log::{Geometry, Log};
+use crate::log::{Geometry, Log, Width};
 use crate::matcher::{Density, Match, MatchStats, Matcher, MaxMatch};
 use crate::policy::CachePolicy;
 use crate::sampler::{AnySampler, Sampler};
@@ -236,6 +236,14 @@ impl Past {
         if let Past::Log { log, matcher } = self {
             log.enter(domain);
             matcher.enter(domain);
+        }
+    }
+
+    /// See [`Log::width`]. A store has no domains.
+    pub(crate) fn width(&self) -> Option<Width> {
+        match self {
+            Past::Log { log, .. } => log.width(),
+            Past::Store(_) => None,
         }
     }
 

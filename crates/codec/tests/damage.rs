@@ -179,8 +179,11 @@ impl Judge {
                 }
             }
             Err(error) => {
-                // A frame that fails at an allowed offset invalidates its context.
+                // A frame that fails at an allowed offset invalidates its context, unless its fields
+                // are invalid: their width depends on the log.
+                let is_width = matches!(error, FrameError::Field { field: "position width", .. });
                 let context = scan(frame, max_block).and_then(|view| view.context());
+                let context = context.filter(|_| !is_width);
                 if let Some(context) = context.filter(|&context| context < self.lost.len()) {
                     let marks = if matches!(error, FrameError::Offset { .. }) {
                         &mut self.unsure

@@ -33,7 +33,7 @@ fn decode(
     let all: Vec<Match> = sources.iter().map(named).collect();
     let mut body = Vec::new();
     varint::put(&mut body, block.len() as u64);
-    let sources = section::Sources { all: &all, are_blocks };
+    let sources = section::Sources { all: &all, are_blocks, width: None };
     section::write(sources, offset, residual.len(), false, operations, &mut body);
     body.extend_from_slice(residual);
     let checksum = ChecksumSeed::default().checksum(offset, 0, block);

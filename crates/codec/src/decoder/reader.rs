@@ -57,7 +57,8 @@ impl FrameReader {
         } else {
             return Err(FrameError::ContextLost { context: view.context });
         };
-        models.decode(view.body.descriptor_section, offset, view.block_len, matches)
+        let section = view.body.descriptor_section;
+        models.decode(section, offset, view.block_len, view.width, matches)
     }
 
     /// Prepares the frame's context, if it uses one.
@@ -87,6 +88,7 @@ impl FrameReader {
             view.body.descriptor_section,
             offset,
             view.block_len,
+            view.width,
             matches,
         )
     }

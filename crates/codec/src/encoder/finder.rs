@@ -8,6 +8,7 @@ use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::inside::{Inside, ONLY_FLOW, Place, Plan};
 use crate::limits::{MAX_BLOCK, MAX_OFFSET};
+use crate::log::{Log, Width};
 use crate::matcher::{Density, Match, Matcher};
 use crate::policy::{CachePolicy, literal_runs};
 use crate::search::{Past, SearchMemory};
@@ -30,6 +31,10 @@ pub struct Tokens {
     /// Upper limit of the entropy stage.
     pub(crate) stage: Stage,
     pub(crate) matches: Vec<Match>,
+    /// If positions have a fixed width.
+    pub(crate) width: Option<Width>,
+    /// Then, of each match: see [`crate::entropy::FixedWidth`].
+    pub(crate) joined: Vec<bool>,
     /// What the literals repeat inside deflate streams and zstd frames.
     pub(crate) plan: Plan,
 }
@@ -135,6 +140,8 @@ impl Finder {
         let dense = looks_compressible(block);
         let density = self.density(dense);
         tokens.matches.clear();
+        tokens.joined.clear();
+        tokens.width = self.past.width();
         tokens.plan.clear();
         let flow = stream.as_ref().map_or(ONLY_FLOW, |stream| stream.id());
         // What is not shared needs no chunks.
@@ -167,6 +174,9 @@ impl Finder {
                 if let Some(inside) = self.inside.as_mut().filter(|_| opens) {
                     let place = Place { log, offset, key: self.domain.key(self.key), flow };
                     inside.find(&place, block, &mut tokens.matches, &mut tokens.plan);
+                }
+                if tokens.width.is_some() {
+                    note_joined(log, offset, block.len(), &tokens.matches, &mut tokens.joined);
                 }
                 log.write(offset, block);
             }
@@ -302,6 +312,7 @@ impl Finder {
         let content = self.content(offset..end).ok_or(not_held)?;
         let padding = self.past.padding_before(&(offset..end)).ok_or(not_held)?;
         let head = Head {
+            width: self.past.width(),
             literals: LiteralCoding::Raw,
             descriptors: Descriptors::None,
             explicit: Some((offset, padding)),
@@ -345,6 +356,27 @@ impl Finder {
         let inside = self.inside.as_ref().map(|inside| inside.stats).unwrap_or_default();
         EncoderStats { matcher: self.past.stats(), inside, ..self.stats }
     }
+}
+
+/// Notes of each match whether its source and that of the match before lie both in the block itself,
+/// or both in content of the block's domain without anything of others in between.
+fn note_joined(log: &Log, offset: u64, len: usize, matches: &[Match], joined: &mut Vec<bool>) {
+    let floor = log.geometry().floor(offset, len);
+    let (mut extent, mut was_within) = (0..0, false);
+    joined.extend(matches.iter().map(|found| {
+        let source = found.source..found.source + u64::from(found.len);
+        let lies_in =
+            |extent: &Range<u64>| extent.start <= source.start && source.end <= extent.end;
+        let is_within = source.start >= offset;
+        let is_joined = if is_within { was_within } else { lies_in(&extent) };
+        if is_within {
+            extent = 0..0;
+        } else if !is_joined {
+            extent = log.extent(source.start, floor).filter(lies_in).unwrap_or(0..0);
+        }
+        was_within = is_within;
+        is_joined
+    }));
 }
 
 /// Indexes the bytes of a block that entered the log.

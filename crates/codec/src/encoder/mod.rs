@@ -255,7 +255,8 @@ impl Encoder {
             buffers: self.writer.buffer_memory()
                 + self.finder.kept.capacity()
                 + scratch as usize
-                + self.tokens.matches.capacity() * size_of::<Match>(),
+                + self.tokens.matches.capacity() * size_of::<Match>()
+                + self.tokens.joined.capacity(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The second half of an encoder turns tokens into frames.
 
 use super::Tokens;
-use crate::entropy::{DescriptorWriter, Entropy, TranscodeWriter, WriteContext};
+use crate::entropy::{DescriptorWriter, Entropy, FixedWidth, TranscodeWriter, WriteContext};
 use crate::error::EncodeError;
 use crate::format::{self, Descriptors, Head, LiteralCoding};
 use crate::inside::section;
@@ -61,11 +61,12 @@ const LZ4_TABLE: usize = 4096 * size_of::<u32>();
 
 /// Upper bound in bytes of the working buffers for blocks of `max_block` bytes. Buffers grow by
 /// doubling, so each may be twice as large as its content: literals, compressed literals, the kept
-/// part of a block, and for each match, which has at least 12 bytes, 16 bytes of [`Match`], at most
-/// 48 of descriptors, and the coder's 20 symbols of 6 bytes and 24 bytes of bits.
+/// part of a block, and for each match, which has at least 12 bytes, 16 bytes of [`Match`], one of
+/// whether it is joined, at most 48 of descriptors, and the coder's 20 symbols of 6 bytes and 24
+/// bytes of bits.
 pub(crate) fn most_buffers(max_block: usize) -> usize {
     let matches = max_block / 12 + 1;
-    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 48 + 20 * 6 + 24))
+    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 1 + 48 + 20 * 6 + 24))
         + LZ4_TABLE
         + SMALL_BUFFERS
 }
@@ -200,6 +201,7 @@ impl FrameWriter {
                                     &tokens.matches,
                                     tokens.offset,
                                     block.len(),
+                                    tokens.width,
                                     &mut self.descriptors,
                                 );
                             }
@@ -213,6 +215,7 @@ impl FrameWriter {
 
         let uses_context = descriptors == Descriptors::Coded || coding.uses_context();
         let head = Head {
+            width: tokens.width,
             literals: coding,
             descriptors,
             explicit: tokens.explicit,
@@ -245,7 +248,9 @@ impl FrameWriter {
         // One or two matches are not worth the coder's state and the dependency range.
         if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
-            contexts[context].models.encode(coder, &tokens.matches, offset, len, descriptors);
+            let fixed = tokens.width.map(|width| FixedWidth { width, joined: &tokens.joined });
+            let models = &mut contexts[context].models;
+            models.encode(coder, &tokens.matches, offset, len, fixed, descriptors);
             // They take two or three bytes a match, unless hostile content trained the models
             // otherwise; then reset them.
             if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
@@ -254,7 +259,7 @@ impl FrameWriter {
             self.contexts[context].reset();
             self.descriptors.clear();
         }
-        format::write_plain(&tokens.matches, offset, len, &mut self.descriptors);
+        format::write_plain(&tokens.matches, offset, len, tokens.width, &mut self.descriptors);
         // Matches have at least 12 bytes and plain descriptors at most 12, so this is rare; but
         // never grow.
         let matched: usize = tokens.matches.iter().map(|found| found.len as usize).sum();
@@ -286,7 +291,8 @@ fn transcode(
     // Columns are compressible, whatever the block looks like.
     let is_dense = tokens.dense || plan.is_sequences;
     let is_zstd = is_dense && residual.len() >= FEW_LITERALS;
-    let sources = section::Sources { all: &plan.sources, are_blocks: plan.is_sequences };
+    let sources =
+        section::Sources { all: &plan.sources, are_blocks: plan.is_sequences, width: tokens.width };
     section::write(sources, tokens.offset, residual.len(), is_zstd, operations, out);
     let head = out.len();
     // Whether sequences pay has been estimated: their columns shrink.

@@ -6,6 +6,7 @@
 
 use super::symbols::{SectionReader, SectionWriter, Symbols};
 use crate::error::FrameError;
+use crate::log::Width;
 use crate::matcher::Match;
 
 /// Distances that are multiples of this get their own code: archives, disk images and databases
@@ -100,6 +101,17 @@ const SAME: usize = 0;
 const NEAR_UP: usize = 1;
 const NEAR_DOWN: usize = 3;
 const FAR: usize = 5;
+/// A distance of fixed width.
+const FIXED: usize = 7;
+
+/// How distances are written whose size must not show how much of the log belongs to others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FixedWidth<'a> {
+    pub(crate) width: Width,
+    /// Of each match, whether nothing of others can lie between its source and that of the match
+    /// before it. Only then may it be said how one follows from the other.
+    pub(crate) joined: &'a [bool],
+}
 
 /// Buffers for writing a section, kept between frames.
 #[derive(Default)]
@@ -140,12 +152,16 @@ impl DescriptorModels {
 
     /// Appends the coded descriptors of the block at `offset` of `block_len` bytes. `matches` is
     /// not empty.
+    ///
+    /// With a `fixed` width, the length of the section depends on nothing that lies in the log
+    /// between the sources, or between them and the block.
     pub(crate) fn encode(
         &mut self,
         coder: &mut DescriptorWriter,
         matches: &[Match],
         offset: u64,
         block_len: usize,
+        fixed: Option<FixedWidth<'_>>,
         out: &mut Vec<u8>,
     ) {
         let coder = &mut coder.0;
@@ -155,7 +171,14 @@ impl DescriptorModels {
         for (i, found) in matches.iter().enumerate() {
             self.gap[previous as usize].encode(coder, u64::from(found.at) - done);
             let distance = offset + u64::from(found.at) - found.source;
-            let kind = self.encode_distance(coder, previous, distance);
+            let (width, is_joined) = match fixed {
+                // Where it lies within the block is the domain's own.
+                Some(fixed) => {
+                    (Some(fixed.width).filter(|_| found.source < offset), fixed.joined[i])
+                }
+                None => (None, true),
+            };
+            let kind = self.encode_distance(coder, previous, distance, width, is_joined);
             done = found.end() as u64;
             let last = i + 1 == matches.len();
             let to_end = last && done == block_len as u64;
@@ -176,15 +199,27 @@ impl DescriptorModels {
         coder: &mut SectionWriter,
         previous: Kind,
         distance: u64,
+        width: Option<Width>,
+        is_joined: bool,
     ) -> Kind {
         let step_model = &mut self.step[previous as usize];
-        if distance == self.last_distance {
+        if distance == self.last_distance && is_joined {
             coder.symbol(step_model, SAME);
             return Kind::Same;
         }
         let step = distance.abs_diff(self.last_distance);
         // Three bits fewer pay for the symbol.
-        let (kind, symbol, value, numbers) = if step >= distance / 8 {
+        let is_far = match width {
+            Some(width) => step >> width.bits().saturating_sub(3) != 0,
+            None => step >= distance / 8,
+        };
+        if let Some(width) = width.filter(|_| is_far || !is_joined) {
+            coder.symbol(step_model, FIXED);
+            coder.even_bits(distance - 1, width.bits().into());
+            self.last_distance = distance;
+            return Kind::Far;
+        }
+        let (kind, symbol, value, numbers) = if is_far || !is_joined {
             (Kind::Far, FAR, distance, &mut self.far)
         } else if distance > self.last_distance {
             (Kind::Near, NEAR_UP, step, &mut self.near)
@@ -201,7 +236,8 @@ impl DescriptorModels {
 
     /// Reads the descriptors of the block at `offset` of `block_len` bytes. What is returned is
     /// ascending and inside the block, and sources are below their matches; whether they may be
-    /// referred to is for the caller to check.
+    /// referred to is for the caller to check. `width` is that of the frame's positions, if it is
+    /// fixed.
     ///
     /// After an error the models are out of sync.
     pub(crate) fn decode(
@@ -209,6 +245,7 @@ impl DescriptorModels {
         section: &[u8],
         offset: u64,
         block_len: usize,
+        width: Option<Width>,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
         let mut coder = SectionReader::new(section)?;
@@ -229,7 +266,7 @@ impl DescriptorModels {
                 .filter(|&at| at < block_len as u64)
                 .ok_or(FrameError::Sum { block: block_len })?;
             let left = block_len as u64 - at;
-            let (kind, distance) = self.decode_distance(&mut coder, previous)?;
+            let (kind, distance) = self.decode_distance(&mut coder, previous, width)?;
             let to_end = i + 1 == count && coder.symbol(&mut self.to_end) != 0;
             let len = if to_end {
                 left
@@ -254,6 +291,7 @@ impl DescriptorModels {
         &mut self,
         coder: &mut SectionReader<'_>,
         previous: Kind,
+        width: Option<Width>,
     ) -> Result<(Kind, u64), FrameError> {
         let symbol = coder.symbol(&mut self.step[previous as usize]);
         if symbol == SAME {
@@ -263,6 +301,10 @@ impl DescriptorModels {
                 Ok((Kind::Same, self.last_distance))
             };
         }
+        if let Some(width) = width.filter(|_| symbol == FIXED) {
+            self.last_distance = coder.even_bits(width.bits().into()) + 1;
+            return Ok((Kind::Far, self.last_distance));
+        }
         let (kind, base, numbers) = match symbol {
             NEAR_UP..NEAR_DOWN => (Kind::Near, NEAR_UP, &mut self.near),
             NEAR_DOWN..FAR => (Kind::Near, NEAR_DOWN, &mut self.near),
@@ -271,7 +313,7 @@ impl DescriptorModels {
                 return Err(FrameError::Field {
                     field: "distance step",
                     value: symbol as u64,
-                    allowed: "0 to 6",
+                    allowed: "0 to 6, and 7 with a fixed width",
                 });
             }
         };
@@ -296,6 +338,7 @@ const BAD_DISTANCE: FrameError =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Geometry;
     use proptest::prelude::*;
 
     fn blocks() -> impl Strategy<Value = Vec<(u64, Vec<Match>)>> {
@@ -332,15 +375,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip_across_frames(blocks in blocks(), slack in 0usize..3) {
+        fn round_trip_across_frames(blocks in blocks(), slack in 0usize..3, chance: u64) {
+            let mut rng = (0..).map(|nth: u32| chance.rotate_left(7 * nth) % 3 > 0);
             let (mut writer, mut reader) = (DescriptorModels::NEW, DescriptorModels::NEW);
             let mut coder = DescriptorWriter::default();
+            let width = Width::of(Geometry::new(1 << 40, 0).unwrap());
             for (offset, matches) in blocks {
+                let (is_fixed, joined) = (rng.next().unwrap(), &mut rng);
+                let joined: Vec<bool> = matches.iter().map(|_| joined.next().unwrap()).collect();
                 let block_len = matches.last().unwrap().end() + slack;
                 let mut section = Vec::new();
-                writer.encode(&mut coder, &matches, offset, block_len, &mut section);
+                let fixed = Some(FixedWidth { width, joined: &joined }).filter(|_| is_fixed);
+                writer.encode(&mut coder, &matches, offset, block_len, fixed, &mut section);
                 let mut decoded = Vec::new();
-                reader.decode(&section, offset, block_len, &mut decoded).unwrap();
+                let width = Some(width).filter(|_| is_fixed);
+                reader.decode(&section, offset, block_len, width, &mut decoded).unwrap();
                 prop_assert_eq!(decoded, matches);
                 prop_assert_eq!(reader.last_distance, writer.last_distance);
             }
@@ -350,7 +399,8 @@ mod tests {
         fn garbage_gives_an_error_or_matches_inside_the_block(section in proptest::collection::vec(any::<u8>(), 0..200), block_len in 1usize..70000) {
             let mut matches = Vec::new();
             let mut models = DescriptorModels::NEW;
-            let _ = models.decode(&section, 1 << 20, block_len, &mut matches);
+            let width = Width::stated(section.first().copied().unwrap_or(0) % 64);
+            let _ = models.decode(&section, 1 << 20, block_len, width, &mut matches);
             let mut done = 0;
             for found in matches {
                 prop_assert!(found.at as usize >= done && found.len > 0 && found.end() <= block_len);

@@ -6,7 +6,7 @@ mod symbols;
 mod transcode;
 
 pub(crate) use context::{ReadContext, WriteContext};
-pub(crate) use descriptors::{DescriptorModels, DescriptorWriter};
+pub(crate) use descriptors::{DescriptorModels, DescriptorWriter, FixedWidth};
 pub(crate) use transcode::{CodeAt, Operation, TranscodeModels, TranscodeReader, TranscodeWriter};
 
 use crate::error::ConfigError;

@@ -4,6 +4,7 @@ use super::varint::{self, Stop};
 use crate::error::FrameError;
 use crate::inside::Section;
 use crate::limits::{MAX_BLOCK, MAX_CONTEXTS, MAX_OFFSET};
+use crate::log::Width;
 use crate::matcher::Match;
 use std::ops::Range;
 
@@ -33,13 +34,13 @@ impl LiteralCoding {
     }
 }
 
-const DESCRIPTORS_MASK: u8 = 0b0000_0011;
+/// All of these bits are set in no frame; containers use that to mark what is not one.
+pub(crate) const DESCRIPTORS_MASK: u8 = 0b0000_0011;
 const LITERALS_MASK: u8 = 0b0000_1100;
 const EXPLICIT_OFFSET: u8 = 0b0001_0000;
 const FRESH_CONTEXT: u8 = 0b0010_0000;
 const CONTEXT_ID: u8 = 0b0100_0000;
-/// Set in no frame; containers use it to mark what is not one.
-pub(crate) const NOT_A_FRAME: u8 = 0b1000_0000;
+const FIXED_WIDTH: u8 = 0b1000_0000;
 
 /// Bytes of the checksum at the end of a frame.
 pub(crate) const CHECKSUM_LEN: usize = 8;
@@ -49,6 +50,8 @@ pub(crate) const BODY_SLACK: usize = 128;
 
 /// What is written before a frame's sections.
 pub(crate) struct Head {
+    /// If positions have a fixed width.
+    pub(crate) width: Option<Width>,
     pub(crate) literals: LiteralCoding,
     pub(crate) descriptors: Descriptors,
     /// `(offset, padding before it)`, unless it is where the frame before left off.
@@ -70,21 +73,39 @@ pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
     let mut flags = head.descriptors as u8 | (head.literals as u8) << 2;
     fields.clear();
     varint::put(fields, head.block_len as u64);
+    let uses_context = head.descriptors == Descriptors::Coded || head.literals.uses_context();
+    // Frames without such fields need not say how wide they are.
+    let has_positions =
+        head.explicit.is_some() || head.descriptors != Descriptors::None || uses_context;
+    let width = head.width.filter(|_| has_positions);
+    if let Some(width) = width {
+        flags |= FIXED_WIDTH;
+        fields.push(width.bits());
+    }
     if let Some((offset, padding)) = head.explicit {
         flags |= EXPLICIT_OFFSET;
-        varint::put(fields, offset);
-        varint::put(fields, padding);
+        if width.is_some() {
+            fields.extend_from_slice(&offset.to_le_bytes());
+            // Padding is shorter than a block.
+            fields.extend_from_slice(&(padding as u16).to_le_bytes());
+        } else {
+            varint::put(fields, offset);
+            varint::put(fields, padding);
+        }
     }
     if head.fresh {
         flags |= FRESH_CONTEXT;
     }
-    if head.context != 0 {
+    if width.is_some() && uses_context {
+        flags |= CONTEXT_ID;
+        fields.push(head.context as u8);
+    } else if head.context != 0 {
         flags |= CONTEXT_ID;
         varint::put(fields, head.context as u64);
     }
     if head.descriptors == Descriptors::Coded {
-        varint::put(fields, head.offset - head.dependencies.start);
-        varint::put(fields, head.offset - head.dependencies.end);
+        put_position(width, fields, head.offset - head.dependencies.start);
+        put_position(width, fields, head.offset - head.dependencies.end);
     }
     if head.descriptors != Descriptors::None {
         varint::put(fields, head.descriptors_len as u64);
@@ -97,16 +118,37 @@ pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
     out.extend_from_slice(fields);
 }
 
+/// Appends a distance within the log.
+pub(crate) fn put_position(width: Option<Width>, out: &mut Vec<u8>, position: u64) {
+    match width {
+        Some(width) => width.put(out, position),
+        None => varint::put(out, position),
+    }
+}
+
+/// Reads a distance within the log.
+pub(crate) fn take_position(
+    width: Option<Width>,
+    from: &mut &[u8],
+    field: &'static str,
+) -> Result<u64, FrameError> {
+    match width {
+        Some(width) => width.take(from).ok_or(FrameError::Short { section: field }),
+        None => varint::field(from, field),
+    }
+}
+
 /// Length in bytes of the frame of a block of `block_len` bytes at `offset` with these matches,
 /// written with plain descriptors, without an entropy stage and without an explicit offset. For
 /// measurements; matches ascend and are disjoint.
 pub fn plain_frame_len(matches: &[Match], offset: u64, block_len: usize) -> usize {
     let (mut fields, mut out, mut descriptors) = (Vec::new(), Vec::new(), Vec::new());
     if !matches.is_empty() {
-        write_plain(matches, offset, block_len, &mut descriptors);
+        write_plain(matches, offset, block_len, None, &mut descriptors);
     }
     let matched: usize = matches.iter().map(|found| found.len as usize).sum();
     let head = Head {
+        width: None,
         literals: LiteralCoding::Raw,
         descriptors: if matches.is_empty() { Descriptors::None } else { Descriptors::Plain },
         explicit: None,
@@ -138,6 +180,8 @@ pub struct FrameView<'a> {
     /// Total length of the frame in bytes.
     pub(crate) frame_len: usize,
     pub(crate) block_len: usize,
+    /// If positions have a fixed width.
+    pub(crate) width: Option<Width>,
     pub(crate) explicit: Option<(u64, u64)>,
     pub(crate) context: usize,
     pub(crate) fresh: bool,
@@ -182,13 +226,6 @@ impl<'a> FrameView<'a> {
             2 => LiteralCoding::Zstd,
             _ => LiteralCoding::Transcoded,
         };
-        if flags & NOT_A_FRAME != 0 {
-            return Err(FrameError::Field {
-                field: "flags",
-                value: flags.into(),
-                allowed: "bit 7 clear",
-            });
-        }
         let uses_context = descriptors == Descriptors::Coded || literals.uses_context();
         if !uses_context && flags & (FRESH_CONTEXT | CONTEXT_ID) != 0 {
             return Err(FrameError::Field {
@@ -223,9 +260,21 @@ impl<'a> FrameView<'a> {
         if block_len > limit {
             return Err(FrameError::TooLarge { field: "block length", value: block_len, limit });
         }
+        let width = if flags & FIXED_WIDTH != 0 {
+            let (&bits, rest) =
+                body.split_first().ok_or(FrameError::Short { section: "position width" })?;
+            body = rest;
+            Some(Width::stated(bits).ok_or_else(|| bad_width(bits))?)
+        } else {
+            None
+        };
         let explicit = if flags & EXPLICIT_OFFSET != 0 {
-            let offset = varint::field(&mut body, "offset")?;
-            let padding = varint::field(&mut body, "padding")?;
+            let (offset, padding) = if width.is_some() {
+                let offset = fixed(&mut body, "offset").map(u64::from_le_bytes)?;
+                (offset, fixed(&mut body, "padding").map(u16::from_le_bytes)?.into())
+            } else {
+                (varint::field(&mut body, "offset")?, varint::field(&mut body, "padding")?)
+            };
             if offset >= MAX_OFFSET || padding > offset {
                 return Err(FrameError::Field {
                     field: "offset",
@@ -237,7 +286,10 @@ impl<'a> FrameView<'a> {
         } else {
             None
         };
-        let context = if flags & CONTEXT_ID != 0 {
+        let context = if flags & CONTEXT_ID != 0 && width.is_some() {
+            let [id] = fixed(&mut body, "context")?;
+            usize::from(id)
+        } else if flags & CONTEXT_ID != 0 {
             match varint::field(&mut body, "context")? {
                 id @ 1..=MAX_CONTEXT_ID => id as usize,
                 value => {
@@ -248,8 +300,8 @@ impl<'a> FrameView<'a> {
             0
         };
         let dependency_back = if descriptors == Descriptors::Coded {
-            let (start, end) =
-                (varint::field(&mut body, "hull start")?, varint::field(&mut body, "hull end")?);
+            let start = take_position(width, &mut body, "hull start")?;
+            let end = take_position(width, &mut body, "hull end")?;
             if end > start {
                 return Err(FrameError::Field {
                     field: "hull end",
@@ -276,6 +328,7 @@ impl<'a> FrameView<'a> {
         Ok(Scan::Frame(FrameView {
             frame_len,
             block_len: block_len as usize,
+            width,
             explicit,
             context,
             fresh: flags & FRESH_CONTEXT != 0,
@@ -325,7 +378,8 @@ impl<'a> FrameView<'a> {
             return Some(matches);
         }
         let mut sources = Vec::new();
-        Section::read(self.body.literal_section, offset, self.block_len, &mut sources).ok()?;
+        let section = self.body.literal_section;
+        Section::read(section, offset, self.block_len, self.width, &mut sources).ok()?;
         let range = dependency_range(&sources, offset);
         Some(match (matches.is_empty(), range.is_empty()) {
             (true, _) => range,
@@ -343,8 +397,8 @@ impl<'a> FrameView<'a> {
             }
             Descriptors::Plain => {
                 let mut matches = Vec::new();
-                read_plain(self.body.descriptor_section, offset, self.block_len, &mut matches)
-                    .ok()?;
+                let section = self.body.descriptor_section;
+                read_plain(section, offset, self.block_len, self.width, &mut matches).ok()?;
                 Some(dependency_range(&matches, offset))
             }
         }
@@ -352,6 +406,28 @@ impl<'a> FrameView<'a> {
 }
 
 const MAX_CONTEXT_ID: u64 = MAX_CONTEXTS as u64 - 1;
+/// A context that takes a byte of its own is any of them.
+const _: () = assert!(MAX_CONTEXT_ID == u8::MAX as u64);
+/// Padding that takes two bytes is shorter than any block may be.
+const _: () = assert!(MAX_BLOCK - 1 <= u16::MAX as usize);
+
+fn fixed<const LEN: usize>(
+    body: &mut &[u8],
+    section: &'static str,
+) -> Result<[u8; LEN], FrameError> {
+    let (field, rest) = body.split_first_chunk().ok_or(FrameError::Short { section })?;
+    *body = rest;
+    Ok(*field)
+}
+
+/// Positions have no such width.
+pub(crate) fn bad_width(bits: u8) -> FrameError {
+    FrameError::Field {
+        field: "position width",
+        value: bits.into(),
+        allowed: "the bits of the largest distance within the log",
+    }
+}
 
 /// The smallest range that holds all sources below `offset`; `offset..offset` if there are none.
 pub(crate) fn dependency_range(matches: &[Match], offset: u64) -> Range<u64> {
@@ -366,14 +442,22 @@ pub(crate) fn dependency_range(matches: &[Match], offset: u64) -> Range<u64> {
 }
 
 /// Appends plain descriptors: a count, then gap, distance and length of each match.
-pub(crate) fn write_plain(matches: &[Match], offset: u64, block_len: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_plain(
+    matches: &[Match],
+    offset: u64,
+    block_len: usize,
+    width: Option<Width>,
+    out: &mut Vec<u8>,
+) {
     varint::put(out, matches.len() as u64);
     let (mut done, mut last) = (0, 0);
     for found in matches {
         varint::put(out, u64::from(found.at) - done);
         done = found.end() as u64;
         let distance = offset + u64::from(found.at) - found.source;
-        varint::put(out, if distance == last { 0 } else { distance });
+        // A fixed width is the same for all of them.
+        let is_same = distance == last && width.is_none();
+        put_position(width, out, if is_same { 0 } else { distance });
         last = distance;
         varint::put(out, if done == block_len as u64 { 0 } else { u64::from(found.len) });
     }
@@ -385,6 +469,7 @@ pub(crate) fn read_plain(
     mut section: &[u8],
     offset: u64,
     block_len: usize,
+    width: Option<Width>,
     matches: &mut Vec<Match>,
 ) -> Result<(), FrameError> {
     const SECTION: &str = "descriptors";
@@ -399,7 +484,7 @@ pub(crate) fn read_plain(
     let (mut done, mut last) = (0u64, 0);
     for _ in 0..count {
         let at = done.saturating_add(varint::field(&mut section, SECTION)?);
-        let distance = match varint::field(&mut section, SECTION)? {
+        let distance = match take_position(width, &mut section, SECTION)? {
             0 => last,
             distance => distance,
         };

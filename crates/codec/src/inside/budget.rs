@@ -2,6 +2,8 @@
 //!
 //! Work is counted, not timed. A unit is about what reading a deflate token takes, 5 to 10 ns.
 
+use super::domains::Domains;
+
 /// Units to read the description of a deflate code and to build its tables.
 pub(super) const CODE: u64 = 1000;
 /// Units to look for a run at a place of the log, without its tokens.
@@ -70,34 +72,8 @@ impl Budget {
 /// Domains whose budget is remembered.
 const MAX_DOMAINS: usize = 64;
 
-/// The budgets of domains, by their key; the last used are last.
-#[derive(Debug, Default)]
-pub(super) struct Budgets(Vec<(u64, Budget)>);
-
-impl Budgets {
-    /// Memory in bytes, at most.
-    pub(super) const MEMORY: usize = MAX_DOMAINS * size_of::<(u64, Budget)>();
-
-    /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
-        self.0.capacity() * size_of::<(u64, Budget)>()
-    }
-
-    /// The budget of a domain.
-    pub(super) fn of(&mut self, key: u64) -> &mut Budget {
-        match self.0.iter().rposition(|(known, _)| *known == key) {
-            Some(nth) => self.0[nth..].rotate_left(1),
-            None => {
-                if self.0.len() == MAX_DOMAINS {
-                    self.0.remove(0);
-                }
-                self.0.push((key, Budget::default()));
-            }
-        }
-        let last = self.0.len() - 1;
-        &mut self.0[last].1
-    }
-}
+/// The budgets of domains.
+pub(super) type Budgets = Domains<Budget, MAX_DOMAINS>;
 
 #[cfg(test)]
 mod tests {

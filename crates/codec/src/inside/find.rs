@@ -143,7 +143,7 @@ impl Inside {
             .saturating_add(2 * (max_block / 8 + 1) * size_of::<Match>())
             .saturating_add(Zstd::most_memory(capacity, max_block))
             .saturating_add(Copies::MEMORY)
-            .saturating_add(2 * Budgets::MEMORY)
+            .saturating_add(Budgets::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
     }
@@ -300,11 +300,9 @@ impl Inside {
             self.stats.opened_bytes += u64::from((last - first) / 8);
             if let Some(header) = part.spot.header() {
                 let base = offset * 8;
-                index.add(Stretch {
-                    first: base + u64::from(first),
-                    end: base + u64::from(last),
-                    header,
-                });
+                let (first, end) = (base + u64::from(first), base + u64::from(last));
+                let is_own = |range: &Range<u64>| place.log.is_undivided(range);
+                index.add(Stretch { first, end, header, next: 0 }, place.key, is_own);
             }
         }
         self.index = Some(index);
@@ -330,7 +328,7 @@ impl Inside {
         // Only then: whatever carries the frame is not known there.
         let source = source.filter(|_| len > FEW_PASSED);
         if let Some(source) = source
-            && let Some((frame, state)) = self.zstd.resume(log, source, &last, floor)
+            && let Some((frame, state)) = self.zstd.resume(place, source, &last, floor)
         {
             flow.opener.resume_frame(frame);
             flow.frame = Some(state);
@@ -415,6 +413,9 @@ impl Inside {
         let floor = log.geometry().floor(offset, block.len());
         let literals = LiteralMap::new(matches);
         let opened = std::mem::take(&mut self.opened);
+        let is_own = |range: &Range<u64>| {
+            log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
+        };
         let mut search = Search {
             log,
             index,
@@ -458,7 +459,7 @@ impl Inside {
                 match run_end {
                     Some(limit) => {
                         let end = end_of(limit).max(first);
-                        if let Some(code) = literals.described(part.spot, offset) {
+                        if let Some(code) = literals.described(part.spot, offset, is_own) {
                             search.part(code, &literals, first..end, part);
                         } else {
                             search.note(first..end);
@@ -493,7 +494,8 @@ impl Inside {
         dropped: usize,
         plan: &mut Plan,
     ) {
-        sources(&self.steps, offset, &mut plan.sources);
+        let floor = log.geometry().floor(offset, block.len());
+        sources(&self.steps, log, offset, floor, &mut plan.sources);
         if plan.sources.is_empty() {
             return;
         }

@@ -1,6 +1,7 @@
 //! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
 
 use super::copies::{Copies, Cursor};
+use super::domains::Domains;
 use super::opened::Spot;
 use super::opener::fixed;
 use crate::deflate::{BitReader, Code};
@@ -28,6 +29,9 @@ const LONGEST_TOKEN: u64 = 49;
 /// Codes of the log that are kept ready.
 const READY: usize = 48;
 
+/// Domains of which the last stretch is known.
+const MAX_DOMAINS: usize = 1024;
+
 /// Tokens of one code that follow each other in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
@@ -36,6 +40,8 @@ pub(super) struct Stretch {
     pub(super) end: u64,
     /// Where the code is described; `None` for the fixed one.
     pub(super) header: Option<(u64, u64)>,
+    /// The ordinal of the next stretch of the same domain; 0 if that is not known.
+    pub(super) next: u64,
 }
 
 impl Stretch {
@@ -54,7 +60,7 @@ impl Stretch {
         let header = self.header.map(|(start, end)| (start + up, end + up));
         // What lies before `at` may belong to other content.
         let (first, end) = (at.min(self.end), self.end.min(end * 8));
-        Some((Stretch { first: first + up, end: end + up, header }, up))
+        Some((Stretch { first: first + up, end: end + up, header, ..self }, up))
     }
 }
 
@@ -81,6 +87,10 @@ pub(super) struct TokenIndex {
     /// Ascending and disjoint.
     stretches: VecDeque<Stretch>,
     max_stretches: usize,
+    /// Ordinal of the first of `stretches`; the first of all is 1.
+    first: u64,
+    /// Ordinal of the last stretch of each domain; 0 if there is none.
+    last: Domains<u64, MAX_DOMAINS>,
     /// Codes that were read again.
     pub(super) built: u64,
     /// The last used codes, by the first bit of their description, the newest last.
@@ -110,6 +120,8 @@ impl TokenIndex {
             mask: entries as u64 - 1,
             noted: Vec::new(),
             stretches: VecDeque::new(),
+            first: 1,
+            last: Domains::default(),
             built: 0,
             max_stretches: most_stretches(capacity),
             ready: Vec::with_capacity(READY),
@@ -121,6 +133,7 @@ impl TokenIndex {
         usize::try_from(entries(capacity) * 8)
             .unwrap_or(usize::MAX)
             .saturating_add(most_stretches(capacity).saturating_mul(2 * size_of::<Stretch>()))
+            .saturating_add(Domains::<u64, MAX_DOMAINS>::MEMORY)
             .saturating_add(READY * (size_of::<(u64, Arc<Code>)>() + Code::MEMORY))
             .saturating_add(MOST_NOTED * size_of::<(u64, u64)>())
     }
@@ -130,6 +143,7 @@ impl TokenIndex {
         self.table.len() * 8
             + self.noted.capacity() * size_of::<(u64, u64)>()
             + self.stretches.capacity() * size_of::<Stretch>()
+            + self.last.memory()
             + READY * size_of::<(u64, Arc<Code>)>()
             + self.ready.len() * Code::MEMORY
     }
@@ -169,21 +183,31 @@ impl TokenIndex {
         self.table[(fingerprint & self.mask) as usize] = entry;
     }
 
-    /// Remembers a stretch, which lies above all others.
-    pub(super) fn add(&mut self, stretch: Stretch) {
+    /// Remembers a stretch of a domain, which lies above all others. `is_own` tells whether a range
+    /// of the log has nothing of other domains.
+    pub(super) fn add(&mut self, stretch: Stretch, key: u64, is_own: impl Fn(&Range<u64>) -> bool) {
         debug_assert!(self.stretches.back().is_none_or(|last| last.end <= stretch.first));
         // A token may lie in two blocks: it belongs to neither, but it is there.
         if let Some(last) = self.stretches.back_mut()
             && last.header == stretch.header
             && stretch.first < last.end + LONGEST_TOKEN
+            && is_own(&(last.first / 8..stretch.first / 8))
         {
             last.end = stretch.end;
             return;
         }
         if self.stretches.len() == self.max_stretches {
             self.stretches.pop_front();
+            self.first += 1;
         }
         self.stretches.push_back(stretch);
+        let ordinal = self.first + self.stretches.len() as u64 - 1;
+        let before = std::mem::replace(self.last.of(key), ordinal);
+        if let Some(nth) = before.checked_sub(self.first)
+            && let Some(before) = self.stretches.get_mut(nth as usize)
+        {
+            before.next = ordinal;
+        }
     }
 
     /// Forgets what lies at `offset` and above.
@@ -192,18 +216,23 @@ impl TokenIndex {
         while self.stretches.back().is_some_and(|last| last.end > limit) {
             self.stretches.pop_back();
         }
+        let end = self.first + self.stretches.len() as u64;
+        let known = self.stretches.iter_mut().map(|stretch| &mut stretch.next);
+        known.chain(self.last.all()).filter(|next| **next >= end).for_each(|next| *next = 0);
         self.ready.retain(|(at, _)| *at < limit);
     }
 
-    /// The stretch around a bit of the log, and its number among those remembered.
-    pub(super) fn around(&self, bit: u64) -> Option<(usize, Stretch)> {
+    /// The stretch around a bit of the log.
+    pub(super) fn around(&self, bit: u64) -> Option<Stretch> {
         let nth = self.stretches.partition_point(|stretch| stretch.first <= bit).checked_sub(1)?;
-        let stretch = self.stretches[nth];
-        (bit < stretch.end).then_some((nth, stretch))
+        Some(self.stretches[nth]).filter(|stretch| bit < stretch.end)
     }
 
-    pub(super) fn nth(&self, nth: usize) -> Option<Stretch> {
-        self.stretches.get(nth).copied()
+    /// The next stretch of the same domain. Which stretches of others lie in between does not
+    /// matter.
+    pub(super) fn behind(&self, stretch: &Stretch) -> Option<Stretch> {
+        let nth = stretch.next.checked_sub(self.first)?;
+        self.stretches.get(usize::try_from(nth).ok()?).copied()
     }
 
     /// Bytes of a range of the log that are known to be tokens.
@@ -245,7 +274,8 @@ impl TokenIndex {
         let (_, up) = first.newest(first.first, copies, key, &mut Cursor::default())?;
         let (_, same) = first.newest(last, copies, key, &mut Cursor::default())?;
         let header = stretch.header.map(|(start, end)| (start + up, end + up));
-        let copied = Stretch { first: stretch.first + up, end: stretch.end + up, header };
+        let copied =
+            Stretch { first: stretch.first + up, end: stretch.end + up, header, ..stretch };
         let source = source + up / 8;
         let among = self.held_before(log, copied, source, floor).filter(|_| up == same)?;
         Some((among, source))

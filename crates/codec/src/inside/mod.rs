@@ -12,6 +12,7 @@ mod bends;
 mod budget;
 mod container;
 mod copies;
+mod domains;
 mod find;
 mod frames;
 mod index;

@@ -3,6 +3,7 @@
 use super::section::{ALIGNED_BITS, MAX_SOURCES};
 use crate::deflate::{BitReader, BitWriter, copy_bits};
 use crate::entropy::{CodeAt, Operation};
+use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
 
@@ -127,8 +128,10 @@ impl Step {
     }
 }
 
-/// The pieces of the log that steps refer to, below `offset`; none if there are too many.
-pub(super) fn sources(steps: &[Step], offset: u64, out: &mut Vec<Match>) {
+/// The pieces of the log that steps refer to, for a block at `offset` that may refer to `floor` and
+/// above; none if there are too many. Pieces are joined within content of one domain only: what lies
+/// between them is named, too, and counts in the positions of all that follow.
+pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &mut Vec<Match>) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut add = |start: u64, end: u64| ranges.push(start / 8..end.div_ceil(8));
     let mut from = 0;
@@ -152,13 +155,21 @@ pub(super) fn sources(steps: &[Step], offset: u64, out: &mut Vec<Match>) {
         }
     }
     ranges.sort_unstable_by_key(|range| range.start);
+    // What the last piece may grow into.
+    let mut extent = 0..0;
     for range in ranges {
         let end = range.end.min(offset);
         match out.last_mut() {
-            Some(last) if range.start <= last.source + u64::from(last.len) + SOURCE_GAP => {
+            Some(last)
+                if end <= extent.end
+                    && range.start <= last.source + u64::from(last.len) + SOURCE_GAP =>
+            {
                 last.len = last.len.max((end - last.source) as u32);
             }
-            _ => out.push(Match { at: 0, len: (end - range.start) as u32, source: range.start }),
+            _ => {
+                extent = log.extent(range.start, floor).unwrap_or(0..0);
+                out.push(Match { at: 0, len: (end - range.start) as u32, source: range.start });
+            }
         }
     }
     if out.len() > MAX_SOURCES {

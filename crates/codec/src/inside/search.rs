@@ -62,14 +62,21 @@ impl<'a> LiteralMap<'a> {
         bit - matched * 8
     }
 
-    /// Where a frame at `offset` finds the description of a code.
-    pub(super) fn described(&self, spot: Spot, offset: u64) -> Option<Described> {
+    /// Where a frame at `offset` finds the description of a code: not in content of others, since
+    /// where that lies among the sources counts in the positions of all of them.
+    pub(super) fn described(
+        &self,
+        spot: Spot,
+        offset: u64,
+        is_own: impl Fn(&Range<u64>) -> bool,
+    ) -> Option<Described> {
         let Spot::Log(start, end) = spot else {
             return (spot == Spot::Fixed).then_some(Described::Fixed);
         };
         let base = offset * 8;
+        let is_there = |start: u64, end: u64| end <= base && is_own(&(start / 8..end.div_ceil(8)));
         let Some(first) = start.checked_sub(base) else {
-            return (end <= base).then_some(Described::Log(start, end));
+            return is_there(start, end).then_some(Described::Log(start, end));
         };
         let last = end - base;
         match self.run_around(first) {
@@ -81,7 +88,7 @@ impl<'a> LiteralMap<'a> {
                 let ahead = first - u64::from(found.at) * 8;
                 let (start, end) =
                     (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
-                (end <= base).then_some(Described::Log(start, end))
+                is_there(start, end).then_some(Described::Log(start, end))
             }
             _ => None,
         }
@@ -94,7 +101,6 @@ pub(super) struct Source<'a> {
     code: Arc<Code>,
     described: Described,
     stretch: Stretch,
-    nth: usize,
     /// Bits that may be read: of the stretch, as far as the log still holds it.
     limit: u64,
     reader: BitReader<'a>,
@@ -330,8 +336,8 @@ impl<'a> Search<'a> {
         part: &Part,
     ) -> Option<(usize, Option<u8>)> {
         let at = self.index.find(fingerprint, self.offset)?;
-        let (nth, stretch) = self.index.around(at)?;
-        let mut source = self.source_at(nth, stretch, at)?;
+        let stretch = self.index.around(at)?;
+        let mut source = self.source_at(stretch, at)?;
         // How much the first tokens save.
         let mut gain = 0i64;
         for (nth, token) in (start..end.min(start + JUDGED)).enumerate() {
@@ -358,14 +364,14 @@ impl<'a> Search<'a> {
     }
 
     /// A source at a bit of a stretch, or of its newest copy if the log has lost it.
-    fn source_at(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
+    fn source_at(&mut self, stretch: Stretch, at: u64) -> Option<Source<'a>> {
         self.work += budget::JUMP;
         let newest = |this: &mut Self| {
             let copied = stretch.newest(at, this.copies, this.key, &mut this.cursor);
             let (stretch, up) = copied?;
-            this.held_source(nth, stretch, at + up)
+            this.held_source(stretch, at + up)
         };
-        if let Some(source) = self.held_source(nth, stretch, at) {
+        if let Some(source) = self.held_source(stretch, at) {
             return Some(source);
         }
         // The copy of the last source may be an older one, which the log has lost.
@@ -373,7 +379,7 @@ impl<'a> Search<'a> {
     }
 
     /// A source at a bit of a stretch, if the log still holds it.
-    fn held_source(&mut self, nth: usize, stretch: Stretch, at: u64) -> Option<Source<'a>> {
+    fn held_source(&mut self, stretch: Stretch, at: u64) -> Option<Source<'a>> {
         let extent = self.log.extent(at / 8, self.floor)?;
         let end = stretch.end.min(extent.end * 8).min(self.offset * 8);
         // Positions within a source have 32 bits.
@@ -393,7 +399,6 @@ impl<'a> Search<'a> {
             code,
             described,
             stretch,
-            nth,
             limit,
             reader: BitReader::new(content, at % 8),
             origin,
@@ -553,8 +558,8 @@ impl<'a> Search<'a> {
 
     /// The stretch behind one that ended, if there is one.
     fn next_stretch(&mut self, source: Source<'a>) -> Source<'a> {
-        let nth = source.nth + 1;
-        let next = self.index.nth(nth).and_then(|next| self.source_at(nth, next, next.first));
+        let next = self.index.behind(&source.stretch);
+        let next = next.and_then(|next| self.source_at(next, next.first));
         match next {
             Some(next) => {
                 self.spare = source.ahead;

@@ -6,7 +6,8 @@ use super::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
 use crate::deflate::{BitReader, BitWriter, Code, Lengths, SLACK, copy_bits, transcode};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
-use crate::format::varint;
+use crate::format::{put_position, take_position, varint};
+use crate::log::Width;
 use crate::matcher::Match;
 
 /// Most codes that a frame may describe. Each takes [`Code::MEMORY`] bytes.
@@ -43,6 +44,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) all: &'a [Match],
     /// Each is a zstd block.
     pub(crate) are_blocks: bool,
+    /// Of the frame's positions, if it is fixed.
+    pub(crate) width: Option<Width>,
 }
 
 /// Appends all of a section but the residual. The sources lie below `offset`.
@@ -56,7 +59,7 @@ pub(crate) fn write(
 ) {
     varint::put(out, (sources.all.len() as u64) << 1 | u64::from(sources.are_blocks));
     for source in sources.all {
-        varint::put(out, offset - source.source);
+        put_position(sources.width, out, offset - source.source);
         varint::put(out, u64::from(source.len));
     }
     varint::put(out, (residual_len as u64) << 1 | u64::from(is_zstd));
@@ -65,7 +68,7 @@ pub(crate) fn write(
 }
 
 impl<'a> Section<'a> {
-    /// Takes a section apart. Appends its sources to `sources`; whether they may be referred to is
+    /// Takes a section apart, of a frame whose positions may have a fixed `width`. Appends its sources to `sources`; whether they may be referred to is
     /// for the caller to check.
     ///
     /// # Errors
@@ -74,6 +77,7 @@ impl<'a> Section<'a> {
         mut section: &'a [u8],
         offset: u64,
         literals: usize,
+        width: Option<Width>,
         sources: &mut Vec<Match>,
     ) -> Result<Section<'a>, FrameError> {
         let count = varint::field(&mut section, NAME)?;
@@ -83,7 +87,7 @@ impl<'a> Section<'a> {
             return Err(FrameError::TooLarge { field: "sources", value: count, limit });
         }
         for _ in 0..count {
-            let back = varint::field(&mut section, NAME)?;
+            let back = take_position(width, &mut section, NAME)?;
             let len = varint::field(&mut section, NAME)?;
             let source = offset.checked_sub(back).filter(|_| len > 0 && len <= back);
             let (Some(source), Ok(len)) = (source, u32::try_from(len)) else {

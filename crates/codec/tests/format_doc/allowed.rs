@@ -67,6 +67,10 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
         let fresh = !begun[context] || rng.one_in(6);
         let mut draft = Draft { block_len: n, ..Draft::default() };
         if rng.one_in(2) {
+            draft.flags |= 0x80;
+            draft.width = Some(p.width() as u8);
+        }
+        if rng.one_in(2) {
             draft.flags |= 0x10;
             draft.explicit = Some((o, o - low));
         }
@@ -74,11 +78,12 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
         if !matches.is_empty() && !rng.one_in(6) {
             if rng.one_in(3) {
                 draft.flags |= 1;
-                draft.descriptors = Some(free::plain_descriptors(&matches, n, rng));
+                draft.descriptors = Some(free::plain_descriptors(&matches, n, draft.width, rng));
             } else {
                 draft.flags |= 2;
-                draft.descriptors =
-                    Some(free::coded_descriptors(&mut next_models, &matches, n, rng));
+                let models = &mut next_models;
+                let section = free::coded_descriptors(models, &matches, n, draft.width, rng);
+                draft.descriptors = Some(section);
                 let below: Vec<_> = matches.iter().filter(|m| m.source < o).collect();
                 let start = below.iter().map(|m| m.source).min().unwrap_or(o);
                 let end = below.iter().map(|m| m.source + m.len).max().unwrap_or(o);
@@ -91,7 +96,7 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
         let too_long =
             draft.descriptors.as_ref().is_some_and(|d| d.len() + literals.len() > n as usize + 60);
         if draft.descriptors.is_none() || too_long {
-            draft = Draft { flags: draft.flags & 0x10, descriptors: None, hull: None, ..draft };
+            draft = Draft { flags: draft.flags & 0x90, descriptors: None, hull: None, ..draft };
             literals.clone_from(&block);
         }
         match rng.below(3) {
@@ -122,7 +127,7 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
             draft.literals.clone_from(&literals);
         }
         if draft.flags & 3 == 2 || draft.flags & 0x0c == 8 {
-            if context > 0 {
+            if context > 0 || draft.width.is_some() && rng.one_in(2) {
                 draft.flags |= 0x40;
                 draft.context = Some(context as u64);
             }

@@ -9,6 +9,8 @@ use oncewire_codec::Decoder;
 pub(crate) struct Draft {
     pub(crate) flags: u8,
     pub(crate) block_len: u64,
+    /// With bit 7 of the flags.
+    pub(crate) width: Option<u8>,
     pub(crate) explicit: Option<(u64, u64)>,
     pub(crate) context: Option<u64>,
     /// As in the frame: distances back from the offset.
@@ -16,24 +18,34 @@ pub(crate) struct Draft {
     pub(crate) descriptors: Option<Vec<u8>>,
     pub(crate) literals: Vec<u8>,
     pub(crate) checksum: u64,
+    /// Bytes of the body after which the checksum follows, before all fields are written.
+    pub(crate) cut: Option<usize>,
     /// The index of a varint to write with a superfluous final byte.
     pub(crate) overlong: Option<usize>,
 }
 
 impl Draft {
-    pub(crate) fn fields(&self) -> Vec<u64> {
-        let mut fields = vec![self.block_len];
-        self.explicit.iter().for_each(|&(offset, padding)| fields.extend([offset, padding]));
-        fields.extend(self.context);
-        self.hull.iter().for_each(|&(start, end)| fields.extend([start, end]));
-        fields.extend(self.descriptors.iter().map(|section| section.len() as u64));
+    /// The fields, each with the bytes that it takes; 0 stands for a varint.
+    pub(crate) fn fields(&self) -> Vec<(u64, usize)> {
+        let mut fields = vec![(self.block_len, 0)];
+        let size = |bytes| if self.width.is_some() { bytes } else { 0 };
+        let position = usize::from(self.width.unwrap_or(0)).div_ceil(8);
+        fields.extend(self.width.map(|width| (width.into(), 1)));
+        if let Some((offset, padding)) = self.explicit {
+            fields.extend([(offset, size(8)), (padding, size(2))]);
+        }
+        fields.extend(self.context.map(|context| (context, size(1))));
+        if let Some((start, end)) = self.hull {
+            fields.extend([(start, position), (end, position)]);
+        }
+        fields.extend(self.descriptors.iter().map(|section| (section.len() as u64, 0)));
         fields
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        for (i, field) in self.fields().into_iter().enumerate() {
-            free::put(&mut body, field);
+        for (i, (field, bytes)) in self.fields().into_iter().enumerate() {
+            free::put_position(&mut body, field, bytes);
             if self.overlong == Some(i) {
                 *body.last_mut().unwrap() |= 128;
                 body.push(0);
@@ -41,6 +53,7 @@ impl Draft {
         }
         body.extend_from_slice(self.descriptors.as_deref().unwrap_or_default());
         body.extend_from_slice(&self.literals);
+        body.truncate(self.cut.unwrap_or(usize::MAX));
         body.extend_from_slice(&self.checksum.to_le_bytes());
         let mut out = vec![self.flags];
         free::put(&mut out, body.len() as u64);

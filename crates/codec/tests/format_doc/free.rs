@@ -14,6 +14,14 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// A number of this many bytes; of 0, a varint.
+pub(crate) fn put_position(out: &mut Vec<u8>, value: u64, bytes: usize) {
+    match bytes {
+        0 => put(out, value),
+        _ => out.extend_from_slice(&value.to_le_bytes()[..bytes]),
+    }
+}
+
 /// Section 6, "For writers".
 pub(crate) struct Section {
     pub(crate) first_state: u64,
@@ -73,12 +81,18 @@ impl Section {
     }
 }
 
-pub(crate) fn plain_descriptors(matches: &[Match], n: u64, rng: &mut Rng) -> Vec<u8> {
+pub(crate) fn plain_descriptors(
+    matches: &[Match],
+    n: u64,
+    width: Option<u8>,
+    rng: &mut Rng,
+) -> Vec<u8> {
     let (mut out, mut done, mut last) = (Vec::new(), 0, 0);
     put(&mut out, matches.len() as u64);
     for m in matches {
         put(&mut out, m.at - done);
-        put(&mut out, if m.distance == last && rng.one_in(2) { 0 } else { m.distance });
+        let distance = if m.distance == last && rng.one_in(2) { 0 } else { m.distance };
+        put_position(&mut out, distance, usize::from(width.unwrap_or(0)).div_ceil(8));
         (done, last) = (m.at + m.len, m.distance);
         put(&mut out, if done == n && rng.one_in(2) { 0 } else { m.len });
     }
@@ -89,6 +103,7 @@ pub(crate) fn coded_descriptors(
     models: &mut Models,
     matches: &[Match],
     n: u64,
+    width: Option<u8>,
     rng: &mut Rng,
 ) -> Vec<u8> {
     let mut section = Section::new();
@@ -110,9 +125,13 @@ pub(crate) fn coded_descriptors(
             .map(|w| (w.0 + 1, w.1, w.2 / 512))
             .collect();
         ways.extend(aligned);
+        // All distances within the log, and few others.
+        ways.extend(width.filter(|&width| (to - 1) >> width == 0).map(|_| (7, 2, to)));
         let (symbol, kind, value) = ways[rng.below(ways.len())];
         section.symbol(&mut models.step[before], symbol);
-        if kind > 0 {
+        if symbol == 7 {
+            section.bits(value - 1, width.unwrap_or(0).into());
+        } else if kind > 0 {
             let numbers = if kind == 1 { &mut models.near } else { &mut models.far };
             section.number(&mut numbers[usize::from(symbol % 2 == 0)], value - 1);
         }

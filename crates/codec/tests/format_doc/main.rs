@@ -5,6 +5,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "other tests use the other containers")]
+#[path = "../common/deflated.rs"]
+mod deflated;
 
 use common::content::{History, Rng, noise, piece, text};
 use common::params::{Params, max_block, new_content, params};
@@ -14,8 +17,8 @@ use draft::{Draft, decoders};
 use forbidden::{AT, frame_ranges, laid_out};
 use oncewire_codec::pack::{self, Base, Header, PackReader, PackStep};
 use oncewire_codec::{
-    CachePolicy, ChecksumSeed, Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Geometry,
-    MAX_BLOCK, MAX_CONTEXTS, Scan, Tokens,
+    CachePolicy, ChecksumSeed, Decoded, Decoder, Domain, Encoder, Entropy, FrameError, FrameView,
+    Geometry, MAX_BLOCK, MAX_CONTEXTS, Scan, Sharing, Stream, Tokens,
 };
 use oncewire_family::{MatcherKind, SamplerKind};
 use proptest::prelude::*;

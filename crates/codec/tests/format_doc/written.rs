@@ -146,6 +146,52 @@ proptest! {
     }
 }
 
+/// Frames of an encoder that keeps three domains apart: versions of text, plain and compressed.
+#[test]
+fn the_second_decoder_reads_frames_of_several_domains() {
+    let (mut plain, mut coded, mut transcoded, mut stated) = (0, 0, 0, 0);
+    for seed in 0..24u64 {
+        let rng = &mut Rng::new(seed);
+        let (cache, max_block) =
+            [(70_000, 9000), (1 << 18, MAX_BLOCK), (300_007, 1000)][seed as usize % 3];
+        let explicit = rng.one_in(2);
+        let params = Params { cache, max_block, contexts: 3, explicit, ..Params::default() };
+        let (mut first, mut second) = decoders(&params);
+        let sharing = if rng.one_in(2) { Sharing::None } else { Sharing::Chunks };
+        let builder = Encoder::builder().cache(cache).max_block(max_block).contexts(3);
+        let builder = builder.explicit_offsets(explicit).sharing(sharing).inside(true);
+        let mut encoder = builder.build().unwrap();
+        let mut streams = [7, 8, 9].map(|domain| Stream::new(Domain(domain)));
+        let story = text(seed, 12_000);
+        for turn in 0..18 {
+            let version = deflated::edited(&story, rng.next() % 4, 8);
+            let content = match (turn + seed) % 4 {
+                0 => version,
+                1 => deflated::gzip(&version, 6),
+                2 => deflated::zstd(&version, 3, usize::MAX),
+                _ => [&noise(rng.next(), 40), &version[100..700]].concat(),
+            };
+            let who = rng.below(3);
+            for block in content.chunks(max_block.min(9000)) {
+                let mut frame = Vec::new();
+                let stream = &mut streams[who];
+                encoder.encode_stream(stream, block, who).unwrap().append_to(&mut frame);
+                assert!(both(&mut first, &mut second, &frame).unwrap().content == block);
+                let is_fixed = frame[0] & 0x80 != 0;
+                plain += usize::from(is_fixed && frame[0] & 3 == 1);
+                coded += usize::from(is_fixed && frame[0] & 3 == 2);
+                transcoded += usize::from(is_fixed && frame[0] & 12 == 12);
+                stated += usize::from(is_fixed && frame[0] & 16 == 16);
+            }
+        }
+        assert_eq!(encoder.stats().inside.refused, 0);
+    }
+    assert!(
+        [plain, coded, transcoded, stated].iter().all(|&count| count > 20),
+        "{plain} {coded} {transcoded} {stated}"
+    );
+}
+
 /// The content of a pack by the first decoder, or `None` if it refuses the pack.
 pub(crate) fn read_pack(packed: &[u8], base: Option<&[u8]>) -> Option<Vec<u8>> {
     let (mut reader, mut rest, mut content) = (PackReader::new(1 << 30), packed, Vec::new());

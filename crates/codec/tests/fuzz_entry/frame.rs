@@ -3,7 +3,8 @@
 
 use super::input::{Input, noise, overlap, text};
 use oncewire_codec::{
-    Decoded, Decoder, DecoderBuilder, Encoder, Entropy, FrameError, FrameView, Scan,
+    Decoded, Decoder, DecoderBuilder, Domain, Encoder, Entropy, FrameError, FrameView, Scan,
+    Sharing,
 };
 
 /// Configurations of a decoder, and the frames that it has decoded before.
@@ -14,6 +15,8 @@ pub(crate) struct Setup {
     pub(crate) contexts: usize,
     pub(crate) entropy: Entropy,
     pub(crate) explicit: bool,
+    /// Two take turns, which are kept apart: positions have a fixed width.
+    pub(crate) domains: bool,
 }
 
 pub(crate) const SETUPS: [Setup; 6] = [
@@ -24,6 +27,7 @@ pub(crate) const SETUPS: [Setup; 6] = [
         contexts: 1,
         entropy: Entropy::None,
         explicit: false,
+        domains: false,
     },
     Setup {
         cache: 5003,
@@ -32,6 +36,7 @@ pub(crate) const SETUPS: [Setup; 6] = [
         contexts: 2,
         entropy: Entropy::Zstd { level: 1 },
         explicit: false,
+        domains: false,
     },
     Setup {
         cache: 4001,
@@ -40,6 +45,7 @@ pub(crate) const SETUPS: [Setup; 6] = [
         contexts: 3,
         entropy: Entropy::Zstd { level: 3 },
         explicit: true,
+        domains: true,
     },
     Setup {
         cache: 1 << 17,
@@ -48,6 +54,7 @@ pub(crate) const SETUPS: [Setup; 6] = [
         contexts: 1,
         entropy: Entropy::Lz4,
         explicit: true,
+        domains: false,
     },
     Setup {
         cache: 70_000,
@@ -56,8 +63,17 @@ pub(crate) const SETUPS: [Setup; 6] = [
         contexts: 256,
         entropy: Entropy::Zstd { level: 2 },
         explicit: false,
+        domains: true,
     },
-    Setup { cache: 1, span: 0, max_block: 1, contexts: 1, entropy: Entropy::None, explicit: true },
+    Setup {
+        cache: 1,
+        span: 0,
+        max_block: 1,
+        contexts: 1,
+        entropy: Entropy::None,
+        explicit: true,
+        domains: false,
+    },
 ];
 
 impl Setup {
@@ -84,6 +100,7 @@ impl Setup {
                 .contexts(self.contexts)
                 .entropy(self.entropy)
                 .explicit_offsets(self.explicit)
+                .sharing(if self.domains { Sharing::None } else { Sharing::All })
                 .period(8)
                 .window(12)
                 .build(),
@@ -98,6 +115,7 @@ impl Setup {
                 text(i % 5, longest - i as usize * longest / 20)
             };
             let mut frame = Vec::new();
+            encoder.enter(Domain(i % 2));
             encoder
                 .encode_frame(&block, i as usize % self.contexts.min(2))
                 .unwrap()
@@ -208,6 +226,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         for (i, block) in blocks.iter().enumerate() {
             let mut one = vec![choice as u8];
             let block = &block[..block.len().min(setup.max_block)];
+            encoder.enter(Domain(i as u64 % 2));
             encoder.encode_frame(block, i % setup.contexts.min(2)).unwrap().append_to(&mut one);
             all.extend_from_slice(&one[1..]);
             if choice < 3 && i < 3 {
@@ -219,6 +238,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     // Heads of every kind, followed by a few bytes.
     for flags in [0x00u8, 0x11, 0x12, 0x1a, 0x26, 0x48, 0x6a, 0x72, 0x7f, 0x80] {
         seeds.push([&[2, flags, 40, 25, 1, 2][..], &noise(flags.into(), 40)].concat());
+    }
+    // With positions of 12 bits, as the second setup's log has.
+    for flags in [0x80u8, 0x81, 0x82, 0x91, 0xa2, 0xcc, 0xf2, 0xfe, 0xff] {
+        seeds.push([&[2, flags, 50, 25, 12, 1, 2][..], &noise(flags.into(), 60)].concat());
     }
     seeds
 }

@@ -2,7 +2,7 @@
 //! literals.
 
 use super::input::Input;
-use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, FrameError};
+use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Domain, Encoder, FrameError, Sharing};
 
 /// Largest content of an input, in bytes, so that a run stays short.
 const MOST: usize = 1 << 18;
@@ -18,7 +18,10 @@ pub(crate) fn run(input: &[u8]) {
 
 /// Sends content in blocks of some length, then versions of it, and compares what comes out.
 fn round_trip(input: &mut Input<'_>) {
-    let block = [1, 7, 100, 1500, 1 << 16][usize::from(input.u8()) % 5];
+    let kind = usize::from(input.u8());
+    let block = [1, 7, 100, 1500, 1 << 16][kind % 5];
+    // How many blocks in turn belong to one domain or the other.
+    let turn = [usize::MAX, 1, 2, 5][kind / 5 % 4];
     let len = input.u16();
     let mut content = input.bytes(len).to_vec();
     let first = content.clone();
@@ -30,10 +33,11 @@ fn round_trip(input: &mut Input<'_>) {
         content.extend_from_slice(input.bytes(own));
     }
     let builder = Encoder::builder().cache(1 << 18).max_block(1 << 16).inside(true);
-    let mut encoder = builder.build().unwrap();
+    let mut encoder = builder.sharing(Sharing::None).build().unwrap();
     let mut decoder = Decoder::builder().cache(1 << 18).build().unwrap();
-    for block in content.chunks(block) {
+    for (nth, block) in content.chunks(block).enumerate() {
         let mut frame = Vec::new();
+        encoder.enter(Domain((nth / turn % 2) as u64));
         encoder.encode(block, &mut frame).unwrap();
         assert!(frame.len() <= block.len() + block.len() / 1000 + 32);
         match decoder.decode(&frame) {

@@ -2,7 +2,9 @@
 //! periods, restarted contexts, frames corrupted or lost in transit.
 
 use super::input::{Input, piece};
-use oncewire_codec::{ByteSet, Decoded, Decoder, Encoder, Entropy, Kernels, Level};
+use oncewire_codec::{
+    ByteSet, Decoded, Decoder, Domain, Encoder, Entropy, Kernels, Level, Sharing,
+};
 use oncewire_family::SamplerKind;
 
 /// Most blocks per input, so that a run stays short.
@@ -40,8 +42,11 @@ impl Ends {
             .entropy(entropy)
             .sampler(sampler)
             .window(12 + usize::from(input.u8() % 53))
-            .period(4 + usize::from(input.u8()) * 4)
-            .explicit_offsets(input.u8() & 1 == 1);
+            .period(4 + usize::from(input.u8()) * 4);
+        let bits = input.u8();
+        // Each context belongs to a domain.
+        let sharing = if bits & 2 == 2 { Sharing::None } else { Sharing::All };
+        let builder = builder.explicit_offsets(bits & 1 == 1).sharing(sharing);
         let portable = Kernels::at(Level::Portable).unwrap_or_default();
         Ends {
             portable: builder.clone().kernels(portable).build().unwrap(),
@@ -60,11 +65,13 @@ impl Ends {
 
     fn encode(&mut self, block: &[u8], context: usize) -> Vec<u8> {
         let (mut frame, mut same) = (Vec::new(), Vec::new());
+        self.best.enter(Domain(context as u64));
+        self.portable.enter(Domain(context as u64));
         self.best.encode_frame(block, context).unwrap().append_to(&mut frame);
         self.portable.encode_frame(block, context).unwrap().append_to(&mut same);
         assert!(frame == same, "the levels write different frames");
         assert!(
-            frame.len() <= block.len() + block.len() / 1000 + 32,
+            frame.len() <= block.len() + block.len() / 1000 + 40,
             "{} bytes became {}",
             block.len(),
             frame.len()
@@ -194,6 +201,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let mut seed = setup.to_vec();
         for turn in 0..10 {
             seed.extend_from_slice(blocks[(turn * (i + 1) + i) % blocks.len()]);
+        }
+        seeds.push(seed);
+    }
+    for explicit in [2, 3] {
+        let mut seed = vec![4, 0, 60, 1, 1, 1, 2, 2, 20, 7, explicit];
+        // In all contexts in turn.
+        for (turn, block) in blocks.iter().cycle().take(14).enumerate() {
+            seed.push(block[0] & 15 | (turn as u8 % 3) << 4);
+            seed.extend_from_slice(&block[1..]);
         }
         seeds.push(seed);
     }

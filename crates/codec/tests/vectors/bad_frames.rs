@@ -68,6 +68,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     let mut all = book.all;
     all.extend(coded(kernels));
     all.extend(crate::transcoded::bad());
+    all.extend(crate::fixed::bad());
     all
 }
 
@@ -76,7 +77,12 @@ fn heads(book: &mut Book) {
     let good = Hand::raw(600, &block);
     let flags = |flags| Hand { flags, ..good.clone() }.write();
     book.bad("descriptor-coding-3", "error Field", "Descriptor coding 3 does not exist.", flags(3));
-    book.bad("flag-bit-7", "error Field", "Bit 7 marks what is not a frame.", flags(0x80));
+    book.bad(
+        "flags-of-a-trailer",
+        "error Field",
+        "No frame begins like the end of a pack.",
+        flags(0xff),
+    );
     book.bad(
         "fresh-without-context",
         "error Field",

@@ -25,6 +25,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     all.push(no_hull(kernels));
     all.extend(by_hand());
     all.extend(crate::transcoded::good());
+    all.extend(crate::fixed::good(kernels));
     all
 }
 

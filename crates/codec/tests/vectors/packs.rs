@@ -232,11 +232,11 @@ fn bad(good: &[u8], content: &[u8]) -> Vec<Pack> {
         changed(HEADER_LEN + 100, 0x20),
     );
     add(
-        "pack-flag-bit-7",
+        "pack-frame-with-fixed-width",
         "error Frame Field",
-        "A frame with bit 7 set that is no trailer.",
+        "Frames of a pack have no positions of a fixed width, not even the right one.",
         0,
-        changed(HEADER_LEN, 0x80),
+        [&good[..HEADER_LEN], &crate::fixed::in_a_pack(b"aab", 0x1234)].concat(),
     );
     add(
         "pack-frame-with-offset",

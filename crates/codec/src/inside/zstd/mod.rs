@@ -10,6 +10,7 @@ use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprint
 use self::plan::Refused;
 use self::runs::Run;
 use super::budget::unpacking;
+use super::domains::Domains;
 use super::find::Place;
 use super::frames::{Block, Frame, Kind};
 use super::plan::Plan;
@@ -25,7 +26,7 @@ use std::ops::Range;
 pub(super) struct Flow {
     tables: Tables,
     origins: Origins,
-    /// The place behind the last block, among the content of all frames.
+    /// The place behind the last block, among the content of all frames of the domain.
     place: i64,
     shifts: Shifts,
 }
@@ -34,6 +35,14 @@ impl Flow {
     pub(super) const MEMORY: usize =
         size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
 }
+
+/// Domains whose content is counted.
+const MAX_DOMAINS: usize = 1024;
+
+/// The places behind the content of all frames of each domain. Frames state how far places are
+/// apart: with one count for all, that would show how much others have compressed. Of a domain that
+/// was forgotten, places begin anew: then it is less clear what became of an older frame's content.
+type Places = Domains<i64, MAX_DOMAINS>;
 
 /// A block that ended in a block of the codec.
 #[derive(Clone, Debug)]
@@ -56,8 +65,7 @@ pub(super) struct Zstd {
     /// Allocated with the first frame.
     index: Option<Index>,
     capacity: u64,
-    /// The place behind all content so far.
-    next_place: i64,
+    places: Places,
     targets: Vec<Target>,
     content: Vec<u8>,
     heads: Vec<u8>,
@@ -103,6 +111,7 @@ impl Zstd {
         let Room { literals, sequences } = most_expanded(max_block);
         let each = size_of::<Sequence>() + size_of::<u32>() + size_of::<Run>() / 2;
         Index::most_memory(capacity)
+            .saturating_add(Places::MEMORY)
             .saturating_add(2 * (2 * MAX_ZSTD_BLOCK + literals + sequences * each))
             // Hashes of the sources' sequences: a power of two.
             .saturating_add(size_of::<u32>() * 2 * MAX_SEQUENCES)
@@ -112,6 +121,7 @@ impl Zstd {
 
     pub(super) fn memory(&self) -> usize {
         self.index.as_ref().map_or(0, Index::memory)
+            + self.places.memory()
             + self.targets.capacity() * size_of::<Target>()
             + self.content.capacity()
             + self.heads.capacity()
@@ -131,7 +141,7 @@ impl Zstd {
         Zstd {
             index: None,
             capacity,
-            next_place: 0,
+            places: Places::default(),
             targets: Vec::new(),
             content: Vec::new(),
             heads: Vec::new(),
@@ -161,7 +171,7 @@ impl Zstd {
         ended: &[Block],
         flow: &mut Option<Box<Flow>>,
     ) {
-        let &Place { log, offset, .. } = place;
+        let &Place { log, offset, key, .. } = place;
         self.targets.clear();
         self.heads.clear();
         self.literals.clear();
@@ -171,7 +181,7 @@ impl Zstd {
             if block_of.is_first {
                 let shifts = flow.take().map(|flow| flow.shifts).unwrap_or_default();
                 let tables = Tables::default();
-                let place = self.next_place;
+                let place = *self.places.of(key);
                 *flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
             }
             let Some(now) = flow.as_deref_mut() else { continue };
@@ -181,7 +191,8 @@ impl Zstd {
                 *flow = None;
                 continue;
             }
-            self.next_place = self.next_place.max(now.place);
+            let behind = self.places.of(key);
+            *behind = now.place.max(*behind);
         }
     }
 
@@ -320,12 +331,13 @@ impl Zstd {
     /// Where a flow is in a zstd frame that goes on as the log does behind `source`, with content
     /// before it that lies at `content` of the log.
     pub(super) fn resume(
-        &self,
-        log: &Log,
+        &mut self,
+        place: &Place<'_>,
         source: u64,
         content: &Range<u64>,
         floor: u64,
     ) -> Option<(Frame, Box<Flow>)> {
+        let &Place { log, key, .. } = place;
         let index = self.index.as_ref()?;
         let block = index.around(source)?;
         let (before, left) = (source - block.at, block.at + u64::from(block.len) - source);
@@ -354,7 +366,8 @@ impl Zstd {
             describe(&mut origins, &block.uses, at);
         }
         let frame = Frame::within(before, left as usize, block.is_last, block.has_checksum);
-        let flow = Flow { tables, origins, place: self.next_place, shifts: Shifts::new() };
+        let place = *self.places.of(key);
+        let flow = Flow { tables, origins, place, shifts: Shifts::new() };
         Some((frame, Box::new(flow)))
     }
 

@@ -11,7 +11,12 @@ pub(crate) struct Match {
 }
 
 /// Section 5.
-pub(super) fn plain_descriptors(mut section: &[u8], o: u64, n: u64) -> Result<Vec<Match>, No> {
+pub(super) fn plain_descriptors(
+    mut section: &[u8],
+    o: u64,
+    n: u64,
+    width: Option<u32>,
+) -> Result<Vec<Match>, No> {
     let section = &mut section;
     let count = field(section)?;
     if count == 0 || count > section.len() as u64 / 3 {
@@ -20,7 +25,7 @@ pub(super) fn plain_descriptors(mut section: &[u8], o: u64, n: u64) -> Result<Ve
     let (mut done, mut last, mut matches) = (0, 0, Vec::new());
     for _ in 0..count {
         let at = done + field(section)?;
-        let mut distance = field(section)?;
+        let mut distance = position(section, width)?;
         if distance == 0 {
             distance = last;
         }
@@ -111,6 +116,7 @@ impl Models {
         section: &[u8],
         o: u64,
         n: u64,
+        width: Option<u32>,
         trace: &mut Option<Vec<String>>,
     ) -> Result<Vec<Match>, No> {
         let mut r = Section::begin(section, trace)?;
@@ -134,6 +140,7 @@ impl Models {
                     4 => (1, last - 512 * (i128::from(r.number(&mut self.near[1])?) + 1)),
                     5 => (2, i128::from(r.number(&mut self.far[0])?) + 1),
                     6 => (2, 512 * (i128::from(r.number(&mut self.far[1])?) + 1)),
+                    7 if width.is_some() => (2, i128::from(r.bits(width.unwrap_or(0))?) + 1),
                     _ => return Err(Invalid("distance step")),
                 };
             if !(1..1 << 62).contains(&distance) || distance > i128::from(o + at) {

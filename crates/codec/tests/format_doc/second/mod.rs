@@ -54,6 +54,21 @@ fn field(body: &mut &[u8]) -> Result<u64, No> {
     varint(body).map_err(|no| if no == No::NeedMore { Invalid("a body too short") } else { no })
 }
 
+/// Section 4, "Positions": a number of fixed size.
+fn fixed(body: &mut &[u8], bytes: usize) -> Result<u64, No> {
+    let (front, rest) = body.split_at_checked(bytes).ok_or(Invalid("a body too short"))?;
+    *body = rest;
+    Ok(front.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+}
+
+/// Section 4, "Positions".
+fn position(body: &mut &[u8], width: Option<u32>) -> Result<u64, No> {
+    match width {
+        Some(bits) => fixed(body, bits.div_ceil(8) as usize),
+        None => field(body),
+    }
+}
+
 /// Section 3, "What enters the log".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
@@ -99,6 +114,11 @@ impl Parameters {
 
     pub(crate) fn floor(&self, o: u64, n: u64) -> u64 {
         (o + n).saturating_sub(self.cache - self.span)
+    }
+
+    /// Section 4, "Positions".
+    pub(crate) fn width(&self) -> u32 {
+        (0..=40).find(|&bits| self.cache - 1 < 1 << bits).unwrap().max(1)
     }
 
     /// Section 9.
@@ -242,7 +262,7 @@ impl Decoder {
         let (&flags, mut rest) = input.split_first().ok_or(No::NeedMore)?;
         let (descriptor_coding, literal_coding) = (flags & 3, flags >> 2 & 3);
         let uses_context = descriptor_coding == 2 || literal_coding >= 2;
-        if descriptor_coding == 3 || flags >= 128 || (flags & 0x60 != 0 && !uses_context) {
+        if descriptor_coding == 3 || (flags & 0x60 != 0 && !uses_context) {
             return Err(Invalid("flags"));
         }
         let body_len = varint(&mut rest)?;
@@ -256,8 +276,18 @@ impl Decoder {
         if n > block_limit {
             return Err(Invalid("block length"));
         }
+        let width = (flags & 0x80 != 0).then(|| self.parameters.width());
+        if let Some(width) = width
+            && fixed(&mut body, 1)? != width.into()
+        {
+            return Err(Invalid("position width"));
+        }
         let (o, p) = if flags & 0x10 != 0 {
-            let (o, p) = (field(&mut body)?, field(&mut body)?);
+            let (o, p) = if width.is_some() {
+                (fixed(&mut body, 8)?, fixed(&mut body, 2)?)
+            } else {
+                (field(&mut body)?, field(&mut body)?)
+            };
             if o >= 1 << 62 || o < p {
                 return Err(Invalid("offset"));
             }
@@ -266,13 +296,17 @@ impl Decoder {
             let o = self.parameters.place(self.low, n);
             (o, o - self.low)
         };
-        let id = if flags & 0x40 != 0 { field(&mut body)? } else { 0 };
-        if flags & 0x40 != 0 && id == 0 {
+        let id = match (flags & 0x40 != 0, width) {
+            (true, Some(_)) => fixed(&mut body, 1)?,
+            (true, None) => field(&mut body)?,
+            _ => 0,
+        };
+        if flags & 0x40 != 0 && id == 0 && width.is_none() {
             return Err(Invalid("context 0"));
         }
         let id = id as usize;
         if descriptor_coding == 2 {
-            let (start, end) = (field(&mut body)?, field(&mut body)?);
+            let (start, end) = (position(&mut body, width)?, position(&mut body, width)?);
             if end > start {
                 return Err(Invalid("hull"));
             }
@@ -300,13 +334,13 @@ impl Decoder {
             }
             let matches = match descriptor_coding {
                 0 => Vec::new(),
-                1 => plain_descriptors(descriptors, o, n)?,
-                _ => models.read(descriptors, o, n, &mut self.trace)?,
+                1 => plain_descriptors(descriptors, o, n, width)?,
+                _ => models.read(descriptors, o, n, width, &mut self.trace)?,
             };
             let mut transcoded = None;
             let mut all = matches.clone();
             if literal_coding == 3 {
-                let fields = transcoded::fields(literals, o, n)?;
+                let fields = transcoded::fields(literals, o, n, width)?;
                 all.extend(&fields.sources);
                 transcoded = Some(fields);
             }
@@ -466,8 +500,8 @@ pub(crate) fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
     }
     let (mut at, mut content, mut chain) = (header_len, Vec::new(), 0u64);
     while number(at, 1)? != 0xff {
-        if number(at, 1)? & 0x10 != 0 {
-            return Err(Invalid("a stated offset"));
+        if number(at, 1)? & 0x90 != 0 {
+            return Err(Invalid("a stated offset, or a fixed width"));
         }
         let block = decoder.decode(&pack[at..])?;
         at += block.consumed;

@@ -263,7 +263,12 @@ pub(super) struct Fields<'a> {
     pub(super) residual: &'a [u8],
 }
 
-pub(super) fn fields(mut section: &[u8], o: u64, limit: u64) -> Result<Fields<'_>, No> {
+pub(super) fn fields(
+    mut section: &[u8],
+    o: u64,
+    limit: u64,
+    width: Option<u32>,
+) -> Result<Fields<'_>, No> {
     let count = field(&mut section)?;
     let (count, is_blocks) = (count / 2, count % 2 == 1);
     if count > 256 {
@@ -271,7 +276,7 @@ pub(super) fn fields(mut section: &[u8], o: u64, limit: u64) -> Result<Fields<'_
     }
     let mut sources = Vec::new();
     for _ in 0..count {
-        let (distance, len) = (field(&mut section)?, field(&mut section)?);
+        let (distance, len) = (position(&mut section, width)?, field(&mut section)?);
         if distance > o || len == 0 || len > distance || len >= 1 << 32 {
             return Err(Invalid("source"));
         }

@@ -1,0 +1,42 @@
+//! What is remembered of each domain.
+
+/// Something of each of up to `MOST` domains, by their keys; the last used are last.
+#[derive(Debug)]
+pub(super) struct Domains<T, const MOST: usize>(Vec<(u64, T)>);
+
+impl<T, const MOST: usize> Default for Domains<T, MOST> {
+    fn default() -> Domains<T, MOST> {
+        Domains(Vec::new())
+    }
+}
+
+impl<T: Default, const MOST: usize> Domains<T, MOST> {
+    /// Upper bound of the memory in bytes. The list grows by doubling.
+    pub(super) const MEMORY: usize = 2 * MOST * size_of::<(u64, T)>();
+
+    /// Memory in bytes as of now.
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<(u64, T)>()
+    }
+
+    /// What is remembered of a domain. The one that was used least recently is forgotten if there
+    /// are too many.
+    pub(super) fn of(&mut self, key: u64) -> &mut T {
+        match self.0.iter().rposition(|(known, _)| *known == key) {
+            Some(nth) => self.0[nth..].rotate_left(1),
+            None => {
+                if self.0.len() == MOST {
+                    self.0.remove(0);
+                }
+                self.0.push((key, T::default()));
+            }
+        }
+        let last = self.0.len() - 1;
+        &mut self.0[last].1
+    }
+
+    /// What is remembered of all.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|(_, of)| of)
+    }
+}
