@@ -411,6 +411,40 @@ mod tests {
     }
 
     #[test]
+    fn positions_are_as_wide_as_the_largest_distance() {
+        for (capacity, bits, bytes) in
+            [(1, 1, 1), (2, 1, 1), (3, 2, 1), (256, 8, 1), (257, 9, 2), (1 << 40, 40, 5)]
+        {
+            let width = Width::of(Geometry::new(capacity, 0).unwrap());
+            assert_eq!((width.bits(), width.bytes()), (bits, bytes), "{capacity}");
+            assert_eq!(Width::stated(bits), Some(width));
+            let mut out = Vec::new();
+            width.put(&mut out, capacity - 1);
+            assert_eq!(width.take(&mut &out[..]), Some(capacity - 1));
+            assert_eq!(width.take(&mut &out[1..]), None);
+        }
+        assert_eq!([0, 41, 255].map(Width::stated), [None; 3]);
+    }
+
+    #[test]
+    fn content_is_divided_where_others_have_written() {
+        let mut log = Log::new(Geometry::new(1000, 0).unwrap()).unwrap();
+        log.append(&[1; 100]);
+        assert!(log.width().is_none() && log.is_undivided(&(0..100)));
+        log.enter(Domain(2));
+        log.append(&[2; 50]);
+        assert!(log.width().is_some());
+        let of_second = [100..150, 100..150, 100..200, 150..200, 99..150];
+        let undivided = of_second.map(|range| log.is_undivided(&range));
+        assert_eq!(undivided, [true, true, true, true, false]);
+        log.enter(Domain::COMMON);
+        let of_first = [0..100, 0..101, 90..160, 150..200].map(|range| log.is_undivided(&range));
+        assert_eq!(of_first, [true, false, false, true]);
+        log.append(&[1; 50]);
+        assert!(log.is_undivided(&(150..200)) && !log.is_undivided(&(90..200)));
+    }
+
+    #[test]
     fn a_generation_may_be_exactly_full() {
         let mut log = Log::new(Geometry::new(100, 0).unwrap()).unwrap();
         log.append(&[1; 100]);

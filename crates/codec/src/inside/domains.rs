@@ -40,3 +40,19 @@ impl<T: Default, const MOST: usize> Domains<T, MOST> {
         self.0.iter_mut().map(|(_, of)| of)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_domain_that_was_used_least_recently_is_forgotten() {
+        let mut domains = Domains::<u64, 3>::default();
+        for key in [1, 2, 3, 1, 4] {
+            *domains.of(key) += 10 * key;
+        }
+        assert_eq!([1, 3, 4, 2].map(|key| *domains.of(key)), [20, 30, 40, 0]);
+        assert_eq!(*domains.of(1), 0, "forgotten for the second");
+        assert!(domains.memory() <= Domains::<u64, 3>::MEMORY);
+    }
+}

@@ -569,3 +569,25 @@ impl<'a> Search<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_of_codes_are_not_taken_from_content_of_others() {
+        // A block at 1000, of which bytes 100 to 300 were found at 500.
+        let matches = [Match { at: 100, len: 200, source: 500 }];
+        let literals = LiteralMap::new(&matches);
+        let spot = |first: u64, end: u64| Spot::Log(first * 8, end * 8);
+        let described = |spot, is_own| literals.described(spot, 1000, |_| is_own);
+        let found = Described::Log(510 * 8, 560 * 8);
+        assert_eq!(described(spot(1110, 1160), true), Some(found));
+        assert_eq!(described(spot(1110, 1160), false), None);
+        let before = Described::Log(900 * 8, 950 * 8);
+        assert_eq!(described(spot(900, 950), true), Some(before));
+        assert_eq!(described(spot(900, 950), false), None);
+        assert_eq!(described(spot(1310, 1360), false), Some(Described::Here(110 * 8)));
+        assert_eq!(described(Spot::Fixed, false), Some(Described::Fixed));
+    }
+}

@@ -212,6 +212,21 @@ fn the_worked_coded_descriptors_match_the_code() {
 }
 
 #[test]
+fn the_worked_frame_with_positions_of_fixed_width_can_be_read() {
+    let document = document();
+    let log = fenced(&document, "text log").as_bytes();
+    let frame = hex(fenced(&document, "hex fixed"));
+    let params = Params { cache: 65_536, ..Params::default() };
+    let (mut first, mut second) = decoders(&params);
+    first.prime(log);
+    second.prime(log);
+    let checksum = second.parameters.checksum(207, 0, &log[155..]).to_le_bytes();
+    assert!(frame.ends_with(&checksum), "{checksum:02x?}");
+    let block = both(&mut first, &mut second, &frame).unwrap();
+    assert_eq!((block.consumed, &block.content[..]), (frame.len(), &log[155..]));
+}
+
+#[test]
 fn the_worked_zstd_stream_can_be_read() {
     let document = document();
     let params = Params { cache: 65_536, ..Params::default() };

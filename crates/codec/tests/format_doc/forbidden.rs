@@ -56,39 +56,6 @@ pub(crate) fn one_coded(step: usize, value: u64, to_end: usize) -> Vec<u8> {
     })
 }
 
-/// One match of 40 bytes after 10 literals, at a distance of fixed width.
-pub(crate) fn one_fixed(distance: u64) -> Vec<u8> {
-    coded(|section, models| {
-        section.number(&mut models.count, 0);
-        section.number(&mut models.gap[0], 10);
-        section.symbol(&mut models.step[0], 7);
-        section.bits(distance - 1, WIDTH.into());
-        section.symbol(&mut models.to_end, 0);
-        section.number(&mut models.len[2], 39);
-    })
-}
-
-/// Bits of positions in logs of 1000 bytes.
-const WIDTH: u8 = 10;
-
-/// The same, with positions of fixed width. Plain descriptors have one match.
-pub(crate) fn with_width(draft: Draft) -> Draft {
-    let descriptors = draft.descriptors.map(|section| {
-        if draft.flags & 3 != 1 {
-            return section;
-        }
-        let mut rest = &section[..];
-        let mut next = || second::varint(&mut rest).unwrap();
-        let [count, gap, distance, len] = [next(), next(), next(), next()];
-        let mut out = Vec::new();
-        for (value, bytes) in [(count, 0), (gap, 0), (distance, 2), (len, 0)] {
-            free::put_position(&mut out, value, bytes);
-        }
-        out
-    });
-    Draft { flags: draft.flags | 0x80, width: Some(WIDTH), descriptors, ..draft }
-}
-
 pub(crate) fn plain_draft(matches: &[(u64, u64, u64)]) -> Draft {
     let matched: u64 = matches.iter().map(|m| if m.2 == 0 { LEN - m.0 } else { m.2 }).sum();
     let literals = vec![7; LEN.saturating_sub(matched) as usize];
@@ -131,12 +98,6 @@ pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
     let mut all = vec![
         ("descriptor coding 3", Draft { flags: 3, ..raw() }),
         ("literal coding 3", Draft { flags: 0x0c, ..raw() }),
-        ("position width 0", Draft { flags: 0x80, width: Some(0), ..raw() }),
-        ("position width 41", Draft { flags: 0x80, width: Some(41), ..raw() }),
-        ("position width of another log", Draft { flags: 0x80, width: Some(9), ..raw() }),
-        ("position width of a larger log", Draft { flags: 0x80, width: Some(11), ..raw() }),
-        ("no position width", Draft { flags: 0x80, ..raw() }),
-        ("a trailer", Draft { flags: 0xff, width: Some(10), ..raw() }),
         ("fresh, but no context used", Draft { flags: 0x20, ..raw() }),
         ("context, but none used", Draft { flags: 0x40, context: Some(1), ..raw() }),
         ("block above the limit", Draft { block_len: 201, literals: vec![7; 201], ..raw() }),
@@ -175,23 +136,6 @@ pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
         ("a literal too many", Draft { literals: vec![7; 61], ..plain_draft(&[(10, 50, 40)]) }),
         ("no state", coded_draft(vec![0, 0, 1])),
         ("distance step 7", coded_draft(one_coded(7, 99, 0))),
-        ("distance step 7 without a fixed width", coded_draft(one_fixed(99))),
-        ("distance step 8", with_width(coded_draft(one_coded(8, 99, 0)))),
-        ("fixed width, distance beyond the floor", with_width(coded_draft(one_fixed(661)))),
-        ("fixed width, distance 0 first", with_width(plain_draft(&[(10, 0, 40)]))),
-        ("fixed width, below the floor", with_width(plain_draft(&[(10, AT + 10 - 499, 40)]))),
-        ("fixed width, distance cut", {
-            let mut draft = with_width(plain_draft(&[(10, 50, 40)]));
-            draft.descriptors.as_mut().unwrap().truncate(3);
-            draft
-        }),
-        ("fixed width, hull turned", Draft { hull: Some((499, 500)), ..with_width(whole()) }),
-        ("fixed width, padding", with_width(stated(AT + 10, 10))),
-        ("fixed width, offset of 2^62", with_width(stated(1 << 62, 0))),
-        ("fixed width, context N", {
-            let draft = with_width(zstd_draft(100, 20, ZSTD_e_flush));
-            Draft { flags: 0xe8, context: Some(2), ..draft }
-        }),
         ("distance 2^62", coded_draft(one_coded(5, (1 << 62) - 1, 0))),
         ("distance 2^62, aligned", coded_draft(one_coded(6, (1 << 53) - 1, 0))),
         ("distance below 0", coded_draft(one_coded(3, 0, 0))),
@@ -280,14 +224,8 @@ pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
         ("a zstd frame that ends", zstd_draft(100, 20, ZSTD_e_end)),
         ("no zstd at all", Draft { literals: vec![7; 100], ..zstd_draft(100, 20, ZSTD_e_flush) }),
     ];
-    // Frames that end within each of their fields of fixed size.
-    let fixed =
-        with_width(Draft { flags: 0x72, explicit: Some((AT, 0)), context: Some(1), ..whole() });
-    let head = Draft { descriptors: Some(Vec::new()), literals: Vec::new(), ..fixed };
-    for len in 1..head.to_bytes().len() - 2 - 8 {
-        all.push(("a body that ends in its fields", Draft { cut: Some(len), ..head.clone() }));
-    }
     let everything = Draft { flags: 0x72, explicit: Some((AT, 0)), context: Some(1), ..whole() };
+    all.extend(fixed::refusals());
     for i in 0..everything.fields().len() {
         all.push(("a varint that is too long", Draft { overlong: Some(i), ..everything.clone() }));
     }
@@ -370,16 +308,8 @@ fn both_decoders_accept_frames_just_within_the_rules() {
         Draft { hull: Some((0, 0)), ..coded_draft(one_coded(5, 99, 0)) },
         Draft { hull: Some((1 << 62, 0)), ..coded_draft(one_coded(5, 99, 0)) },
         zstd_draft(100, 20, zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush),
-        with_width(plain_draft(&[(10, 50, 40)])),
-        with_width(plain_draft(&[(10, AT + 10 - 500, 40)])),
-        with_width(coded_draft(one_fixed(660))),
-        with_width(coded_draft(one_fixed(1))),
-        with_width(coded_draft(one_coded(5, 99, 0))),
-        with_width(Draft { hull: Some((65_535, 0)), ..coded_draft(one_fixed(100)) }),
-        with_width(Draft { flags: 0x11, explicit: Some((AT, 0)), ..plain_draft(&[(10, 50, 40)]) }),
-        Draft { flags: 0xe2, context: Some(0), ..with_width(coded_draft(one_fixed(100))) },
     ];
-    for mut draft in drafts {
+    for mut draft in drafts.into_iter().chain(fixed::acceptable()) {
         let (_, mut first, mut second) = laid_out();
         // The content is what the frame decodes to, taken from the decoder that reports the
         // expected content.

@@ -31,6 +31,7 @@ mod allowed;
 mod borrowed;
 mod document;
 mod draft;
+mod fixed;
 mod forbidden;
 mod free;
 #[path = "../vectors/manifest.rs"]

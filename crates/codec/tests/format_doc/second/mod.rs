@@ -4,6 +4,7 @@
 
 mod blocks;
 mod descriptors;
+mod fields;
 mod sequences;
 mod transcoded;
 
@@ -340,7 +341,7 @@ impl Decoder {
             let mut transcoded = None;
             let mut all = matches.clone();
             if literal_coding == 3 {
-                let fields = transcoded::fields(literals, o, n, width)?;
+                let fields = fields::fields(literals, o, n, width)?;
                 all.extend(&fields.sources);
                 transcoded = Some(fields);
             }
