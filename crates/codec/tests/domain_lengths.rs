@@ -11,9 +11,11 @@ mod common;
 #[path = "common/deflated.rs"]
 mod deflated;
 
-use common::content::{Rng, noise, text};
+use common::config_divided;
+use common::content::{History, Piece, Rng, noise, piece, text};
 use deflated::{edited, gzip, zip, zstd};
 use oncewire_codec::{Decoded, Decoder, Domain, Encoder, EncoderStats, MAX_BLOCK, Sharing, Stream};
+use proptest::prelude::*;
 
 const ATTACKER: u64 = 1;
 const VICTIM: u64 = 2;
@@ -33,7 +35,7 @@ const SETUPS: [Setup; 3] = [
     Setup { sharing: Sharing::Chunks, explicit: true, cache: 32 << 20 },
 ];
 
-/// Both ends of a link, with an entropy context for each of two domains.
+/// Both ends of a link, with an entropy context for the attacker and another for all others.
 struct Ends {
     encoder: Encoder,
     decoder: Decoder,
@@ -61,6 +63,13 @@ impl Ends {
         }
         let streams = [ATTACKER, VICTIM].map(|domain| Stream::new(Domain(domain)));
         Ends { encoder, decoder, streams }
+    }
+
+    /// Sends content of a domain that is not the attacker's.
+    fn send_other(&mut self, domain: u64, content: &[u8], block: usize) {
+        self.encoder.reset_context(1).unwrap();
+        self.streams[1] = Stream::new(Domain(domain));
+        self.send(1, content, block);
     }
 
     /// Sends content of one of the two; returns the flags and the lengths of the frames.
@@ -303,4 +312,87 @@ fn blocks_that_are_encoded_again_are_as_long_wherever_they_lie() {
     };
     let first = repair(1);
     assert!(LENGTHS.iter().all(|&len| repair(len) == first));
+}
+
+/// What is shared lies in content of others, also in pieces that others have written between.
+#[test]
+fn shared_chunks_take_as_much_wherever_they_lie() {
+    let public: Vec<u8> = noise(17, 400_000).iter().map(|byte| b' ' + byte % 64).collect();
+    let view = |len: usize| {
+        let mut ends = Ends::new(SETUPS[2]);
+        for client in 200..206 {
+            ends.encoder.reset_context(1).unwrap();
+            let mut stream = Stream::new(Domain(client));
+            for block in public.chunks(30_000) {
+                std::mem::swap(&mut ends.streams[1], &mut stream);
+                ends.send(1, block, MAX_BLOCK);
+                std::mem::swap(&mut ends.streams[1], &mut stream);
+                ends.send_other(VICTIM, &noise(18, len), MAX_BLOCK);
+                ends.encoder.reset_context(1).unwrap();
+            }
+        }
+        let mut seen = Vec::new();
+        for block in public.chunks(45_000) {
+            seen.push(ends.send(0, block, MAX_BLOCK));
+            ends.send_other(VICTIM, &noise(19, len), MAX_BLOCK);
+        }
+        seen
+    };
+    let first = view(1);
+    let all: usize = first.iter().flatten().map(|&(_, len)| len).sum();
+    assert!(all < public.len() / 4, "{all} bytes: much is shared");
+    for len in [2, 127, 128, 7_321, 16_384, 100_000] {
+        assert_eq!(view(len), first, "{len} bytes");
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Turn {
+    pieces: Vec<Piece>,
+    compress: u8,
+    block: usize,
+    /// Domains of others, and how much they send in one run and in the other.
+    others: Vec<(u64, [usize; 2])>,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let pieces = proptest::collection::vec(piece(), 1..5);
+    let len = || prop_oneof![1usize..300, 1usize..20_000];
+    let others = proptest::collection::vec((2u64..6, (len(), len())), 1..4);
+    let block = prop_oneof![Just(MAX_BLOCK), 500usize..20_000];
+    (pieces, 0u8..6, block, others).prop_map(|(pieces, compress, block, others)| Turn {
+        pieces,
+        compress,
+        block,
+        others: others.into_iter().map(|(domain, (one, other))| (domain, [one, other])).collect(),
+    })
+}
+
+proptest! {
+    #![proptest_config(config_divided(8))]
+
+    #[test]
+    fn nothing_that_is_sent_shows_how_much_others_send(
+        turns in proptest::collection::vec(turn(), 1..14),
+        setup in proptest::sample::select(&SETUPS),
+    ) {
+        let view = |which: usize| {
+            let (mut ends, mut history) = (Ends::new(setup), History::default());
+            let mut seen = Vec::new();
+            for (nth, turn) in turns.iter().enumerate() {
+                let content = history.block(&turn.pieces, MAX_BLOCK, setup.cache);
+                let content = match turn.compress {
+                    0 | 1 => gzip(&content, 6),
+                    2 | 3 => zstd(&content, 3, 40_000),
+                    _ => content,
+                };
+                seen.push(ends.send(0, &content, turn.block));
+                for &(domain, lens) in &turn.others {
+                    ends.send_other(domain, &noise(nth as u64, lens[which]), MAX_BLOCK);
+                }
+            }
+            seen
+        };
+        prop_assert_eq!(view(0), view(1));
+    }
 }
