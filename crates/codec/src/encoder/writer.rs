@@ -1,7 +1,9 @@
 //! The second half of an encoder turns tokens into frames.
 
 use super::Tokens;
-use crate::entropy::{DescriptorWriter, Entropy, FixedWidth, TranscodeWriter, WriteContext};
+use crate::entropy::{
+    DescriptorModels, DescriptorWriter, Entropy, FixedWidth, TranscodeWriter, WriteContext,
+};
 use crate::error::EncodeError;
 use crate::format::{self, Descriptors, Head, LiteralCoding};
 use crate::inside::section;
@@ -169,17 +171,25 @@ impl FrameWriter {
         }
         let literals = if gathered { &self.literals[..] } else { block };
         self.coded.clear();
-        let transcoded = matches!(entropy, Entropy::Zstd { .. })
-            && !tokens.plan.is_empty()
-            && transcode(
+        let transcoded = if matches!(entropy, Entropy::Zstd { .. }) && !tokens.plan.is_empty() {
+            transcode(
                 tokens,
                 &mut self.contexts[context],
                 &mut self.transcoder,
                 &mut self.operations,
                 literals.len(),
                 &mut self.coded,
-            );
-        let coding = if transcoded {
+            )
+        } else {
+            Transcoded::No
+        };
+        if transcoded == Transcoded::Reset && descriptors == Descriptors::Coded {
+            // The models that they were coded with are gone.
+            self.descriptors.clear();
+            let models = &mut self.contexts[context].models;
+            code_descriptors(tokens, models, &mut self.coder, &mut self.descriptors);
+        }
+        let coding = if transcoded == Transcoded::Yes {
             LiteralCoding::Transcoded
         } else if !tokens.dense || literals.len() < FEW_LITERALS {
             LiteralCoding::Raw
@@ -248,9 +258,7 @@ impl FrameWriter {
         // One or two matches are not worth the coder's state and the dependency range.
         if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
-            let fixed = tokens.width.map(|width| FixedWidth { width, joined: &tokens.joined });
-            let models = &mut contexts[context].models;
-            models.encode(coder, &tokens.matches, offset, len, fixed, descriptors);
+            code_descriptors(tokens, &mut contexts[context].models, coder, descriptors);
             // They take two or three bytes a match, unless hostile content trained the models
             // otherwise; then reset them.
             if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
@@ -271,6 +279,27 @@ impl FrameWriter {
     }
 }
 
+/// Appends coded descriptors.
+fn code_descriptors(
+    tokens: &Tokens,
+    models: &mut DescriptorModels,
+    coder: &mut DescriptorWriter,
+    out: &mut Vec<u8>,
+) {
+    let fixed = tokens.width.map(|width| FixedWidth { width, joined: &tokens.joined });
+    models.encode(coder, &tokens.matches, tokens.offset, tokens.block_len, fixed, out);
+}
+
+/// Whether literals were transcoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transcoded {
+    Yes,
+    /// Nothing was changed.
+    No,
+    /// No, but the context was reset.
+    Reset,
+}
+
 /// Writes the section of transcoded literals, unless it is not shorter than the literals.
 fn transcode(
     tokens: &Tokens,
@@ -279,7 +308,7 @@ fn transcode(
     operations: &mut Vec<u8>,
     literals: usize,
     out: &mut Vec<u8>,
-) -> bool {
+) -> Transcoded {
     let plan = &tokens.plan;
     let before = context.transcode().clone();
     operations.clear();
@@ -299,20 +328,20 @@ fn transcode(
     let is_shorter = plan.is_sequences || head + residual.len() < literals;
     if is_shorter && is_zstd && context.compress(residual, out).is_ok() {
         if out.len() < literals {
-            return true;
+            return Transcoded::Yes;
         }
         // The decoder cannot follow the context any more.
         context.reset();
         out.clear();
-        return false;
+        return Transcoded::Reset;
     }
     if is_shorter && !is_zstd {
         out.extend_from_slice(residual);
-        return true;
+        return Transcoded::Yes;
     }
     *context.transcode() = before;
     out.clear();
-    false
+    Transcoded::No
 }
 
 fn lz4(literals: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) -> LiteralCoding {
@@ -323,5 +352,50 @@ fn lz4(literals: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) -> Literal
             LiteralCoding::Lz4
         }
         _ => LiteralCoding::Raw,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Decoded, Decoder, Encoder};
+
+    fn letters(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+            b'a' + (state >> 60) as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_plan_that_does_not_pay_leaves_the_descriptors_readable() {
+        let mut encoder = Encoder::builder().cache(1 << 20).build().unwrap();
+        let mut decoder = Decoder::builder().cache(1 << 20).build().unwrap();
+        let first = letters(1, 20_000);
+        for turn in 0..6 {
+            // Some matches, so that their descriptors are coded, and literals between them.
+            let mut block = first.clone();
+            for at in (turn * 100..20_000).step_by(1500).filter(|_| turn > 0) {
+                block[at..at + 40].copy_from_slice(&letters(at as u64, 40));
+            }
+            let Encoder { finder, writer, tokens } = &mut encoder;
+            finder.find(&block, tokens).unwrap();
+            if turn == 4 {
+                // It was estimated to be shorter, but its columns do not shrink.
+                tokens.plan.is_sequences = true;
+                let noise = letters(2, 6000);
+                tokens.plan.residual =
+                    noise.chunks(2).map(|pair| pair[0] << 4 | (pair[1] - b'a')).collect();
+            }
+            let mut frame = Vec::new();
+            writer.write(tokens, &block, 0).unwrap().append_to(&mut frame);
+            assert!(turn == 0 || frame[0] & 0x0f == 0x0a, "coded descriptors and zstd");
+            assert_eq!(frame[0] & 0x20 != 0, turn == 0 || turn == 4, "fresh");
+            match decoder.decode(&frame) {
+                Ok(Decoded::Block { content, .. }) => assert!(content == block),
+                other => panic!("turn {turn}: {other:?}"),
+            }
+        }
     }
 }
