@@ -138,8 +138,8 @@ fn data(mut wire: &[u8]) -> Vec<usize> {
                 lengths.push(wire.len() - rest.len());
             }
             0x02 => (0..3).for_each(|_| text(&mut rest)),
-            0x40 | 0x44 | 0x46 | 0x47 => text(&mut rest),
-            0x03..=0x09 | 0x41..=0x45 => {}
+            0x40 | 0x44..=0x46 => text(&mut rest),
+            0x03..=0x09 | 0x41..=0x43 => {}
             _ => panic!("no message begins with {kind:#04x}"),
         }
         wire = rest;
