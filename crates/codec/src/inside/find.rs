@@ -5,7 +5,8 @@ use super::budget::{self, Budget, Budgets};
 use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
-use super::opener::{OPENER_MEMORY, Opener, Passed};
+use super::opener::{OPENER_MEMORY, Opener};
+use super::passed::Passed;
 use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
@@ -588,7 +589,7 @@ fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
 /// Blocks shorter than this are always looked at, since each is soon taken apart.
 const LEAST_PASSED: usize = 8 << 10;
 /// Content that was not looked at is taken apart later, if that is needed: up to this many bytes
-/// before its place in its stream is asked for, and for one block of this length or less.
+/// before the place in its stream is asked for, and for one block of this length or less.
 const FEW_PASSED: usize = 64 << 10;
 /// How far behind that place tokens may be that are known.
 const MOST_BEHIND: u64 = 1 << 20;

@@ -18,6 +18,7 @@ mod frames;
 mod index;
 mod opened;
 mod opener;
+mod passed;
 mod plan;
 mod search;
 pub(crate) mod section;

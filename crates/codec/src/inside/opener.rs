@@ -7,6 +7,7 @@ use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_
 use super::frames::{self, Frame};
 use super::index::Among;
 use super::opened::{BATCH, MAX_PARTS, Opened, Part, Spot};
+use super::passed::Passed;
 use super::streams::{Carrier, StreamCounts};
 use crate::deflate::{BitReader, Code, Stop};
 use std::ops::Range;
@@ -80,45 +81,6 @@ pub(super) struct Opener {
     passed: Option<Passed>,
 }
 
-/// Content of a flow that was not looked at.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Passed {
-    /// Where it lies in the log, in order; nothing if that is too much to be looked at later.
-    pub(super) pieces: Vec<Range<u64>>,
-    /// The last of these, which is known whatever their number.
-    pub(super) last: Range<u64>,
-    /// Bytes of all.
-    pub(super) len: u64,
-    /// Where what follows it lies in the log, if the log had that before.
-    pub(super) source: Option<u64>,
-}
-
-impl Passed {
-    /// Pieces that are remembered.
-    const MOST_PIECES: usize = 128;
-    /// Bytes that are remembered: a stream that is longer goes on without being opened.
-    pub(super) const MOST: u64 = 4 << 20;
-
-    fn push(&mut self, piece: Range<u64>) {
-        let is_first = self.len == 0;
-        self.len += piece.end - piece.start;
-        if !is_first && self.last.end == piece.start {
-            self.last.end = piece.end;
-            if let Some(last) = self.pieces.last_mut() {
-                last.end = piece.end;
-            }
-        } else {
-            self.last = piece.clone();
-            if is_first || !self.pieces.is_empty() {
-                self.pieces.push(piece);
-            }
-        }
-        if self.len > Passed::MOST || self.pieces.len() > Passed::MOST_PIECES {
-            self.pieces.clear();
-        }
-    }
-}
-
 impl Default for Opener {
     fn default() -> Opener {
         Opener {
@@ -141,10 +103,8 @@ impl Default for Opener {
 }
 
 /// Memory of an opener in bytes, at most.
-pub(super) const OPENER_MEMORY: usize = size_of::<Opener>()
-    + 2 * (MAX_HEADER + MAX_BETWEEN)
-    + 2 * Passed::MOST_PIECES * size_of::<Range<u64>>()
-    + Code::MEMORY;
+pub(super) const OPENER_MEMORY: usize =
+    size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Passed::MEMORY + Code::MEMORY;
 
 /// What a step of the opener asks for.
 enum Next {
@@ -181,9 +141,7 @@ impl Opener {
     /// The flow goes on with content that lies in the log, and is not looked at. If the log had it
     /// before, that was up to `source`.
     pub(super) fn pass(&mut self, content: Range<u64>, source: Option<u64>) {
-        let passed = self.passed.get_or_insert_default();
-        passed.push(content);
-        passed.source = source;
+        self.passed.get_or_insert_default().push(content, source);
     }
 
     /// What was not looked at since the last block that was.

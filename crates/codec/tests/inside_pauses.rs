@@ -1,0 +1,98 @@
+//! Flows of which some content was not looked at: where it is found as a repeat, and where opening
+//! was off for a while. What follows is opened as if nothing had happened.
+#![allow(missing_docs)]
+
+mod common;
+#[allow(dead_code, reason = "other tests use the other containers")]
+#[path = "common/deflated.rs"]
+mod deflated;
+
+use common::content::{noise, text};
+use deflated::{edited, gzip};
+use oncewire_codec::{Decoded, Decoder, Domain, Encoder, Stream};
+
+/// Two versions of a text.
+fn versions(seed: u64, len: usize) -> [Vec<u8>; 2] {
+    let first = text(seed, len);
+    let second = edited(&first, seed + 1, len / 100_000 + 1);
+    [first, second]
+}
+
+#[test]
+fn opening_can_be_turned_off_and_on_between_blocks() {
+    let [first, second] = versions(61, 800_000).map(|text| gzip(&text, 6));
+    let mut encoder = Encoder::builder().cache(8 << 20).inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().cache(8 << 20).build().unwrap();
+    // Sends a content, of which the encoder opens from one block on up to another.
+    let mut send = |content: &[u8], opens: std::ops::Range<usize>| {
+        let mut size = 0;
+        for (nth, block) in content.chunks(65536).enumerate() {
+            let before = encoder.stats().inside;
+            encoder.set_opening(opens.contains(&nth));
+            let mut frame = Vec::new();
+            encoder.encode(block, &mut frame).unwrap();
+            let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+                panic!("nothing is missing");
+            };
+            assert!(content == block);
+            let after = encoder.stats().inside;
+            assert!(opens.contains(&nth) || after == before, "{after:?}, before {before:?}");
+            size += frame.len();
+        }
+        (size, encoder.stats().inside)
+    };
+    let (whole, all) = (second.len(), 0..usize::MAX);
+    let (_, indexed) = send(&first, all.clone());
+    assert!(indexed.opened_bytes as usize > first.len() * 9 / 10 && indexed.saved_bytes == 0);
+    let (off, stats) = send(&gzip(&text(63, 400_000), 6), 0..0);
+    assert_eq!(stats, indexed, "{off} bytes");
+    // What comes behind a pause in a stream is opened: the pause is caught up with.
+    let (part, stats) = send(&second, 1..usize::MAX);
+    let (block, opened) = (65536, stats.opened_bytes - indexed.opened_bytes);
+    assert!(opened as usize > whole - block - 5000, "{stats:?}");
+    assert!(part < block + whole / 4, "{part} of {whole} bytes, {stats:?}");
+    // Behind a long one it is not.
+    let digits: Vec<u8> =
+        noise(65, 4_500_000).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect();
+    let long = gzip(&digits, 6);
+    let pause = 70;
+    assert!(pause << 16 > 4 << 20 && long.len() > (pause + 4) << 16);
+    let (_, later) = send(&long, pause..usize::MAX);
+    assert_eq!(later.opened_bytes, stats.opened_bytes);
+    // The next stream is.
+    let third = gzip(&edited(&edited(&text(61, 800_000), 62, 9), 64, 9), 6);
+    let (_, again) = send(&third, all);
+    assert!((again.opened_bytes - later.opened_bytes) as usize > third.len() * 9 / 10, "{again:?}");
+}
+
+#[test]
+fn flows_that_take_turns_catch_up_with_a_pause() {
+    let contents: Vec<[Vec<u8>; 2]> =
+        (0..2).map(|nth| versions(71 + 10 * nth, 800_000).map(|text| gzip(&text, 6))).collect();
+    let mut encoder = Encoder::builder().cache(8 << 20).inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().cache(8 << 20).build().unwrap();
+    let mut send = |of: usize, off: std::ops::Range<usize>| {
+        let mut streams = [Stream::new(Domain::COMMON), Stream::new(Domain::COMMON)];
+        let len = 16 << 10;
+        let (most, mut size) = (contents.iter().map(|of| of[0].len().max(of[1].len())).max(), 0);
+        for nth in 0..most.unwrap().div_ceil(len) {
+            encoder.set_opening(!off.contains(&nth));
+            for (stream, versions) in streams.iter_mut().zip(&contents) {
+                let rest = versions[of].get(nth * len..).unwrap_or(&[]);
+                let block = &rest[..len.min(rest.len())];
+                let frame = encoder.encode_stream(stream, block, 0).unwrap();
+                let frame: Vec<u8> = frame.parts().concat();
+                let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+                    panic!("nothing is missing");
+                };
+                assert!(content == block);
+                size += frame.len();
+            }
+        }
+        (size, encoder.stats().inside)
+    };
+    let (first, _) = send(0, 0..0);
+    let (second, stats) = send(1, 3..7);
+    // Four of each flow's blocks were not opened.
+    assert!(second < 8 * (16 << 10) + first / 4, "{second} after {first} bytes, {stats:?}");
+}
