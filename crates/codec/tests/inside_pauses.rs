@@ -18,6 +18,56 @@ fn versions(seed: u64, len: usize) -> [Vec<u8>; 2] {
     [first, second]
 }
 
+/// Both ends of a connection that is kept open.
+struct Kept {
+    encoder: Encoder,
+    decoder: Decoder,
+    stream: Stream,
+}
+
+impl Kept {
+    fn new() -> Kept {
+        Kept {
+            encoder: Encoder::builder().cache(32 << 20).inside(true).build().unwrap(),
+            decoder: Decoder::builder().cache(32 << 20).build().unwrap(),
+            stream: Stream::new(Domain::COMMON),
+        }
+    }
+
+    /// Sends a response in blocks; returns the bytes of their frames.
+    fn send(&mut self, body: &[u8]) -> usize {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let response = [head.as_bytes(), body].concat();
+        response.chunks(65536).map(|block| self.block(block)).sum()
+    }
+
+    fn block(&mut self, block: &[u8]) -> usize {
+        let Kept { encoder, decoder, stream } = self;
+        let frame: Vec<u8> = encoder.encode_stream(stream, block, 0).unwrap().parts().concat();
+        let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+            panic!("nothing is missing");
+        };
+        assert!(content == block);
+        frame.len()
+    }
+}
+
+#[test]
+fn a_version_behind_a_response_that_repeats_is_opened() {
+    let other = text(3, 400_000);
+    let versions = [gzip(&other, 6), gzip(&edited(&other, 4, 4), 6)];
+    for len in [100_000, 300_000, 900_000, 2_000_000] {
+        for large in [text(1, len), gzip(&text(1, 3 * len), 6)] {
+            let mut kept = Kept::new();
+            kept.send(&versions[0]);
+            kept.send(&large);
+            assert!(kept.send(&large) < large.len() / 50);
+            let size = kept.send(&versions[1]);
+            assert!(size < versions[1].len() / 10, "{size} behind {} bytes", large.len());
+        }
+    }
+}
+
 #[test]
 fn opening_can_be_turned_off_and_on_between_blocks() {
     let [first, second] = versions(61, 800_000).map(|text| gzip(&text, 6));

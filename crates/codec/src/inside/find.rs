@@ -320,7 +320,7 @@ impl Inside {
     ) -> Option<Vec<Range<u64>>> {
         let &Place { log, offset, .. } = place;
         let floor = log.geometry().floor(offset, block_len);
-        let Passed { pieces, last, len, source } = passed;
+        let Passed { pieces, last, len, source, is_new } = passed;
         let is_there = |piece: &Range<u64>| {
             log.extent(piece.start, floor).is_some_and(|extent| piece.end <= extent.end)
         };
@@ -345,13 +345,18 @@ impl Inside {
                 flow.opener.resume(found);
                 std::iter::once(at..end).collect()
             }
-            None if is_known => pieces,
+            // A repeat is not worth more: what follows is mostly something else.
+            None if is_known && (is_new || len as u64 <= MOST_BEHIND) => pieces,
             None => {
                 flow.opener.lose();
                 return None;
             }
         };
-        let mut left = (4 * block_len).clamp(FEW_PASSED, 4 * FEW_PASSED) as u64;
+        // Where opening was off, its stream goes on and can wait for a few blocks: four times the
+        // block is about as much work as opening it. Behind a repeat the block may begin another
+        // stream.
+        let some = (4 * block_len).clamp(FEW_PASSED, 4 * FEW_PASSED) as u64;
+        let mut left = if is_new { some } else { u64::MAX };
         for piece in &mut pieces {
             while !piece.is_empty() && left > 0 {
                 let at = piece.start;
@@ -589,7 +594,8 @@ fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
 /// Blocks shorter than this are always looked at, since each is soon taken apart.
 const LEAST_PASSED: usize = 8 << 10;
 /// Content that was not looked at is taken apart later, if that is needed: up to this many bytes
-/// before the place in its stream is asked for, and for one block of this length or less.
+/// before the place in its stream is asked for.
 const FEW_PASSED: usize = 64 << 10;
-/// How far behind that place tokens may be that are known.
+/// How far behind that place tokens may be that are known, and how much of a repeat is taken apart if
+/// none are.
 const MOST_BEHIND: u64 = 1 << 20;

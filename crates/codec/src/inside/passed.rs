@@ -14,6 +14,8 @@ pub(super) struct Passed {
     pub(super) len: u64,
     /// Where what follows it lies in the log, if the log had that before.
     pub(super) source: Option<u64>,
+    /// The log had not all of it before.
+    pub(super) is_new: bool,
 }
 
 impl Passed {
@@ -27,6 +29,7 @@ impl Passed {
     /// The flow goes on with this piece of the log, which had that before up to `source`.
     pub(super) fn push(&mut self, piece: Range<u64>, source: Option<u64>) {
         self.source = source;
+        self.is_new |= source.is_none();
         let is_first = self.len == 0;
         self.len += piece.end - piece.start;
         if !is_first && self.last.end == piece.start {
