@@ -56,6 +56,12 @@ impl Pair {
         }
     }
 
+    /// Both ends send what is due after a while: acknowledgements.
+    fn acknowledge(&mut self) {
+        self.now += Duration::from_millis(30);
+        self.exchange();
+    }
+
     /// The transport is lost and replaced.
     fn reconnect(&mut self) {
         self.client.detach(0, self.now);
@@ -145,8 +151,7 @@ fn a_transport_is_replaced_while_a_block_of_it_is_encoded() {
     assert!(out.len() > before);
     pair.client.encoded(job, pair.now, &mut out);
     assert_eq!(out.len(), before, "its frame is for a transport that is gone");
-    pair.now += Duration::from_millis(30);
-    pair.exchange();
+    pair.acknowledge();
     assert_eq!(pair.received(flow), (content, true));
     assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
 }
@@ -170,8 +175,7 @@ fn what_is_queued_while_a_block_is_encoded_follows_it() {
     // The transport is lost: what was not acknowledged goes out again, in the same order.
     pair.reconnect();
     pair.exchange();
-    pair.now += Duration::from_millis(30);
-    pair.exchange();
+    pair.acknowledge();
     assert_eq!(pair.received(flow), (content, true));
     assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
 }
@@ -340,8 +344,7 @@ fn a_block_counts_whose_transport_is_replaced_while_it_is_decoded() {
     assert_eq!(pair.server.counters().received_blocks, blocks + 1);
     pair.client.finish(flow);
     pair.exchange();
-    pair.now += Duration::from_millis(30);
-    pair.exchange();
+    pair.acknowledge();
     // Once, and not again.
     assert_eq!(pair.received(flow), (content, true));
     assert_eq!(pair.client.counters().repeated_bytes, 0);
@@ -366,8 +369,7 @@ fn a_frame_that_fails_for_a_transport_that_is_gone_is_sent_again() {
     assert_eq!(pair.server.counters().failures, 1);
     pair.client.finish(flow);
     pair.exchange();
-    pair.now += Duration::from_millis(30);
-    pair.exchange();
+    pair.acknowledge();
     assert_eq!(pair.received(flow), (content, true));
     assert!(pair.client.ended().is_none() && pair.server.ended().is_none());
 }
@@ -387,8 +389,7 @@ fn a_decoder_that_is_lost_costs_the_log_and_no_byte() {
     // The lane is given up, and the next transport begins another log.
     pair.reconnect();
     pair.exchange();
-    pair.now += Duration::from_millis(30);
-    pair.exchange();
+    pair.acknowledge();
     assert_eq!(pair.received(flow), (content, true));
     assert!(pair.client.counters().epochs > 1);
     // A session that ends meanwhile keeps no log.
@@ -402,4 +403,54 @@ fn a_decoder_that_is_lost_costs_the_log_and_no_byte() {
     pair.server.decoded(job, pair.now);
     assert!(pair.server.ended().is_some() && pair.server.next_decode(pair.now).is_none());
     drop(pair.server.into_logs());
+}
+
+#[test]
+fn a_frame_that_waits_on_a_transport_that_is_gone_does_not_hold_the_next_one_up() {
+    let lanes = |random| Config { lanes: 2, ..config(random) };
+    let mut pair = Pair::of(lanes(1), lanes(2));
+    let now = pair.now;
+    let dial = |pair: &mut Pair| {
+        pair.client.attach(1, now);
+        let mut hello = Vec::new();
+        pair.client.transmit(1, 1 << 20, now, &mut hello);
+        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+        pair.server.accept_lane(&hello, now).unwrap();
+    };
+    let exchange = |pair: &mut Pair| {
+        for _ in 0..5 {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            pair.client.transmit(1, 1 << 20, now, &mut there);
+            pair.server.receive(1, &there, now);
+            while pair.server.poll_event().is_some() {}
+            pair.server.transmit(1, 1 << 20, now, &mut back);
+            pair.client.receive(1, &back, now);
+        }
+    };
+    dial(&mut pair);
+    exchange(&mut pair);
+    let flows = [(); 2].map(|()| pair.client.open(b"tcp:origin.example:80", b"", now).unwrap());
+    pair.exchange();
+    exchange(&mut pair);
+    let content = noise(28, 10_000);
+    // What lane 0 carries is on its way while lane 1 repeats it.
+    assert_eq!(pair.client.write(flows[0], &content), content.len());
+    let mut late = Vec::new();
+    pair.client.transmit(0, 1 << 20, now, &mut late);
+    assert_eq!(pair.client.write(flows[1], &content), content.len());
+    let mut wire = Vec::new();
+    pair.client.transmit(1, 1 << 20, now, &mut wire);
+    assert!(late.len() > 5000 && wire.len() < 1000, "{} and {} bytes", late.len(), wire.len());
+    pair.server.take_in(1, &mut wire, now);
+    let mut job = pair.server.next_decode(now).unwrap();
+    pair.client.detach(1, now);
+    pair.server.detach(1, now);
+    dial(&mut pair);
+    job.run();
+    pair.server.decoded(job, now);
+    // On the next transport the block comes as it is.
+    exchange(&mut pair);
+    assert!(pair.received(flows[1]).0 == content);
+    pair.server.receive(0, &late, now);
+    assert!(pair.received(flows[0]).0 == content);
 }

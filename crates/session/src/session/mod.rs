@@ -501,7 +501,7 @@ impl Session {
         }
     }
 
-    /// Ends the session without notifying anyone, and returns its logs. A log whose encoder is out
+    /// Ends the session without notifying anyone, and returns its logs. A log whose encoder
     /// or decoder is out with a job is dropped.
     pub fn into_logs(mut self) -> Logs {
         self.clear_flows();

@@ -87,6 +87,7 @@ impl Session {
         self.lanes[lane].end_decoding();
         let is_current = |lane: &Lane| lane.transport() == transport && lane.has_transport();
         if self.ended.is_none() {
+            let was_current = is_current(&self.lanes[lane]);
             let mut used = from;
             match (outcome, back) {
                 (Outcome::Block { content, consumed, .. }, Ok(true)) => {
@@ -96,12 +97,14 @@ impl Session {
                 // The log was dropped, and the peer sends this again.
                 (Outcome::Block { .. }, Ok(false)) => {}
                 (Outcome::Block { .. }, Err(error)) | (Outcome::Failed(error), _) => {
-                    if is_current(&self.lanes[lane]) {
+                    if was_current {
                         self.frame_failed(lane, &error);
                     } else {
                         self.counters.failures += 1;
                     }
                 }
+                // What the next transport brings waits for nothing.
+                _ if !was_current => {}
                 (Outcome::NeedMore(more), _) => self.lanes[lane].needs_more(more),
                 (Outcome::Waiting, _) => {
                     self.lanes[lane].wait(self.counters.received_blocks);
@@ -163,6 +166,7 @@ impl Session {
                                 input,
                                 from: used,
                                 at,
+                                // Unless it is run, nothing is known of the frame.
                                 outcome: Outcome::NeedMore(0),
                             });
                         }
