@@ -120,6 +120,21 @@ pub(crate) struct CodecArgs {
     pub(crate) level: Option<i32>,
 }
 
+/// Whether to look inside compressed content, for commands that are not a tunnel.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InsideArgs {
+    /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
+    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage zstd
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    inside: Switch,
+}
+
+impl InsideArgs {
+    pub(crate) fn looks_inside(&self) -> bool {
+        self.inside == Switch::On
+    }
+}
+
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {

@@ -1,7 +1,7 @@
 //! `oncewire demo`: three clients get and put versioned files over HTTP through one tunnel on
 //! loopback, and what crossed it.
 
-use crate::args::{DemoArgs, Switch};
+use crate::args::DemoArgs;
 use crate::bench::rivals::{Gzip, Zstd};
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
@@ -334,7 +334,7 @@ impl Site {
                 serve(request, &versions);
             }
         });
-        let encoder = args.codec.encoder(args.inside == Switch::On)?;
+        let encoder = args.codec.encoder(args.inside.looks_inside())?;
         encoder.clone().cache(1 << 20).build().map_err(setup::config_failure)?;
         let adapt = |endpoint: &mut oncewire_net::Endpoint| {
             endpoint.memory = memory;

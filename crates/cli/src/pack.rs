@@ -1,7 +1,7 @@
 //! `oncewire pack`.
 
 use crate::adapting::{self, Adapting, Spent};
-use crate::args::{PackArgs, Switch};
+use crate::args::PackArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, give_up, is_standard};
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         seed: 0,
         base,
     };
-    let encoder = args.codec.encoder(args.inside == Switch::On)?;
+    let encoder = args.codec.encoder(args.inside.looks_inside())?;
     let halves = header.configure(encoder.clone()).build_halves();
     let (mut finder, writer) = halves.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {

@@ -1,6 +1,6 @@
 //! Arguments of `pack`, `unpack` and `demo`.
 
-use super::{CodecArgs, Switch};
+use super::{CodecArgs, InsideArgs};
 use crate::demo::{LEAST_MEMORY, MOST_MEMORY};
 use crate::pack::MAX_DEFAULT_CACHE;
 use crate::quantity::{parse_share, parse_size, size};
@@ -25,10 +25,8 @@ pub(crate) struct DemoArgs {
     pub(crate) memory: Option<u64>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
-    /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
-    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage zstd
-    #[arg(long, value_name = "WHEN", default_value = "on")]
-    pub(crate) inside: Switch,
+    #[command(flatten)]
+    pub(crate) inside: InsideArgs,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,10 +70,8 @@ pub(crate) struct PackArgs {
     pub(crate) cpu_budget: Option<CpuShare>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
-    /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
-    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage zstd
-    #[arg(long, value_name = "WHEN", default_value = "on")]
-    pub(crate) inside: Switch,
+    #[command(flatten)]
+    pub(crate) inside: InsideArgs,
     /// Print a JSON document about the run on standard output; needs -o
     #[arg(long)]
     pub(crate) json: bool,

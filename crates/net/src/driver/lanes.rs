@@ -25,8 +25,9 @@ const ENCODING: Duration = Duration::from_millis(1);
 /// How long blocks are decoded before others get the thread.
 const DECODING: Duration = Duration::from_millis(1);
 
-/// Bytes read from a transport at once.
-const READ: usize = 128 << 10;
+/// Bytes read from a transport at once. The lane and its reader have a buffer of this size each,
+/// which they swap.
+const READ: usize = 64 << 10;
 
 /// How long a transport stays open for reading after its last byte was sent.
 const LINGER: Duration = Duration::from_secs(1);
@@ -166,6 +167,8 @@ impl Driver {
                 if !buffer.is_empty() && !self.receive(lane, &is_current, &mut buffer).await {
                     return TransportEnd::Replaced;
                 }
+                // The lane's buffer, which comes back, may have grown.
+                buffer.shrink_to(READ);
                 buffer.reserve(READ);
                 match reader.read_buf(&mut buffer).await {
                     Ok(0) => return TransportEnd::Closed,

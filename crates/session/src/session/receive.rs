@@ -6,7 +6,7 @@ impl Session {
     /// Takes bytes that came from a lane's transport. Their messages are carried out by
     /// [`Session::next_decode`]: call that next, with the same lock.
     ///
-    /// Leaves `bytes` empty, with the capacity of another buffer.
+    /// Leaves `bytes` empty, with the capacity of another buffer, which may be larger.
     pub fn take_in(&mut self, lane: usize, bytes: &mut Vec<u8>, now: Instant) {
         if self.admits(lane, bytes.len(), now) {
             self.lanes[lane].keep_all(bytes);
