@@ -68,8 +68,8 @@ pub(crate) fn write(
 }
 
 impl<'a> Section<'a> {
-    /// Takes a section apart, of a frame whose positions may have a fixed `width`. Appends its sources to `sources`; whether they may be referred to is
-    /// for the caller to check.
+    /// Takes a section apart, of a frame whose positions may have a fixed `width`. Appends its
+    /// sources to `sources`; whether they may be referred to is for the caller to check.
     ///
     /// # Errors
     /// [`FrameError`].
