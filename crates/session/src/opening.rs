@@ -46,19 +46,23 @@ const PAUSE: Duration = Duration::from_millis(5);
 const AGAIN: u64 = 32 << 20;
 const LATER: u64 = 256 << 20;
 const MOST_AGAIN: u64 = 16 << 30;
-/// A link's rate is believed for so long, and for so much content.
+/// Content that goes by without opening until that is looked at again, in bytes: at first, then
+/// twice as much each time.
+const REVIEW: u64 = 512 << 20;
+/// Content with opening whose rate is compared, in bytes.
+const RECENT: u64 = 16 << 20;
+/// A rate is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Content is opened. `without` is the rate without, if that was higher and is to be compared
-    /// with.
-    Open { without: Option<f64> },
-    /// A trial without opening; `with` is the rate before.
-    Trial { with: f64, windows: u32, last: f64 },
-    /// Opening does not pay. `with` and `without` are the rates that were compared, `since` and
-    /// `content` when, and how much went by.
-    Closed { with: f64, without: f64, since: Instant, content: u64, slow: bool },
+    /// Content is opened.
+    Open,
+    /// A trial without opening: windows so far, and the rate of the last.
+    Trial { windows: u32, last: f64 },
+    /// Opening does not pay: since when, how much content went by, and whether the last window was
+    /// slower than opening was.
+    Closed { since: Instant, content: u64, slow: bool },
 }
 
 /// Decides for each block whether to open it. It has no clock: times are those of the session's
@@ -67,6 +71,10 @@ enum State {
 pub(crate) struct Chooser {
     state: State,
     window: Window,
+    /// Recent windows with opening: single ones vary a lot with the content.
+    with: Window,
+    /// The last rate without opening, and when that was measured.
+    without: Option<(f64, Instant)>,
     /// When the last block was encoded, and whether more waited.
     last: Option<(Instant, bool)>,
     /// Bytes that went out, up to [`UNKNOWN`].
@@ -94,24 +102,36 @@ impl Window {
     fn rate(&self) -> f64 {
         self.content as f64 / self.time.as_secs_f64().max(1e-9)
     }
+
+    /// Adds a later window; what is old counts half.
+    fn add(&mut self, later: Window) {
+        if self.content >= RECENT {
+            self.content /= 2;
+            self.time /= 2;
+        }
+        self.content += later.content;
+        self.time += later.time;
+    }
 }
 
 impl Chooser {
     pub(crate) fn new() -> Chooser {
         Chooser {
-            state: State::Open { without: None },
+            state: State::Open,
             window: Window::default(),
+            with: Window::default(),
+            without: None,
             last: None,
             sent: 0,
             wait: 0,
             again: 0,
-            review: LATER,
+            review: REVIEW,
         }
     }
 
     #[cfg(test)]
     fn opens(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        self.state == State::Open
     }
 
     /// A block is taken: whether to open it. `more` says whether other content waits behind it.
@@ -124,20 +144,22 @@ impl Chooser {
                 self.window = Window::default();
                 if let State::Trial { .. } = self.state {
                     // It would go on with other content.
-                    self.state = State::Open { without: None };
+                    self.state = State::Open;
                 }
             }
             Some((pause, _)) => self.window.time += pause,
         }
-        if let State::Closed { with: _, without, since, content, .. } = self.state
+        if let State::Closed { since, content, .. } = self.state
             && (now.saturating_duration_since(since) > BELIEVED || content > self.review)
         {
-            self.enter(State::Open { without: Some(without) });
+            self.with = Window::default();
+            self.review = self.review.saturating_mul(2).min(MOST_AGAIN);
+            self.enter(State::Open);
         }
         let rests = pause.is_none_or(|(pause, waited)| pause > PAUSE && !waited) && !more;
         self.last = Some((now, more));
         match self.state {
-            State::Open { .. } => true,
+            State::Open => true,
             State::Trial { .. } => false,
             State::Closed { .. } => rests,
         }
@@ -156,10 +178,11 @@ impl Chooser {
         self.wait = self.wait.saturating_sub(len as u64);
         self.sent = UNKNOWN.min(self.sent + sent.max(len / 4) as u64);
         let window = self.window;
-        if let State::Trial { with, .. } = self.state
-            && window.time.as_secs_f64() > 2.0 * WINDOW as f64 / with
+        if let State::Trial { .. } = self.state
+            && window.time.as_secs_f64() > 2.0 * WINDOW as f64 / self.with.rate()
         {
             // Opening was faster by far: no more of this is needed.
+            self.without = Some((window.rate(), now));
             return self.keep_open(LATER);
         }
         let whole = match self.state {
@@ -170,68 +193,87 @@ impl Chooser {
             return;
         }
         self.window = Window::default();
-        let rate = window.rate();
-        match &mut self.state {
-            State::Open { without } => {
-                if window.opened * 2 < window.content {
-                    return;
-                }
-                let is_limit = window.encoding * 2 > window.time;
-                match *without {
-                    Some(without) if rate < 0.95 * without && is_limit => {
-                        self.review = self.review.saturating_mul(2).min(MOST_AGAIN);
-                        self.close(rate, without, now);
-                    }
-                    Some(_) => self.state = State::Open { without: None },
-                    None if is_limit && self.wait == 0 && self.sent == UNKNOWN => {
-                        self.enter(State::Trial { with: rate, windows: 0, last: f64::INFINITY });
-                    }
-                    None => {}
-                }
-            }
-            State::Trial { with, windows, last } => {
-                *windows += 1;
-                let (with, before) = (*with, std::mem::replace(last, rate));
-                // As long as it becomes slower, buffers fill.
-                if (*windows < 2 || rate < 0.8 * before) && *windows < MOST_WINDOWS {
-                    return;
-                }
-                if rate > 1.1 * with {
-                    self.review = LATER;
-                    self.close(with, rate, now);
-                } else {
-                    self.keep_open(AGAIN);
-                }
-            }
-            State::Closed { with, content, slow, .. } => {
-                *content += window.content;
+        match self.state {
+            State::Open => self.opened(window, now),
+            State::Trial { windows, last } => self.tried(window.rate(), windows + 1, last, now),
+            State::Closed { since, content, slow } => {
+                let content = content + window.content;
+                self.without = Some((window.rate(), now));
                 // Otherwise buffers misled the trial.
-                let was_right = *content > AGAIN;
+                let was_right = content > AGAIN;
                 if was_right {
                     self.again = 0;
                 }
-                let is_slow = rate < 0.9 * *with;
+                let is_slow = window.rate() < 0.9 * self.with.rate();
+                self.state = State::Closed { since, content, slow: is_slow };
                 // Twice, since a single window may be an accident.
-                if std::mem::replace(slow, is_slow) && is_slow {
+                if is_slow && slow {
                     self.keep_open(if was_right { AGAIN } else { LATER });
                 }
             }
         }
     }
 
-    fn enter(&mut self, state: State) {
-        (self.state, self.window) = (state, Window::default());
+    /// A window with opening is over.
+    fn opened(&mut self, window: Window, now: Instant) {
+        if window.opened * 2 < window.content {
+            return;
+        }
+        self.with.add(window);
+        if window.encoding * 2 < window.time {
+            // Not the encoder holds content up.
+            return;
+        }
+        let is_believed = |at: Instant| now.saturating_duration_since(at) < BELIEVED;
+        match self.without.filter(|(_, at)| is_believed(*at)) {
+            Some((without, _)) if self.is_slower_than(without) => self.close(now),
+            // Not enough was timed to tell.
+            Some(_) if self.with.content < RECENT / 8 => {}
+            _ if self.wait == 0 && self.sent == UNKNOWN => {
+                self.enter(State::Trial { windows: 0, last: f64::INFINITY });
+            }
+            _ => {}
+        }
     }
 
-    fn close(&mut self, with: f64, without: f64, now: Instant) {
-        self.enter(State::Closed { with, without, since: now, content: 0, slow: false });
+    /// Whether opening is slower than this rate. The closer it is, the more content must say so.
+    fn is_slower_than(&self, without: f64) -> bool {
+        let share = self.with.rate() / without;
+        let content = self.with.content;
+        share < 0.5
+            || (share < 0.8 && content >= RECENT / 8)
+            || (share < 0.95 && content >= RECENT / 2)
+    }
+
+    /// A window of a trial is over, the first one or a later one.
+    fn tried(&mut self, rate: f64, windows: u32, before: f64, now: Instant) {
+        // As long as it becomes slower, buffers fill.
+        if (windows < 2 || rate < 0.8 * before) && windows < MOST_WINDOWS {
+            self.state = State::Trial { windows, last: rate };
+            return;
+        }
+        self.without = Some((rate, now));
+        if self.is_slower_than(rate) {
+            self.review = REVIEW;
+            self.close(now);
+        } else {
+            self.keep_open(AGAIN);
+        }
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.enter(State::Closed { since: now, content: 0, slow: false });
+    }
+
+    fn enter(&mut self, state: State) {
+        (self.state, self.window) = (state, Window::default());
     }
 
     /// Opening is right: there is no other trial before this much content.
     fn keep_open(&mut self, content: u64) {
         self.again = content.max(self.again.saturating_mul(2)).min(MOST_AGAIN);
         self.wait = self.again;
-        self.enter(State::Open { without: None });
+        self.enter(State::Open);
     }
 }
 
@@ -252,6 +294,9 @@ mod tests {
         /// Nanoseconds for a byte, without opening and for that.
         encoding: f64,
         opening: f64,
+        /// Content differs: of eight pieces of a megabyte each, opening one takes less by this share,
+        /// the next more, and so on.
+        uneven: f64,
         /// Share of the content that opening saves.
         saved: f64,
         /// Share of blocks in which anything can be opened.
@@ -265,6 +310,7 @@ mod tests {
         buffer: 700e3,
         encoding: 1.0,
         opening: 26.0,
+        uneven: 0.0,
         saved: 0.5,
         compressed: 1.0,
         source: f64::INFINITY,
@@ -295,7 +341,9 @@ mod tests {
             let is_compressed = compressed >= 1.0;
             compressed -= if is_compressed { 1.0 } else { 0.0 };
             let opened = opened && is_compressed;
-            sent.nanos += block * (path.encoding + if opened { path.opening } else { 0.0 });
+            let unlike = [-1.0, 1.0, -0.5, 0.5, 1.0, -1.0, 0.2, -0.2][(nth / 16 % 8) as usize];
+            let opening = path.opening * (1.0 + path.uneven * unlike);
+            sent.nanos += block * (path.encoding + if opened { opening } else { 0.0 });
             let opened = if opened { block } else { 0.0 };
             let wire = block - opened * path.saved;
             opens(Step::Encoded(opened as u64, wire as usize), at(sent.nanos));
@@ -333,9 +381,9 @@ mod tests {
         {
             for buffer in [100e3, 700e3, 1.5e6] {
                 for saved in [0.02, 0.2, 0.5, 0.9] {
-                    for opening in [6.0, 26.0, 80.0] {
+                    for (opening, uneven) in [(6.0, 0.0), (26.0, 0.0), (26.0, 0.7), (80.0, 0.4)] {
                         let link = link * 1e6;
-                        let path = Path { link, buffer, saved, opening, ..PATH };
+                        let path = Path { link, buffer, saved, opening, uneven, ..PATH };
                         let content = 512 << 20;
                         let auto = chosen(&mut Chooser::new(), path, content);
                         let always = send(path, content, |_, _| true);
