@@ -60,10 +60,64 @@ impl<'a> BackReader<'a> {
         self.left -= i64::from(count);
     }
 
-    /// Takes `count` bits, at most 32.
+    /// The next 57 bits or more, if there are that many.
     #[inline(always)]
-    pub(super) fn take(&mut self, count: u32) -> u64 {
+    pub(super) fn window(&self) -> Option<Window> {
+        let end = usize::try_from(self.left).ok()?.div_ceil(8);
+        let bytes = self.data.get(end.checked_sub(8)?..)?.first_chunk::<8>()?;
+        let word = u64::from_le_bytes(*bytes) << (end as i64 * 8 - self.left);
+        Some(Window { word, taken: 0 })
+    }
+
+    /// Skips what was taken of a window.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, window: &Window) {
+        self.skip(window.taken);
+    }
+}
+
+/// Gives bits, last ones first.
+pub(super) trait Take {
+    /// Takes `count` bits, at most 32.
+    fn take(&mut self, count: u32) -> u64;
+}
+
+impl Take for BackReader<'_> {
+    #[inline(always)]
+    fn take(&mut self, count: u32) -> u64 {
         let bits = self.peek(count);
+        self.skip(count);
+        bits
+    }
+}
+
+/// The next bits of a reader. No more than 57 may be taken.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// The first is the highest.
+    word: u64,
+    taken: u32,
+}
+
+impl Window {
+    /// The next `count` bits, from 1 to 32.
+    #[inline(always)]
+    pub(super) fn peek(&self, count: u32) -> u64 {
+        self.word >> (64 - count)
+    }
+
+    #[inline(always)]
+    pub(super) fn skip(&mut self, count: u32) {
+        self.word <<= count;
+        self.taken += count;
+    }
+}
+
+impl Take for Window {
+    #[inline(always)]
+    fn take(&mut self, count: u32) -> u64 {
+        // There may be none.
+        let bits = self.word >> 1 >> (63 - count);
         self.skip(count);
         bits
     }

@@ -1,7 +1,7 @@
 //! Finite state entropy: RFC 8878, section 4.1.
 
 use super::Stop;
-use super::bits::{BackReader, Reader, Writer};
+use super::bits::{BackReader, Reader, Take, Writer};
 
 /// Largest accuracy log of any table: those for lengths.
 const MAX_LOG: u32 = 9;
@@ -174,7 +174,7 @@ impl Table {
 
     /// The state behind another one.
     #[inline(always)]
-    pub(super) fn follow(&self, state: State, reader: &mut BackReader<'_>) -> State {
+    pub(super) fn follow(&self, state: State, reader: &mut impl Take) -> State {
         let bits = reader.take(u32::from(state.bits)) as usize;
         self.states[(usize::from(state.baseline) + bits) & (self.states.len() - 1)]
     }

@@ -6,6 +6,8 @@ use super::fse::Table;
 
 /// Bits of the longest word.
 const MAX_BITS: u32 = 11;
+/// Symbols that are read from one window: 57 bits.
+const AT_ONCE: usize = 5;
 
 /// A code, to read and to write.
 #[derive(Clone, Debug)]
@@ -95,7 +97,18 @@ impl Code {
     /// Appends the `count` literals of a stream.
     pub(super) fn unpack(&self, data: &[u8], count: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         let mut reader = BackReader::new(data)?;
-        for _ in 0..count {
+        let mut left = count;
+        while let Some(mut window) = reader.window().filter(|_| left >= AT_ONCE) {
+            for _ in 0..AT_ONCE {
+                let at = window.peek(self.bits) as usize & (self.entries.len() - 1);
+                let (symbol, len) = self.entries[at];
+                window.skip(u32::from(len));
+                out.push(symbol);
+            }
+            reader.advance(&window);
+            left -= AT_ONCE;
+        }
+        for _ in 0..left {
             let at = reader.peek(self.bits) as usize & (self.entries.len() - 1);
             let (symbol, len) = self.entries[at];
             reader.skip(u32::from(len));

@@ -9,7 +9,7 @@ mod fse;
 mod huffman;
 mod pack;
 
-use bits::BackReader;
+use bits::{BackReader, Take};
 use fse::Table;
 use huffman::Code;
 pub(crate) use pack::Packer;
@@ -158,7 +158,7 @@ fn length_of(
     symbol: u8,
     direct: usize,
     table: &[(u32, u32)],
-    reader: &mut BackReader<'_>,
+    reader: &mut impl Take,
 ) -> Result<u32, Stop> {
     match usize::from(symbol).checked_sub(direct) {
         None => Ok(u32::from(symbol)),
@@ -523,6 +523,24 @@ fn unpack_literals(
     Ok(())
 }
 
+/// Takes bits from a window of the reader, or near the end from the reader itself.
+macro_rules! at_once {
+    ($reader:ident, $taken:ident => $body:expr) => {
+        match $reader.window() {
+            Some(mut window) => {
+                let $taken = &mut window;
+                let value = $body;
+                $reader.advance(&window);
+                value
+            }
+            None => {
+                let $taken = &mut *$reader;
+                $body
+            }
+        }
+    };
+}
+
 /// Appends the `count` sequences of a block of so many literals.
 fn unpack_sequences(
     count: usize,
@@ -544,19 +562,26 @@ fn unpack_sequences(
     let (mut used, mut regenerated) = (0, 0);
     for nth in 0..count {
         let bits = u32::from(offset.symbol);
-        let sequence = Sequence {
-            offset: 1 << bits | reader.take(bits) as u32,
-            matched: length_of(matched.symbol, 32, &MATCH_LENGTHS, reader)?,
-            literals: length_of(length.symbol, 16, &LITERAL_LENGTHS, reader)?,
-        };
+        // At most 31 bits, and 16.
+        let (of, match_len) = at_once!(reader, taken => (
+            1 << bits | taken.take(bits) as u32,
+            length_of(matched.symbol, 32, &MATCH_LENGTHS, taken)?,
+        ));
+        let is_last = nth + 1 == count;
+        // At most 16 bits, and three states of 9.
+        let literal_len = at_once!(reader, taken => {
+            let len = length_of(length.symbol, 16, &LITERAL_LENGTHS, taken)?;
+            if !is_last {
+                length = lengths.follow(length, taken);
+                matched = matches.follow(matched, taken);
+                offset = offsets.follow(offset, taken);
+            }
+            len
+        });
+        let sequence = Sequence { literals: literal_len, matched: match_len, offset: of };
         used += sequence.literals as usize;
         regenerated += sequence.matched as usize + 3;
         sequences.push(sequence);
-        if nth + 1 < count {
-            length = lengths.follow(length, reader);
-            matched = matches.follow(matched, reader);
-            offset = offsets.follow(offset, reader);
-        }
     }
     if reader.left() == 0 && used <= literals && regenerated + literals <= MAX_ZSTD_BLOCK {
         Ok(())

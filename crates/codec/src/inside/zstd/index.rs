@@ -129,29 +129,43 @@ impl Index {
     }
 }
 
-pub(super) fn mix(sequence: &Sequence) -> u64 {
-    let both = u64::from(sequence.literals) << 32 | u64::from(sequence.matched);
-    (both + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+/// A rolling hash of the last `COUNT` sequences, whatever their offsets.
+#[derive(Default)]
+pub(super) struct Rolling<const COUNT: u32>(u64);
+
+impl<const COUNT: u32> Rolling<COUNT> {
+    /// Adds a sequence. Each leaves the hash after `COUNT` more.
+    #[inline(always)]
+    pub(super) fn push(&mut self, sequence: &Sequence) {
+        let both = u64::from(sequence.literals) << 32 | u64::from(sequence.matched);
+        let mixed = (both + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (self.0 << (64 / COUNT)).wrapping_add(mixed ^ mixed >> 32);
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, key: u64) -> u64 {
+        let hash = (self.0 ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+    }
 }
 
-/// A hash of `count` sequences, whatever their offsets.
-pub(super) fn hash(sequences: &[Sequence]) -> u64 {
-    keyed_hash(sequences, 0)
-}
-
-fn keyed_hash(sequences: &[Sequence], key: u64) -> u64 {
-    let hash = sequences.iter().fold(key, |hash, sequence| {
-        (hash.rotate_left(23) ^ mix(sequence)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    });
-    (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+/// A hash of `COUNT` sequences.
+pub(super) fn hash<const COUNT: u32>(sequences: &[Sequence]) -> u64 {
+    let mut rolling = Rolling::<COUNT>::default();
+    sequences.iter().for_each(|sequence| rolling.push(sequence));
+    rolling.get(0)
 }
 
 /// The fingerprints of a block that are kept. Nobody without the key knows which these are, nor
 /// content of equal fingerprints.
 pub(super) fn fingerprints(sequences: &[Sequence], key: u64) -> impl Iterator<Item = u64> {
-    sequences
-        .windows(WINDOW)
-        .map(move |window| keyed_hash(window, key))
+    let mut rolling = Rolling::<{ WINDOW as u32 }>::default();
+    let hashes = sequences.iter().map(move |sequence| {
+        rolling.push(sequence);
+        rolling.get(key)
+    });
+    hashes
+        .skip(WINDOW - 1)
         .filter(|hash| (hash >> 32).is_multiple_of(KEPT))
         .map(|hash| hash.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }

@@ -7,7 +7,7 @@ use super::super::sequences::{
     MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Sources, change, expected, shift_at,
 };
 use super::super::work::{LITERAL, SEQUENCE, Work};
-use super::index::{Index, Named, Names, Noted, UNKNOWN, describe, fingerprints, hash};
+use super::index::{Index, Named, Names, Noted, Rolling, UNKNOWN, describe, fingerprints};
 use super::runs::{self, AGREE, Search, length, note_shift};
 use super::{Flow, Parts, Target, Zstd};
 use crate::log::Log;
@@ -258,8 +258,12 @@ impl Zstd {
         self.hashes.clear();
         self.hashes.resize((2 * count).next_power_of_two().max(16), 0);
         let mask = self.hashes.len() - 1;
-        for (nth, window) in self.sources.sequences.windows(AGREE).enumerate() {
-            self.hashes[hash(window) as usize & mask] = nth as u32 + 1;
+        let mut rolling = Rolling::<{ AGREE as u32 }>::default();
+        for (end, sequence) in self.sources.sequences.iter().enumerate() {
+            rolling.push(sequence);
+            if let Some(first) = (end + 1).checked_sub(AGREE) {
+                self.hashes[rolling.get(0) as usize & mask] = first as u32 + 1;
+            }
         }
         self.runs.clear();
         let search = Search { sources: &self.sources, heads: &self.hashes };

@@ -68,7 +68,7 @@ impl Search<'_> {
             }
         }
         let window = target.sequences.get(at..at + AGREE)?;
-        let slot = hash(window) as usize & (self.heads.len() - 1);
+        let slot = hash::<{ AGREE as u32 }>(window) as usize & (self.heads.len() - 1);
         let source = self.heads[slot].checked_sub(1)? as usize;
         self.agree(target, at, source, AGREE).then_some(source)
     }
