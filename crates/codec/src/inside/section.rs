@@ -193,6 +193,11 @@ impl Expander {
         &mut self.assembly.sources
     }
 
+    /// Says that [`Expander::sources`] has all sources of the next frame, in order.
+    pub(super) fn has_read_sources(&mut self) {
+        self.assembly.has_read();
+    }
+
     /// As [`Expander::expand`], from zstd blocks.
     ///
     /// # Errors

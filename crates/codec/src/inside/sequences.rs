@@ -179,6 +179,8 @@ struct Named<'a> {
     all: Vec<Source<'a>>,
     /// Where each ends among the sequences of all.
     ends: Vec<usize>,
+    /// They lie among those that were read as among those of all.
+    are_read: bool,
 }
 
 impl<'a> Named<'a> {
@@ -186,12 +188,14 @@ impl<'a> Named<'a> {
     fn new(
         sources: &[&'a [u8]],
         control: &mut &[u8],
+        are_read: bool,
         work: &mut Work,
     ) -> Result<Named<'a>, FrameError> {
         work.add(sources.len() as u64, STEP)?;
         let mut named = Named {
             all: Vec::with_capacity(sources.len()),
             ends: Vec::with_capacity(sources.len()),
+            are_read,
         };
         let (mut place, mut literals, mut sequences) = (0, 0, 0);
         let mut origins = [None; 4];
@@ -280,10 +284,15 @@ impl<'a> Named<'a> {
         let mut tables = Tables::default();
         self.take_tables(&origins, are_needed, &mut tables, work)?;
         let described = self.all[nth].described.map(Option::unwrap_or_default);
-        let first = sources.sequences.len();
-        sources.append(place, |literals, sequences| {
-            outline.unpack(&tables, described, literals, sequences)
-        })?;
+        let first = if self.are_read {
+            nth.checked_sub(1).map_or(0, |before| self.ends[before])
+        } else {
+            let first = sources.sequences.len();
+            sources.append(place, |literals, sequences| {
+                outline.unpack(&tables, described, literals, sequences)
+            })?;
+            first
+        };
         self.all[nth].read = Some(first);
         Ok(first)
     }
@@ -297,6 +306,9 @@ pub(super) struct Assembly {
     literals: Vec<u8>,
     sequences: Vec<Sequence>,
     block: Vec<u8>,
+    /// All sources are in `sources`, in order: an encoder, which compares what comes out, need not
+    /// read them twice.
+    are_read: bool,
 }
 
 /// Columns of the residual.
@@ -371,6 +383,11 @@ impl Assembly {
             + self.block.capacity()
     }
 
+    /// Says that all sources of the next frame are in [`Assembly::sources`], in order.
+    pub(super) fn has_read(&mut self) {
+        self.are_read = true;
+    }
+
     /// Writes `len` bytes of literals to `out`, from a residual, `plain` bytes outside of blocks, and
     /// `sources`. Adds the work that it takes.
     ///
@@ -386,14 +403,20 @@ impl Assembly {
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         out.clear();
+        let are_read = std::mem::take(&mut self.are_read);
         if sources.len() > MAX_NAMED {
             let (value, limit) = (sources.len() as u64, MAX_NAMED as u64);
             return Err(FrameError::TooLarge { field: "zstd blocks", value, limit });
         }
         let mut residual = Residual::new(residual)?;
-        self.sources.clear();
+        if !are_read {
+            self.sources.clear();
+        }
         self.shifts.clear();
-        let mut named = Named::new(sources, &mut residual.control, work)?;
+        let mut named = Named::new(sources, &mut residual.control, are_read, work)?;
+        if are_read && named.ends.last().copied().unwrap_or(0) != self.sources.sequences.len() {
+            return Err(broken());
+        }
         let count = number(&mut residual.control)?;
         if count > MAX_SHIFTS as u64 {
             return Err(broken());

@@ -296,9 +296,9 @@ impl Zstd {
                 Ok(saved) => found.saved = saved,
                 Err(Refused) => found.is_refused = true,
             }
-            let plans = if found.saved > 0 { 2 } else { 1 };
-            found.work += plans * std::mem::take(&mut self.sources_work);
-            found.work += (plans - 1) * work;
+            found.work += std::mem::take(&mut self.sources_work);
+            // Put together again, to be compared.
+            found.work += if found.saved > 0 { work } else { 0 };
         }
         self.index = Some(index);
         self.note(place.key);

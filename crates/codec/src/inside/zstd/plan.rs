@@ -85,6 +85,8 @@ impl Zstd {
             .collect();
         let literals = block.len() - matched_bytes(matches);
         let Plan { residual, plain, .. } = &*plan;
+        // The tables of sources are built as a decoder does; their sequences are as they were read.
+        expander.has_read_sources();
         let (mut work, check) = (Work::of(block.len()), &mut self.check);
         let back =
             expander.expand_sequences(residual, plain, &contents, literals, &mut work, check);

@@ -62,8 +62,18 @@ impl Search<'_> {
         cursor: Option<usize>,
     ) -> Option<usize> {
         if let Some(cursor) = cursor {
-            let mut near = cursor..cursor + AHEAD;
-            if let Some(source) = near.find(|&source| self.agree(target, at, source, 2)) {
+            let pair = target.sequences.get(at..at + 2)?;
+            let lengths = |of: &Sequence| (of.literals, of.matched);
+            let all = &self.sources.sequences;
+            let near = &all[cursor..all.len().min(cursor + AHEAD + 1)];
+            let mut pairs = near.windows(2).zip(cursor..);
+            // Most differ in their first length.
+            let found = pairs.find(|&(there, source)| {
+                lengths(&there[0]) == lengths(&pair[0])
+                    && lengths(&there[1]) == lengths(&pair[1])
+                    && self.agree(target, at, source, 2)
+            });
+            if let Some((_, source)) = found {
                 return Some(source);
             }
         }
