@@ -191,7 +191,7 @@ impl Inside {
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
         }
-        Flow { id, opener: Opener::default(), frame: None, budget: Budget::default() }
+        Flow { id, opener: Opener::default(), frame: None, budget: Budget::of_flow() }
     }
 
     /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are
@@ -215,9 +215,7 @@ impl Inside {
             self.flows.push(flow);
             return;
         }
-        let domain = self.budgets.of(place.key);
-        // Both, so that each counts down.
-        if domain.declines(block.len()) | flow.budget.declines(block.len()) {
+        if self.budgets.declines(place.key, &mut flow.budget, block.len()) {
             self.stats.declined_bytes += block.len() as u64;
             flow.opener.lose();
             flow.frame = None;
@@ -261,8 +259,7 @@ impl Inside {
     /// `work` and `saved_bytes`.
     fn spend(&mut self, key: u64, flow: &mut Flow, len: usize, work: u64, saved_bytes: u64) {
         let (work, saved) = (self.stats.work - work, self.stats.saved_bytes - saved_bytes);
-        flow.budget.spend(len, work, saved);
-        self.budgets.of(key).spend(len, work, saved);
+        self.budgets.spend(key, &mut flow.budget, len, work, saved);
     }
 
     /// Describes literals by deflate tokens of the log, if that is worth it.
