@@ -102,6 +102,26 @@ impl Copies {
         Some((copy.content.end - copy.origin, copy.origin))
     }
 
+    /// Where this content lies, for one whose first copy does at `range`: there, if that may be
+    /// referred to, or in the newest copy that may be.
+    pub(super) fn held(
+        &self,
+        range: &Range<u64>,
+        key: u64,
+        cursor: &mut Cursor,
+        is_allowed: impl Fn(&Range<u64>) -> bool,
+    ) -> Option<u64> {
+        if is_allowed(range) {
+            return Some(range.start);
+        }
+        let newest = |cursor: &mut Cursor| {
+            let (up, _) = self.newest(range, key, cursor)?;
+            is_allowed(&(range.start + up..range.end + up)).then_some(range.start + up)
+        };
+        // The copy that was found last may be an older one, which the log has lost.
+        newest(cursor).or_else(|| if cursor.forget() { newest(cursor) } else { None })
+    }
+
     /// Forgets what lies at `offset` and above.
     pub(super) fn rewind(&mut self, offset: u64) {
         while self.0.back().is_some_and(|last| last.content.end > offset) {

@@ -242,7 +242,8 @@ impl Inside {
         }
         if !self.opened.zstd.is_empty() {
             let ended = &self.opened.zstd;
-            let parts = zstd::Parts { matches, plan, expander: &mut self.expander };
+            let (expander, copies) = (&mut self.expander, &self.copies);
+            let parts = zstd::Parts { matches, plan, expander, copies };
             let found = self.zstd.find(place, block, ended, &mut flow.frame, parts);
             self.stats.opened_bytes += found.opened as u64;
             self.stats.found_bytes += found.saved as u64;
@@ -326,7 +327,8 @@ impl Inside {
         // Only then: whatever carries the frame is not known there.
         let source = source.filter(|_| len > FEW_PASSED);
         if let Some(source) = source
-            && let Some((frame, state)) = self.zstd.resume(place, source, &last, floor)
+            && let Some((frame, state)) =
+                self.zstd.resume(place, &self.copies, source, &last, floor)
         {
             flow.opener.resume_frame(frame);
             flow.frame = Some(state);
@@ -374,8 +376,8 @@ impl Inside {
     }
 
     /// Where the content behind a block was first, if all of the block was found as bytes. Deflate
-    /// tokens are found in the newest copy of content whose first one has left the log. Zstd blocks
-    /// that the log will soon forget are taken apart again, at their newer place.
+    /// tokens and zstd blocks are found in the newest copy of content whose first one has left the
+    /// log.
     fn whole_match(&mut self, place: &Place<'_>, block: &[u8], matches: &[Match]) -> Option<u64> {
         let &Place { offset, key, .. } = place;
         let matched: usize = matches.iter().map(|found| found.len as usize).sum();
@@ -383,16 +385,7 @@ impl Inside {
         let last = matches.last().filter(|_| is_whole)?;
         let end = last.source + u64::from(last.len);
         let (origin, known) = self.copies.origin(end);
-        let is_recent = |source: u64| source + self.capacity / 2 > offset;
-        let recent = is_recent(origin) && matches.iter().all(|found| is_recent(found.source));
-        let is_zstd = || {
-            matches.iter().any(|found| {
-                let len = u64::from(found.len);
-                let end = self.copies.origin(found.source + len).0;
-                self.zstd.has_blocks(end.saturating_sub(len)..end)
-            })
-        };
-        if end > offset || (!recent && is_zstd()) {
+        if end > offset {
             return None;
         }
         // What lies before the copy that the match ends in was elsewhere.

@@ -91,12 +91,6 @@ impl Index {
         self.blocks.get(nth).filter(|block| at <= block.at + u64::from(block.len))
     }
 
-    /// Whether any lies in this range.
-    pub(super) fn has_blocks(&self, range: Range<u64>) -> bool {
-        let after = self.blocks.partition_point(|block| block.at < range.end);
-        after > 0 && self.blocks[after - 1].range().end > range.start
-    }
-
     pub(super) fn add(&mut self, block: Noted, fingerprints: impl Iterator<Item = u64>) {
         if self.blocks.back().is_some_and(|last| last.at >= block.at) {
             return;
@@ -196,7 +190,7 @@ impl Names {
         index: &Index,
         uses: &Uses,
         origins: &Origins,
-        is_allowed: impl Fn(&Range<u64>) -> bool,
+        mut held: impl FnMut(&Range<u64>) -> Option<u64>,
     ) -> bool {
         let needed = || (0..4).filter(|&nth| uses.inherits[nth]);
         if self.origins.is_some_and(|now| needed().all(|nth| now[nth] == origins[nth])) {
@@ -208,21 +202,23 @@ impl Names {
         let before = self.all.len();
         let mut now = [UNKNOWN; 4];
         for (nth, &at) in describing.iter().enumerate() {
-            let Some(block) = index.at(at).filter(|block| is_allowed(&block.range())) else {
+            let found = index.at(at).and_then(|block| Some((block, held(&block.range())?)));
+            let Some((block, held)) = found else {
                 self.all.truncate(before);
                 return false;
             };
-            self.all.push(Named { at, len: block.len, place: None, is_fresh: nth == 0 });
+            self.all.push(Named { at: held, len: block.len, place: None, is_fresh: nth == 0 });
             describe(&mut now, &block.uses, at);
         }
         self.origins = (!describing.is_empty()).then_some(now);
         true
     }
 
-    pub(super) fn block(&mut self, block: &Noted, place: i64) {
+    /// Names a block, whose content is `held` there.
+    pub(super) fn block(&mut self, block: &Noted, held: u64, place: i64) {
         let Noted { at, len, .. } = *block;
         let is_fresh = self.origins.is_none();
-        self.all.push(Named { at, len, place: Some(place), is_fresh });
+        self.all.push(Named { at: held, len, place: Some(place), is_fresh });
         describe(self.origins.get_or_insert([UNKNOWN; 4]), &block.uses, at);
     }
 }

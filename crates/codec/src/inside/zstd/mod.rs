@@ -10,6 +10,7 @@ use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprint
 use self::plan::Refused;
 use self::runs::Run;
 use super::budget::unpacking;
+use super::copies::{Copies, Cursor};
 use super::domains::Domains;
 use super::find::Place;
 use super::frames::{Block, Frame, Kind};
@@ -88,6 +89,8 @@ pub(super) struct Parts<'a> {
     pub(super) matches: &'a mut Vec<Match>,
     pub(super) plan: &'a mut Plan,
     pub(super) expander: &'a mut Expander,
+    /// Where content lies again whose first copy the log has lost.
+    pub(super) copies: &'a Copies,
 }
 
 /// What becomes of a block.
@@ -323,16 +326,12 @@ impl Zstd {
         self.targets_work()
     }
 
-    /// Whether blocks are known that lie in this range of the log.
-    pub(super) fn has_blocks(&self, range: Range<u64>) -> bool {
-        self.index.as_ref().is_some_and(|index| index.has_blocks(range))
-    }
-
     /// Where a flow is in a zstd frame that goes on as the log does behind `source`, with content
     /// before it that lies at `content` of the log.
     pub(super) fn resume(
         &mut self,
         place: &Place<'_>,
+        copies: &Copies,
         source: u64,
         content: &Range<u64>,
         floor: u64,
@@ -360,9 +359,12 @@ impl Zstd {
         describing.sort_unstable();
         describing.dedup();
         let (mut tables, mut origins) = (Tables::default(), [UNKNOWN; 4]);
+        let mut cursor = Cursor::default();
         for at in describing {
-            let block = index.at(at).filter(|block| is_allowed(&block.range()))?;
-            zstd_block::pass(log.read(block.range()), &mut tables).ok()?;
+            let block = index.at(at)?;
+            let held = copies.held(&block.range(), key, &mut cursor, is_allowed)?;
+            let content = log.read(held..held + u64::from(block.len));
+            zstd_block::pass(content, &mut tables).ok()?;
             describe(&mut origins, &block.uses, at);
         }
         let frame = Frame::within(before, left as usize, block.is_last, block.has_checksum);

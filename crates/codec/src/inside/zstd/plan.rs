@@ -1,6 +1,7 @@
 //! Plans for the zstd blocks that ended in a block.
 
 use super::super::budget::unpacking;
+use super::super::copies::Cursor;
 use super::super::find::{LEAST_LEFT, Place, matched_bytes};
 use super::super::plan::Plan;
 use super::super::sequences::{
@@ -66,14 +67,14 @@ impl Zstd {
         index: &Index,
         block: &[u8],
         flow: &mut Flow,
-        parts: Parts<'_>,
+        mut parts: Parts<'_>,
     ) -> Result<usize, Refused> {
-        let Parts { matches, plan, expander } = parts;
-        let before = matches.clone();
+        let before = parts.matches.clone();
         // One buffer for the sources is enough.
-        std::mem::swap(&mut self.sources, expander.sources());
-        let saved = self.propose(place, index, block, flow, matches, plan);
-        std::mem::swap(&mut self.sources, expander.sources());
+        std::mem::swap(&mut self.sources, parts.expander.sources());
+        let saved = self.propose(place, index, block, flow, &mut parts);
+        std::mem::swap(&mut self.sources, parts.expander.sources());
+        let Parts { matches, plan, expander, .. } = parts;
         if plan.is_empty() {
             *matches = before;
             return Ok(0);
@@ -111,15 +112,17 @@ impl Zstd {
         index: &Index,
         block: &[u8],
         flow: &mut Flow,
-        matches: &mut Vec<Match>,
-        plan: &mut Plan,
+        parts: &mut Parts<'_>,
     ) -> usize {
-        let &Place { log, offset, .. } = place;
+        let Parts { matches, plan, copies, .. } = parts;
+        let &Place { log, offset, key, .. } = place;
         let floor = log.geometry().floor(offset, block.len());
         let is_allowed = |range: &Range<u64>| {
             range.end <= offset
                 && log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
         };
+        let mut cursor = Cursor::default();
+        let mut held = |range: &Range<u64>| copies.held(range, key, &mut cursor, is_allowed);
         let unmatched = |lies: &Range<usize>| lies.len() - matched_within(matches, lies);
         let is_wanted: Vec<bool> = self
             .targets
@@ -132,10 +135,10 @@ impl Zstd {
         let mut names = Names::default();
         let base = self.targets[0].noted.place;
         for source in self.vote(place, index, &is_wanted) {
-            let is_named = is_allowed(&source.range())
-                && names.tables(index, &source.uses, &source.origins, is_allowed);
-            if is_named {
-                names.block(&source, source.place - base);
+            if let Some(at) = held(&source.range())
+                && names.tables(index, &source.uses, &source.origins, &mut held)
+            {
+                names.block(&source, at, source.place - base);
             }
         }
         if names.all.is_empty() || !self.unpack_sources(log, &names.all) {
@@ -152,7 +155,7 @@ impl Zstd {
             })
             .collect();
         let work = Work::of(block.len()).left();
-        let chosen = self.choose(&gains, work, index, &mut names, is_allowed);
+        let chosen = self.choose(&gains, work, index, &mut names, held);
         if chosen.is_empty() || names.all.len() > MAX_NAMED {
             return 0;
         }
@@ -184,7 +187,7 @@ impl Zstd {
         mut work: u64,
         index: &Index,
         names: &mut Names,
-        is_allowed: impl Fn(&Range<u64>) -> bool + Copy,
+        mut held: impl FnMut(&Range<u64>) -> Option<u64>,
     ) -> Vec<(usize, usize)> {
         let mut chosen: Vec<(usize, usize)> = Vec::new();
         let mut chain = [UNKNOWN; 4];
@@ -203,7 +206,7 @@ impl Zstd {
                 0
             } else {
                 names.origins = None;
-                if !names.tables(index, uses, origins, is_allowed) {
+                if !names.tables(index, uses, origins, &mut held) {
                     continue;
                 }
                 chain = names.origins.unwrap_or(chain);
