@@ -231,3 +231,53 @@ pub(super) fn describe(origins: &mut Origins, uses: &Uses, at: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sequences of which every window has a fingerprint that is kept under `key`.
+    fn prepared(key: u64, count: usize) -> Vec<Sequence> {
+        let mut sequences: Vec<Sequence> = Vec::new();
+        let mut random = 1u64;
+        while sequences.len() < count {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (literals, matched) = ((random >> 40) as u32 & 0xff, (random >> 50) as u32 & 0xff);
+            sequences.push(Sequence { literals, matched, offset: 9 });
+            let last = &sequences[sequences.len().saturating_sub(WINDOW)..];
+            if last.len() == WINDOW && fingerprints(last, key).next().is_none() {
+                sequences.pop();
+            }
+        }
+        sequences
+    }
+
+    #[test]
+    fn content_prepared_for_one_key_is_not_kept_everywhere_under_another() {
+        let (key, count) = (0x1234_5678_9abc_def0, 600);
+        let sequences = prepared(key, count);
+        assert_eq!(fingerprints(&sequences, key).count(), count + 1 - WINDOW);
+        for other in [0, 1, key + 1, key ^ 1 << 63, !key] {
+            let kept = fingerprints(&sequences, other).count();
+            assert!(kept < 4 * count / KEPT as usize, "{other:x}: {kept} of {count}");
+        }
+        // What is kept is found under its key only.
+        let (mut index, noted) = (
+            Index::new(1 << 20),
+            Noted {
+                at: 5,
+                len: 100,
+                literals: 0,
+                sequences: count as u32,
+                is_last: true,
+                has_checksum: false,
+                uses: Uses::default(),
+                origins: [UNKNOWN; 4],
+                place: 0,
+            },
+        );
+        index.add(noted, fingerprints(&sequences, key));
+        let found = |of| fingerprints(&sequences, of).filter_map(|of| index.find(of)).count();
+        assert!(found(key) > count / 2 && found(key + 1) == 0, "{}", found(key));
+    }
+}
