@@ -7,7 +7,7 @@ use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
 use super::opener::{OPENER_MEMORY, Opener};
 use super::passed::Passed;
-use super::plan::{Plan, Step, describe, sources};
+use super::plan::{Plan, Step, describe, exceeds_work, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use super::streams::StreamCounts;
@@ -100,8 +100,9 @@ pub(crate) struct Inside {
     ahead: Ahead,
     /// What was found as bytes, before short matches were dropped.
     whole: Vec<Match>,
-    /// Bits that the last search saved.
+    /// Bits that the last search saved, and the work that it took.
     saved: u64,
+    found_work: u64,
     literals: Vec<u8>,
     check: Vec<u8>,
     expander: Expander,
@@ -123,6 +124,7 @@ impl Inside {
             ahead: Ahead::default(),
             whole: Vec::new(),
             saved: 0,
+            found_work: 0,
             literals: Vec::new(),
             check: Vec::new(),
             expander: Expander::default(),
@@ -473,8 +475,8 @@ impl Inside {
         }
         search.index.settle();
         self.saved = search.saved;
-        // What was found is put together once more to compare it.
-        self.stats.work += 2 * search.work + (search.index.built - built) * budget::CODE;
+        self.found_work = search.work;
+        self.stats.work += search.work + (search.index.built - built) * budget::CODE;
         self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
     }
@@ -502,6 +504,10 @@ impl Inside {
             done = found.end();
         }
         self.literals.extend_from_slice(&block[done..]);
+        if exceeds_work(&self.steps, log, &self.literals, block.len()) {
+            plan.clear();
+            return;
+        }
         let parts = self.steps.iter().filter(|step| matches!(step, Step::Part { .. })).count();
         plan.residual.resize(self.literals.len() + parts + 2 * SLACK, 0);
         let described = describe(&self.steps, &self.literals, plan);
@@ -531,6 +537,8 @@ impl Inside {
             &mut work,
             &mut self.check,
         );
+        // What was found is put together once more to compare it.
+        self.stats.work += self.found_work + self.expander.codes() as u64 * budget::CODE;
         if back.is_err() || self.check != self.literals {
             // A frame that takes a decoder more work than it may is not sent; it is no fault.
             self.stats.refused += u64::from(!work.is_exceeded());

@@ -198,6 +198,11 @@ impl Expander {
         self.assembly.has_read();
     }
 
+    /// Codes of deflate that the last frame built.
+    pub(super) fn codes(&self) -> usize {
+        self.codes.built.len()
+    }
+
     /// As [`Expander::expand`], from zstd blocks.
     ///
     /// # Errors
