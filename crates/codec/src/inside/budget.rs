@@ -20,9 +20,9 @@ pub(super) fn unpacking(blocks: usize, literals: usize, sequences: usize) -> u64
 }
 
 /// Units for each byte of content, opened or not: new content in deflate takes 1 to 3.
-const PER_BYTE: u64 = 4;
+const PER_BYTE: u64 = 5;
 /// Units on top for each byte saved.
-const PER_SAVED: u64 = 4;
+const PER_SAVED: u64 = 3;
 /// Units that a flow may be ahead of that, and a domain. One flow uses up a quarter of what its
 /// domain may, so that others are still opened.
 const AHEAD: i64 = 16 << 20;
