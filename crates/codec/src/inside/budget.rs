@@ -9,6 +9,8 @@ use super::domains::Domains;
 pub(super) const CODE: u64 = 1000;
 /// Units to look for a run at a place of the log, without its tokens.
 pub(super) const JUMP: u64 = 32;
+/// Units to look for a token, and those behind it, among those that come next in the log.
+pub(super) const RESUME: u64 = 6;
 /// Units to look whether distances change alike.
 pub(super) const BEND: u64 = 32;
 /// Units for a zstd block, without its literals and sequences.

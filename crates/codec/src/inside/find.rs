@@ -475,8 +475,9 @@ impl Inside {
         }
         search.index.settle();
         self.saved = search.saved;
+        // A search takes twice the time of reading as many tokens.
         self.found_work = search.work;
-        self.stats.work += search.work + (search.index.built - built) * budget::CODE;
+        self.stats.work += 2 * search.work + (search.index.built - built) * budget::CODE;
         self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
     }

@@ -310,10 +310,11 @@ impl<'a> Search<'a> {
     fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
         let source = self.source.as_mut()?;
         source.read(REACH + AGREE);
-        self.work += budget::JUMP;
         let ahead = source.ahead();
         let ahead = &ahead[..ahead.len().min(REACH + AGREE)];
-        (done..=done + REACH).take_while(|at| at + AGREE <= end).find_map(|at| {
+        let mut tried = 0;
+        let found = (done..=done + REACH).take_while(|at| at + AGREE <= end).find_map(|at| {
+            tried += 1;
             let tokens = &self.opened.tokens[at..at + AGREE];
             let agrees = |ahead: &[Token]| {
                 let mut equal = false;
@@ -324,7 +325,9 @@ impl<'a> Search<'a> {
             };
             let skip = ahead.windows(AGREE).position(agrees)?;
             Some((at, Some(skip as u8)))
-        })
+        });
+        self.work += tried * budget::RESUME;
+        found
     }
 
     /// Whether a run begins at token `start` where the log has a fingerprint. Makes it the source.
