@@ -139,7 +139,9 @@ impl<const COUNT: u32> Rolling<COUNT> {
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> u64 {
         let hash = (self.0 ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+        let hash = (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // The first of the sequences is in the highest bits; slots are the lowest.
+        hash ^ hash >> 32
     }
 }
 
