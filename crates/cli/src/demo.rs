@@ -1,5 +1,7 @@
 //! `oncewire demo`: three clients get and put versioned files over HTTP through one tunnel on
-//! loopback, and what crossed it.
+//! loopback, and what crossed it. The output fits a terminal of 24 lines.
+
+mod versions;
 
 use crate::args::DemoArgs;
 use crate::bench::rivals::{Gzip, Zstd};
@@ -8,25 +10,17 @@ use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, rate};
 use crate::terminal::Page;
 use crate::{progress, setup, stdout, terminal};
-use oncewire_codec::pack::{PackReader, PackStep};
 use oncewire_net::loopback::Loopback;
-use oncewire_report::{Cell, Table, TableView, Unit};
+use oncewire_report::{Cell, Table, TableView, Unit, format};
 use oncewire_session::Opening;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiny_http::{Header, Request, Response, Server};
-
-/// Three releases of the tz database (public domain, see `testdata/tz`), concatenated in a pack.
-/// After a change of format: `cat testdata/tz/*.tar | oncewire pack -o crates/cli/assets/tz.ow`.
-const RELEASES: &[u8] = include_bytes!("../assets/tz.ow");
-const RELEASE_NAMES: [&str; 3] = ["tzdata-2026.3.tar", "tzdata-2026.4.tar", "tzdata-2026.5.tar"];
-/// Length of each release.
-const RELEASE_LEN: usize = 993_280;
+use tiny_http::{Request, Response, Server};
+use versions::{Version, releases};
 
 /// Range of the default memory of each end.
 pub(crate) const LEAST_MEMORY: u64 = 256 << 20;
@@ -39,98 +33,6 @@ const CLIENTS: usize = 3;
 /// acknowledgment, or after `LONGEST_QUIET`.
 const QUIET: Duration = Duration::from_millis(60);
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
-
-/// The releases. They are unpacked once.
-fn releases() -> Outcome<Vec<Version>> {
-    static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
-    let content = match CONTENT.get() {
-        Some(content) => content,
-        None => {
-            let content = unpacked()?;
-            CONTENT.get_or_init(|| content)
-        }
-    };
-    Ok(RELEASE_NAMES
-        .iter()
-        .zip(content.chunks_exact(RELEASE_LEN))
-        .map(|(&name, content)| Version::Built(name, content))
-        .collect())
-}
-
-fn unpacked() -> Outcome<Vec<u8>> {
-    let broken = |why: String| {
-        Failure::failed(format!("the demo's own data is broken: {why}; please report this"))
-    };
-    let mut reader = PackReader::new(1 << 30);
-    let (mut rest, mut content) = (RELEASES, Vec::with_capacity(RELEASE_NAMES.len() * RELEASE_LEN));
-    loop {
-        let consumed = match reader.step(rest).map_err(|error| broken(error.to_string()))? {
-            PackStep::NeedMore(_) => return Err(broken("it ends early".into())),
-            PackStep::Header { consumed } => consumed,
-            PackStep::Block { content: block, consumed } => {
-                content.extend_from_slice(block);
-                consumed
-            }
-            PackStep::End { .. } => return Ok(content),
-        };
-        rest = &rest[consumed..];
-    }
-}
-
-/// A file to transfer.
-enum Version {
-    Built(&'static str, &'static [u8]),
-    File(PathBuf),
-}
-
-impl Version {
-    fn name(&self) -> String {
-        match self {
-            Version::Built(name, _) => (*name).to_string(),
-            // The file name distinguishes versions.
-            Version::File(path) => {
-                path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-            }
-        }
-    }
-
-    fn open(&self) -> Outcome<Input> {
-        match self {
-            Version::Built(name, content) => Ok(Input::memory(name, content)),
-            Version::File(path) => Input::file(path),
-        }
-    }
-
-    /// The server's response.
-    fn respond(&self) -> io::Result<Response<Box<dyn Read + Send>>> {
-        let (reader, len): (Box<dyn Read + Send>, usize) = match self {
-            Version::Built(_, content) => (Box::new(Cursor::new(*content)), content.len()),
-            Version::File(path) => {
-                let file = File::open(path)?;
-                let len = file.metadata()?.len();
-                (Box::new(file), usize::try_from(len).unwrap_or(usize::MAX))
-            }
-        };
-        let headers =
-            Header::from_bytes("Content-Type", "application/octet-stream").into_iter().collect();
-        Ok(Response::new(200.into(), headers, reader, Some(len), None))
-    }
-
-    /// Its length.
-    ///
-    /// # Errors
-    ///
-    /// If it is not a regular file.
-    fn len(&self) -> Outcome<u64> {
-        let input = self.open()?;
-        input.len.ok_or_else(|| {
-            Failure::usage(format!(
-                "{} is not a file; the demo sends files, some of them twice",
-                input.name
-            ))
-        })
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -147,7 +49,26 @@ struct Task {
     version: usize,
 }
 
-/// Two clients fetch the first version, and other clients each later one. Finally two clients
+/// For the releases: two clients fetch the first, others each later one, then each of them in gzip.
+/// Finally one uploads the last.
+fn release_schedule() -> Vec<Task> {
+    use Direction::{Download, Upload};
+    let task = |(client, direction, version)| Task { client, direction, version };
+    [
+        (0, Download, 0),
+        (1, Download, 0),
+        (2, Download, 1),
+        (0, Download, 2),
+        (2, Download, 3),
+        (0, Download, 4),
+        (2, Download, 5),
+        (1, Upload, 2),
+    ]
+    .map(task)
+    .into()
+}
+
+/// For given files: two clients fetch the first version, and other clients each later one. Finally two clients
 /// upload the last two versions.
 fn schedule(versions: usize) -> Vec<Task> {
     let task = |client, direction, version| Task { client, direction, version };
@@ -191,7 +112,7 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
         files => files.iter().cloned().map(Version::File).collect(),
     };
     let lens = versions.iter().map(Version::len).collect::<Outcome<Vec<u64>>>()?;
-    let tasks = schedule(versions.len());
+    let tasks = if args.files.is_empty() { release_schedule() } else { schedule(versions.len()) };
     let of = |direction| {
         tasks
             .iter()
@@ -236,67 +157,61 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
 }
 
 fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) -> io::Result<()> {
-    page.wrapped("", "Three clients and a server, at two sites. All their connections go through one tunnel, on loopback.")?;
+    page.wrapped("", "Three clients and a server at two sites; one tunnel for all connections.")?;
     page.line("")?;
     let saved =
         |wire, whole| if whole == 0 { Cell::None } else { stdout::savings(wire, whole).into() };
     let columns = [
-        ("client", Unit::Count),
+        ("client", Unit::Text),
         ("transfer", Unit::Text),
         ("bytes", Unit::Bytes),
         ("gzip -6", Unit::Bytes),
-        ("zstd -3", Unit::Bytes),
+        ("zstd --long", Unit::Bytes),
         ("Oncewire", Unit::Bytes),
         ("saved", Unit::Share),
     ];
     let row = |transfer: &Transfer| {
         let verb = if transfer.direction == Direction::Download { "GET" } else { "PUT" };
         vec![
-            Cell::Count(transfer.client as u64),
+            format!("{:>6}", transfer.client).into(),
             format!("{verb} {}", transfer.name).into(),
             transfer.bytes.into(),
             transfer.others.gzip_bytes.into(),
-            transfer.others.zstd_bytes.into(),
+            transfer.others.zstd_long_bytes.into(),
             transfer.wire_bytes.into(),
             saved(transfer.wire_bytes, transfer.bytes),
         ]
     };
-    let table = Table::new("transfers", "", &columns, transfers.iter().map(row).collect());
-    page.view(&TableView::complete(table))?;
-    page.line("")?;
     let sum = |of: fn(&Transfer) -> u64| transfers.iter().map(of).sum::<u64>();
-    let whole = sum(|transfer| transfer.bytes);
-    let columns = [("all transfers", Unit::Text), ("bytes", Unit::Bytes), ("saved", Unit::Share)];
-    let sums = [
-        ("uncompressed", whole),
-        ("ssh -C, one connection for all clients", sum(|transfer| transfer.others.ssh_bytes)),
-        ("gzip -6, each transfer on its own", sum(|transfer| transfer.others.gzip_bytes)),
-        ("zstd -3, each transfer on its own", sum(|transfer| transfer.others.zstd_bytes)),
-        ("Oncewire, one tunnel for all clients", sum(|transfer| transfer.wire_bytes)),
-        ("zstd -3 --long, one stream each way", sum(|transfer| transfer.others.zstd_long_bytes)),
-    ];
-    let rows = sums.map(|(name, sent)| vec![name.into(), sent.into(), saved(sent, whole)]).into();
-    page.view(&TableView::complete(Table::new("all", "", &columns, rows)))?;
-    page.line("")?;
-    page.wrapped(
-        "",
-        "zstd --long has a long memory, too, but only within one stream: independent connections, clients and directions cannot \
-         share it, and a reconnect starts it over. The tunnel's cache serves all of them and survives a reconnect.",
-    )?;
+    let (whole, wire) = (sum(|transfer| transfer.bytes), sum(|transfer| transfer.wire_bytes));
+    let mut rows: Vec<Vec<Cell>> = transfers.iter().map(row).collect();
+    rows.push(vec![
+        "   all".into(),
+        "transfers".into(),
+        whole.into(),
+        sum(|transfer| transfer.others.gzip_bytes).into(),
+        sum(|transfer| transfer.others.zstd_long_bytes).into(),
+        wire.into(),
+        saved(wire, whole),
+    ]);
+    page.view(&TableView::complete(Table::new("transfers", "", &columns, rows)))?;
     page.line("")?;
     page.wrapped(
         "",
         &format!(
-            "Oncewire's bytes are all that its connection carried both ways: TLS, HTTP headers and acknowledgments, without TCP/IP \
-             headers. The others are counted without any of these. Each direction keeps up to {} of history.",
-            binary(log)
+            "Others need {} (ssh -C) or {} (zstd -3 for each transfer). zstd --long remembers earlier files, too, but only within one stream, \
+             which independent connections cannot share, and it finds little in compressed files.",
+            format::bytes(sum(|transfer| transfer.others.ssh_bytes)),
+            format::bytes(sum(|transfer| transfer.others.zstd_bytes)),
         ),
     )?;
     let time = Duration::from_secs_f64(transfers.iter().map(|transfer| transfer.seconds).sum());
     page.wrapped(
         "",
         &format!(
-            "Moved at {} in this process; every byte was compared (BLAKE3).",
+            "Oncewire's bytes include TLS, HTTP headers and acknowledgments of both ways, the others' none. Each direction keeps up to {} of \
+             history. Moved at {}; every byte was compared.",
+            binary(log),
             rate(whole, time)
         ),
     )
@@ -554,6 +469,20 @@ mod tests {
     }
 
     #[test]
+    fn releases_are_fetched_plain_and_compressed() {
+        let tasks = release_schedule();
+        let versions = releases().unwrap();
+        for (version, content) in versions.iter().enumerate() {
+            let first = tasks.iter().find(|task| task.version == version).unwrap();
+            assert_eq!(first.direction, Direction::Download);
+            assert_eq!(content.name().ends_with(".gz"), version >= versions::RELEASE_NAMES.len());
+        }
+        for (one, next) in tasks.iter().zip(&tasks[1..]) {
+            assert_ne!(one.client, next.client, "{tasks:?}");
+        }
+    }
+
+    #[test]
     fn the_tables_fit_and_cut_no_number() {
         let transfer = |client, direction, name: &str| Transfer {
             client,
@@ -586,8 +515,8 @@ mod tests {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
             for number in [
-                "99.9 GB", "10.1 GB", "20.2 GB", "30.3 GB", "80.8 GB", "2.46 GB", "92.2 MiB",
-                "200 GB",
+                "99.9 GB", "10.1 GB", "20.2 GB", "60.6 GB", "80.8 GB", "1.23 GB", "2.46 GB",
+                "92.2 MiB", "200 GB",
             ] {
                 assert!(text.contains(number), "{width}: {number} is missing:\n{text}");
             }

@@ -18,6 +18,9 @@ pub struct Figure {
     /// What stands out, in a sentence or two for a network engineer. Empty if there is nothing to
     /// say.
     pub finding: String,
+    /// The finding in at most 60 characters, for an overview: `the newest 10 % of the cache bring
+    /// 98.1 % of the savings`. Empty if there is nothing to say.
+    pub brief: String,
     /// Its tables.
     pub tables: Vec<Table>,
     /// Its charts.

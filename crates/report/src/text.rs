@@ -47,15 +47,20 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 }
 
 /// Text in lines of at most `width` columns, the first after `first`, later ones indented below it.
-/// Words wider than a line are broken.
+/// Words wider than a line are broken. A percent sign stays with its number.
 pub(crate) fn wrap(first: &str, text: &str, width: usize) -> Vec<String> {
     let indent = " ".repeat(columns(first));
     let room = width.saturating_sub(indent.len()).max(1);
     let text = sanitize(text);
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) > room {
+    let mut words = text.split(' ').filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        let mut word = word.to_owned();
+        while let Some(sign) = words.next_if(|next| next.starts_with('%')) {
+            word = word + " " + sign;
+        }
+        if !line.is_empty() && columns(&line) + 1 + columns(&word) > room {
             lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
@@ -97,6 +102,7 @@ mod tests {
         assert_eq!(wrap("- ", "one two three", 9), ["- one two", "  three"]);
         assert_eq!(wrap("", "abcdef", 4), ["abcd", "ef"]);
         assert_eq!(wrap("", "", 4), [""]);
+        assert_eq!(wrap("", "of 12.3 %, so", 9), ["of", "12.3 %,", "so"]);
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("plain", 5), "plain");
     }

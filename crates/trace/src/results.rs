@@ -71,13 +71,14 @@ pub struct Share {
     pub bytes: u64,
 }
 
-/// What to deploy, and the expected benefit.
+/// What to deploy, and the expected benefit. Savings, range, billing, money and time are all of the
+/// tunnel, whether it is worth deploying or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The recommendation.
     pub deploy: Deploy,
-    /// The recommendation as a sentence: `Deploy the tunnel: it would save 61.0 % (40.2 % to 75.3 %
-    /// over time) of all bytes on the wire.`
+    /// The recommendation as a sentence: `Deploy the tunnel: it would save 61.0 % of all bytes on the
+    /// wire.`
     pub headline: String,
     /// Reasons, caveats and the next step with its command in backticks, a sentence or two each.
     pub reasons: Vec<String>,
@@ -85,15 +86,35 @@ pub struct Verdict {
     pub cache: Option<u64>,
     /// Flows larger than that cache, or than the configured one if none is recommended.
     pub large_flows: Option<LargeFlows>,
-    /// Share of all wire bytes saved over the whole trace.
+    /// Share of all wire bytes that the tunnel saves over the whole trace.
     pub savings: f64,
-    /// 10th and 90th percentile of the savings per minute, weighted by bytes. Traces shorter than
-    /// 100 minutes are divided into 100 parts instead.
+    /// 10th and 90th percentile of these savings per minute, weighted by bytes. Traces shorter than
+    /// 100 minutes are divided into 100 parts instead. `None` with fewer than 20 parts that have
+    /// packets.
     pub spread: Option<(f64, f64)>,
-    /// With a price: money saved in 30 days of traffic like the trace.
+    /// The 95th percentile of the volume, by which transit is often billed. `None` for traces
+    /// shorter than 20 minutes.
+    pub billing: Option<Billing>,
+    /// With a price: the cost of the traffic.
     pub money: Option<Money>,
     /// With a link rate: how long the link is busy.
     pub time: Option<Time>,
+    /// Share of all wire bytes that a link for whole packets, which does not exist yet, would save
+    /// at most. `None` if it was not measured. No other number here includes it.
+    pub packet_link: Option<f64>,
+}
+
+/// The 95th percentile of the volume of all directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Billing {
+    /// Width of the buckets in seconds: 300, or less for traces shorter than 100 minutes.
+    pub bucket: f64,
+    /// Bits per second without the tunnel.
+    pub before: f64,
+    /// The same with the tunnel.
+    pub after: f64,
+    /// Share that it falls by.
+    pub savings: f64,
 }
 
 /// Flows that carried more than a cache holds. When such content repeats, the cache has always just
@@ -116,21 +137,31 @@ pub struct LargeFlows {
 pub enum Deploy {
     /// `oncewire serve` and `connect`: TCP flows through a tunnel.
     Tunnel,
-    /// `oncewire link`: whole packets.
-    PacketLink,
     /// Nothing: the savings are too small.
     Nothing,
 }
 
-/// Money saved.
+/// The cost of traffic, and what the tunnel leaves of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Money {
     /// Price of a gigabyte (10^9 bytes), in the user's currency.
     pub per_gigabyte: f64,
-    /// Cost of 30 days of traffic like the trace.
-    pub month_before: f64,
-    /// The same with the savings.
-    pub month_after: f64,
+    /// What it is the cost of.
+    pub of: CostOf,
+    /// Cost without the tunnel.
+    pub before: f64,
+    /// The same with the tunnel.
+    pub after: f64,
+}
+
+/// An amount of traffic with a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostOf {
+    /// 30 days of traffic like the trace, which lasts about a day or more.
+    Month,
+    /// A terabyte (10^12 bytes) like the trace, which is too short for more.
+    Terabyte,
 }
 
 /// Time saved on a link.

@@ -5,8 +5,10 @@ use crate::batch::Charge;
 use crate::figures::FigureId;
 use crate::prefix::Prefixes;
 use crate::survey::Survey;
-use crate::text::bytes;
+use crate::text::cache;
 use oncewire_family::SamplerKind;
+use oncewire_report::Unit;
+use oncewire_report::format::{binary, money, number};
 use std::collections::BTreeSet;
 
 /// What a study measures, and within which limits.
@@ -110,7 +112,7 @@ impl Settings {
                 "reference algorithm",
                 format!("max-match over {}, window {} bytes, period {} bytes", self.sampler.name(), self.window, self.period),
             ),
-            ("cache", format!("{} of payload in each direction, first in, first out; the index is extra", bytes(self.cache))),
+            ("cache", format!("{} of payload in each direction, first in, first out; the index is extra", cache(self.cache))),
             ("charged", format!("4 bytes per match, and a shim of {} bytes per packet with matches", self.shim)),
             (
                 "directions",
@@ -122,17 +124,17 @@ impl Settings {
             (
                 "memory",
                 format!(
-                    "{} MiB for the state of each figure, {} MiB for caches per host pair",
-                    self.figure_memory >> 20,
-                    self.pair_memory >> 20
+                    "{} for the state of each figure, {} for caches per host pair",
+                    binary(self.figure_memory),
+                    binary(self.pair_memory)
                 ),
             ),
         ];
         if let Some(price) = self.price {
-            words.push(("price", format!("{price} per gigabyte")));
+            words.push(("price", format!("{} per gigabyte", money(price))));
         }
         if let Some(link) = self.link {
-            words.push(("link", format!("{} Mbit/s", link / 1e6)));
+            words.push(("link", number(link, Unit::BitsPerSecond)));
         }
         words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }

@@ -60,6 +60,9 @@ pub(crate) struct PlanArgs {
     /// Write every table as CSV into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
+    /// Print every section, not only the result
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
     /// Print one JSON document instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
@@ -135,6 +138,9 @@ pub(crate) struct EmulateArgs {
     /// --profile
     #[arg(long, value_name = "FILE")]
     pub(crate) measured: Option<PathBuf>,
+    /// Print every section, not only the result
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
     /// Print one JSON document instead of the summary
     #[arg(long)]
     pub(crate) json: bool,

@@ -21,7 +21,7 @@ Examples:
   oncewire study --score release-1.tar release-2.tar
 
 Captures are pcap or pcapng, plain or compressed with gzip, zstd or xz. Several are read as one trace, in the order given. A \
-capture that ends in the middle of a packet is read up to there. Ctrl-C stops reading and reports on what was read.")]
+capture that ends in the middle of a packet is read up to there. After a corrupt one, the exit status is 3. Ctrl-C stops reading and reports on what was read.")]
 pub(crate) struct StudyArgs {
     /// Captures, directories to search for captures, or `-` for standard input
     pub(crate) captures: Vec<PathBuf>,
@@ -36,12 +36,12 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', num_args = 1..)]
     pub(crate) inside: Vec<String>,
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = format!(
-        "Figures to make, by name or number, or `all`: {} [default: all for captures of up to {}; without periods, caches and \
-         hosts beyond]", FigureId::ALL.map(FigureId::name).join(", "), size(ALL_UP_TO)
+        "Figures to make and to print in full, by name or number, or `all`: {} [default: all for captures of up to {}, without \
+         periods, caches and hosts beyond, with a line for each]", FigureId::ALL.map(FigureId::name).join(", "), size(ALL_UP_TO)
     ))]
     pub(crate) figures: Vec<String>,
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = format!(
-        "Algorithms to compare, or `all` [default: all for captures of up to {}, the fastest beyond]", size(ALL_UP_TO)
+        "Algorithms to compare, or `all`; the tunnel is always measured [default: all for captures of up to {}, the fastest beyond]", size(ALL_UP_TO)
     ))]
     pub(crate) algorithms: Vec<String>,
     /// Payload bytes that a cache holds, per direction

@@ -161,8 +161,9 @@ impl Outputs {
         if args.json {
             return stdout::json(&built.document);
         }
-        crate::terminal::print("--csv", |page| {
-            page.report(&report::present::report(&built.document))
+        crate::terminal::print("--csv", |page| match args.full {
+            true => page.report(&report::present::report(&built.document)),
+            false => report::present::overview(page, &built.document),
         })
     }
 }

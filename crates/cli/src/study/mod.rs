@@ -51,7 +51,7 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     let mut parts = settings.parts(memory).into_iter();
     let first = parts.next().unwrap_or_default();
     let mut study = Study::part(settings.clone(), first, outputs.sink()).map_err(failure)?;
-    let (mut names, mut damaged) = (Vec::new(), Vec::new());
+    let (mut names, mut damaged, mut corrupt) = (Vec::new(), Vec::new(), Corrupt::default());
     let mut sampler = args.sample.map(Sampler::new);
     let total =
         sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
@@ -79,10 +79,15 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             }
             match read(source, &bar, &cancel, &mut study, &mut sampler)? {
                 Read::Whole => names.push(source.name()),
-                Read::Damaged(why) => {
+                Read::Truncated(why) => {
                     bar.suspend(|| note(&format!("{}: {why}", source.name())));
                     names.push(source.name());
                     damaged.push((source.name(), why));
+                }
+                Read::Corrupt(failure) => {
+                    names.push(source.name());
+                    damaged.push((source.name(), failure.message.clone()));
+                    corrupt.add(&source.name(), failure);
                 }
                 Read::NotACapture => {
                     progress::note(&format!("{} is not a capture: skipped", source.name()))
@@ -122,7 +127,38 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
             "the captures have no packets; check the capture filter, or capture for longer",
         ));
     }
-    outputs.write(args, &found)
+    outputs.write(args, &found)?;
+    corrupt.outcome()
+}
+
+/// Captures that ended in an error. The report has the packets before it; the command fails after
+/// it has written the report.
+#[derive(Default)]
+struct Corrupt {
+    first: Option<Failure>,
+    more: usize,
+}
+
+impl Corrupt {
+    fn add(&mut self, name: &str, failure: Failure) {
+        match self.first {
+            Some(_) => self.more += 1,
+            None => {
+                let message = format!("{name}: {}", failure.message);
+                self.first = Some(Failure { message, ..failure });
+            }
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let Some(first) = self.first else { return Ok(()) };
+        let more = match self.more {
+            0 => String::new(),
+            1 => "; 1 more capture is incomplete".to_owned(),
+            more => format!("; {more} more captures are incomplete"),
+        };
+        Err(Failure { message: first.message + &more, ..first })
+    }
 }
 
 /// Reads captures that are files and not too large a first time. Ignores errors, which the second
@@ -152,8 +188,10 @@ fn survey(sources: &[Source], settings: &Settings, cancel: &AtomicBool) -> Optio
 /// The end of a capture.
 enum Read {
     Whole,
-    /// It ended with an error; the study has the packets before it.
-    Damaged(String),
+    /// It ended in the middle of a packet, as a capture does that is still running.
+    Truncated(String),
+    /// It ended with another error. The study has the packets before it.
+    Corrupt(Failure),
     /// A file of a directory that is not a capture.
     NotACapture,
 }
@@ -176,25 +214,32 @@ fn read(
         }
         Err(error @ CaptureError::NotACapture { .. }) => return Err(source.not_a_capture(&error)),
         Err(CaptureError::Io(error)) => return Err(Failure::io("read", source.name(), &error)),
-        Err(error) => return Ok(Read::Damaged(error.to_string())),
+        Err(error) => return Ok(ended(&error)),
     };
     while let Some(record) = reader.next() {
         match record {
             Ok(record) => take(study, sampler, &record)?,
             Err(_) if canceled() => break,
             Err(CaptureError::Io(error)) => {
-                return Ok(Read::Damaged(format!(
+                return Ok(Read::Corrupt(Failure::failed(format!(
                     "reading failed: {}; the packets before were read",
                     without_number(&error)
-                )));
+                ))));
             }
-            Err(error) => return Ok(Read::Damaged(error.to_string())),
+            Err(error) => return Ok(ended(&error)),
         }
         if canceled() {
             break;
         }
     }
     Ok(Read::Whole)
+}
+
+fn ended(error: &CaptureError) -> Read {
+    match error {
+        CaptureError::Cut { .. } => Read::Truncated(error.to_string()),
+        _ => Read::Corrupt(Failure::damaged(error.to_string())),
+    }
 }
 
 fn take(study: &mut Study, sampler: &mut Option<Sampler>, record: &Record<'_>) -> Outcome {

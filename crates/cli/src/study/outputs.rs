@@ -82,6 +82,9 @@ impl Outputs {
         if args.json {
             return stdout::json(&json::document(found));
         }
-        terminal::print("--csv", |page| page.report(&present::report(found)))
+        terminal::print("--csv", |page| match args.figures.is_empty() {
+            true => present::overview(page, found),
+            false => present::full(page, found),
+        })
     }
 }

@@ -19,4 +19,5 @@ mod study;
 mod support;
 mod terminal;
 mod usage;
+mod verdicts;
 mod width;

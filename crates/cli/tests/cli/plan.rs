@@ -3,6 +3,7 @@
 
 use crate::support::*;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// A ring of five cities with a spur, each link with a capacity, and demands.
@@ -347,12 +348,38 @@ fn manifests_can_be_read_back() {
 }
 
 #[test]
+fn the_result_fits_a_screen_and_full_prints_the_rest() {
+    let map = root().join("docs/examples/abilene.json");
+    let text = |args: &[&str]| {
+        let mut all = args![args[0], &map];
+        all.extend(args[1..].iter().map(OsString::from));
+        String::from_utf8(run(all, b"").fine()).expect("text")
+    };
+    let plan = ["plan", "--access", "4", "--equal", "--load", "30%"];
+    let emulate = ["emulate", "--endpoints", "5", "--access", "2", "--scale", "0.01%"];
+    for command in [&plan[..], &emulate] {
+        let brief = text(command);
+        // One line of 24 is the prompt.
+        assert!(brief.lines().count() <= 23, "{} lines:\n{brief}", brief.lines().count());
+        assert!(brief.contains("SmartRE") && !brief.contains("\nDevices\n"), "{brief}");
+        let full = text(&[command, &["--full"]].concat());
+        for section in ["\nNetwork\n", "\nSchemes\n", "\nLinks\n", "\nDevices\n"] {
+            assert!(full.contains(section), "{section:?} is not in\n{full}");
+        }
+    }
+    let mut deploy = plan.to_vec();
+    deploy.extend(["--deploy", "10", "--quick"]);
+    let brief = text(&deploy);
+    assert!(brief.contains("Indianapolis -> Chicago"), "the links that were asked for: {brief}");
+}
+
+#[test]
 fn files_that_are_written() {
     let dir = Dir::new();
     let map = dir.write("map.json", MAP.as_bytes());
     let (report, tables) = (dir.join("report.html"), dir.join("tables"));
     let (page, directory) = (report.to_str().expect("text"), tables.to_str().expect("text"));
-    let ran = plan(&map, &["--report", page, "--csv", directory]);
+    let ran = plan(&map, &["--report", page, "--csv", directory, "--full"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let out = String::from_utf8(ran.out).expect("text");
     assert!(out.contains("Beta -> Gamma") && !out.contains("b -> c"), "labels for people: {out}");

@@ -50,7 +50,7 @@ pub(crate) fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Twenty packets from a server, of which every second one is a copy.
-fn packets() -> Vec<Vec<u8>> {
+pub(crate) fn packets() -> Vec<Vec<u8>> {
     (0..20).map(|n| packet("192.0.2.1:80", "10.0.0.1:40000", &noise(n / 2, 1000))).collect()
 }
 
@@ -209,6 +209,25 @@ fn a_truncated_capture_is_studied_up_to_its_end() {
     let ran = run(study![cut, good, "--json"], b"");
     let document: Value = serde_json::from_slice(&ran.out).expect("JSON");
     assert_eq!((ran.code, count(&document, "packets")), (Some(0), 39));
+}
+
+#[test]
+fn a_corrupt_capture_is_reported_on_and_fails() {
+    let dir = Dir::new();
+    let mut whole = pcap(&packets());
+    let good = dir.write("good.pcap", &whole);
+    // The length of the twentieth record is no length.
+    let at = whole.len() - 1000 - HEADERS - 8;
+    whole[at..at + 4].fill(0xff);
+    let bad = dir.write("bad.pcap", &whole);
+    let ran = run(study![&bad, good, &bad, "--json"], b"");
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    for part in ["bad.pcap: the capture is corrupt at byte", "1 more capture is incomplete"] {
+        assert!(ran.err.contains(part) && ran.err.lines().count() == 1, "{}", ran.err);
+    }
+    // What could be read is in the report, and other captures are, too.
+    let document: Value = serde_json::from_slice(&ran.out).expect("JSON");
+    assert_eq!(count(&document, "packets"), 19 + 20 + 19);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A report on a terminal: a summary of what a browser shows.
 
 use super::{Grid, Page, default_rows};
-use crate::{Block, Breakdown, Fact, Figure, Report, Section, TableView, Unit, format};
+use crate::{Block, Breakdown, Fact, Figure, Report, Section, Summary, TableView, Unit, format};
 use std::io::{self, Write};
 
 /// Lines of a list.
@@ -14,26 +14,60 @@ impl<W: Write> Page<'_, W> {
     ///
     /// If the output cannot be written.
     pub fn report(&mut self, report: &Report) -> io::Result<()> {
-        self.headline(&report.summary.headline)?;
+        self.summary(&report.summary)?;
+        self.sections(report)?;
+        self.line("")
+    }
+
+    /// Writes the sections that are not for browsers only.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn sections(&mut self, report: &Report) -> io::Result<()> {
+        report
+            .sections
+            .iter()
+            .filter(|section| section.brief)
+            .try_for_each(|section| self.section(section))
+    }
+
+    /// Writes the result: headline, facts and reasons.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn summary(&mut self, summary: &Summary) -> io::Result<()> {
+        self.headline(&summary.headline)?;
         let value = |fact: &Fact| {
             let gap =
                 if fact.note.is_empty() || fact.note.starts_with([',', ':']) { "" } else { " " };
             (fact.name, format!("{}{gap}{}", fact.value, fact.note))
         };
-        if !report.summary.facts.is_empty() {
+        if !summary.facts.is_empty() {
             self.line("")?;
-            self.facts(&report.summary.facts.iter().map(value).collect::<Vec<_>>())?;
+            self.facts(&summary.facts.iter().map(value).collect::<Vec<_>>())?;
         }
-        if !report.summary.reasons.is_empty() {
+        if !summary.reasons.is_empty() {
             self.line("")?;
         }
-        for reason in &report.summary.reasons {
-            self.wrapped("- ", reason)?;
+        summary.reasons.iter().try_for_each(|reason| self.wrapped("- ", reason))
+    }
+
+    /// Writes one line for each figure: number, name and finding in brief.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn figures<'f>(&mut self, figures: impl Iterator<Item = &'f Figure>) -> io::Result<()> {
+        let figures: Vec<&Figure> = figures.collect();
+        let widest = figures.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
+        for figure in figures {
+            let brief = if figure.brief.is_empty() { "nothing to show" } else { &figure.brief };
+            let first = format!("{:>3}  {:widest$}  ", figure.number, figure.id);
+            self.wrapped(&first, brief)?;
         }
-        for section in report.sections.iter().filter(|section| section.brief) {
-            self.section(section)?;
-        }
-        self.line("")
+        Ok(())
     }
 
     /// Writes a section.
@@ -51,6 +85,15 @@ impl<W: Write> Page<'_, W> {
             format!("Figure {}  ", section.number)
         };
         self.heading(&number, &section.title)?;
+        self.content(section)
+    }
+
+    /// Writes the contents of a section, without its heading.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn content(&mut self, section: &Section) -> io::Result<()> {
         section.blocks.iter().try_for_each(|block| self.block(block))
     }
 

@@ -21,6 +21,7 @@ pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};
+use crate::figures::temporal::SavingsOverTime;
 use crate::survey::Survey;
 use oncewire_codec::ConfigError;
 use std::collections::HashMap;
@@ -72,6 +73,11 @@ pub(crate) trait Run: Send {
         None
     }
 
+    /// What it saved over time, if it counts that. Known once it has finished.
+    fn over_time(&self) -> Option<SavingsOverTime> {
+        None
+    }
+
     /// Peak memory in bytes, without the shared logs.
     fn memory(&self) -> u64;
 
@@ -91,6 +97,7 @@ pub(crate) trait Run: Send {
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     pub(crate) content: Option<TunnelContent>,
+    pub(crate) over_time: Option<SavingsOverTime>,
     pub(crate) memory: u64,
     pub(crate) bytes_per_fingerprint: Option<f64>,
     pub(crate) notes: Vec<String>,
@@ -101,6 +108,7 @@ impl Outcome {
         Outcome {
             tally: run.tally().clone(),
             content: run.content(),
+            over_time: run.over_time(),
             memory: run.memory(),
             bytes_per_fingerprint: run.bytes_per_fingerprint(),
             notes: run.notes(),

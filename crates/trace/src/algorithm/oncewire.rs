@@ -3,6 +3,7 @@
 use super::timed::{Open, Timed};
 use super::{MAX_SERVICES, Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Packet, View};
+use crate::figures::temporal::{SavingsOverTime, Series};
 use crate::tcp::{Event, Limits, Reassembler};
 use oncewire_codec::{ConfigError, Domain, Encoder, MAX_BLOCK, Stream, StreamCounts};
 use std::collections::HashMap;
@@ -122,6 +123,11 @@ struct Blocks {
     spare: Vec<Vec<u8>>,
     services: ByService,
     tally: Tally,
+    /// Time of the last packet in nanoseconds.
+    last: i64,
+    /// What it saves over time, of the tunnel as it is deployed.
+    series: Option<Series>,
+    over_time: Option<SavingsOverTime>,
     failed: Option<ConfigError>,
 }
 
@@ -132,7 +138,8 @@ struct Flow {
 }
 
 impl TunnelRun {
-    /// `inside`: whether it looks inside deflate streams. `memory` is for reassembly, in bytes.
+    /// `inside`: whether it looks inside deflate streams. `memory` is for reassembly, in bytes, and a
+    /// quarter of it for savings over time.
     pub(crate) fn new(cache: Sizes, width: i64, inside: bool, memory: u64) -> TunnelRun {
         TunnelRun {
             tcp: Reassembler::new(Limits::of_memory(memory)),
@@ -144,6 +151,9 @@ impl TunnelRun {
                 spare: Vec::new(),
                 services: ByService::new(),
                 tally: Tally::default(),
+                last: 0,
+                series: inside.then(|| Series::new(memory / 4)),
+                over_time: None,
                 failed: None,
             },
         }
@@ -151,6 +161,14 @@ impl TunnelRun {
 }
 
 impl Blocks {
+    /// Counts bytes saved of packets at that time.
+    fn saved(&mut self, time: i64, direction: Direction, bytes: u64) {
+        self.tally.add_to(direction, bytes);
+        if let Some(series) = self.series.as_mut().filter(|_| bytes > 0) {
+            series.saved(time, direction, bytes);
+        }
+    }
+
     fn event(&mut self, flow: &FlowKey, packet: Option<&Packet>, event: Event<'_>) {
         match (event, packet) {
             (Event::Start { .. }, Some(packet)) => {
@@ -185,8 +203,8 @@ impl Blocks {
             }
             let spare = &mut self.spare;
             let new = || (spare.pop().unwrap_or_default(), *flow);
-            // Without a packet, the trace has ended and time does not matter.
-            let now = packet.map_or(0, |packet| packet.time);
+            // Without a packet, the trace has ended.
+            let now = packet.map_or(self.last, |packet| packet.time);
             self.open.with(key, now, new, |block| block.bytes.extend_from_slice(content));
             while let Some(block) = self.open.too_much() {
                 self.close(block);
@@ -200,16 +218,15 @@ impl Blocks {
         }
     }
 
-    fn close(&mut self, Open { mut bytes, value: flow, .. }: Open<FlowKey>) {
+    fn close(&mut self, Open { opened, mut bytes, value: flow }: Open<FlowKey>) {
         // Flows begin before they have content, and end after their blocks.
         if let Some(flow) = self.flows.get_mut(&flow)
             && self.failed.is_none()
         {
-            self.failed = encode(&mut self.encoders, flow, &bytes)
-                .map(|carried| {
-                    let saved = carried.content.saturating_sub(carried.sent);
-                    self.tally.add_to(flow.direction, saved);
-                    let mut key = flow.service;
+            let (direction, mut key) = (flow.direction, flow.service);
+            match encode(&mut self.encoders, flow, &bytes) {
+                Ok(carried) => {
+                    self.saved(opened, direction, carried.content.saturating_sub(carried.sent));
                     if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
                         key.1 = 0;
                     }
@@ -218,8 +235,9 @@ impl Blocks {
                     sum.sent += carried.sent;
                     sum.opened += carried.opened;
                     sum.passed += carried.passed;
-                })
-                .err();
+                }
+                Err(error) => self.failed = Some(error),
+            }
         }
         bytes.clear();
         if self.spare.len() < 256 {
@@ -251,6 +269,10 @@ impl Run for TunnelRun {
             while let Some(block) = blocks.open.expired(packet.time) {
                 blocks.close(block);
             }
+            blocks.last = packet.time;
+            if let Some(series) = &mut blocks.series {
+                series.packet(packet.time, packet.direction, packet.wire.into());
+            }
             let before = *tcp.stats();
             tcp.packet(packet, view.batch.payload(packet), &mut |flow, event| {
                 blocks.event(flow, Some(packet), event);
@@ -258,7 +280,7 @@ impl Run for TunnelRun {
             // A tunnel ends both connections: what one of them repeats does not cross it.
             let again = tcp.stats().retransmitted + tcp.stats().overlapping;
             let again = again - before.retransmitted - before.overlapping;
-            blocks.tally.add_to(packet.direction, again);
+            blocks.saved(packet.time, packet.direction, again);
             if let Some(error) = blocks.failed.take() {
                 return Err(error);
             }
@@ -269,6 +291,7 @@ impl Run for TunnelRun {
     fn finish(&mut self) -> Result<(), ConfigError> {
         let TunnelRun { tcp, blocks } = self;
         tcp.finish(&mut |flow, event| blocks.event(flow, None, event));
+        blocks.over_time = blocks.series.take().map(|mut series| series.finish());
         blocks.failed.take().map_or(Ok(()), Err)
     }
 
@@ -282,6 +305,10 @@ impl Run for TunnelRun {
             streams += encoder.stats().inside.streams;
         }
         Some(TunnelContent { services: self.blocks.services.clone(), streams })
+    }
+
+    fn over_time(&self) -> Option<SavingsOverTime> {
+        self.blocks.over_time
     }
 
     fn memory(&self) -> u64 {

@@ -25,7 +25,8 @@ pub(crate) struct Timed<T> {
 /// What is open.
 #[derive(Debug)]
 pub(crate) struct Open<T> {
-    opened: i64,
+    /// Time of its first bytes in nanoseconds.
+    pub(crate) opened: i64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) value: T,
 }

@@ -5,7 +5,7 @@ use super::layout::{chart, shares, table};
 use super::{Figure, FigureId};
 use crate::algorithm::Algorithm;
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{bytes, percent};
+use crate::text::{cache, percent};
 
 /// Figure 1: savings of each algorithm over all bytes on the wire.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,8 @@ pub struct AlgorithmSavings {
     pub algorithms: Vec<AlgorithmRow>,
     /// Savings of the reference algorithm. `None` without bytes on the wire.
     pub reference: Option<f64>,
+    /// Savings of the tunnel, which the verdict is about. `None` without bytes on the wire.
+    pub tunnel: Option<f64>,
     /// What each direction carried; only directions with packets.
     pub volumes: Vec<DirectionVolume>,
     /// Cache of each direction in bytes of payload.
@@ -69,6 +71,7 @@ impl AlgorithmSavings {
             source: "thesis section 2.3, Tables 2.2 and 2.3; EndRE section 9.1, Table 4; Santos and Wetherall, Table 2",
             definition: self.definition(),
             finding: self.finding().unwrap_or_default(),
+            brief: self.brief().unwrap_or_default(),
             tables: vec![self.table(), self.volume_table()],
             charts: vec![self.chart()],
             notes: self.algorithms.iter().flat_map(|row| row.notes.iter().cloned()).collect(),
@@ -130,39 +133,124 @@ impl AlgorithmSavings {
              included. Packet headers never count as saved, although a tunnel would save acknowledgments too. Segments that TCP retransmitted are \
              in the trace and count as repeats for all; the tunnel, which does not carry them, saves their payload whole. Matches may extend across two packets that are \
              neighbors in the cache. Matches refer to packets seen before, as if none were lost.",
-            bytes(self.cache),
+            cache(self.cache),
             self.window,
             self.period,
             self.shim
         )
     }
 
+    /// What max-match saves, with the name of its sampler if that is not the reference: one sampler
+    /// may do badly on some content.
+    fn max_match(&self) -> Option<(f64, String)> {
+        const SAMPLERS: [Algorithm; 5] = [
+            Algorithm::Modp,
+            Algorithm::Maxp,
+            Algorithm::SampleByte,
+            Algorithm::SampleHash,
+            Algorithm::Peaks,
+        ];
+        let rows = SAMPLERS.into_iter().filter_map(|of| Some((self.savings(of)?, of.name())));
+        let best = rows.max_by(|a, b| a.0.total_cmp(&b.0));
+        let reference = self.reference?;
+        Some(match best.filter(|best| best.0 > reference + 0.02) {
+            Some((savings, name)) => (savings, format!(" ({name})")),
+            None => (reference, String::new()),
+        })
+    }
+
+    fn brief(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        let mut part = |name: &str, savings: Option<f64>| {
+            parts.extend(savings.map(|savings| format!("{name} {}", percent(savings))));
+        };
+        part("tunnel", self.tunnel);
+        if let Some((savings, sampler)) = self.max_match() {
+            part(&format!("max-match{sampler}"), Some(savings));
+        }
+        part("compression", self.savings(Algorithm::GzipWindow));
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
     fn finding(&self) -> Option<String> {
-        let (gzip, re) = (self.savings(Algorithm::GzipWindow)?, self.reference?);
+        let gzip = self.savings(Algorithm::GzipWindow)?;
+        let (re, sampler) = self.max_match()?;
+        let both = |name: &str| match self.savings(Algorithm::MaxpGzip) {
+            Some(both) => format!("{name}, {} one after the other", percent(both)),
+            None => name.to_owned(),
+        };
         let mut finding = match re - gzip {
             gap if gap > 0.02 => format!(
-                "Redundancy elimination saves {} of all bytes, compression over 10 ms {}: most repeats lie further back than a compressor \
+                "Redundancy elimination{sampler} saves {} of all bytes, compression over 10 ms {}: most repeats lie further back than a compressor \
                  sees.",
                 percent(re),
                 percent(gzip)
             ),
-            gap if gap < -0.02 => format!(
-                "Compression over 10 ms saves {}, redundancy elimination {}: this traffic is compressible rather than repetitive, so an entropy \
-                 stage matters more than a large cache.",
-                percent(gzip),
-                percent(re)
-            ),
+            gap if gap < -0.02 => {
+                let judgement = if re < 0.05 {
+                    "this traffic can be compressed, but hardly repeats"
+                } else {
+                    "this traffic repeats, and what is new can be compressed"
+                };
+                format!(
+                    "Compression over 10 ms saves {} of all bytes, {}: {judgement}.",
+                    percent(gzip),
+                    both(&format!("redundancy elimination{sampler} {}", percent(re)))
+                )
+            }
             _ => format!(
-                "Redundancy elimination ({}) and compression over 10 ms ({}) save about the same.",
+                "Redundancy elimination{sampler} ({}) and compression over 10 ms ({}) save about the same.",
                 percent(re),
                 percent(gzip)
             ),
         };
-        let codec =
-            [Algorithm::Packets, Algorithm::Tunnel].into_iter().filter_map(|of| self.savings(of));
-        if let Some(codec) = codec.reduce(f64::max) {
-            finding += &format!(" Oncewire's codec, which does both, saves {}.", percent(codec));
+        if let Some(tunnel) = self.tunnel {
+            finding += &format!(" Oncewire's tunnel, which does both, saves {}.", percent(tunnel));
         }
         Some(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(rows: &[(Algorithm, f64)]) -> AlgorithmSavings {
+        let row = |&(algorithm, savings): &(Algorithm, f64)| AlgorithmRow {
+            algorithm,
+            savings,
+            by_direction: Vec::new(),
+            memory: 0,
+            notes: Vec::new(),
+        };
+        AlgorithmSavings {
+            algorithms: rows.iter().map(row).collect(),
+            reference: Some(0.04),
+            tunnel: Some(0.8),
+            ..AlgorithmSavings::default()
+        }
+    }
+
+    #[test]
+    fn one_sampler_does_not_decide_what_the_traffic_is() {
+        // A dump that was sent twice: text, half of which repeats.
+        let of = found(&[
+            (Algorithm::GzipWindow, 0.7),
+            (Algorithm::Maxp, 0.04),
+            (Algorithm::SampleHash, 0.49),
+            (Algorithm::MaxpGzip, 0.75),
+        ]);
+        let finding = of.finding().unwrap();
+        for part in
+            ["this traffic repeats", "elimination (samplehash) 49.0 %", "75.0 %", "saves 80.0 %."]
+        {
+            assert!(finding.contains(part), "{part:?} is not in {finding}");
+        }
+        assert_eq!(
+            of.brief().unwrap(),
+            "tunnel 80.0 %, max-match (samplehash) 49.0 %, compression 70.0 %"
+        );
+        let finding = found(&[(Algorithm::GzipWindow, 0.7)]).finding().unwrap();
+        assert!(finding.contains("hardly repeats"), "{finding}");
     }
 }

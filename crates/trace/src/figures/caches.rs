@@ -3,7 +3,7 @@
 use super::layout::{chart, shares, table};
 use super::{Figure, FigureId};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{bytes, percent};
+use crate::text::{cache, percent};
 
 /// Figure 3: savings of the reference algorithm by cache size.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,6 +76,7 @@ impl CacheSavings {
                 self.sampler
             ),
             finding: self.finding(),
+            brief: self.brief(),
             tables: vec![self.table()],
             charts: vec![self.chart()],
             notes,
@@ -111,11 +112,22 @@ impl CacheSavings {
         caches
     }
 
+    fn brief(&self) -> String {
+        let saves = |(size, savings)| format!("{} saves {}", cache(size), percent(savings));
+        let knee = self.curve.knee().and_then(|size| Some((size, self.curve.at(size)?)));
+        let largest = self.curve.points.last().copied();
+        match (knee, largest.filter(|largest| Some(*largest) != knee)) {
+            (Some(knee), Some(largest)) => format!("{}, {}", saves(knee), saves(largest)),
+            (Some(knee), None) => saves(knee),
+            (None, _) => "too little is saved at any size".to_owned(),
+        }
+    }
+
     fn finding(&self) -> String {
         match self.curve.knee() {
             Some(size) => format!(
                 "The knee lies at {}: that much cache in each direction saves {} of all bytes; the largest cache tried saves {}.",
-                bytes(size),
+                cache(size),
                 percent(self.curve.at(size).unwrap_or(0.0)),
                 percent(self.curve.most())
             ),

@@ -94,6 +94,7 @@ impl DeflateSavings {
                          of HTTP and frames of HTTP/2. Savings of a service: 1 - bytes sent / content of its flows."
                 .into(),
             finding: self.finding().unwrap_or_default(),
+            brief: self.brief().unwrap_or_default(),
             tables: [self.table()].into_iter().chain(self.streams()).collect(),
             charts: vec![self.chart()],
             notes,
@@ -169,6 +170,15 @@ impl DeflateSavings {
         add("savings, closed", &|row| row.savings().1);
         add("savings, opened", &|row| row.savings().0);
         services
+    }
+
+    fn brief(&self) -> Option<String> {
+        let (deflate, on_top) = (self.total.deflate_share()?, self.on_top()?);
+        Some(format!(
+            "{} of TCP content is compressed; opening it saves {}",
+            percent(deflate),
+            percent(on_top.max(0.0))
+        ))
     }
 
     fn finding(&self) -> Option<String> {

@@ -168,6 +168,11 @@ impl DirectionHits {
         }
     }
 
+    fn brief(&self) -> Option<String> {
+        let top = percent(self.top[TOP_FIFTH]?);
+        Some(format!("20 % of the chunks bring {top} of the savings"))
+    }
+
     fn finding(&self) -> Option<String> {
         let top = self.top[TOP_FIFTH]?;
         let mut finding = format!(
@@ -214,6 +219,7 @@ impl ChunkHits {
                  chunks ordered by the bytes they save. {CHARGED}"
             ),
             finding: self.directions.last().and_then(DirectionHits::finding).unwrap_or_default(),
+            brief: self.directions.last().and_then(DirectionHits::brief).unwrap_or_default(),
             tables,
             charts,
             notes,

@@ -197,6 +197,7 @@ impl MatchLengths {
                  {CHARGED} A match shorter than the charge saves nothing but is counted."
             ),
             finding: self.directions.last().and_then(DirectionLengths::finding).unwrap_or_default(),
+            brief: self.directions.last().and_then(DirectionLengths::brief).unwrap_or_default(),
             memory: self.memory,
             tables,
             charts,
@@ -273,6 +274,16 @@ impl MatchLengths {
 }
 
 impl DirectionLengths {
+    fn brief(&self) -> Option<String> {
+        let all = MatchSum::of(&self.by_length);
+        let short = MatchSum::of(&self.by_length[..3]);
+        Some(format!(
+            "{} are below 150 bytes and bring {} of the savings",
+            percent(share(short.matches as f64, all.matches as f64)?),
+            percent(share(short.saved, all.saved)?)
+        ))
+    }
+
     fn finding(&self) -> Option<String> {
         let all = MatchSum::of(&self.by_length);
         let short = MatchSum::of(&self.by_length[..3]);

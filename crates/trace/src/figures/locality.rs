@@ -303,6 +303,7 @@ impl MatchLocality {
                 .last()
                 .and_then(DirectionLocality::finding)
                 .unwrap_or_default(),
+            brief: self.directions.last().and_then(DirectionLocality::brief).unwrap_or_default(),
             memory: self.memory,
             tables: if self.directions.is_empty() { Vec::new() } else { self.tables().into() },
             charts: self.charts(),
@@ -418,6 +419,11 @@ impl DirectionLocality {
     /// Share of the savings from the most recent `parts` thousandths of the cache.
     fn recent(&self, parts: u64) -> Option<f64> {
         share(self.by_distance[..parts as usize].iter().sum(), self.saved)
+    }
+
+    fn brief(&self) -> Option<String> {
+        let recent = percent(self.recent(PARTS / 10)?);
+        Some(format!("the newest 10 % of the cache bring {recent} of the savings"))
     }
 
     fn finding(&self) -> Option<String> {

@@ -169,6 +169,7 @@ impl MatchOrigins {
                  inter-node: both addresses differ. {CHARGED} Shares are of all matches, and of all bytes saved, in the direction."
             ),
             finding: self.directions.last().and_then(DirectionOrigins::finding).unwrap_or_default(),
+            brief: self.directions.last().and_then(DirectionOrigins::brief).unwrap_or_default(),
             tables,
             charts,
             notes: self.notes(),
@@ -274,6 +275,11 @@ impl DirectionOrigins {
     /// address.
     fn end_to_end(&self) -> Option<f64> {
         Some(self.share(Origin::IntraFlow)? + self.share(Origin::InterFlow)?)
+    }
+
+    fn brief(&self) -> Option<String> {
+        let same = percent(self.end_to_end()?);
+        Some(format!("{same} of the savings repeat the same two hosts"))
     }
 
     fn finding(&self) -> Option<String> {

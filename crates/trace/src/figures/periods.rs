@@ -44,6 +44,7 @@ impl PeriodSavings {
                          cache is expected to hold."
                 .into(),
             finding: self.finding().unwrap_or_default(),
+            brief: self.brief().unwrap_or_default(),
             tables: vec![self.table()],
             charts: vec![self.chart()],
             notes: self.bound_notes.clone(),
@@ -92,8 +93,14 @@ impl PeriodSavings {
         periods
     }
 
-    fn finding(&self) -> Option<String> {
-        let bound = self.bound.filter(|&bound| bound > 0.005)?;
+    fn brief(&self) -> Option<String> {
+        let [(best, name), (least, worst)] = self.at_32()?;
+        let (best, least) = (percent(best), percent(least));
+        Some(format!("at a period of 32, {name} saves {best}, {worst} {least}"))
+    }
+
+    /// The samplers that find most and least at a period of 32.
+    fn at_32(&self) -> Option<[(f64, &'static str); 2]> {
         let at_32 =
             |points: &[PeriodPoint]| points.iter().find(|at| at.period == 32).map(|at| at.savings);
         let mut samplers: Vec<_> = self
@@ -102,7 +109,13 @@ impl PeriodSavings {
             .filter_map(|(sampler, points)| Some((at_32(points)?, *sampler)))
             .collect();
         samplers.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let [(best, name), .., (least, worst)] = samplers[..] else { return None };
+        let [best, .., least] = samplers[..] else { return None };
+        Some([best, least])
+    }
+
+    fn finding(&self) -> Option<String> {
+        let bound = self.bound.filter(|&bound| bound > 0.005)?;
+        let [(best, name), (least, worst)] = self.at_32()?;
         Some(format!(
             "At a period of 32, {name} finds most ({}, {} of the bound) and {worst} least ({}).",
             percent(best),

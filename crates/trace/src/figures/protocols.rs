@@ -64,6 +64,7 @@ impl ServiceSavings {
                          bytes on the wire. The chart shows the services with the most bytes, over the cache sizes of figure 3."
                 .into(),
             finding: self.finding().unwrap_or_default(),
+            brief: self.brief().unwrap_or_default(),
             tables: vec![self.table()],
             charts: vec![self.chart()],
             notes,
@@ -106,6 +107,16 @@ impl ServiceSavings {
             .series
             .extend(charted.map(|of| Series::new(of.label.clone(), of.by_cache.clone())));
         services
+    }
+
+    fn brief(&self) -> Option<String> {
+        let best = self.best.as_ref()?;
+        Some(format!(
+            "{}: {} of the bytes, {} of the savings",
+            best.label,
+            percent(share(best.wire as f64, self.wire as f64)?),
+            percent(share(best.saved as f64, self.saved as f64)?)
+        ))
     }
 
     fn finding(&self) -> Option<String> {

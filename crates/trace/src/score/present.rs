@@ -20,6 +20,7 @@ impl Score {
                 rate(self.slowest_link)
             ),
             finding: String::new(),
+            brief: String::new(),
             tables: vec![self.ranking_table(), self.measurement_table()],
             charts: self.charts(),
             notes: vec![

@@ -9,6 +9,7 @@ use crate::figures::caches::{CacheSavings, Curve};
 use crate::figures::deflate::{DeflateRow, DeflateSavings};
 use crate::figures::periods::{PERIODS, PeriodPoint, PeriodSavings};
 use crate::figures::protocols::{CHARTED, SERVICES, ServiceRow, ServiceSavings};
+use crate::figures::temporal::SavingsOverTime;
 use crate::figures::{FigureId, Finding};
 use crate::results::{Accounting, Input, Report};
 use crate::service;
@@ -22,13 +23,18 @@ impl Pass {
             .collect()
     }
 
-    fn wire(&self) -> u64 {
+    pub(super) fn wire(&self) -> u64 {
         self.volumes.iter().map(|volume| volume.wire).sum()
     }
 
     /// The bytes that the run of a key saved. `None` if it did not run.
     pub(super) fn tally(&self, key: &Key) -> Option<&Tally> {
         self.run(key).map(|run| &run.tally)
+    }
+
+    /// What the run of a key saved over time.
+    pub(super) fn over_time(&self, key: &Key) -> Option<SavingsOverTime> {
+        self.run(key)?.over_time
     }
 
     fn run(&self, key: &Key) -> Option<&Outcome> {
@@ -109,6 +115,7 @@ impl Pass {
         AlgorithmSavings {
             algorithms: settings.algorithms.iter().filter_map(row).collect(),
             reference: self.savings(&settings.reference()),
+            tunnel: self.savings(&Key::Other(Algorithm::Tunnel)),
             volumes: directions.iter().map(volume).collect(),
             cache: settings.cache,
             window: settings.window,

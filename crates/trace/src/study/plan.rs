@@ -69,9 +69,10 @@ impl Settings {
         }
     }
 
-    /// All runs that the chosen figures need, including the reference.
+    /// All runs that the chosen figures need, the reference, and the tunnel, which the verdict is
+    /// about.
     pub(super) fn keys(&self) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::from([self.reference()]);
+        let mut keys = BTreeSet::from([self.reference(), Key::Other(Algorithm::Tunnel)]);
         if self.figures.contains(&FigureId::Algorithms) {
             keys.extend(self.algorithms.iter().map(|&algorithm| self.key(algorithm)));
         }
@@ -118,7 +119,7 @@ impl Settings {
                 }
                 Some(part) => {
                     parts[part].keys.insert(key);
-                    taken[part] += bytes;
+                    taken[part] = taken[part].saturating_add(bytes);
                 }
                 None => {
                     parts.push(Part { keys: BTreeSet::from([key]), first: false });

@@ -1,4 +1,5 @@
-//! The verdict: what to deploy, and what it would save.
+//! The verdict: whether to deploy the tunnel, and what it would save. All its numbers are of the
+//! tunnel; a sentence about something else names it.
 
 use super::compare::share;
 use super::plan::Key;
@@ -7,16 +8,21 @@ use crate::algorithm::Algorithm;
 use crate::batch::Direction;
 use crate::figures::Finding;
 use crate::figures::caches::Curve;
-use crate::results::{Deploy, Input, LargeFlows, Money, Time, Verdict};
-use crate::text::{bytes, count, percent};
+use crate::results::{Billing, CostOf, Deploy, Input, LargeFlows, Money, Time, Verdict};
+use crate::text::{bytes, cache, count, percent, points, seconds};
 
 /// Below this share nothing is worth deploying.
 const WORTH: f64 = 0.05;
-/// The tunnel is simpler to run than a packet link. It is chosen if it saves at least this share of
-/// what the link would.
-const TUNNEL_PREFERRED: f64 = 0.9;
+/// What a packet link would save beyond the tunnel that is worth a sentence.
+const MUCH_MORE: f64 = 0.02;
+/// Share of bytes outside the networks of `--inside` that is worth a sentence.
+const MUCH_OUTSIDE: f64 = 0.05;
+/// Seconds of a trace that stands for a month.
+const A_DAY: f64 = 0.9 * 86_400.0;
 /// A share of encrypted payload that is worth a sentence.
 const MUCH_ENCRYPTED: f64 = 0.2;
+/// A share of what a shared cache saves that makes caches at the hosts worth a sentence.
+const MUCH_AT_HOSTS: f64 = 0.75;
 /// Savings by opening deflate that are worth a sentence.
 const MUCH_INSIDE: f64 = 0.005;
 /// Seconds of a year.
@@ -24,56 +30,15 @@ const YEAR: f64 = 365.0 * 86_400.0;
 /// Seconds of a month.
 const MONTH: f64 = 30.0 * 86_400.0;
 
-/// Savings as shares of all bytes on the wire.
-#[derive(Clone, Copy, Debug)]
-struct Savings {
-    /// The reference algorithm.
-    reference: f64,
-    /// The tunnel, if it was measured.
-    tunnel: Option<f64>,
-    /// The packet link, if it was measured.
-    link: Option<f64>,
-}
-
-impl Savings {
-    /// The choice, and what it saves.
-    fn choose(self) -> (Deploy, f64) {
-        let Savings { reference, tunnel, link } = self;
-        let best = [tunnel, link].into_iter().flatten().reduce(f64::max).unwrap_or(reference);
-        if best < WORTH {
-            return (Deploy::Nothing, best);
-        }
-        match (tunnel, link) {
-            (Some(tunnel), Some(link)) if tunnel < link * TUNNEL_PREFERRED => {
-                (Deploy::PacketLink, link)
-            }
-            (Some(tunnel), _) => (Deploy::Tunnel, tunnel),
-            (None, Some(link)) => (Deploy::PacketLink, link),
-            (None, None) => (Deploy::Tunnel, reference),
-        }
-    }
-
-    /// A percentile of the reference's savings over time as one of a choice that saves `chosen` on
-    /// average. The choice leaves a share of what the reference leaves, and is assumed to do so at
-    /// all times.
-    fn over_time(self, chosen: f64, at: f64) -> f64 {
-        let left = (1.0 - chosen) / (1.0 - self.reference).max(f64::EPSILON);
-        (1.0 - (1.0 - at) * left).clamp(0.0, 1.0)
-    }
-}
-
 /// What the verdict reads of the figures. Each is `None` if its figure was not made.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
-    /// Tenth and ninetieth percentile of the reference's savings over time.
-    spread: Option<(f64, f64)>,
     /// Share of the payload that is encrypted.
     encrypted: Option<f64>,
     /// Savings of caches at the hosts as a share of a shared cache's.
     hosts: Option<f64>,
-    /// Share of the content of TCP flows that is deflate, and what opening it saves, as a share of
-    /// all bytes on the wire.
-    deflate: Option<(f64, f64)>,
+    /// What opening compressed streams saves, as a share of all bytes on the wire.
+    deflate: Option<f64>,
 }
 
 impl Facts {
@@ -81,12 +46,9 @@ impl Facts {
         let mut facts = Facts::default();
         for finding in findings {
             match finding {
-                Finding::Temporal(found) => facts.spread = found.spread(),
                 Finding::Irreducible(found) => facts.encrypted = found.total.encrypted_share(),
                 Finding::Hosts(found) => facts.hosts = found.total.hosts_share(),
-                Finding::Deflate(found) => {
-                    facts.deflate = found.total.deflate_share().zip(found.on_top());
-                }
+                Finding::Deflate(found) => facts.deflate = found.on_top(),
                 _ => {}
             }
         }
@@ -94,128 +56,109 @@ impl Facts {
     }
 }
 
+/// What a study of these results recommends.
 pub(super) fn verdict(pass: &Pass, input: &Input, findings: &[Finding]) -> Verdict {
     let settings = &pass.settings;
     let facts = Facts::of(findings);
-    let found = Savings {
-        reference: pass.savings(&settings.reference()).unwrap_or(0.0),
-        tunnel: pass.savings(&Key::Other(Algorithm::Tunnel)),
-        link: pass.savings(&Key::Other(Algorithm::Packets)),
-    };
-    let (deploy, savings) = found.choose();
+    let tunnel = Key::Other(Algorithm::Tunnel);
+    let savings = pass.savings(&tunnel).unwrap_or(0.0);
+    let over_time = pass.over_time(&tunnel).unwrap_or_default();
+    let packet_link = pass.savings(&Key::Other(Algorithm::Packets));
+    let deploy = if savings < WORTH { Deploy::Nothing } else { Deploy::Tunnel };
     let curve = pass.curve();
-    let cache = if deploy == Deploy::Nothing { None } else { curve.knee() };
-    let spread = facts.spread.filter(|_| found.reference > 0.0);
-    let spread =
-        spread.map(|(low, high)| (found.over_time(savings, low), found.over_time(savings, high)));
-    let large_flows = pass.flow_sizes.larger_than(cache.unwrap_or(settings.cache));
+    let knee = curve.knee().filter(|_| deploy != Deploy::Nothing);
+    let large_flows = pass.flow_sizes.larger_than(knee.unwrap_or(settings.cache));
     let payload = pass.volumes.iter().map(|volume| volume.payload).sum();
+    let billing = over_time.billed.map(|of| Billing {
+        bucket: of.bucket,
+        before: of.before,
+        after: of.after,
+        savings: of.savings(),
+    });
 
-    let mut reasons = vec![choice(deploy, found)];
-    reasons.extend(cache.map(|size| cache_size(size, &curve)));
+    let mut reasons = vec![next(deploy)];
+    reasons.extend(directions(pass));
+    reasons.extend(packet_link.and_then(|link| beyond_the_tunnel(link, savings)));
     reasons.extend(large_flows.map(|flows| beyond_the_cache(&flows, &curve, payload)));
     reasons.extend(facts.deflate.and_then(deflate));
     reasons.extend(encryption(facts.encrypted));
     // Figure 12 says what caches at the hosts would save. Figure 7 only knows the most recent copy,
     // and older ones may be nearer.
-    reasons.extend(facts.hosts.filter(|_| deploy != Deploy::Nothing).map(caches_at_hosts));
+    reasons.extend(facts.hosts.filter(|_| deploy != Deploy::Nothing).and_then(caches_at_hosts));
     reasons.extend(length_of_trace(input));
     reasons.extend(little_payload(input, payload));
     Verdict {
         deploy,
-        headline: headline(deploy, found, savings, spread),
+        headline: headline(deploy, savings),
         reasons,
-        cache,
+        cache: knee,
         large_flows,
         savings,
-        spread,
-        money: money(settings, input, deploy, savings),
-        time: time(pass, deploy, savings),
+        spread: over_time.range,
+        billing,
+        money: money(settings, input, savings),
+        time: time(pass, &tunnel),
+        packet_link,
     }
 }
 
-fn headline(deploy: Deploy, found: Savings, savings: f64, spread: Option<(f64, f64)>) -> String {
-    let range = spread
-        .map(|(low, high)| format!(" ({} to {} over time)", percent(low), percent(high)))
-        .unwrap_or_default();
+fn headline(deploy: Deploy, savings: f64) -> String {
     let saved = percent(savings);
-    match (deploy, found.tunnel) {
-        (Deploy::Tunnel, _) => {
-            format!("Deploy the tunnel: it would save {saved}{range} of all bytes on the wire.")
+    match deploy {
+        Deploy::Tunnel => {
+            format!("Deploy the tunnel: it would save {saved} of all bytes on the wire.")
         }
-        (Deploy::Nothing, _) => format!(
-            "Deploy nothing here: at best, {saved} of all bytes on the wire would be saved."
-        ),
-        (Deploy::PacketLink, Some(tunnel)) if tunnel >= WORTH => format!(
-            "Deploy the tunnel: it would save {} of all bytes on the wire. A packet link, which is not built yet, would save {saved}{range}.",
-            percent(tunnel)
-        ),
-        (Deploy::PacketLink, Some(tunnel)) => format!(
-            "Deploy nothing yet: the tunnel would save {} of all bytes on the wire. A packet link, which is not built yet, would save \
-             {saved}{range}.",
-            percent(tunnel)
-        ),
-        (Deploy::PacketLink, None) => format!(
-            "A packet link, which is not built yet, would save {saved}{range} of all bytes on the wire. The tunnel was not measured."
-        ),
+        Deploy::Nothing => {
+            format!("Deploy nothing: the tunnel would save {saved} of all bytes on the wire.")
+        }
     }
 }
 
-/// Why this choice, and the next step.
-fn choice(deploy: Deploy, found: Savings) -> String {
-    const NEXT: &str = "Next: run `oncewire serve` at one end and `oncewire connect` at the other.";
-    const MEASURE: &str =
-        "`oncewire study --figures algorithms --algorithms oncewire-tunnel,oncewire-link`";
-    let Savings { reference, tunnel, link } = found;
-    match (deploy, tunnel) {
-        (Deploy::Tunnel, None) => format!(
-            "Max-match, as published, saves {}. Oncewire's own codec was not measured; {MEASURE} does that.",
-            percent(reference)
-        ),
-        (Deploy::Tunnel, Some(tunnel)) => format!(
-            "Oncewire's codec over TCP flows saves {}; max-match alone, as published, saves {}. {NEXT}",
-            percent(tunnel),
-            percent(reference)
-        ),
-        (Deploy::PacketLink, tunnel) => {
-            let next = match tunnel {
-                Some(tunnel) if tunnel >= WORTH => {
-                    format!("the tunnel saves {}. {NEXT}", percent(tunnel))
-                }
-                Some(tunnel) => format!(
-                    "the tunnel saves {}, which is not worth two more hosts in the path.",
-                    percent(tunnel)
-                ),
-                None => format!("the tunnel was not measured; {MEASURE} does that."),
-            };
-            format!(
-                "A packet link would also reduce UDP and flows of few packets, and would save {}. It is not built yet; {next}",
-                percent(link.unwrap_or(0.0))
-            )
+/// The next step.
+fn next(deploy: Deploy) -> String {
+    match deploy {
+        Deploy::Tunnel => {
+            "Next: run `oncewire serve` at one end and `oncewire connect` at the other."
         }
-        (Deploy::Nothing, _) => "Less than 5 % is not worth two more hosts in the path.".to_owned(),
+        Deploy::Nothing => "Less than 5 % is not worth two more hosts in the path.",
     }
+    .to_owned()
 }
 
-fn cache_size(size: u64, curve: &Curve) -> String {
-    format!(
-        "The knee of the curve is a cache of {} in each direction: max-match saves {} with it, and {} with the largest cache tried. \
-         Configure at least that much, and more where memory is cheap.",
-        bytes(size),
-        percent(curve.at(size).unwrap_or(0.0)),
-        percent(curve.most())
-    )
+/// What `--inside` leaves out.
+fn directions(pass: &Pass) -> Option<String> {
+    pass.settings.inside.as_ref()?;
+    let wire = |direction: Direction| pass.volumes[direction.index()].wire;
+    let known = [Direction::Outbound, Direction::Inbound, Direction::Internal].map(wire);
+    let (known, transit) = (known.iter().sum::<u64>(), wire(Direction::Transit));
+    if known == 0 && transit > 0 {
+        return Some(
+            "No packet has an address in the networks of --inside, so all count as transit. Check these networks.".to_owned(),
+        );
+    }
+    let outside = share(transit, pass.wire()).filter(|share| *share >= MUCH_OUTSIDE)?;
+    Some(format!("{} of the bytes are transit: neither address is in --inside.", percent(outside)))
+}
+
+/// What a packet link would save, if that is more.
+fn beyond_the_tunnel(link: f64, tunnel: f64) -> Option<String> {
+    (link >= tunnel + MUCH_MORE).then(|| {
+        format!(
+            "A link for whole packets, UDP too, would save {} at most; none exists yet.",
+            percent(link)
+        )
+    })
 }
 
 fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
-    let LargeFlows { cache, flows, bytes: carried, largest } = *flows;
+    let LargeFlows { cache: held, flows, bytes: carried, largest } = *flows;
     let points = &curve.points;
     let larger = points
         .iter()
         .find(|&&(size, _)| size >= largest)
         .or(points.last())
-        .filter(|&&(size, _)| size > cache);
-    let remedy = match (curve.at(cache), larger) {
+        .filter(|&&(size, _)| size > held);
+    let remedy = match (curve.at(held), larger) {
         (Some(now), Some(&(size, then))) => {
             let still = if size < largest {
                 format!(", still less than the largest flow's {}", bytes(largest))
@@ -226,7 +169,7 @@ fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
                 "Max-match saves {} with that cache, and {} with one of {}{still}.",
                 percent(now),
                 percent(then),
-                bytes(size)
+                cache(size)
             )
         }
         _ => format!(
@@ -236,68 +179,56 @@ fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
     };
     let of_payload = share(carried, payload).filter(|share| *share < 1.0);
     format!(
-        "{} carried more than a cache of {} holds, {} together{}. When such content repeats, its first copy has just been evicted, so \
-         all of it is sent again. {remedy}",
+        "{} carried more than a cache of {} holds, {} together{}. Repeats of such content are sent again. {remedy}",
         count(flows, "flow"),
-        bytes(cache),
+        cache(held),
         bytes(carried),
         of_payload.map(|share| format!(" ({} of the payload)", percent(share))).unwrap_or_default()
     )
 }
 
-/// What of the tunnel's savings comes from opening deflate streams, if that is worth a sentence.
-fn deflate((share, on_top): (f64, f64)) -> Option<String> {
-    (on_top >= MUCH_INSIDE).then(|| {
-        format!(
-            "{} of the content of TCP flows was compressed by its sender (deflate or zstd). The tunnel looks inside, which saves {} of all bytes on \
-             the wire, counted above; with `--inside off` that is lost.",
-            percent(share),
-            percent(on_top)
-        )
-    })
+/// What of the tunnel's savings comes from opening compressed streams, if that is worth a sentence.
+fn deflate(on_top: f64) -> Option<String> {
+    (on_top >= MUCH_INSIDE)
+        .then(|| format!("{} of the savings come from opening compressed content.", points(on_top)))
 }
 
 fn encryption(encrypted: Option<f64>) -> Option<String> {
     let encrypted = encrypted.filter(|share| *share >= MUCH_ENCRYPTED)?;
     Some(format!(
-        "{} of the payload is encrypted, and no device on the path can reduce it. If you run the servers, put the tunnel in front of the \
-         encryption. This study cannot see what repeats inside.",
+        "{} of the payload is encrypted. Only a tunnel in front of the encryption can reduce it.",
         percent(encrypted)
     ))
 }
 
-fn caches_at_hosts(share: f64) -> String {
-    format!(
-        "Caches at the hosts, one for each pair, would save {} of what max-match saves with one shared cache: {}",
-        percent(share),
-        if share > 0.75 {
-            "consider a tunnel between the hosts themselves."
-        } else {
-            "the benefit comes from a cache that many hosts share, at the edge of the network."
-        }
-    )
+/// Where caches could be as well. Figure 12 has the numbers.
+fn caches_at_hosts(share: f64) -> Option<String> {
+    (share >= MUCH_AT_HOSTS).then(|| {
+        format!(
+            "Caches for each pair of hosts would save {} of what a shared one saves.",
+            percent(share.min(1.0))
+        )
+    })
 }
 
 fn length_of_trace(input: &Input) -> Option<String> {
-    let seconds = input.duration;
-    if seconds < 600.0 {
-        let digits = usize::from(seconds < 10.0);
+    let length = seconds(input.duration);
+    if input.duration < 600.0 {
         return Some(format!(
-            "The trace lasts {seconds:.digits$} s and has {}, too little to represent a day of this link. Capture for hours: the first copy \
-             of content saves nothing, so a longer trace usually saves more.",
+            "The trace of {length} and {} is too short to represent a day: capture for hours.",
             bytes(input.wire_bytes)
         ));
     }
-    if seconds < 0.9 * 86_400.0 {
+    if input.duration < A_DAY {
         return Some(
             "The trace is shorter than a day, and savings change with the hour.".to_owned(),
         );
     }
-    (seconds > YEAR).then(|| {
+    (input.duration > YEAR).then(|| {
         format!(
-            "By its timestamps, the trace lasts {:.0} years: it contains several traces, or some clocks are wrong. Results that depend on \
-             time (figure 4, the range over time, money) are meaningless.",
-            seconds / YEAR
+            "By its timestamps, the trace lasts {:.0} years: it contains several traces, or some clocks are wrong. Figure 4, the range over \
+             time and the 95th percentile are meaningless.",
+            input.duration / YEAR
         )
     })
 }
@@ -311,28 +242,24 @@ fn little_payload(input: &Input, payload: u64) -> Option<String> {
     ))
 }
 
-fn money(settings: &Settings, input: &Input, deploy: Deploy, savings: f64) -> Option<Money> {
-    let per_gigabyte = settings.price.filter(|_| input.duration >= 1.0)?;
-    let month = input.wire_bytes as f64 / input.duration * MONTH / 1e9 * per_gigabyte;
-    let saved = if deploy == Deploy::Nothing { 0.0 } else { savings };
-    Some(Money { per_gigabyte, month_before: month, month_after: month * (1.0 - saved) })
+/// The cost of 30 days only if the trace can stand for them.
+fn money(settings: &Settings, input: &Input, savings: f64) -> Option<Money> {
+    let per_gigabyte = settings.price?;
+    let (of, gigabytes) = if (A_DAY..=YEAR).contains(&input.duration) {
+        (CostOf::Month, input.wire_bytes as f64 / input.duration * MONTH / 1e9)
+    } else {
+        (CostOf::Terabyte, 1000.0)
+    };
+    let before = gigabytes * per_gigabyte;
+    Some(Money { per_gigabyte, of, before, after: before * (1.0 - savings) })
 }
 
-fn time(pass: &Pass, deploy: Deploy, savings: f64) -> Option<Time> {
+fn time(pass: &Pass, tunnel: &Key) -> Option<Time> {
     let link = pass.settings.link.filter(|&link| link > 0.0)?;
-    let tally = match deploy {
-        Deploy::Tunnel => pass.tally(&Key::Other(Algorithm::Tunnel)),
-        Deploy::PacketLink => pass.tally(&Key::Other(Algorithm::Packets)),
-        Deploy::Nothing => None,
-    };
+    let tally = pass.tally(tunnel)?;
     let directions = Direction::ALL.into_iter().map(|direction| {
         let wire = pass.volumes[direction.index()].wire;
-        let saved = match (tally, deploy) {
-            (Some(tally), _) => tally.of(direction),
-            (None, Deploy::Nothing) => 0,
-            (None, _) => (wire as f64 * savings) as u64,
-        };
-        (wire, wire - saved.min(wire))
+        (wire, wire - tally.of(direction).min(wire))
     });
     let (before, after) = directions.max_by_key(|&(wire, _)| wire)?;
     Some(Time {
@@ -347,27 +274,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_link_is_never_something_to_deploy() {
-        let commands = ["serve", "connect", "study"];
-        for tunnel in [None, Some(0.01), Some(0.2)] {
-            let found = Savings { reference: 0.3, tunnel, link: Some(0.4) };
-            let (deploy, savings) = found.choose();
-            assert_eq!((deploy, savings), (Deploy::PacketLink, 0.4));
-            for text in [headline(deploy, found, savings, None), choice(deploy, found)] {
-                assert!(
-                    !text.contains("Deploy the packet link") && text.contains("not built yet"),
-                    "{text}"
-                );
-                for command in text.split("`oncewire ").skip(1) {
-                    assert!(commands.iter().any(|known| command.starts_with(known)), "{text}");
-                }
-            }
-        }
-        let found = Savings { reference: 0.3, tunnel: Some(0.2), link: Some(0.4) };
-        assert!(
-            headline(Deploy::PacketLink, found, 0.4, None)
-                .starts_with("Deploy the tunnel: it would save 20.0 %")
-        );
+    fn a_packet_link_has_a_clause_of_its_own() {
+        assert_eq!(beyond_the_tunnel(0.41, 0.40), None);
+        let text = beyond_the_tunnel(0.656, 0.01).unwrap();
+        assert!(text.contains("65.6 % at most") && text.contains("none exists yet"), "{text}");
     }
 
     #[test]
@@ -375,5 +285,31 @@ mod tests {
         assert_eq!(encryption(None), None);
         assert_eq!(encryption(Some(0.19)), None);
         assert!(encryption(Some(0.2)).unwrap().starts_with("20.0 % of the payload is encrypted"));
+    }
+
+    #[test]
+    fn caches_at_hosts_are_mentioned_when_they_would_do() {
+        assert_eq!(caches_at_hosts(0.58), None);
+        assert!(caches_at_hosts(0.9).unwrap().contains("would save 90.0 % of what a shared"));
+        assert!(caches_at_hosts(1.2).unwrap().contains("would save 100.0 %"));
+    }
+
+    #[test]
+    fn a_short_trace_has_no_month() {
+        let settings = Settings { price: Some(0.1), ..Settings::default() };
+        let of = |duration| {
+            let input = Input { duration, wire_bytes: 2_000_000_000, ..Input::default() };
+            money(&settings, &input, 0.5).unwrap()
+        };
+        for short in [0.0, 69.0, 70_000.0, 2.0 * YEAR] {
+            assert_eq!(
+                (of(short).of, of(short).before, of(short).after),
+                (CostOf::Terabyte, 100.0, 50.0)
+            );
+        }
+        // 2 GB a day.
+        let month = of(86_400.0);
+        assert_eq!(month.of, CostOf::Month);
+        assert!((month.before - 6.0).abs() < 1e-9 && (month.after - 3.0).abs() < 1e-9, "{month:?}");
     }
 }

@@ -281,10 +281,15 @@ pub(crate) fn promises(report: &Report) {
     if let Some((low, high)) = verdict.spread {
         assert!(0.0 <= low && low <= high && high <= 1.0, "spread {low} to {high}");
     }
+    if let Some(billing) = &verdict.billing {
+        assert!(
+            billing.before.is_finite() && (0.0..=billing.before).contains(&billing.after),
+            "{billing:?}"
+        );
+    }
     if let Some(money) = &verdict.money {
         assert!(
-            money.month_before.is_finite()
-                && (0.0..=money.month_before).contains(&money.month_after),
+            money.before.is_finite() && (0.0..=money.before).contains(&money.after),
             "{money:?}"
         );
     }

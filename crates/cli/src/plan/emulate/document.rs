@@ -7,10 +7,12 @@ use crate::args::plan::EmulateArgs;
 use crate::format::count_of;
 use crate::quantity::bytes;
 use crate::stdout as output;
+use crate::terminal::Page;
 use oncewire_plan::emulate::Report;
 use oncewire_plan::{Instance, NodeId};
 use oncewire_report::{self as presented, Block, Cell, Section, Summary, Table, TableView, Unit};
 use serde::Serialize;
+use std::io;
 
 /// Format of the document. Its number grows when a field is removed or changes its meaning.
 const FORMAT: &str = "oncewire-emulate/1";
@@ -18,6 +20,8 @@ const FORMAT: &str = "oncewire-emulate/1";
 /// Settings that do not apply to captures, which have their own volumes and redundancy.
 const ASKED: [&str; 5] = ["traffic", "volumes", "load", "redundancy", "match length"];
 
+/// Epochs that the overview shows.
+const FIRST_EPOCHS: usize = 3;
 /// Rows of a table on a terminal.
 const ROWS: usize = 10;
 
@@ -306,6 +310,28 @@ impl Document {
             sections,
             ..presented::Report::default()
         }
+    }
+
+    /// Writes the result, what was carried, and how it went in the first epochs.
+    pub(super) fn overview<W: io::Write>(&self, page: &mut Page<'_, W>) -> io::Result<()> {
+        page.headline(&self.headline)?;
+        page.line("")?;
+        let facts: Vec<(String, String)> = self
+            .facts()
+            .into_iter()
+            .filter(|(name, _)| ["packets", "carried", "matches encoded"].contains(&name.as_str()))
+            .map(|(name, lines)| (name, lines.join("; ")))
+            .collect();
+        page.facts(&facts)?;
+        page.line("")?;
+        page.view(&self.schemes_table().into())?;
+        if let Some(run) = self.schemes.first() {
+            page.line("")?;
+            page.view(&TableView { rows: Some(FIRST_EPOCHS), ..epochs(run).into() })?;
+        }
+        page.line("")?;
+        self.notes.iter().try_for_each(|note| page.wrapped("- ", note))?;
+        page.dim("Links, devices and the rest: --full.")
     }
 
     fn facts(&self) -> Vec<(String, Vec<String>)> {

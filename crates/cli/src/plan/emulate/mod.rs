@@ -74,7 +74,10 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
     if args.json {
         return stdout::json(&document);
     }
-    terminal::print("--json", |page| page.report(&document.report()))
+    terminal::print("--json", |page| match args.full {
+        true => page.report(&document.report()),
+        false => document.overview(page),
+    })
 }
 
 fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {

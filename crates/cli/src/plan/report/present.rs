@@ -2,10 +2,12 @@
 
 use super::super::document::{DeviceRow, Document, IngressRow, LinkRow, NodeRow};
 use super::tables;
+use crate::terminal::Page;
 use oncewire_report::{
     Axis, Block, Chart, ChartKind, Fact, Map, MapDevice, MapLink, MapNode, Report, Section, Series,
     Summary, Table, TableView, Unit, format,
 };
+use std::io;
 
 /// Most points of a line.
 const MOST_POINTS: usize = 1_000;
@@ -38,6 +40,23 @@ pub(crate) fn report(document: &Document) -> Report {
     }
 }
 
+/// Writes the result, and the table that answers what was asked: the links of `--deploy`, the
+/// changes of `--against`, or else the schemes.
+pub(crate) fn overview<W: io::Write>(
+    page: &mut Page<'_, W>,
+    document: &Document,
+) -> io::Result<()> {
+    let report = report(document);
+    page.summary(&report.summary)?;
+    let named = |id| report.sections.iter().find(|section| section.id == id);
+    if let Some(section) = ["deployment", "changes", "schemes"].into_iter().find_map(named) {
+        page.line("")?;
+        page.content(section)?;
+    }
+    page.line("")?;
+    page.dim("Links, devices, upgrades and the rest: --full; with a map: --report FILE.")
+}
+
 fn summary(document: &Document) -> Summary {
     let (verdict, solution) = (&document.verdict, &document.solution);
     let bytes = |value| format::number(value, Unit::Bytes);
@@ -56,20 +75,14 @@ fn summary(document: &Document) -> Summary {
         let note = format!("of its capacity, instead of {}", share(before));
         facts.push(Fact::new("busiest link", share(after), note));
     }
+    let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
     facts.push(Fact::new(
         "gap",
         share(solution.gap),
-        ": upper bound on the gain of any better plan",
-    ));
-    let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
-    let iterations = match solution.iterations {
-        0 => String::new(),
-        count => format!(", {} iterations", format::count_of(count.into())),
-    };
-    facts.push(Fact::new(
-        "solved in",
-        format::number(seconds, Unit::Seconds),
-        format!(": {}{iterations}", solution.method),
+        format!(
+            ": most that a better plan could gain; solved in {}",
+            format::number(seconds, Unit::Seconds)
+        ),
     ));
     Summary { headline: verdict.headline.clone(), positive: true, facts, reasons: Vec::new() }
 }

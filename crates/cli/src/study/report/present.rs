@@ -1,9 +1,14 @@
 //! A study as a report for the presenters.
 
 use crate::quantity::bytes;
+use crate::terminal::Page;
 use oncewire_report::format::{self, part};
 use oncewire_report::{Block, Breakdown, Fact, Part, Report, Section, Summary, Unit};
-use oncewire_trace::results::{self, Accounting, Deploy, Input, Share, Verdict};
+use oncewire_trace::results::{self, Accounting, CostOf, Deploy, Input, Share, Verdict};
+use std::io;
+
+/// A difference between what two kinds of bills save that is worth mention.
+const OTHERWISE_BILLED: f64 = 0.02;
 
 /// The report of a study.
 pub(crate) fn report(study: &results::Report) -> Report {
@@ -23,6 +28,35 @@ pub(crate) fn report(study: &results::Report) -> Report {
             study.figures.len()
         ),
     }
+}
+
+/// Writes the input, a line for each figure and, last, the verdict: on a terminal, the end of the
+/// output is what stays in sight.
+pub(crate) fn overview<W: io::Write>(
+    page: &mut Page<'_, W>,
+    study: &results::Report,
+) -> io::Result<()> {
+    let input = &study.input;
+    page.wrapped("", &format!("{}: {} {}", title(input), about(input), skipped(study)))?;
+    for (name, why) in &input.damaged {
+        page.wrapped("Damaged: ", &format!("{name}: {why}"))?;
+    }
+    page.line("")?;
+    page.figures(study.figures.iter())?;
+    page.line("")?;
+    page.summary(&summary(&study.verdict))?;
+    page.dim("The figures: --figures NAME or all; in a browser: --report FILE.")
+}
+
+/// Writes everything that a terminal shows. The verdict is last here, too.
+pub(crate) fn full<W: io::Write>(
+    page: &mut Page<'_, W>,
+    study: &results::Report,
+) -> io::Result<()> {
+    let report = report(study);
+    page.sections(&Report { sections: report.sections, ..Report::default() })?;
+    page.heading("", "Verdict")?;
+    page.summary(&report.summary)
 }
 
 fn title(input: &Input) -> String {
@@ -53,7 +87,11 @@ fn when(input: &Input) -> Option<String> {
 }
 
 fn summary(verdict: &Verdict) -> Summary {
-    let mut facts = vec![Fact::new("savings", format::share(verdict.savings), "of all wire bytes")];
+    let mut facts = vec![Fact::new(
+        "savings",
+        format::share(verdict.savings),
+        "of all wire bytes, by the tunnel",
+    )];
     if let Some((low, high)) = verdict.spread {
         facts.push(Fact::new(
             "usual range",
@@ -64,12 +102,26 @@ fn summary(verdict: &Verdict) -> Summary {
     if let Some(cache) = verdict.cache {
         facts.push(Fact::new("cache", format::cache(cache), "for each direction"));
     }
+    if let Some(billing) = &verdict.billing {
+        let bucket = format::number(billing.bucket, Unit::Seconds);
+        let saved = format::share(billing.savings);
+        let not = match (billing.savings - verdict.savings).abs() >= OTHERWISE_BILLED {
+            true => format!(", not {}", format::share(verdict.savings)),
+            false => String::new(),
+        };
+        let note = format!("less if billed by it{not}; buckets of {bucket}");
+        facts.push(Fact::new("95th percentile", saved, note));
+    }
     if let Some(money) = &verdict.money {
         let [before, after, price] =
-            [money.month_before, money.month_after, money.per_gigabyte].map(format::money);
-        let saved = format::money(money.month_before - money.month_after);
+            [money.before, money.after, money.per_gigabyte].map(format::money);
+        let saved = format::money(money.before - money.after);
+        let name = match money.of {
+            CostOf::Month => "saved in 30 days",
+            CostOf::Terabyte => "saved per TB",
+        };
         facts.push(Fact::new(
-            "saved in 30 days",
+            name,
             saved,
             format!(": {after} instead of {before}, at {price} per GB"),
         ));
@@ -147,17 +199,22 @@ fn accounting(study: &results::Report) -> Section {
         complete: true,
         groups: vec![("bytes of the used packets", parts_of(bytes, |share| share.packets > 0))],
     });
-    let skipped =
-        unused.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
-    let text = format!(
-        "{} of {} packets, {} of the wire bytes, were skipped.",
-        format::count_of(skipped.0),
-        format::count_of(study.input.packets),
-        part(skipped.1, whole)
-    );
     Section::new("accounting", "Accounting")
-        .with(Block::Text(text))
+        .with(Block::Text(skipped(study)))
         .with(Block::Breakdown(breakdowns))
+}
+
+/// `25 of 4,182 packets, 0.13 % of the wire bytes, were skipped.`
+fn skipped(study: &results::Report) -> String {
+    let unused = &study.accounting.unused;
+    let (packets, bytes) =
+        unused.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+    format!(
+        "{} of {} packets, {} of the wire bytes, were skipped.",
+        format::count_of(packets),
+        format::count_of(study.input.packets),
+        part(bytes, study.input.wire_bytes)
+    )
 }
 
 #[cfg(test)]
@@ -182,17 +239,41 @@ mod tests {
     }
 
     #[test]
-    fn text_shows_the_same_and_fits_the_terminal() {
+    fn the_overview_ends_with_the_verdict_and_has_a_line_for_each_figure() {
+        let study = sample::report();
         for width in [80, 97, 120] {
             let mut out = Vec::new();
-            Page::new(&mut out, width, false).report(&super::report(&sample::report())).unwrap();
+            super::overview(&mut Page::new(&mut out, width, false), &study).unwrap();
             let text = String::from_utf8(out).unwrap();
             for line in text.lines() {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
-            assert!(text.starts_with("Deploy the tunnel"));
+            for part in [
+                "18,345,112 packets",
+                "\nDamaged: ",
+                "\n  1  algorithms  MAXP saves",
+                "\n  2  hostile",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            let verdict = text.find("\nDeploy the tunnel").expect("a verdict");
+            assert!(verdict > text.find("hostile").expect("a figure"), "{text}");
+            assert!(!text.contains(['\u{1b}', '\u{202e}']));
+        }
+    }
+
+    #[test]
+    fn text_shows_the_same_and_fits_the_terminal() {
+        for width in [80, 97, 120] {
+            let mut out = Vec::new();
+            super::full(&mut Page::new(&mut out, width, false), &sample::report()).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            for line in text.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
             let facts = [
-                "savings           41.2 % of all wire bytes",
+                "savings           41.2 % of all wire bytes, by the tunnel",
+                "95th percentile   30.0 % less if billed by it, not 41.2 %; buckets of 5 min",
                 "usual range       22 to 58 %, 10th to 90th percentile over time",
                 "cache             64 MB for each direction",
                 "saved in 30 days  85.10: 121.20 instead of 206.30, at 0.09 per GB",
@@ -203,6 +284,7 @@ mod tests {
                 assert!(text.contains(fact), "{fact}: {text}");
             }
             for part in [
+                "\nVerdict\nDeploy the tunnel",
                 "\nInput\n",
                 "\nAccounting\n",
                 "IPsec",

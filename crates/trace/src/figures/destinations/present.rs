@@ -21,6 +21,11 @@ impl ChunkDestinations {
                 .last()
                 .and_then(DirectionDestinations::finding)
                 .unwrap_or_default(),
+            brief: self
+                .directions
+                .last()
+                .and_then(DirectionDestinations::brief)
+                .unwrap_or_default(),
             tables: if self.directions.is_empty() { Vec::new() } else { self.tables().into() },
             charts: self.charts(),
             notes: self.notes(),
@@ -152,6 +157,11 @@ impl ChunkDestinations {
 }
 
 impl DirectionDestinations {
+    fn brief(&self) -> Option<String> {
+        let one = percent(self.chunk_shares[0]?);
+        Some(format!("{one} of the chunks go to a single prefix"))
+    }
+
     fn finding(&self) -> Option<String> {
         let (one, across) = (self.chunk_shares[0]?, self.across?);
         let mut finding = format!(

@@ -28,6 +28,7 @@ impl HostSavings {
                 self.shared_cache as f64 / 1e6
             ),
             finding: self.total.finding().unwrap_or_default(),
+            brief: self.total.brief().unwrap_or_default(),
             tables: vec![self.savings(), self.memories()],
             charts: vec![self.chart()],
             notes: self.notes(),
@@ -126,11 +127,17 @@ impl HostSavings {
 }
 
 impl DirectionHosts {
+    fn brief(&self) -> Option<String> {
+        let of_wire = |saved: u64| Some(percent(share(saved as f64, self.wire as f64)?));
+        let (hosts, shared) = (of_wire(self.hosts)?, of_wire(self.middlebox)?);
+        Some(format!("caches at the hosts save {hosts}, a shared one {shared}"))
+    }
+
     fn finding(&self) -> Option<String> {
         let wire = self.wire as f64;
         Some(format!(
-            "Caches at the hosts save {:.0} % of what one shared cache in the middle saves: {} against {} of all bytes.",
-            self.hosts_share()? * 100.0,
+            "Caches at the hosts save {} of what one shared cache in the middle saves: {} against {} of all bytes.",
+            percent(self.hosts_share()?),
             percent(share(self.hosts as f64, wire)?),
             percent(share(self.middlebox as f64, wire)?)
         ))

@@ -20,6 +20,7 @@ impl HttpSavings {
             source: "thesis, section 2.3 and Table 2.5; RFC 9110, 9111, 9112",
             definition: definition(),
             finding: self.total.finding(),
+            brief: self.total.brief(),
             tables: vec![savings(&rows), self.types(), self.cacheability()],
             charts: if self.total.payload > 0 { vec![bars(&rows)] } else { Vec::new() },
             notes: self.notes(),
@@ -230,6 +231,15 @@ impl DirectionHttp {
     /// Bytes saved by each of [`METHODS`].
     fn saved(&self) -> [u64; METHODS.len()] {
         [self.gzip, self.matches, self.matches_and_gzip, self.hits.bytes]
+    }
+
+    fn brief(&self) -> String {
+        if self.payload == 0 {
+            return "no HTTP/1 responses".into();
+        }
+        let [gzip, matches, _, caching] =
+            self.saved().map(|saved| percent(saved as f64 / self.payload as f64));
+        format!("compression {gzip}, elimination {matches}, proxy {caching} of HTTP")
     }
 
     fn finding(&self) -> String {

@@ -199,7 +199,7 @@ fn cut_at_every_byte_and_with_a_missing_segment() {
         figure
             .notes
             .iter()
-            .any(|note| note.starts_with("1 body not seen whole (3.6 kB seen, 1.4 kB known")),
+            .any(|note| note.starts_with("1 body not seen whole (3.60 kB seen, 1.40 kB known")),
         "{:?}",
         figure.notes
     );

@@ -22,6 +22,7 @@ impl Reducibility {
             source: "Oncewire; the thesis, section 2.3, notes that encrypted payload shows minimal redundancy",
             definition: definition(),
             finding: self.total.finding(),
+            brief: self.total.brief(),
             tables: vec![classes(&rows), protocols(&rows), self.services()],
             charts: if self.total.payload() > 0 { vec![bars(&rows)] } else { Vec::new() },
             notes: self.notes(),
@@ -172,6 +173,19 @@ fn definition() -> String {
 }
 
 impl DirectionReducibility {
+    fn brief(&self) -> String {
+        let payload = self.payload();
+        if payload == 0 {
+            return "no payload".into();
+        }
+        let of_payload = |bytes: u64| percent(bytes as f64 / payload as f64);
+        format!(
+            "{} of the payload is encrypted, {} random and new",
+            of_payload(self.encrypted.unique()),
+            of_payload(self.high.unique())
+        )
+    }
+
     fn finding(&self) -> String {
         let payload = self.payload();
         if payload == 0 {

@@ -23,6 +23,7 @@ impl ReplicatedPackets {
                 HTTP.map(|port| port.to_string()).join(", ")
             ),
             finding: self.finding(),
+            brief: self.brief().unwrap_or_default(),
             tables: vec![self.volumes(), self.windows()],
             charts: self.charts().into(),
             notes: self.notes(),
@@ -110,6 +111,16 @@ impl ReplicatedPackets {
                 .push(Series::new(of.direction, cumulate(&of.by_interval, of.all.volume)));
         }
         [lengths, intervals]
+    }
+
+    fn brief(&self) -> Option<String> {
+        let total = self.directions.last()?;
+        let (whole, parts) = (total.all.share()?, total.all.share_of(total.saved)?);
+        Some(format!(
+            "{} of the payload repeats as packets, {} in parts",
+            percent(whole),
+            percent(parts)
+        ))
     }
 
     fn finding(&self) -> String {

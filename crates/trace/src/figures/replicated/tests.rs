@@ -56,7 +56,7 @@ fn shares_lengths_and_intervals_of_a_known_trace() {
             .collect();
         assert_eq!(points, [(1023, 1000), (1407, 2000), (3071, 2400)]);
         assert!(
-            figure.notes.iter().any(|note| note.starts_with("1 packet (1.0 kB")),
+            figure.notes.iter().any(|note| note.starts_with("1 packet (1.00 kB")),
             "{:?}",
             figure.notes
         );

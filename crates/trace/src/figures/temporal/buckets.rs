@@ -57,7 +57,7 @@ impl Sums {
     pub(super) fn flush(&mut self) {
         for direction in Direction::ALL {
             let (original, reduced) = std::mem::take(&mut self.current[direction.index()]);
-            if original > 0 {
+            if original > 0 || reduced > 0 {
                 if self.buckets.len() >= self.most {
                     self.shrink();
                 }

@@ -4,6 +4,7 @@
 mod buckets;
 mod clock;
 mod present;
+mod series;
 
 use super::burstiness::{BASE, OCTAVES, Pyramid};
 use super::tally::TOTAL;
@@ -11,6 +12,7 @@ use super::{Finding, Observer};
 use crate::batch::{Direction, View};
 use buckets::{BUCKET_BYTES, Bucket, ENERGY_BYTES, Energy, LATE, Sums, total_of};
 use clock::{Clock, saved};
+pub(crate) use series::{SavingsOverTime, Series};
 
 /// Measures volume and redundancy over time, savings in percentiles, and burstiness.
 #[derive(Debug)]
@@ -143,6 +145,12 @@ impl Percentiles {
     pub fn savings(&self) -> [Option<f64>; 4] {
         self.rates.map(|(original, reduced)| saved(original, reduced))
     }
+}
+
+/// The percentiles that a link is billed by: of buckets of five minutes, or else the widest of which
+/// there are twenty. Of fewer, the 95th percentile is the peak.
+fn billed(percentiles: &[Percentiles]) -> Option<&Percentiles> {
+    percentiles.iter().rev().find(|of| of.width <= 300.0 && of.buckets >= 20)
 }
 
 /// Correlation of volume and redundancy of buckets.

@@ -3,7 +3,7 @@
 use super::super::burstiness::BASE;
 use super::super::layout::{add_series, chart, drawn, shares, table};
 use super::super::{Figure, FigureId};
-use super::{COMPLETE, DirectionOverTime, ENOUGH, FEW, LATE, OverTime, PLACES, SECOND};
+use super::{COMPLETE, DirectionOverTime, ENOUGH, FEW, LATE, OverTime, PLACES, SECOND, billed};
 use crate::batch::Direction;
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Series, Table, Unit};
 use crate::text::{percent, seconds};
@@ -34,6 +34,7 @@ impl OverTime {
             source: "thesis, section 2.3, Figures 2.3 to 2.5",
             definition: definition(),
             finding: self.directions.last().map(DirectionOverTime::finding).unwrap_or_default(),
+            brief: self.directions.last().and_then(DirectionOverTime::brief).unwrap_or_default(),
             tables: if self.directions.is_empty() { Vec::new() } else { self.tables().into() },
             charts: self.directions.iter().flat_map(DirectionOverTime::charts).collect(),
             notes: self.notes(),
@@ -201,10 +202,17 @@ impl DirectionOverTime {
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether busy times save as much as others. Links are billed by buckets of five minutes. Of
-    /// fewer than twenty buckets, the 95th percentile is the peak.
+    fn brief(&self) -> Option<String> {
+        let [Some(mean), _, Some(p95), Some(peak)] = billed(&self.percentiles)?.savings() else {
+            return None;
+        };
+        let [mean, p95, peak] = [mean, p95, peak].map(percent);
+        Some(format!("max-match: mean {mean}, 95th percentile {p95}, peak {peak}"))
+    }
+
+    /// Whether busy times save as much as others.
     fn busy_times(&self) -> Option<String> {
-        let of = self.percentiles.iter().rev().find(|of| of.width <= 300.0 && of.buckets >= 20)?;
+        let of = billed(&self.percentiles)?;
         let [Some(mean), _, Some(p95), Some(peak)] = of.savings() else { return None };
         let judgement = match p95 - mean {
             difference if difference < -0.02 => {
@@ -216,7 +224,7 @@ impl DirectionOverTime {
             _ => "busy times are about as redundant as others",
         };
         Some(format!(
-            "In buckets of {}, savings are {} in the mean, {} in the 95th percentile and {} in the peak: {judgement}.",
+            "In buckets of {}, savings of max-match are {} in the mean, {} in the 95th percentile and {} in the peak: {judgement}.",
             seconds(of.width),
             percent(mean),
             percent(p95),
