@@ -62,6 +62,7 @@ pub fn figures() -> Vec<Figure> {
         id: "empty",
         title: "A figure that had nothing to show",
         source: "SIGMETRICS 2009, Section 5.3",
+        brief: "a line for an overview".into(),
         definition: "What would be here if there were anything.".into(),
         notes: vec!["No flow lasted long enough.".into()],
         ..Figure::default()
@@ -102,6 +103,7 @@ pub fn figures() -> Vec<Figure> {
         id: "hostile",
         title: "Names that mean harm",
         source: "nobody",
+        brief: "a line for an overview".into(),
         definition: HOSTILE.into(),
         finding: HOSTILE.into(),
         tables: vec![Table {
@@ -172,6 +174,7 @@ fn algorithms() -> Figure {
         id: "algorithms",
         title: "Savings by algorithm and direction",
         source: "thesis, Tables 2.2 and 2.3; EndRE, Table 4",
+        brief: "a line for an overview".into(),
         definition: "Savings are 1 − bytes after encoding / bytes before, over all payload of TCP and UDP, each direction with its own cache of 250 MB; encoded bytes include a shim of 12 bytes per match.".into(),
         finding: "MAXP saves most, 43.0 % inbound and 31.0 % outbound; SAMPLEBYTE loses 11 points of it and takes a third of the time.".into(),
         tables: vec![Table {
@@ -231,6 +234,7 @@ fn cache() -> Figure {
         id: "cache",
         title: "Savings by cache size",
         source: "SIGMETRICS 2009, Figure 2; thesis, Figure 2.4",
+        brief: "a line for an overview".into(),
         definition:
             "Savings of MAXP, w = 32, p = 32, with a FIFO cache of that many bytes of payload for each direction, started empty."
                 .into(),
@@ -281,6 +285,7 @@ fn time() -> Figure {
         id: "time",
         title: "Savings through the trace",
         source: "SIGMETRICS 2009, Figure 4",
+        brief: "a line for an overview".into(),
         definition: "Savings of the bytes of each bucket, with the cache as it was then.".into(),
         finding: "Savings swing between 22 % and 58 %; they are highest when the link is busiest."
             .into(),
@@ -296,6 +301,7 @@ fn sizes() -> Figure {
         id: "sizes",
         title: "Sizes of matches",
         source: "SIGMETRICS 2009, Figure 6",
+        brief: "a line for an overview".into(),
         definition:
             "The share of matches, and of matched bytes, in matches of at most that many bytes."
                 .into(),
@@ -325,6 +331,7 @@ fn locality() -> Figure {
         id: "locality",
         title: "Where repeated bytes come from",
         source: "SIGMETRICS 2009, Section 5.1",
+        brief: "a line for an overview".into(),
         definition: "Matched bytes by what the match and its content have in common.".into(),
         finding: "Most repeats are between flows of different hosts: a cache on each host would find less than half of them."
             .into(),
@@ -356,6 +363,7 @@ fn popularity() -> Figure {
         id: "popularity",
         title: "Popularity of chunks",
         source: "SIGMETRICS 2009, Figure 8",
+        brief: "a line for an overview".into(),
         definition: "How often each distinct chunk occurs, the most frequent first, and the Zipf law that fits best.".into(),
         finding: "Popularity follows a Zipf law with exponent 0.87.".into(),
         tables: vec![Table {
@@ -407,6 +415,7 @@ fn applications() -> Figure {
         id: "applications",
         title: "Savings by application",
         source: "EndRE, Figure 3",
+        brief: "a line for an overview".into(),
         definition: "The application is known by content where it can be, else by port.".into(),
         finding: "HTTP and SMB bring 88 % of the savings.".into(),
         tables: vec![Table {
@@ -478,6 +487,7 @@ fn directions() -> Figure {
         id: "directions",
         title: "Gain and loss by size of packet",
         source: "thesis, Section 2.4",
+        brief: "a line for an overview".into(),
         definition:
             "Savings by payload of the packet. Negative where the shim takes more than it saves."
                 .into(),
@@ -505,6 +515,7 @@ fn gaps() -> Figure {
         id: "gaps",
         title: "Time between repeats",
         source: "SIGMETRICS 2009, Figure 7",
+        brief: "a line for an overview".into(),
         definition: "Time from content to its next occurrence.".into(),
         finding: "80 % of repeats come within two minutes.".into(),
         charts: vec![chart(
@@ -538,6 +549,7 @@ fn scatter() -> Figure {
         id: "hosts",
         title: "Savings by host",
         source: "EndRE, Figure 9",
+        brief: "a line for an overview".into(),
         definition: "Each dot is a host with at least 1 kB.".into(),
         finding: "Large hosts do not save more than small ones.".into(),
         charts: vec![chart(
@@ -576,6 +588,7 @@ fn encrypted() -> Figure {
         id: "encrypted",
         title: "What is encrypted",
         source: "thesis, Section 2.6",
+        brief: "a line for an overview".into(),
         definition: "Flows by their first bytes.".into(),
         finding: "31 % of all bytes are TLS.".into(),
         charts: vec![one],
@@ -604,6 +617,7 @@ fn many() -> Figure {
         id: "many",
         title: "Many series at once",
         source: "EndRE, Figure 5",
+        brief: "a line for an overview".into(),
         definition: "Savings by sampling period and release.".into(),
         finding: "Finer sampling saves more, at four times the time.".into(),
         charts: vec![

@@ -37,7 +37,7 @@ pub(crate) fn overview<W: io::Write>(
     study: &results::Report,
 ) -> io::Result<()> {
     let input = &study.input;
-    page.wrapped("", &format!("{}: {} {}", title(input), about(input), skipped(study)))?;
+    page.wrapped("", &format!("{}: {}{}", title(input), about(input), skipped(study)))?;
     for (name, why) in &input.damaged {
         page.wrapped("Damaged: ", &format!("{name}: {why}"))?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn overview<W: io::Write>(
     page.figures(study.figures.iter())?;
     page.line("")?;
     page.summary(&summary(&study.verdict))?;
-    page.dim("The figures: --figures NAME or all; in a browser: --report FILE.")
+    page.dim("Tables and charts: --figures NAME, or all. For a browser: --report FILE.")
 }
 
 /// Writes everything that a terminal shows. The verdict is last here, too.
@@ -69,15 +69,16 @@ fn title(input: &Input) -> String {
 }
 
 fn about(input: &Input) -> String {
-    let size = format!(
-        "{} packets, {} on the wire",
-        format::count_of(input.packets),
-        bytes(input.wire_bytes)
-    );
+    let size = format!("{}, {} on the wire", packets(input.packets), bytes(input.wire_bytes));
     match when(input) {
         Some(when) => format!("{size}, in {when}."),
         None => format!("{size}."),
     }
+}
+
+/// `1 packet`, `4,182 packets`.
+fn packets(count: u64) -> String {
+    format!("{} packet{}", format::count_of(count), if count == 1 { "" } else { "s" })
 }
 
 /// `59.9 min from 2026-03-02 09:00:00 UTC`.
@@ -199,21 +200,28 @@ fn accounting(study: &results::Report) -> Section {
         complete: true,
         groups: vec![("bytes of the used packets", parts_of(bytes, |share| share.packets > 0))],
     });
+    let text = match skipped(study).trim() {
+        "" => "No packet was skipped.".to_owned(),
+        text => text.to_owned(),
+    };
     Section::new("accounting", "Accounting")
-        .with(Block::Text(skipped(study)))
+        .with(Block::Text(text))
         .with(Block::Breakdown(breakdowns))
 }
 
-/// `25 of 4,182 packets, 0.13 % of the wire bytes, were skipped.`
+/// ` 25 packets, 0.13 % of the bytes, were skipped.` Empty if there are none.
 fn skipped(study: &results::Report) -> String {
     let unused = &study.accounting.unused;
-    let (packets, bytes) =
+    let (count, bytes) =
         unused.iter().fold((0, 0), |sum, share| (sum.0 + share.packets, sum.1 + share.bytes));
+    if count == 0 {
+        return String::new();
+    }
     format!(
-        "{} of {} packets, {} of the wire bytes, were skipped.",
-        format::count_of(packets),
-        format::count_of(study.input.packets),
-        part(bytes, study.input.wire_bytes)
+        " {}, {} of the bytes, {} skipped.",
+        packets(count),
+        part(bytes, study.input.wire_bytes),
+        if count == 1 { "was" } else { "were" }
     )
 }
 

@@ -180,9 +180,9 @@ impl DirectionReducibility {
         }
         let of_payload = |bytes: u64| percent(bytes as f64 / payload as f64);
         format!(
-            "{} of the payload is encrypted, {} random and new",
-            of_payload(self.encrypted.unique()),
-            of_payload(self.high.unique())
+            "{} of the payload is encrypted; {} cannot be reduced",
+            of_payload(self.encrypted.payload),
+            of_payload(self.fixed())
         )
     }
 
@@ -193,7 +193,7 @@ impl DirectionReducibility {
         }
         let of_payload = |bytes: u64| percent(bytes as f64 / payload as f64);
         let text = format!(
-            "Nothing in the network can reduce {} of the payload at this point: {} is encrypted, and {} looks random and was not seen before.",
+            "Nothing in the network can reduce {} of the payload at this point: {} is encrypted and {} looks random, and neither was seen before.",
             of_payload(self.fixed()),
             of_payload(self.encrypted.unique()),
             of_payload(self.high.unique())
