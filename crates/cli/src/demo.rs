@@ -26,7 +26,7 @@ use versions::{Version, releases};
 pub(crate) const LEAST_MEMORY: u64 = 256 << 20;
 pub(crate) const MOST_MEMORY: u64 = 8 << 30;
 
-/// Independent clients, each with its own connection.
+/// Independent clients, each with its own connections.
 const CLIENTS: usize = 3;
 
 /// A transfer is complete when the tunnel is silent for `QUIET`, which is longer than it delays an
@@ -59,9 +59,9 @@ fn release_schedule() -> Vec<Task> {
         (1, Download, 0),
         (2, Download, 1),
         (0, Download, 2),
-        (2, Download, 3),
-        (0, Download, 4),
-        (2, Download, 5),
+        (1, Download, 3),
+        (2, Download, 4),
+        (0, Download, 5),
         (1, Upload, 2),
     ]
     .map(task)
@@ -262,6 +262,8 @@ impl Site {
         let client = || {
             ureq::Agent::config_builder()
                 .timeout_connect(Some(Duration::from_secs(10)))
+                // A connection for each transfer, as curl makes.
+                .max_idle_connections(0)
                 .build()
                 .into()
         };

@@ -361,9 +361,9 @@ fn demo_as_json() {
         (2.0, down, "2026.3.tar"),
         (3.0, down, "2026.4.tar"),
         (1.0, down, "2026.5.tar"),
-        (3.0, down, "2026.3.tar.gz"),
-        (1.0, down, "2026.4.tar.gz"),
-        (3.0, down, "2026.5.tar.gz"),
+        (2.0, down, "2026.3.tar.gz"),
+        (3.0, down, "2026.4.tar.gz"),
+        (1.0, down, "2026.5.tar.gz"),
         (2.0, up, "2026.5.tar"),
     ];
     assert_eq!(told, expected);

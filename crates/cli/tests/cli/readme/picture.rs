@@ -90,7 +90,7 @@ text {{ font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans M
         }
         let class = match line.trim_start() {
             rest if rest.starts_with('\u{2500}') => "rule",
-            rest if rest.starts_with("client") || rest.starts_with("--long") => "head",
+            rest if rest.starts_with("client") || rest.starts_with("zstd") => "head",
             _ => "text",
         };
         let transfer =
