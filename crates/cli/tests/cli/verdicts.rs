@@ -141,7 +141,7 @@ fn every_number_is_of_the_product_that_the_verdict_names() {
                     line.unwrap_or_else(|| panic!("{name}: no {starts} in {text}"))
                 };
                 let [share] = &shares(headline)[..] else { panic!("{name}: {headline}") };
-                assert_eq!(&shares(line("savings "))[..], [share.clone()], "{name}");
+                assert_eq!(&shares(line("savings "))[..], std::slice::from_ref(share), "{name}");
                 let written: f64 = share.parse().unwrap_or(0.0);
                 assert!((written - 100.0 * savings).abs() < 0.06, "{name}: {share}, {savings}");
 

@@ -2,6 +2,7 @@
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
+use crate::text::percent;
 use oncewire_codec::ConfigError;
 use oncewire_family::optimal::{Filter, Optimal};
 
@@ -79,8 +80,8 @@ impl Run for Bound {
             return Vec::new();
         }
         vec![format!(
-            "The bound's Bloom filter would report {:.1} % savings for random bytes; `optimal` may be too high by that much.",
-            bias * 100.0
+            "The bound's Bloom filter would report savings of {} for random bytes; `optimal` may be too high by that much.",
+            percent(bias)
         )]
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Algorithm, Configuration, Layer, Measurement, Ranked, Score, Write, benefit, value};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
+use crate::text::percent;
 use std::collections::BTreeMap;
 
 impl Score {
@@ -33,8 +34,8 @@ impl Score {
         if let Some(best) = self.ranking.first() {
             let Ranked { configuration, score, savings, throughput, .. } = best;
             figure.finding = format!(
-                "The best is {configuration}: score {score:.1}, with {:.1} % savings at {}.",
-                savings * 100.0,
+                "The best is {configuration}: score {score:.1}, with savings of {} at {}.",
+                percent(*savings),
                 rate(*throughput)
             );
             if let Some(other) = self
