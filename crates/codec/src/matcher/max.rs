@@ -1,5 +1,6 @@
 //! Max-match.
 
+use super::realign::realign;
 use super::{Density, Match, MatchStats, Matcher, PlacedBlock};
 use crate::domain::Domain;
 use crate::log::Log;
@@ -17,6 +18,11 @@ use std::ops::Range;
 ///   ([`Kernels::agree_again`]). Versions differ in edits of equal length (dates, checksums,
 ///   digits) so often that this finds a third of all matches, including some shorter than the
 ///   window.
+/// - Where a long match ends, a row may have been put in or taken out: the same source is tried some
+///   bytes further on ([`realign`]).
+/// - Between many short matches at one distance, markers are looked up, and a long match elsewhere
+///   is taken. The rows of a table resemble the row before, and only some markers lead to the same
+///   rows in an earlier version.
 /// - A match that grows back over the whole of the short match before it replaces that match.
 /// - Inside a match only about one marker per [`INDEX_STEP`] bytes is indexed, besides the hit.
 pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
@@ -29,6 +35,10 @@ pub struct MaxMatch<S: Sampler, T: FingerprintTable> {
     key: u64,
     /// Offset at which the last match's source ended, if that match reached the end of its block.
     going_on: Option<u64>,
+    /// Shortest match after which [`realign`] is tried, in bytes.
+    realign_from: u32,
+    /// Short matches in a row before a marker is looked up.
+    chain: usize,
     stats: MatchStats,
     batch: Box<Batch>,
 }
@@ -45,6 +55,18 @@ const FIRST_BATCH: usize = 16;
 /// Shortest match accepted at the distance of the previous one, in bytes. Its descriptor takes
 /// about two.
 const RESUME_MIN: usize = 12;
+/// Matches below this are short, in bytes: they may only be what all rows of a table have in common.
+const SHORT: usize = 128;
+/// Short matches in a row at one distance before a marker is looked up: after a look-up that led to
+/// a long match, and after others. Rows without an earlier version cost less so.
+const CHAIN: usize = 8;
+const CHAIN_MAX: usize = 16;
+/// Shortest match that ends such a row of short ones, in bytes.
+const LONG: u32 = 256;
+/// Shortest match after which the block is realigned, in bytes: when that last succeeded, and at
+/// most, after failures. So it takes next to no time where it finds nothing.
+const REALIGN_FROM: u32 = 256;
+const REALIGN_FROM_MAX: u32 = 8192;
 /// Longest match that a later one may swallow, in bytes. Bounds how much is compared twice.
 const SWALLOW_MAX: usize = 1024;
 
@@ -68,6 +90,8 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
             base_key: key,
             key,
             going_on: None,
+            realign_from: REALIGN_FROM,
+            chain: CHAIN,
             stats: MatchStats::default(),
             batch,
         }
@@ -168,6 +192,8 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
 
     fn enter(&mut self, domain: Domain) {
         self.going_on = None;
+        self.realign_from = REALIGN_FROM;
+        self.chain = CHAIN;
         self.key = domain.key(self.base_key);
     }
 
@@ -193,30 +219,89 @@ impl<S: Sampler, T: FingerprintTable> Matcher for MaxMatch<S, T> {
 }
 
 impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
+    /// [`realign`] after `last`, if it is long enough for how often that failed.
+    fn realign(&mut self, log: &Log, block: &PlacedBlock<'_>, last: Match) -> Option<Match> {
+        if last.len < self.realign_from {
+            return None;
+        }
+        let found = realign(self.kernels, log, block, last, SHORT);
+        self.realign_from = match found {
+            Some(_) => REALIGN_FROM,
+            None => (self.realign_from * 2).min(REALIGN_FROM_MAX),
+        };
+        found
+    }
+
     /// Adds further matches at the distance of the last one, as long as each begins within 64 bytes
-    /// of the previous one. Returns the end of the last match.
+    /// of the previous one. Returns the end of the last match, and the next match if markers are to
+    /// be looked up before it is taken: it lies behind bytes in which there may be others, or many
+    /// short ones came before it.
     fn resume(
-        &self,
+        &mut self,
         log: &Log,
         block: &PlacedBlock<'_>,
         mut done: usize,
         matches: &mut Vec<Match>,
-    ) -> usize {
+    ) -> (usize, Option<Match>) {
+        let mut short = 0;
         while let Some(last) = matches.last()
             && done < block.bytes.len()
         {
             let source = last.source + u64::from(last.len);
             let Some((_, after)) = block.around(log, source) else { break };
-            let Some(skipped) = self.kernels.agree_again(&block.bytes[done..], after, RESUME_MIN)
-            else {
-                break;
-            };
-            let at = done + skipped;
-            let len = self.kernels.common_prefix(&block.bytes[at..], &after[skipped..]);
-            matches.push(Match { at: at as u32, len: len as u32, source: source + skipped as u64 });
-            done = at + len;
+            let skipped = self.kernels.agree_again(&block.bytes[done..], after, RESUME_MIN);
+            let next = skipped.map(|skipped| {
+                let at = done + skipped;
+                let len = self.kernels.common_prefix(&block.bytes[at..], &after[skipped..]);
+                Match { at: at as u32, len: len as u32, source: source + skipped as u64 }
+            });
+            let goes_on = is_short(last) || next.is_some_and(|next| !is_short(&next));
+            // Where it does not, what follows at its distance may be another row that resembles
+            // this one.
+            let moved = if goes_on { None } else { self.realign(log, block, *last) };
+            let Some(next) = moved.or(next) else { break };
+            short = if is_short(&next) { short + 1 } else { 0 };
+            let gap = next.at as usize - done;
+            if short > self.chain || (moved.is_some() && gap >= self.window) {
+                return (done, Some(next));
+            }
+            done = next.end();
+            matches.push(next);
         }
-        done
+        (done, None)
+    }
+
+    /// Takes the match that [`MaxMatch::resume`] returned, and goes on after it.
+    fn take(
+        &mut self,
+        log: &Log,
+        block: &PlacedBlock<'_>,
+        next: Match,
+        matches: &mut Vec<Match>,
+    ) -> (usize, Option<Match>) {
+        if is_short(&next) {
+            self.chain = (self.chain * 2).min(CHAIN_MAX);
+        }
+        matches.push(next);
+        self.resume(log, block, next.end(), matches)
+    }
+
+    /// The match of a marker at the place that the table has for it. `done` is its earliest start.
+    #[inline]
+    fn hit(
+        &mut self,
+        log: &Log,
+        block: &PlacedBlock<'_>,
+        marker: usize,
+        source: u64,
+        done: usize,
+    ) -> Option<Match> {
+        if source == NO_OFFSET {
+            return None;
+        }
+        let found = block.grow(self.kernels, log, marker, source, done, self.window);
+        self.stats.false_hits += u64::from(found.is_none());
+        found
     }
 
     /// If `found`, which begins where the last of `matches` ends, can grow back over the whole of
@@ -258,6 +343,8 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         let first = matches.len();
         // Everything below `done` is settled: in a match, or a literal before one.
         let mut done = 0;
+        // The next match, unless a marker leads to others before it, or to a longer one.
+        let mut next: Option<Match> = None;
         // Markers below this are in the table already.
         let mut indexed = 0;
 
@@ -276,7 +363,7 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         {
             done = found.end();
             matches.push(found);
-            done = self.resume(log, block, done, matches);
+            (done, next) = self.resume(log, block, done, matches);
             if note {
                 self.index_inside(block, density, 0, done);
             }
@@ -314,22 +401,38 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
 
             for i in 0..count {
                 let (marker, source) = (self.batch.markers[i] as usize, self.batch.found[i]);
-                if source == NO_OFFSET || marker < done {
+                if marker < done || (source == NO_OFFSET && next.is_none()) {
                     continue;
                 }
-                let Some(mut found) =
-                    block.grow(self.kernels, log, marker, source, done, self.window)
-                else {
-                    self.stats.false_hits += 1;
-                    continue;
-                };
+                let mut hit = self.hit(log, block, marker, source, done);
+                if let Some(waiting) = next {
+                    match hit {
+                        Some(found)
+                            if !is_short(&waiting) && found.end() <= waiting.at as usize =>
+                        {
+                            done = found.end();
+                            matches.push(found);
+                            continue;
+                        }
+                        Some(found) if found.len >= LONG.max(waiting.len) => self.chain = CHAIN,
+                        _ if marker < waiting.at as usize => continue,
+                        _ => {
+                            (done, next) = self.take(log, block, waiting, matches);
+                            if marker < done {
+                                continue;
+                            }
+                            hit = self.hit(log, block, marker, source, done);
+                        }
+                    }
+                }
+                let Some(mut found) = hit else { continue };
                 if found.at as usize == done && matches.len() > first {
                     self.swallow(log, block, &mut matches[first..], &mut found)
                         .then(|| matches.pop());
                 }
                 done = found.end();
                 matches.push(found);
-                done = self.resume(log, block, done, matches);
+                (done, next) = self.resume(log, block, done, matches);
             }
             if done > at {
                 // The batch ended inside a match; continue after it.
@@ -341,10 +444,21 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
                 batch_size = FIRST_BATCH;
             }
         }
+        while let Some(waiting) = next {
+            (done, next) = self.take(log, block, waiting, matches);
+            if note && done > indexed {
+                self.index_inside(block, density, indexed, done);
+                indexed = done;
+            }
+        }
         if let Some(last) = matches[first..].last()
             && last.end() == block.bytes.len()
         {
             self.going_on = Some(last.source + u64::from(last.len));
         }
     }
+}
+
+fn is_short(found: &Match) -> bool {
+    (found.len as usize) < SHORT
 }

@@ -1,6 +1,7 @@
 //! Matchers find the parts of a block that the log already holds.
 
 mod max;
+mod realign;
 
 pub use max::{INDEX_STEP, MaxMatch};
 
