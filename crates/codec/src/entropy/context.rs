@@ -118,7 +118,7 @@ impl WriteContext {
 /// Room for a zstd frame header and block headers, in bytes.
 const STREAM_OVERHEAD: usize = 64;
 
-fn configure(stream: &mut CCtx<'static>, level: i32) -> Result<(), usize> {
+pub(super) fn configure(stream: &mut CCtx<'static>, level: i32) -> Result<(), usize> {
     stream.set_parameter(CParameter::CompressionLevel(level))?;
     stream.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
     stream.set_parameter(CParameter::ContentSizeFlag(false))?;
@@ -137,7 +137,8 @@ fn configure(stream: &mut CCtx<'static>, level: i32) -> Result<(), usize> {
     Ok(())
 }
 
-fn warm(stream: &mut CCtx<'static>) -> usize {
+/// Uses a stream, so that it allocates what it needs. Returns its memory in bytes.
+pub(super) fn warm(stream: &mut CCtx<'static>) -> usize {
     let mut sink = [0; 64];
     let mut output = OutBuffer::around(&mut sink[..]);
     let _ = stream.compress_stream2(

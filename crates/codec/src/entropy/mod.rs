@@ -2,11 +2,13 @@
 
 mod context;
 mod descriptors;
+mod price;
 mod symbols;
 mod transcode;
 
 pub(crate) use context::{ReadContext, WriteContext};
 pub(crate) use descriptors::{DescriptorModels, DescriptorWriter, FixedWidth};
+pub(crate) use price::Price;
 pub(crate) use transcode::{CodeAt, Operation, TranscodeModels, TranscodeReader, TranscodeWriter};
 
 use crate::error::ConfigError;

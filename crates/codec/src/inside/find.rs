@@ -1,5 +1,6 @@
 //! Looks inside the deflate streams and zstd frames of flows, block by block.
 
+use super::Place;
 use super::alignment::Alignment;
 use super::budget::{self, Budget, Budgets};
 use super::copies::{Copies, Cursor};
@@ -12,8 +13,10 @@ use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use super::streams::StreamCounts;
 use super::work::Work;
+use super::worth::{Worth, gather};
 use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
+use crate::encoder::looks_compressible;
 use crate::entropy::Operation;
 use crate::log::Log;
 use crate::matcher::Match;
@@ -56,17 +59,6 @@ pub struct InsideStats {
     pub streams: StreamCounts,
 }
 
-/// Where a block goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
-    pub(crate) log: &'a Log,
-    /// Of the block in the log.
-    pub(crate) offset: u64,
-    /// Of fingerprints: one for each domain.
-    pub(crate) key: u64,
-    pub(crate) flow: u64,
-}
-
 /// Where a flow is in what it carries.
 #[derive(Debug)]
 struct Flow {
@@ -106,6 +98,7 @@ pub(crate) struct Inside {
     literals: Vec<u8>,
     check: Vec<u8>,
     expander: Expander,
+    worth: Worth,
     pub(crate) stats: InsideStats,
 }
 
@@ -128,6 +121,7 @@ impl Inside {
             literals: Vec::new(),
             check: Vec::new(),
             expander: Expander::default(),
+            worth: Worth::default(),
             stats: InsideStats::default(),
         }
     }
@@ -149,6 +143,7 @@ impl Inside {
             .saturating_add(Budgets::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
             .saturating_add(Expander::MEMORY)
+            .saturating_add(Worth::most_memory(max_block))
     }
 
     /// Memory in bytes as of now.
@@ -166,6 +161,7 @@ impl Inside {
             + self.literals.capacity()
             + self.check.capacity()
             + self.expander.memory()
+            + self.worth.memory()
     }
 
     /// Forgets what was encoded at `offset` and above.
@@ -498,13 +494,7 @@ impl Inside {
         if plan.sources.is_empty() {
             return;
         }
-        self.literals.clear();
-        let mut done = 0;
-        for found in matches {
-            self.literals.extend_from_slice(&block[done..found.at as usize]);
-            done = found.end();
-        }
-        self.literals.extend_from_slice(&block[done..]);
+        gather(block, matches, &mut self.literals);
         if exceeds_work(&self.steps, log, &self.literals, block.len()) {
             plan.clear();
             return;
@@ -515,8 +505,7 @@ impl Inside {
         let mut saved = 0;
         let fits = described.is_some_and(|len| {
             plan.residual.truncate(len);
-            let described = plan.operations.len() * 3 / 2 + plan.sources.len() * 6;
-            saved = self.literals.len().saturating_sub(len + described + dropped);
+            saved = self.literals.len().saturating_sub(len + plan.described() + dropped);
             saved > MIN_SAVED
         });
         if !fits {
@@ -528,6 +517,15 @@ impl Inside {
             .iter()
             .map(|source| log.read(source.source..source.source + u64::from(source.len)))
             .collect();
+        if looks_compressible(block) {
+            let (place, both) = ((offset, floor), [matches, &self.whole]);
+            saved = self.worth.saved(log, block, place, both, plan, &contents);
+            self.stats.work += std::mem::take(&mut self.worth.work);
+            if saved <= MIN_SAVED {
+                plan.clear();
+                return;
+            }
+        }
         let mut operations = plan.operations.iter().copied();
         let mut work = Work::of(block.len());
         let back = self.expander.expand(

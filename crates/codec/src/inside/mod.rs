@@ -25,11 +25,25 @@ pub(crate) mod section;
 mod sequences;
 mod streams;
 mod work;
+mod worth;
 mod zstd;
 
 pub use find::InsideStats;
-pub(crate) use find::{Inside, ONLY_FLOW, Place};
+pub(crate) use find::{Inside, ONLY_FLOW};
 pub(crate) use plan::Plan;
 pub(crate) use section::{Expander, MAX_SOURCES, Section};
 pub use streams::{Carrier, StreamCount, StreamCounts};
 pub(crate) use work::Work;
+
+use crate::log::Log;
+
+/// Where a block goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) log: &'a Log,
+    /// Of the block in the log.
+    pub(crate) offset: u64,
+    /// Of fingerprints: one for each domain.
+    pub(crate) key: u64,
+    pub(crate) flow: u64,
+}

@@ -39,6 +39,11 @@ impl Plan {
         self.plain.clear();
     }
 
+    /// Bytes that sources and operations take, about.
+    pub(super) fn described(&self) -> usize {
+        self.operations.len() * 3 / 2 + self.sources.len() * 6
+    }
+
     /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
         self.sources.capacity() * size_of::<Match>()

@@ -1,8 +1,9 @@
 //! Plans for the zstd blocks that ended in a block.
 
+use super::super::Place;
 use super::super::budget::unpacking;
 use super::super::copies::Cursor;
-use super::super::find::{LEAST_LEFT, Place, matched_bytes};
+use super::super::find::{LEAST_LEFT, matched_bytes};
 use super::super::plan::Plan;
 use super::super::sequences::{
     MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Sources, change, expected, shift_at,

@@ -1,0 +1,80 @@
+//! What content would take through a context's zstd stream.
+
+use super::context::{configure, warm};
+use std::sync::OnceLock;
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
+
+/// Window in bytes, as a power of two. What a price is asked for is a block, after what came before.
+const WINDOW_LOG: u32 = 17;
+/// Level of zstd: the default one.
+const LEVEL: i32 = 3;
+
+/// Compresses content to see how long it becomes. A context's own stream cannot be asked: it cannot
+/// go back.
+#[derive(Default)]
+pub(crate) struct Price {
+    /// Created when first used.
+    stream: Option<CCtx<'static>>,
+}
+
+impl std::fmt::Debug for Price {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Price").finish_non_exhaustive()
+    }
+}
+
+impl Price {
+    /// Bytes that `content` takes after `before`, in one frame with it; `None` without memory.
+    pub(crate) fn of<'a>(
+        &mut self,
+        before: impl Iterator<Item = &'a [u8]>,
+        content: &[u8],
+    ) -> Option<usize> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(new()?),
+        };
+        let _ = stream.reset(ResetDirective::SessionOnly);
+        for piece in before {
+            feed(stream, piece, ZSTD_EndDirective::ZSTD_e_continue)?;
+        }
+        feed(stream, &[], ZSTD_EndDirective::ZSTD_e_flush)?;
+        feed(stream, content, ZSTD_EndDirective::ZSTD_e_flush)
+    }
+
+    /// Memory in bytes as of now.
+    pub(crate) fn memory(&self) -> usize {
+        self.stream.as_ref().map_or(0, CCtx::sizeof)
+    }
+
+    /// Memory in bytes, at most.
+    pub(crate) fn most_memory() -> usize {
+        /// Constant, but expensive to find out.
+        static STREAM: OnceLock<usize> = OnceLock::new();
+        *STREAM.get_or_init(|| new().map_or(0, |mut stream| warm(&mut stream)))
+    }
+}
+
+fn new() -> Option<CCtx<'static>> {
+    let mut stream = CCtx::try_create()?;
+    configure(&mut stream, LEVEL).ok()?;
+    stream.set_parameter(CParameter::WindowLog(WINDOW_LOG)).ok()?;
+    Some(stream)
+}
+
+/// Appends content to the stream. Returns how many bytes came out.
+fn feed(stream: &mut CCtx<'static>, content: &[u8], how: ZSTD_EndDirective) -> Option<usize> {
+    let mut sink = [0; 4096];
+    let mut input = InBuffer::around(content);
+    let mut len = 0;
+    loop {
+        let mut output = OutBuffer::around(&mut sink[..]);
+        let left = stream.compress_stream2(&mut output, &mut input, how).ok()?;
+        len += output.pos();
+        let is_done = how == ZSTD_EndDirective::ZSTD_e_continue || left == 0;
+        if is_done && input.pos() == content.len() {
+            return Some(len);
+        }
+    }
+}
