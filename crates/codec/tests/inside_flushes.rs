@@ -1,5 +1,6 @@
-//! Compressed streams with a flush every few bytes: they repeat as bytes, too, and the entropy stage
-//! makes something of their literals. Looking inside must not make their frames larger.
+//! Compressed streams in small pieces. With a flush every few bytes, they repeat as bytes, too, and
+//! the entropy stage makes something of their literals: looking inside must not make their frames
+//! larger.
 #![allow(missing_docs)]
 
 mod common;
@@ -8,7 +9,7 @@ mod common;
 mod deflated;
 
 use common::content::{Rng, text};
-use deflated::edited;
+use deflated::{edited, png};
 use flate2::{Compress, Compression, FlushCompress};
 use oncewire_codec::{Decoded, Decoder, Encoder};
 use std::ops::Range;
@@ -128,6 +129,35 @@ fn where_flushes_are_rarer_looking_inside_saves_much_of_what_repeats() {
             let [off, on] = [false, true].map(|inside| send(&contents, block, inside));
             let share = on as f64 / off as f64;
             assert!(share < most, "{lengths:?}, {block}: {on} instead of {off}, {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn streams_in_many_small_pieces_are_found_in_blocks_of_any_length() {
+    let first = text(1, 300_000);
+    let texts = [&first, &edited(&first, 3, 4)];
+    for (size, most) in [(100, 0.55), (200, 0.45), (256, 0.4), (500, 0.35), (900, 0.15)] {
+        let contents = texts.map(|text| png(text, size));
+        for block in [1400, 16384, 65536] {
+            let [one, both] = [1, 2].map(|count| send(&contents[..count], block, true));
+            let share = (both - one) as f64 / contents[1].len() as f64;
+            assert!(share < most, "{size}, {block}: {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn streams_with_more_codes_than_a_frame_may_name_are_found_in_part() {
+    let first = text(1, 300_000);
+    let texts = [&first, &edited(&first, 3, 4)];
+    for (level, flush, most) in [(6, 300, 0.8), (6, 500, 0.65), (9, 500, 0.65), (6, 800, 0.45)] {
+        let contents =
+            texts.map(|text| flushed(text, level, 0, flush..flush + 1, FlushCompress::Sync));
+        for block in [1400, 4096, 16384] {
+            let [one, both] = [1, 2].map(|count| send(&contents[..count], block, true));
+            let share = (both - one) as f64 / contents[1].len() as f64;
+            assert!(share < most, "level {level}, {flush}, {block}: {share:.3}");
         }
     }
 }

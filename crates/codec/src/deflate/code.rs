@@ -294,6 +294,15 @@ impl Code {
         Ok(code)
     }
 
+    /// Tells most codes apart whose words differ in length.
+    pub(crate) fn hash(&self) -> u64 {
+        self.words.chunks_exact(4).fold(0, |hash: u64, words| {
+            let lengths =
+                words.iter().fold(0, |lengths, word| lengths << 4 | u64::from(word >> 16 & 15));
+            (hash.rotate_left(25) ^ lengths).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+
     /// Whether its words have these lengths.
     pub(crate) fn has(&self, lengths: &Lengths) -> bool {
         let (literals, distances) = lengths.0.split_at(LITERALS);

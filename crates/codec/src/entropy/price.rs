@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
-/// Window in bytes, as a power of two. What a price is asked for is a block, after what came before.
-const WINDOW_LOG: u32 = 17;
+/// Window in bytes, as a power of two: a block and a few times as much before it.
+const WINDOW_LOG: u32 = 18;
 /// Level of zstd: the default one.
 const LEVEL: i32 = 3;
 

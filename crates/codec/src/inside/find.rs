@@ -5,10 +5,11 @@ use super::alignment::Alignment;
 use super::budget::{self, Budget, Budgets};
 use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
+use super::names::Names;
 use super::opened::{Opened, Part, Spot};
 use super::opener::{OPENER_MEMORY, Opener};
 use super::passed::Passed;
-use super::plan::{Plan, Step, describe, exceeds_work, sources};
+use super::plan::{Plan, Step, describe, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use super::streams::StreamCounts;
@@ -90,6 +91,7 @@ pub(crate) struct Inside {
     /// First token of a window, and its fingerprint.
     anchors: Vec<(u32, u64)>,
     ahead: Ahead,
+    names: Names,
     /// What was found as bytes, before short matches were dropped.
     whole: Vec<Match>,
     /// Bits that the last search saved, and the work that it took.
@@ -115,6 +117,7 @@ impl Inside {
             steps: Vec::new(),
             anchors: Vec::new(),
             ahead: Ahead::default(),
+            names: Names::default(),
             whole: Vec::new(),
             saved: 0,
             found_work: 0,
@@ -141,7 +144,7 @@ impl Inside {
             .saturating_add(Zstd::most_memory(capacity, max_block))
             .saturating_add(Copies::MEMORY)
             .saturating_add(Budgets::MEMORY)
-            .saturating_add(2 * Ahead::MEMORY)
+            .saturating_add(2 * Ahead::MEMORY + Names::MEMORY)
             .saturating_add(Expander::MEMORY)
             .saturating_add(Worth::most_memory(max_block))
     }
@@ -157,6 +160,7 @@ impl Inside {
             + self.steps.capacity() * size_of::<Step>()
             + self.anchors.capacity() * size_of::<(u32, u64)>()
             + self.ahead.memory()
+            + self.names.memory()
             + self.whole.capacity() * size_of::<Match>()
             + self.literals.capacity()
             + self.check.capacity()
@@ -403,6 +407,7 @@ impl Inside {
     ) {
         let &Place { log, offset, key, .. } = place;
         self.steps.clear();
+        self.names.begin(block.len());
         let built = index.built;
         let floor = log.geometry().floor(offset, block.len());
         let literals = LiteralMap::new(matches);
@@ -423,7 +428,7 @@ impl Inside {
             anchors: &mut self.anchors,
             source: None,
             spare: std::mem::take(&mut self.ahead),
-            codes: 0,
+            names: &mut self.names,
             work: 0,
             alignment: Alignment::default(),
             saved: 0,
@@ -495,17 +500,14 @@ impl Inside {
             return;
         }
         gather(block, matches, &mut self.literals);
-        if exceeds_work(&self.steps, log, &self.literals, block.len()) {
-            plan.clear();
-            return;
-        }
         let parts = self.steps.iter().filter(|step| matches!(step, Step::Part { .. })).count();
         plan.residual.resize(self.literals.len() + parts + 2 * SLACK, 0);
         let described = describe(&self.steps, &self.literals, plan);
         let mut saved = 0;
         let fits = described.is_some_and(|len| {
             plan.residual.truncate(len);
-            saved = self.literals.len().saturating_sub(len + plan.described() + dropped);
+            let described = plan.operations.len() * 3 / 2 + plan.sources.len() * 6;
+            saved = self.literals.len().saturating_sub(len + described + dropped);
             saved > MIN_SAVED
         });
         if !fits {

@@ -40,6 +40,8 @@ pub(super) struct Opened {
     /// The bit of the block that each token begins at.
     pub(super) bits: Vec<u32>,
     pub(super) parts: Vec<Part>,
+    /// Codes that the parts keep, at most.
+    held: usize,
     /// Blocks of zstd frames that ended.
     pub(super) zstd: Vec<frames::Block>,
     pub(super) joined: Vec<u8>,
@@ -131,12 +133,30 @@ impl Codes {
 }
 
 impl Opened {
+    /// Whether a part with this code may be kept.
+    pub(super) fn may_keep(&self, code: &Arc<Code>, spot: Spot) -> bool {
+        let fits = self.held < MAX_CODES || self.holds(code, spot);
+        fits && self.parts.len() < MAX_PARTS
+    }
+
+    /// Whether a code takes no memory of its own: it is the fixed one, or that of the last part.
+    fn holds(&self, code: &Arc<Code>, spot: Spot) -> bool {
+        let last = self.parts.last();
+        spot == Spot::Fixed || last.is_some_and(|part| Arc::ptr_eq(&part.code, code))
+    }
+
+    pub(super) fn keep(&mut self, part: Part) {
+        self.held += usize::from(!self.holds(&part.code, part.spot));
+        self.parts.push(part);
+    }
+
     pub(super) fn clear(&mut self, block_len: usize) {
         self.work = 0;
         self.max_tokens = MAX_TOKENS_PER_BYTE * block_len;
         self.tokens.clear();
         self.bits.clear();
         self.parts.clear();
+        self.held = 0;
         self.zstd.clear();
     }
 
@@ -145,7 +165,7 @@ impl Opened {
         self.tokens.capacity() * size_of::<Token>()
             + self.bits.capacity() * size_of::<u32>()
             + self.parts.capacity() * size_of::<Part>()
-            + self.parts.len() * Code::MEMORY
+            + self.held * Code::MEMORY
             + self.joined.capacity()
             + self.codes.memory()
             + self.zstd.iter().map(frames::Block::memory).sum::<usize>()
@@ -160,13 +180,14 @@ impl Opened {
             + frames::Block::MOST_MEMORY
             + Codes::MEMORY
             + 2 * (max_block + MAX_HEADER)
-            + MAX_PARTS * (2 * size_of::<Part>() + Code::MEMORY)
+            + 2 * MAX_PARTS * size_of::<Part>()
+            + MAX_CODES * Code::MEMORY
     }
 }
 
-/// Parts of a block that are kept: no more than the codes that a frame may name, since each keeps
-/// one.
-pub(super) const MAX_PARTS: usize = MAX_CODES;
+/// Parts of a block that are kept: what carries a stream may divide it often. They have no more codes
+/// than a frame may name.
+const MAX_PARTS: usize = 1 << 10;
 /// Tokens read at once.
 pub(super) const BATCH: usize = 1 << 10;
 

@@ -6,7 +6,7 @@
 use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
 use super::frames::{self, Frame};
 use super::index::Among;
-use super::opened::{BATCH, MAX_PARTS, Opened, Part, Spot};
+use super::opened::{BATCH, Opened, Part, Spot};
 use super::passed::Passed;
 use super::streams::{Carrier, StreamCounts};
 use crate::deflate::{BitReader, Code, Stop};
@@ -476,7 +476,7 @@ impl Opener {
         let mut reader = BitReader::new(piece.data, bit);
         let base = (piece.at as u32).wrapping_sub(piece.carried as u32).wrapping_mul(8);
         let first = opened.tokens.len();
-        let keeps = opened.parts.len() < MAX_PARTS;
+        let keeps = opened.may_keep(code, *spot);
         let mut room = if keeps { opened.max_tokens.saturating_sub(first) } else { 0 };
         // Behind the last token that is kept.
         let mut end_bit = 0;
@@ -511,7 +511,7 @@ impl Opener {
         let end = opened.tokens.len();
         if end > first {
             let (code, spot) = (Arc::clone(code), *spot);
-            opened.parts.push(Part { code, spot, first, end, end_bit });
+            opened.keep(Part { code, spot, first, end, end_bit });
         }
         let is_last = *is_last;
         if self.seen >= self.evidence() {

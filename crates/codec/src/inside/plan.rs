@@ -1,8 +1,7 @@
 //! Plans: literals as operations on tokens of the log.
 
-use super::section::{ALIGNED_BITS, MAX_CODES, MAX_SOURCES};
-use super::work::{self, Work};
-use crate::deflate::{BitReader, BitWriter, Lengths, copy_bits};
+use super::section::{ALIGNED_BITS, MAX_SOURCES};
+use crate::deflate::{BitReader, BitWriter, copy_bits};
 use crate::entropy::{CodeAt, Operation};
 use crate::log::Log;
 use crate::matcher::Match;
@@ -37,11 +36,6 @@ impl Plan {
         self.residual.clear();
         self.is_sequences = false;
         self.plain.clear();
-    }
-
-    /// Bytes that sources and operations take, about.
-    pub(super) fn described(&self) -> usize {
-        self.operations.len() * 3 / 2 + self.sources.len() * 6
     }
 
     /// Memory in bytes as of now.
@@ -181,39 +175,6 @@ pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &
     if out.len() > MAX_SOURCES {
         out.clear();
     }
-}
-
-/// Whether the codes that steps name take a decoder more work than the frame of a block of so many
-/// bytes may: this costs less than making the plan.
-pub(super) fn exceeds_work(steps: &[Step], log: &Log, literals: &[u8], block_len: usize) -> bool {
-    let limit = Work::of(block_len).left();
-    let (mut named, mut built) = (Vec::new(), Vec::new());
-    for step in steps {
-        let (Step::Part { code, .. } | Step::Jump { code, .. }) = *step else { continue };
-        let work = named.len() as u64 * work::DESCRIPTION + built.len() as u64 * work::CODE;
-        if work > limit {
-            return true;
-        }
-        // Most blocks are long enough for all codes that a frame may have.
-        if limit >= MAX_CODES as u64 * (work::DESCRIPTION + work::CODE) || named.contains(&code) {
-            continue;
-        }
-        let lengths = match code {
-            Described::Fixed => continue,
-            Described::Log(start, end) => {
-                let content = log.read(start / 8..end.div_ceil(8));
-                Lengths::read(&mut BitReader::new(content, start % 8))
-            }
-            Described::Here(at) => Lengths::read(&mut BitReader::new(literals, at)),
-        };
-        named.push(code);
-        if let Ok(hash) = lengths.map(|lengths| lengths.hash())
-            && !built.contains(&hash)
-        {
-            built.push(hash);
-        }
-    }
-    named.len() as u64 * work::DESCRIPTION + built.len() as u64 * work::CODE > limit
 }
 
 /// Writes the operations and the residual of a plan whose sources are known. Returns the length of

@@ -5,19 +5,16 @@ use super::bends::{SEEN, bend, follow, inflated};
 use super::budget;
 use super::copies::{Copies, Cursor};
 use super::index::{Stretch, TokenIndex};
+use super::names::Names;
 use super::opened::{Opened, Part, Spot};
 use super::plan::{Described, Step};
-use super::section::MAX_CODES;
+use super::rolling::{Rolling, WINDOW};
 use crate::deflate::{BitReader, Code, Token};
 use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens under one fingerprint. Their distances do not count: an insertion changes those.
-const WINDOW: usize = 8;
-/// One window in this many gets a fingerprint, as its content decides.
-const PERIOD_BITS: u32 = 4;
 /// Bits that the first tokens of a run must save to be worth the description of where they are.
 const WORTH: i64 = 96;
 /// What a changed distance takes, in bits, about.
@@ -193,35 +190,13 @@ pub(super) struct Search<'a> {
     pub(super) anchors: &'a mut Vec<(u32, u64)>,
     pub(super) source: Option<Source<'a>>,
     pub(super) spare: Ahead,
-    /// Codes that the steps name, at most.
-    pub(super) codes: usize,
+    /// Codes that the steps name.
+    pub(super) names: &'a mut Names,
     pub(super) alignment: Alignment,
     /// Work that it took: see [`budget`].
     pub(super) work: u64,
     /// Bits saved.
     pub(super) saved: u64,
-}
-
-/// Fingerprints of windows of tokens, one by one.
-#[derive(Default)]
-struct Rolling {
-    hash: u64,
-    seen: usize,
-}
-
-impl Rolling {
-    /// Adds a token. Returns a fingerprint if the window that ends with it is chosen.
-    #[inline(always)]
-    fn push(&mut self, token: Token, key: u64) -> Option<u64> {
-        let mixed = (u64::from(token.shape()) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Each token leaves the hash after eight more.
-        self.hash = (self.hash << 8).wrapping_add(mixed ^ mixed >> 32);
-        self.seen += 1;
-        (self.hash >> (64 - PERIOD_BITS) == 0 && self.seen >= WINDOW).then(|| {
-            let keyed = (self.hash ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93);
-            keyed ^ keyed >> 32
-        })
-    }
 }
 
 impl<'a> Search<'a> {
@@ -259,8 +234,13 @@ impl<'a> Search<'a> {
         }
         let mut anchors_left = anchors.iter().peekable();
         let (mut done, mut is_open) = (tokens.start, false);
+        let (begun, mark) = (self.steps.len(), self.names.mark());
+        // Codes that may come with the next run: that of the part, and one of the log.
+        let mut codes = 1 + usize::from(!self.names.has(described));
         loop {
-            let has_room = self.steps.len() + 4 < MAX_OPERATIONS && self.codes + 2 < MAX_CODES;
+            let steps = self.steps.len();
+            let has_room =
+                steps + 4 < MAX_OPERATIONS && self.names.may_add(codes, steps, tokens.end - done);
             let resumed = if has_room { self.resume(done, tokens.end) } else { None };
             // Fingerprints are looked up where no run is.
             let begun = resumed.or_else(|| {
@@ -283,8 +263,8 @@ impl<'a> Search<'a> {
             if !is_open {
                 let bit = literals.place(u64::from(self.opened.bits[tokens.start]));
                 self.steps.push(Step::Part { at: bit, code: described });
-                self.codes += 1;
-                is_open = true;
+                self.names.add(described, &part.code);
+                (is_open, codes) = (true, 1);
             }
             match self.run(start, done, skip, tokens.end, part) {
                 Some(end) => done = end,
@@ -296,6 +276,11 @@ impl<'a> Search<'a> {
                     }
                 }
             }
+        }
+        if is_open && self.steps.len() == begun + 1 {
+            // There is no run in it.
+            self.steps.truncate(begun);
+            self.names.restore(mark);
         }
         *self.anchors = anchors;
     }
@@ -518,7 +503,10 @@ impl<'a> Search<'a> {
         }
         source.next -= back;
         self.alignment = good_alignment;
-        self.codes += usize::from(source.is_new);
+        if source.is_new {
+            self.names.add(source.described, &source.code);
+        }
+        self.names.run(good.1 - done, self.alignment.has_bends());
         self.saved += bit_of(good.1) - bit_of(start);
         self.work += (good.1 - start) as u64;
         source.is_new = false;

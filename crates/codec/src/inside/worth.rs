@@ -12,8 +12,10 @@ use crate::matcher::Match;
 
 /// Bytes right before a block that its literals are compressed after.
 const RECENT: u64 = 32 << 10;
-/// Bytes of a match's descriptor, about.
-const DESCRIPTOR: usize = 3;
+/// Bytes of a match's descriptor, of an operation and of a source, about.
+const DESCRIPTOR: usize = 2;
+const OPERATION: usize = 2;
+const SOURCE: usize = 6;
 
 /// Both are estimates: a plan must save one byte in so many to count as shorter.
 const DOUBT: usize = 12;
@@ -61,7 +63,10 @@ impl Worth {
         let tokens = self.price.of(before(), &plan.residual);
         let Some((bytes, tokens)) = bytes.zip(tokens) else { return 0 };
         let bytes = bytes.min(self.literals.len()) + DESCRIPTOR * whole.len();
-        let tokens = tokens + plan.described() + DESCRIPTOR * matches.len();
+        let tokens = tokens
+            + OPERATION * plan.operations.len()
+            + SOURCE * plan.sources.len()
+            + DESCRIPTOR * matches.len();
         bytes.saturating_sub(tokens + bytes / DOUBT)
     }
 }
