@@ -206,14 +206,32 @@ impl Batch {
         Batch { content: vec![0; blocks * block], len: 0, tokens: vec![Tokens::default(); blocks] }
     }
 
-    fn blocks(&self, block: usize) -> impl Iterator<Item = (&[u8], &Tokens)> {
-        self.content[..self.len].chunks(block).zip(&self.tokens)
+    /// Blocks whose tokens were found.
+    fn blocks(&self) -> impl Iterator<Item = (&[u8], &Tokens)> {
+        let mut rest = &self.content[..self.len];
+        self.tokens.iter().map_while(move |tokens| {
+            if rest.is_empty() {
+                return None;
+            }
+            let (block, next) = rest.split_at(tokens.block_len());
+            rest = next;
+            Some((block, tokens))
+        })
     }
 
-    fn find(&mut self, block: usize, finding: &mut Finding<'_>) -> Outcome {
-        for (content, tokens) in self.content[..self.len].chunks(block).zip(&mut self.tokens) {
-            finding.find(content, tokens)?;
-            finding.found(content.len());
+    /// Finds the tokens of blocks of at most `most` bytes.
+    fn find(&mut self, most: usize, finding: &mut Finding<'_>) -> Outcome {
+        let mut rest = &self.content[..self.len];
+        let mut nth = 0;
+        while !rest.is_empty() {
+            let (block, next) = rest.split_at(finding.finder.cut(rest, most));
+            // Some blocks end early.
+            if nth == self.tokens.len() {
+                self.tokens.push(Tokens::default());
+            }
+            finding.find(block, &mut self.tokens[nth])?;
+            finding.found(block.len());
+            (rest, nth) = (next, nth + 1);
         }
         Ok(())
     }
@@ -267,10 +285,13 @@ fn in_one_thread(
     let mut batch = Batch::new(max_block);
     let mut tokens = Tokens::default();
     while batches.next(&mut batch)? {
-        for block in batch.content[..batch.len].chunks(max_block) {
+        let mut rest = &batch.content[..batch.len];
+        while !rest.is_empty() {
+            let (block, next) = rest.split_at(finding.finder.cut(rest, max_block));
             finding.find(block, &mut tokens)?;
             work.take(&tokens, block)?;
             finding.found(block.len());
+            rest = next;
         }
         work.output.flush()?;
         bar.inc(batch.len as u64);
@@ -325,8 +346,7 @@ fn in_threads(
             })
         });
         for batch in &found_rx {
-            let written =
-                batch.blocks(max_block).try_for_each(|(block, tokens)| work.take(tokens, block));
+            let written = batch.blocks().try_for_each(|(block, tokens)| work.take(tokens, block));
             let written = written.and_then(|()| work.output.flush());
             if let Err(failure) = written {
                 give_up(&failure);

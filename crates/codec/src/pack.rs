@@ -178,7 +178,10 @@ pub fn pack(
     let mut encoder: Encoder = header.configure(builder).build()?;
     let mut out = header.to_bytes();
     let mut summary = Summary::default();
-    for block in content.chunks(header.max_block) {
+    let mut rest = content;
+    while !rest.is_empty() {
+        let (block, next) = rest.split_at(encoder.finder.cut(rest, header.max_block));
+        rest = next;
         // Blocks are within the limit, and 2^62 bytes are not in memory.
         encoder.encode(block, &mut out).expect("a block within the limit can be encoded");
         summary.add_tokens(&encoder.tokens);

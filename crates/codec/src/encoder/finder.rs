@@ -45,6 +45,11 @@ impl Tokens {
         self.offset
     }
 
+    /// Bytes of the block.
+    pub fn block_len(&self) -> usize {
+        self.block_len
+    }
+
     /// The matches: ascending and disjoint.
     pub fn matches(&self) -> &[Match] {
         &self.matches
@@ -146,7 +151,7 @@ impl Finder {
         let flow = stream.as_ref().map_or(ONLY_FLOW, |stream| stream.id());
         // What is not shared needs no chunks.
         let stream = stream.filter(|stream| stream.is_shared());
-        let opens = self.opening && self.effort.search() && self.effort.stage() == Stage::Full;
+        let opens = self.opens();
         if let Some(inside) = self.inside.as_mut().filter(|_| !opens) {
             inside.pass(flow, offset..offset + block.len() as u64);
         }
@@ -218,6 +223,30 @@ impl Finder {
         self.stats.incompressible_blocks += u64::from(!dense);
         self.stats.passed_blocks += u64::from(!self.effort.search());
         Ok(())
+    }
+
+    /// How much of `content` to pass to [`Finder::find`] as the next block: at most `most` bytes, and
+    /// less where a block of zstd begins that would be divided otherwise, since what repeats in one
+    /// is found only if it ends in the same block as it begins. `content` may end behind that. Two
+    /// blocks in a row have more than `most` bytes together, as long as there is more content. More
+    /// than 0, unless there is no content or `most` is 0.
+    pub fn cut(&self, content: &[u8], most: usize) -> usize {
+        self.cut_in(ONLY_FLOW, content, most)
+    }
+
+    /// As [`Finder::cut`], of a flow.
+    pub(super) fn cut_in(&self, flow: u64, content: &[u8], most: usize) -> usize {
+        let most = most.min(content.len());
+        match &self.inside {
+            // What follows is not known.
+            Some(inside) if self.opens() && most > 0 => inside.cut(flow, content, most),
+            _ => most,
+        }
+    }
+
+    /// Whether blocks are looked into, if that is possible.
+    fn opens(&self) -> bool {
+        self.opening && self.effort.search() && self.effort.stage() == Stage::Full
     }
 
     /// See [`Encoder::enter`](super::Encoder::enter).

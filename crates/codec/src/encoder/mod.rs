@@ -120,12 +120,13 @@ impl Encoder {
     }
 
     /// How much of `content`, which is what follows in a flow, to encode as one block, so that no
-    /// chunk is divided that other domains may have: `most` bytes or all where that does not
-    /// matter. More than 0, unless there is no content or `most` is 0.
+    /// chunk is divided that other domains may have, or no block of zstd ([`Finder::cut`]): `most`
+    /// bytes or all where that does not matter. More than 0, unless there is no content or `most`
+    /// is 0.
     pub fn whole_chunks(&self, stream: &mut Stream, content: &[u8], most: usize) -> usize {
         match &self.finder.chunks {
             Some(chunks) if stream.is_shared() => chunks.whole_chunks(stream, content, most),
-            _ => most.min(content.len()),
+            _ => self.finder.cut_in(stream.id(), content, most),
         }
     }
 

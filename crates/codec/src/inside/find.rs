@@ -14,7 +14,7 @@ use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
 use super::section::{Expander, MAX_SOURCES};
 use super::streams::StreamCounts;
 use super::work::Work;
-use super::worth::{Worth, gather};
+use super::worth::{Worth, gather, matched_bytes};
 use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
 use crate::encoder::looks_compressible;
@@ -31,8 +31,6 @@ const SHORT: u32 = 256;
 pub(super) const LEAST_LEFT: u32 = 32;
 /// Bytes that a plan must save.
 const MIN_SAVED: usize = 32;
-/// Which flow a block belongs to where there is but one.
-pub(crate) const ONLY_FLOW: u64 = 0;
 
 /// Counters. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,6 +181,12 @@ impl Inside {
         let mut flow = self.take_flow(id);
         flow.opener.pass(content, None);
         self.flows.push(flow);
+    }
+
+    /// Where the next block of a flow ends best, of at most `most` bytes of `content`.
+    pub(crate) fn cut(&self, id: u64, content: &[u8], most: usize) -> usize {
+        let flow = self.flows.iter().rfind(|known| known.id == id);
+        flow.map_or(&Opener::default(), |flow| &flow.opener).cut(content, most).unwrap_or(most)
     }
 
     /// Takes out what is known of a flow.
@@ -548,10 +552,6 @@ impl Inside {
         }
         self.stats.saved_bytes += saved as u64;
     }
-}
-
-pub(super) fn matched_bytes(matches: &[Match]) -> usize {
-    matches.iter().map(|found| found.len as usize).sum()
 }
 
 /// Drops the short matches within deflate streams: they end runs of tokens, and are found as such.

@@ -105,6 +105,41 @@ pub(super) fn may_begin(data: &[u8]) -> bool {
 }
 
 impl Frame {
+    /// Where a block of the codec ends best that holds the first `most` bytes of `content`, which
+    /// follow in the frame: where the block of zstd begins that would be divided, if the next block
+    /// of the codec can hold all of that. `None` if none is divided, as far as can be told.
+    pub(super) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
+        let (mut at, mut has_checksum) = (0, self.has_checksum);
+        // Where a frame begins, or went on, its next header is found.
+        let begin = |at: usize| {
+            let rest = content.get(at..).filter(|rest| may_begin(rest))?;
+            Some((at + header_len(rest)?, rest[4] & 4 != 0))
+        };
+        match self.step {
+            Step::Header => (at, has_checksum) = begin(0)?,
+            Step::BlockHeader => {}
+            Step::Body { left, is_last: false, .. } => at = left,
+            Step::Body { left, is_last: true, .. } => {
+                (at, has_checksum) = begin(left + 4 * usize::from(has_checksum))?;
+            }
+            Step::Checksum => (at, has_checksum) = begin(4)?,
+        }
+        while at < most {
+            let head = content.get(at..at + 3).map(number)?;
+            let (is_last, kind, len) = (head & 1 == 1, head >> 1 & 3, head >> 3);
+            let end = at + 3 + if kind == 1 { 1 } else { len };
+            if end > most {
+                let fits = end - at <= most && kind == 2;
+                return (fits && at > 0).then_some(at);
+            }
+            at = end;
+            if is_last {
+                (at, has_checksum) = begin(end + 4 * usize::from(has_checksum))?;
+            }
+        }
+        None
+    }
+
     /// In a compressed block that lies at `before` of the log so far, with `left` bytes to come.
     pub(super) fn within(
         before: Range<u64>,

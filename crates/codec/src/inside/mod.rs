@@ -30,14 +30,17 @@ mod work;
 mod worth;
 mod zstd;
 
+pub(crate) use find::Inside;
 pub use find::InsideStats;
-pub(crate) use find::{Inside, ONLY_FLOW};
 pub(crate) use plan::Plan;
 pub(crate) use section::{Expander, MAX_SOURCES, Section};
 pub use streams::{Carrier, StreamCount, StreamCounts};
 pub(crate) use work::Work;
 
 use crate::log::Log;
+
+/// Which flow a block belongs to where there is but one.
+pub(crate) const ONLY_FLOW: u64 = 0;
 
 /// Where a block goes.
 #[derive(Clone, Copy, Debug)]

@@ -144,6 +144,19 @@ impl Opener {
         self.passed.get_or_insert_default().push(content, source);
     }
 
+    /// Where a block that holds the first `most` bytes of what follows in the flow ends best, if that
+    /// matters: see [`Frame::cut`].
+    pub(super) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
+        match &self.state {
+            _ if self.passed.is_some() || self.framing != Framing::None => None,
+            State::Frame(frame) if self.carry.is_empty() => frame.cut(content, most),
+            State::Seek if content.starts_with(&frames::MAGIC) => {
+                Frame::default().cut(content, most)
+            }
+            _ => None,
+        }
+    }
+
     /// What was not looked at since the last block that was.
     pub(super) fn passed(&mut self) -> Option<Passed> {
         self.passed.take()

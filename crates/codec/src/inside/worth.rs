@@ -81,3 +81,7 @@ pub(super) fn gather(block: &[u8], matches: &[Match], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&block[done..]);
 }
+
+pub(super) fn matched_bytes(matches: &[Match]) -> usize {
+    matches.iter().map(|found| found.len as usize).sum()
+}

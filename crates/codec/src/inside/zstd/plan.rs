@@ -3,12 +3,13 @@
 use super::super::Place;
 use super::super::budget::unpacking;
 use super::super::copies::Cursor;
-use super::super::find::{LEAST_LEFT, matched_bytes};
+use super::super::find::LEAST_LEFT;
 use super::super::plan::Plan;
 use super::super::sequences::{
     MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Sources, change, expected, shift_at,
 };
 use super::super::work::{LITERAL, SEQUENCE, Work};
+use super::super::worth::matched_bytes;
 use super::index::{Index, Named, Names, Noted, Rolling, UNKNOWN, describe, fingerprints};
 use super::runs::{self, AGREE, Search, length, note_shift};
 use super::{Flow, Parts, Target, Zstd};
