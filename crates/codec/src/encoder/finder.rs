@@ -227,20 +227,18 @@ impl Finder {
 
     /// How much of `content` to pass to [`Finder::find`] as the next block: at most `most` bytes, and
     /// less where a block of zstd begins that would be divided otherwise, since what repeats in one
-    /// is found only if it ends in the same block as it begins. `content` may end behind that. Two
-    /// blocks in a row have more than `most` bytes together, as long as there is more content. More
-    /// than 0, unless there is no content or `most` is 0.
+    /// is found only if it ends in the same block as it begins. All of `content`, if it is not more
+    /// than `most`. Two blocks in a row have more than `most` bytes together, as long as there is
+    /// more content. More than 0, unless there is no content or `most` is 0.
     pub fn cut(&self, content: &[u8], most: usize) -> usize {
         self.cut_in(ONLY_FLOW, content, most)
     }
 
     /// As [`Finder::cut`], of a flow.
     pub(super) fn cut_in(&self, flow: u64, content: &[u8], most: usize) -> usize {
-        let most = most.min(content.len());
         match &self.inside {
-            // What follows is not known.
-            Some(inside) if self.opens() && most > 0 => inside.cut(flow, content, most),
-            _ => most,
+            Some(inside) if self.opens() && most < content.len() => inside.cut(flow, content, most),
+            _ => most.min(content.len()),
         }
     }
 
