@@ -167,3 +167,21 @@ fn tree(root: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf
     }
     files
 }
+
+/// Blocks end where those of zstd begin, whatever the number of threads.
+#[test]
+fn frames_of_zstd_come_back_from_any_number_of_threads() {
+    let lines: String =
+        (0..200_000u64).map(|nth| format!("{} {}\n", nth, nth * nth % 9973)).collect();
+    let mut frame = vec![0; zstd_safe::compress_bound(lines.len())];
+    let len = zstd_safe::compress(&mut frame[..], lines.as_bytes(), 3).expect("there is room");
+    frame.truncate(len);
+    assert!(len > 5 * 65536, "several blocks: {len}");
+    let packs =
+        ["1", "2", "3"].map(|threads| run(args!["pack", "--threads", threads], &frame).fine());
+    for pack in &packs {
+        same(&run(args!["unpack"], pack).fine(), &frame, "unpacked");
+        // Reads of a pipe end anywhere, so batches may differ; blocks are few in any case.
+        assert!(pack.len() < len + 40 * (2 * len / 65536 + 2), "{} of {len}", pack.len());
+    }
+}
