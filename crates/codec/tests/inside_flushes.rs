@@ -9,7 +9,7 @@ mod common;
 mod deflated;
 
 use common::content::{Rng, text};
-use deflated::{edited, png};
+use deflated::{edited, png, zstd};
 use flate2::{Compress, Compression, FlushCompress};
 use oncewire_codec::{Decoded, Decoder, Encoder};
 use std::ops::Range;
@@ -158,6 +158,25 @@ fn streams_with_more_codes_than_a_frame_may_name_are_found_in_part() {
             let [one, both] = [1, 2].map(|count| send(&contents[..count], block, true));
             let share = (both - one) as f64 / contents[1].len() as f64;
             assert!(share < most, "level {level}, {flush}, {block}: {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_zstd_with_many_flushes_take_no_more_than_without_looking_inside() {
+    for (nth, make) in [text, lines, json].into_iter().enumerate() {
+        let first = make(105, 60_000);
+        let second = edited(&first, 182, 6);
+        let versions = [&first, &second, &edited(&second, 183, 60)];
+        for (level, flush) in [(1, 200), (3, 50), (3, 200), (9, 200), (3, 1000)] {
+            let contents = versions.map(|version| zstd(version, level, flush));
+            for block in [1400, 4096, 16384, 65536] {
+                let [off, on] = [false, true].map(|inside| send(&contents, block, inside));
+                assert!(
+                    on <= off + off / 500 + 64,
+                    "{nth}, level {level}, {flush}, {block}: {on}, not {off}"
+                );
+            }
         }
     }
 }

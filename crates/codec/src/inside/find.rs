@@ -247,10 +247,14 @@ impl Inside {
             self.find_tokens(place, block, matches, plan);
         }
         if !self.opened.zstd.is_empty() {
-            let ended = &self.opened.zstd;
             let (expander, copies) = (&mut self.expander, &self.copies);
             let parts = zstd::Parts { matches, plan, expander, copies };
-            let found = self.zstd.find(place, block, ended, &mut flow.frame, parts);
+            let whole = parts.plan.is_empty() && looks_compressible(block);
+            self.whole.clone_from(parts.matches);
+            let mut found = self.zstd.find(place, block, &self.opened.zstd, &mut flow.frame, parts);
+            if whole && !plan.is_empty() {
+                self.worth.check(place, block, matches, &mut self.whole, plan, &mut found.saved);
+            }
             self.stats.opened_bytes += found.opened as u64;
             self.stats.found_bytes += found.saved as u64;
             self.stats.saved_bytes += found.saved as u64;
@@ -265,6 +269,7 @@ impl Inside {
     /// Charges a flow and its domain for a block: what was done and saved since the counters were
     /// `work` and `saved_bytes`.
     fn spend(&mut self, key: u64, flow: &mut Flow, len: usize, work: u64, saved_bytes: u64) {
+        self.stats.work += std::mem::take(&mut self.worth.work);
         let (work, saved) = (self.stats.work - work, self.stats.saved_bytes - saved_bytes);
         self.budgets.spend(key, &mut flow.budget, len, work, saved);
     }
@@ -518,15 +523,10 @@ impl Inside {
             plan.clear();
             return;
         }
-        let contents: Vec<&[u8]> = plan
-            .sources
-            .iter()
-            .map(|source| log.read(source.source..source.source + u64::from(source.len)))
-            .collect();
+        let contents = plan.contents(log);
         if looks_compressible(block) {
             let (place, both) = ((offset, floor), [matches, &self.whole]);
             saved = self.worth.saved(log, block, place, both, plan, &contents);
-            self.stats.work += std::mem::take(&mut self.worth.work);
             if saved <= MIN_SAVED {
                 plan.clear();
                 return;

@@ -38,6 +38,12 @@ impl Plan {
         self.plain.clear();
     }
 
+    /// What the sources are.
+    pub(super) fn contents<'a>(&self, log: &'a Log) -> Vec<&'a [u8]> {
+        let end = |source: &Match| source.source + u64::from(source.len);
+        self.sources.iter().map(|source| log.read(source.source..end(source))).collect()
+    }
+
     /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
         self.sources.capacity() * size_of::<Match>()

@@ -5,6 +5,7 @@
 //! literals shrink to a quarter, and those of a plan do not, since they have lost their place in a
 //! byte. There the two are compressed, and compared.
 
+use super::Place;
 use super::plan::Plan;
 use crate::entropy::Price;
 use crate::log::Log;
@@ -40,6 +41,26 @@ impl Worth {
         Price::most_memory().saturating_add(2 * max_block)
     }
 
+    /// Gives up a plan that saves nothing of a block, and takes `whole` for its matches. Sets what it
+    /// saves.
+    pub(super) fn check(
+        &mut self,
+        &Place { log, offset, .. }: &Place<'_>,
+        block: &[u8],
+        matches: &mut Vec<Match>,
+        whole: &mut Vec<Match>,
+        plan: &mut Plan,
+        saved: &mut usize,
+    ) {
+        let place = (offset, log.geometry().floor(offset, block.len()));
+        let contents = plan.contents(log);
+        *saved = self.saved(log, block, place, [matches, whole], plan, &contents);
+        if *saved == 0 {
+            plan.clear();
+            std::mem::swap(matches, whole);
+        }
+    }
+
     /// Bytes that `plan` with its `matches` saves of a block at `offset`, which may refer to `floor`
     /// and above, where `whole` are the matches without the plan. `contents` are the plan's sources.
     pub(super) fn saved(
@@ -64,6 +85,7 @@ impl Worth {
         let Some((bytes, tokens)) = bytes.zip(tokens) else { return 0 };
         let bytes = bytes.min(self.literals.len()) + DESCRIPTOR * whole.len();
         let tokens = tokens
+            + plan.plain.len()
             + OPERATION * plan.operations.len()
             + SOURCE * plan.sources.len()
             + DESCRIPTOR * matches.len();
