@@ -7,9 +7,9 @@ use super::index::{Stretch, TokenIndex};
 use super::opened::{Opened, Part, Spot};
 use super::opener::{OPENER_MEMORY, Opener};
 use super::passed::Passed;
-use super::plan::{Plan, Step, describe, exceeds_work, sources};
+use super::plan::{Described, Plan, Step, describe, exceeds_work, sources};
 use super::search::{Ahead, LiteralMap, MAX_OPERATIONS, Search};
-use super::section::{Expander, MAX_SOURCES};
+use super::section::{Expander, MAX_CODES, MAX_SOURCES};
 use super::streams::StreamCounts;
 use super::work::Work;
 use super::zstd::{self, Zstd};
@@ -98,6 +98,8 @@ pub(crate) struct Inside {
     /// First token of a window, and its fingerprint.
     anchors: Vec<(u32, u64)>,
     ahead: Ahead,
+    /// Codes that the steps name.
+    codes: Vec<Described>,
     /// What was found as bytes, before short matches were dropped.
     whole: Vec<Match>,
     /// Bits that the last search saved, and the work that it took.
@@ -122,6 +124,7 @@ impl Inside {
             steps: Vec::new(),
             anchors: Vec::new(),
             ahead: Ahead::default(),
+            codes: Vec::new(),
             whole: Vec::new(),
             saved: 0,
             found_work: 0,
@@ -148,6 +151,7 @@ impl Inside {
             .saturating_add(Copies::MEMORY)
             .saturating_add(Budgets::MEMORY)
             .saturating_add(2 * Ahead::MEMORY)
+            .saturating_add(2 * MAX_CODES * size_of::<Described>())
             .saturating_add(Expander::MEMORY)
     }
 
@@ -162,6 +166,7 @@ impl Inside {
             + self.steps.capacity() * size_of::<Step>()
             + self.anchors.capacity() * size_of::<(u32, u64)>()
             + self.ahead.memory()
+            + self.codes.capacity() * size_of::<Described>()
             + self.whole.capacity() * size_of::<Match>()
             + self.literals.capacity()
             + self.check.capacity()
@@ -407,6 +412,7 @@ impl Inside {
     ) {
         let &Place { log, offset, key, .. } = place;
         self.steps.clear();
+        self.codes.clear();
         let built = index.built;
         let floor = log.geometry().floor(offset, block.len());
         let literals = LiteralMap::new(matches);
@@ -427,7 +433,7 @@ impl Inside {
             anchors: &mut self.anchors,
             source: None,
             spare: std::mem::take(&mut self.ahead),
-            codes: 0,
+            codes: &mut self.codes,
             work: 0,
             alignment: Alignment::default(),
             saved: 0,

@@ -75,23 +75,25 @@ impl<'a> LiteralMap<'a> {
         };
         let base = offset * 8;
         let is_there = |start: u64, end: u64| end <= base && is_own(&(start / 8..end.div_ceil(8)));
-        let Some(first) = start.checked_sub(base) else {
-            return is_there(start, end).then_some(Described::Log(start, end));
-        };
-        let last = end - base;
-        match self.run_around(first) {
-            (Some(limit), _) => (last <= limit).then(|| Described::Here(self.place(first))),
-            (None, limit) if last <= limit => {
-                // It was found as bytes, in the log or earlier in the block itself.
-                let after = self.matches.partition_point(|found| found.end() as u64 * 8 <= first);
-                let found = self.matches[after];
-                let ahead = first - u64::from(found.at) * 8;
-                let (start, end) =
-                    (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
-                is_there(start, end).then_some(Described::Log(start, end))
+        let (mut start, mut end) = (start, end);
+        // What was found as bytes is in the log, or earlier in the block itself, and so on.
+        while let Some(first) = start.checked_sub(base) {
+            let last = end - base;
+            match self.run_around(first) {
+                (Some(limit), _) => {
+                    return (last <= limit).then(|| Described::Here(self.place(first)));
+                }
+                (None, limit) if last <= limit => {
+                    let after = self.matches.partition_point(|of| of.end() as u64 * 8 <= first);
+                    let found = self.matches[after];
+                    let ahead = first - u64::from(found.at) * 8;
+                    (start, end) =
+                        (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
+                }
+                _ => return None,
             }
-            _ => None,
         }
+        is_there(start, end).then_some(Described::Log(start, end))
     }
 }
 
@@ -193,8 +195,8 @@ pub(super) struct Search<'a> {
     pub(super) anchors: &'a mut Vec<(u32, u64)>,
     pub(super) source: Option<Source<'a>>,
     pub(super) spare: Ahead,
-    /// Codes that the steps name, at most.
-    pub(super) codes: usize,
+    /// Codes that the steps name.
+    pub(super) codes: &'a mut Vec<Described>,
     pub(super) alignment: Alignment,
     /// Work that it took: see [`budget`].
     pub(super) work: u64,
@@ -260,7 +262,8 @@ impl<'a> Search<'a> {
         let mut anchors_left = anchors.iter().peekable();
         let (mut done, mut is_open) = (tokens.start, false);
         loop {
-            let has_room = self.steps.len() + 4 < MAX_OPERATIONS && self.codes + 2 < MAX_CODES;
+            let has_room =
+                self.steps.len() + 4 < MAX_OPERATIONS && self.codes.len() + 2 < MAX_CODES;
             let resumed = if has_room { self.resume(done, tokens.end) } else { None };
             // Fingerprints are looked up where no run is.
             let begun = resumed.or_else(|| {
@@ -283,7 +286,7 @@ impl<'a> Search<'a> {
             if !is_open {
                 let bit = literals.place(u64::from(self.opened.bits[tokens.start]));
                 self.steps.push(Step::Part { at: bit, code: described });
-                self.codes += 1;
+                self.name(described);
                 is_open = true;
             }
             match self.run(start, done, skip, tokens.end, part) {
@@ -298,6 +301,13 @@ impl<'a> Search<'a> {
             }
         }
         *self.anchors = anchors;
+    }
+
+    /// Counts a code that a step names.
+    fn name(&mut self, code: Described) {
+        if code != Described::Fixed && !self.codes.contains(&code) {
+            self.codes.push(code);
+        }
     }
 
     fn note_at(&mut self, token: usize, fingerprint: u64) {
@@ -518,7 +528,9 @@ impl<'a> Search<'a> {
         }
         source.next -= back;
         self.alignment = good_alignment;
-        self.codes += usize::from(source.is_new);
+        if source.is_new {
+            self.name(source.described);
+        }
         self.saved += bit_of(good.1) - bit_of(start);
         self.work += (good.1 - start) as u64;
         source.is_new = false;
@@ -592,5 +604,24 @@ mod tests {
         assert_eq!(described(spot(900, 950), false), None);
         assert_eq!(described(spot(1310, 1360), false), Some(Described::Here(110 * 8)));
         assert_eq!(described(Spot::Fixed, false), Some(Described::Fixed));
+    }
+
+    #[test]
+    fn a_description_is_followed_through_the_block_to_where_it_was_first() {
+        // Bytes 100 to 300 were found at 500, 400 to 500 in those, 600 to 700 in literals.
+        let matches = [
+            Match { at: 100, len: 200, source: 500 },
+            Match { at: 400, len: 100, source: 1150 },
+            Match { at: 600, len: 100, source: 1310 },
+            Match { at: 800, len: 100, source: 1290 },
+        ];
+        let literals = LiteralMap::new(&matches);
+        let described = |first: u64, end: u64| {
+            literals.described(Spot::Log(first * 8, end * 8), 1000, |_| true)
+        };
+        assert_eq!(described(1410, 1430), Some(Described::Log(560 * 8, 580 * 8)));
+        assert_eq!(described(1610, 1630), Some(Described::Here(120 * 8)));
+        // In one piece only.
+        assert_eq!(described(1800, 1830), None);
     }
 }
