@@ -1,4 +1,4 @@
-//! The search for runs of tokens that the log has.
+//! The search for runs of tokens that the log already has.
 
 use super::alignment::Alignment;
 use super::bends::{SEEN, bend, follow, inflated};
@@ -14,26 +14,26 @@ use crate::matcher::Match;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens under one fingerprint. Their distances do not count: an insertion changes those.
+/// Tokens covered by one fingerprint. It ignores distances, because an insertion changes those.
 const WINDOW: usize = 8;
-/// One window in this many gets a fingerprint, as its content decides.
+/// One window in this many gets a fingerprint, chosen by content.
 const PERIOD_BITS: u32 = 4;
-/// Bits that the first tokens of a run must save to be worth the description of where they are.
+/// Bits that the first tokens of a run must save, to pay for the description of their position.
 const WORTH: i64 = 96;
-/// What a changed distance takes, in bits, about.
+/// Approximate cost of a changed distance in bits.
 const MOVED_COST: i64 = 10;
-/// Tokens looked at to judge a run.
+/// Tokens examined to judge a run.
 const JUDGED: usize = 64;
-/// Changed distances in a row that end a run.
+/// This many changed distances in a row end a run.
 const MOVED_IN_A_ROW: usize = 6;
-/// Tokens that may be passed over, on either side, to go on where a run ended.
+/// Most tokens that may be skipped, on either side, to resume after the end of a run.
 const REACH: usize = 15;
-/// Tokens that must agree to go on there.
+/// Tokens that must agree to resume there.
 const AGREE: usize = 4;
-/// Operations of a block.
+/// Most operations of a block.
 pub(super) const MAX_OPERATIONS: usize = 4 << 10;
 
-/// Which bits of a block are literals, and where they go among the literals.
+/// The bits of a block that are literals, and their positions among the literals.
 pub(super) struct LiteralMap<'a> {
     matches: &'a [Match],
 }
@@ -43,8 +43,8 @@ impl<'a> LiteralMap<'a> {
         LiteralMap { matches }
     }
 
-    /// For a bit of the block: the end of the run of literals around it, or if it is in a match, the
-    /// end of that.
+    /// For a bit of the block: the end of the run of literals that it is in, or the end of the
+    /// match that it is in.
     pub(super) fn run_around(&self, bit: u64) -> (Option<u64>, u64) {
         let byte = bit / 8;
         let after = self.matches.partition_point(|found| found.end() as u64 <= byte);
@@ -55,15 +55,15 @@ impl<'a> LiteralMap<'a> {
         }
     }
 
-    /// The bit of the literals that a literal bit of the block is.
+    /// The position among the literals of a literal bit of the block.
     fn place(&self, bit: u64) -> u64 {
         let before = self.matches.partition_point(|found| found.end() as u64 * 8 <= bit);
         let matched: u64 = self.matches[..before].iter().map(|found| u64::from(found.len)).sum();
         bit - matched * 8
     }
 
-    /// Where a frame at `offset` finds the description of a code: not in content of others, since
-    /// where that lies among the sources counts in the positions of all of them.
+    /// The position at which a frame at `offset` finds the description of a code. Never in content
+    /// of others: its place among the sources would shift the positions of all of them.
     pub(super) fn described(
         &self,
         spot: Spot,
@@ -76,7 +76,8 @@ impl<'a> LiteralMap<'a> {
         let base = offset * 8;
         let is_there = |start: u64, end: u64| end <= base && is_own(&(start / 8..end.div_ceil(8)));
         let (mut start, mut end) = (start, end);
-        // What was found as bytes is in the log, or earlier in the block itself, and so on.
+        // Bytes that a match covers are in the log, or earlier in the block; there, another match may
+        // cover them.
         while let Some(first) = start.checked_sub(base) {
             let last = end - base;
             match self.run_around(first) {
@@ -97,24 +98,24 @@ impl<'a> LiteralMap<'a> {
     }
 }
 
-/// Where a run can go on.
+/// A place at which a run can resume.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     code: Arc<Code>,
     described: Described,
     stretch: Stretch,
-    /// Bits that may be read: of the stretch, as far as the log still holds it.
+    /// Bits that may be read: the part of the stretch that the log still holds.
     limit: u64,
     reader: BitReader<'a>,
-    /// The bit of the log that the reader counts from.
+    /// The bit of the log at which the reader starts counting.
     origin: u64,
-    /// Tokens that were read.
+    /// Tokens read so far.
     ahead: Ahead,
-    /// The first of them that is to come.
+    /// The next of them to use.
     next: usize,
-    /// The reader is at the end of the stretch.
+    /// The reader has reached the end of the stretch.
     is_read: bool,
-    /// A jump is needed, because this is not the stretch of the last run.
+    /// A jump is needed, because the last run was in another stretch.
     is_new: bool,
 }
 
@@ -122,7 +123,7 @@ pub(super) struct Source<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     tokens: Vec<Token>,
-    /// Where each begins, and where the last ends, from the source's origin on.
+    /// Start of each token, and end of the last, relative to the source's origin.
     bits: Vec<u32>,
 }
 
@@ -137,10 +138,10 @@ impl Ahead {
         2 * (2 * AHEAD + KEPT + 1) * (size_of::<Token>() + size_of::<u32>());
 }
 
-/// Tokens of a source that are read at once, at most and at first.
+/// Tokens of a source read in one step: at most, and at first.
 const AHEAD: usize = 256;
 const FIRST_AHEAD: usize = 24;
-/// Tokens that a run may go back.
+/// Most tokens that a run may be extended backward.
 const KEPT: usize = MOVED_IN_A_ROW + 1;
 
 impl Source<'_> {
@@ -148,7 +149,7 @@ impl Source<'_> {
         self.ahead
     }
 
-    /// Where it stands, in bits of the log.
+    /// Current position, in bits of the log.
     fn at(&self) -> u64 {
         self.origin + u64::from(self.ahead.bits[self.next])
     }
@@ -157,7 +158,7 @@ impl Source<'_> {
         &self.ahead.tokens[self.next..]
     }
 
-    /// Reads on if fewer than `count` tokens are ahead. Returns whether there are any.
+    /// Reads more if fewer than `count` tokens are ahead. Returns whether there are any.
     fn read(&mut self, count: usize) -> bool {
         let left = self.ahead.tokens.len() - self.next;
         if left < count && !self.is_read {
@@ -204,7 +205,7 @@ pub(super) struct Search<'a> {
     pub(super) saved: u64,
 }
 
-/// Fingerprints of windows of tokens, one by one.
+/// Fingerprints of windows of tokens, computed one token at a time.
 #[derive(Default)]
 struct Rolling {
     hash: u64,
@@ -227,7 +228,7 @@ impl Rolling {
 }
 
 impl<'a> Search<'a> {
-    /// Notes the fingerprints of tokens.
+    /// Records the fingerprints of tokens.
     pub(super) fn note(&mut self, tokens: Range<usize>) {
         let mut rolling = Rolling::default();
         for at in tokens {
@@ -265,7 +266,7 @@ impl<'a> Search<'a> {
             let has_room =
                 self.steps.len() + 4 < MAX_OPERATIONS && self.codes.len() + 2 < MAX_CODES;
             let resumed = if has_room { self.resume(done, tokens.end) } else { None };
-            // Fingerprints are looked up where no run is.
+            // Fingerprints are looked up only outside runs.
             let begun = resumed.or_else(|| {
                 while let Some(&&(start, fingerprint)) = anchors_left.peek() {
                     let start = start as usize;
@@ -293,7 +294,7 @@ impl<'a> Search<'a> {
                 Some(end) => done = end,
                 None if skip.is_some() => self.source = None,
                 None => {
-                    // Not again.
+                    // Do not try it again.
                     if let Some(&(start, fingerprint)) = anchors_left.next() {
                         self.note_at(start as usize, fingerprint);
                     }
@@ -315,8 +316,8 @@ impl<'a> Search<'a> {
         self.index.note(fingerprint, bit);
     }
 
-    /// Whether the last run goes on behind token `done`: at which token, and how many tokens of the
-    /// source to skip.
+    /// Whether the last run can resume after token `done`: at which token, and how many tokens of
+    /// the source to skip.
     fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
         let source = self.source.as_mut()?;
         source.read(REACH + AGREE);
@@ -340,7 +341,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Whether a run begins at token `start` where the log has a fingerprint. Makes it the source.
+    /// Whether a run begins at token `start` and a position of its fingerprint in the log. If so,
+    /// makes that the source.
     fn jump(
         &mut self,
         fingerprint: u64,
@@ -351,7 +353,7 @@ impl<'a> Search<'a> {
         let at = self.index.find(fingerprint, self.offset)?;
         let stretch = self.index.around(at)?;
         let mut source = self.source_at(stretch, at)?;
-        // How much the first tokens save.
+        // The bits that the first tokens save.
         let mut gain = 0i64;
         for (nth, token) in (start..end.min(start + JUDGED)).enumerate() {
             source.read(nth + 1);
@@ -387,7 +389,7 @@ impl<'a> Search<'a> {
         if let Some(source) = self.held_source(stretch, at) {
             return Some(source);
         }
-        // The copy of the last source may be an older one, which the log has lost.
+        // The copy of the last source may be an older one that the log has lost.
         newest(self).or_else(|| if self.cursor.forget() { newest(self) } else { None })
     }
 
@@ -428,9 +430,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows a run that begins at token `start`, where the source stands after `skip` tokens;
-    /// without a `skip`, exactly there. Pushes its steps. Returns the token behind it; `None` if it
-    /// is none.
+    /// Follows a run that begins at token `start`, at the source after `skip` tokens; without a
+    /// `skip`, exactly at its position. Pushes its steps. Returns the token after it; `None` if it
+    /// is not worthwhile.
     fn run(
         &mut self,
         start: usize,
@@ -457,7 +459,7 @@ impl<'a> Search<'a> {
             u64::from(if token < part.end { opened.bits[token] } else { part.end_bit })
         };
         let (gap, gap_bits) = ((start - done) as u32, (bit_of(start) - bit_of(done)) as u32);
-        // How far it is worth it: steps, and tokens.
+        // The steps and tokens up to which it pays.
         let begun = self.steps.len();
         let mut good = (begun, start);
         let mut good_alignment = alignment.clone();
@@ -466,10 +468,10 @@ impl<'a> Search<'a> {
             (false, skip) => Step::near(gap, gap_bits, skip.unwrap_or(0)),
         };
         let mut moved = 0;
-        // The first token of the step that is not finished.
+        // First token of the unfinished step.
         let (mut first, mut at) = (start, start);
         let mut is_at_end = loop {
-            // Tokens that are the same.
+            // Equal tokens.
             let run = at;
             loop {
                 let ahead = source.ahead();
@@ -496,7 +498,7 @@ impl<'a> Search<'a> {
             {
                 break is_at_end;
             }
-            // One that differs in its distance only.
+            // A token that differs in its distance only.
             let (here, there) = (opened.tokens[at], source.ahead()[0]);
             if there.shape() != here.shape() {
                 break false;
@@ -521,7 +523,7 @@ impl<'a> Search<'a> {
         is_at_end &= back == 0;
         self.steps.truncate(good.0);
         if good.1 == start {
-            // Nothing but changed distances.
+            // Only changed distances.
             self.steps.truncate(begun);
             self.spare = source.ahead;
             return None;
@@ -539,8 +541,8 @@ impl<'a> Search<'a> {
         Some(good.1)
     }
 
-    /// What lies before a run may be the same, too: then its bits under the code of the source are
-    /// what stands before it. Returns the first token.
+    /// Extends a run backward: if the preceding tokens are equal, their bits under the code of the
+    /// source are equal to those before it. Returns the first token.
     fn extend_back(&self, source: &mut Source<'a>, start: usize, done: usize) -> usize {
         let mut start = start;
         let mut begin = source.at();
@@ -559,7 +561,7 @@ impl<'a> Search<'a> {
             start -= 1;
         }
         if begin < source.at() {
-            // They are read again, to be kept together.
+            // They are read again, to be stored together.
             source.origin = begin / 8 * 8;
             let content = self.log.read(begin / 8..source.limit.div_ceil(8));
             source.reader = BitReader::new(content, begin % 8);
@@ -571,7 +573,7 @@ impl<'a> Search<'a> {
         start
     }
 
-    /// The stretch behind one that ended, if there is one.
+    /// The stretch after one that ended, if any.
     fn next_stretch(&mut self, source: Source<'a>) -> Source<'a> {
         let next = self.index.behind(&source.stretch);
         let next = next.and_then(|next| self.source_at(next, next.first));
@@ -591,7 +593,7 @@ mod tests {
 
     #[test]
     fn descriptions_of_codes_are_not_taken_from_content_of_others() {
-        // A block at 1000, of which bytes 100 to 300 were found at 500.
+        // A block at 1000 whose bytes 100 to 300 were found at 500.
         let matches = [Match { at: 100, len: 200, source: 500 }];
         let literals = LiteralMap::new(&matches);
         let spot = |first: u64, end: u64| Spot::Log(first * 8, end * 8);
