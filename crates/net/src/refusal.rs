@@ -48,9 +48,11 @@ fn guarded_text(address: Option<&SocketAddr>) -> String {
              for that address allows: --allow {address}, if it may be reached",
             address.ip()
         ),
-        None => "at the other end it leads to a guarded address (loopback, link-local or the like), \
+        None => {
+            "at the other end it leads to a guarded address (loopback, link-local or the like), \
                  which only a rule for that address allows; the log there has the rule to add"
-            .into(),
+                .into()
+        }
     }
 }
 

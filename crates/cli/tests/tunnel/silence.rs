@@ -220,7 +220,9 @@ fn a_name_that_leads_to_loopback_is_explained_where_the_rules_are_and_where_the_
         .start();
     let [forward, proxy] = [0, 1].map(|n| tunnel.way(n));
     assert!(exchange(forward, b"hello").is_err_and(|error| error.kind() != ErrorKind::TimedOut));
-    let at_server = format!("a guarded address (loopback, link-local or the like), which only a rule for that address allows: --allow 127.0.0.1:{port}");
+    let at_server = format!(
+        "a guarded address (loopback, link-local or the like), which only a rule for that address allows: --allow 127.0.0.1:{port}"
+    );
     let at_client = "at the other end it leads to a guarded address";
     for (end, text) in [(&tunnel.serve, &*at_server), (&tunnel.connect, at_client)] {
         wait_until("the refusal is in the log", || end.said().contains("connection refused"));

@@ -8,7 +8,7 @@ use crate::log_limit::LogLimit;
 use crate::proxy::{self, ProxyError, Request};
 use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
-use crate::sockets::{accept, reset_on_drop};
+use crate::sockets::{accept, canonical, reset_on_drop};
 use crate::target::Target;
 use crate::unauthenticated::PendingConnections;
 use oncewire_session::{FlowId, OpenError, Owner, ResetCode};
@@ -130,7 +130,7 @@ impl Shared {
         rule: Option<DomainName>,
     ) {
         // An error means that the client is gone; later its address may be unknown.
-        let Ok(from) = stream.peer_addr() else { return };
+        let Ok(from) = stream.peer_addr().map(canonical) else { return };
         match proxy::negotiate(&mut stream, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME).await {
             Ok(request) => {
                 let owner = domain::of_proxy(owner, rule.as_ref(), request.user.as_deref());

@@ -5,7 +5,7 @@ use crate::counted::Counted;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Rejection, Stage};
 use crate::keys::PublicKey;
 use crate::quic;
-use crate::sockets::{accept, tune_lane};
+use crate::sockets::{accept, canonical, tune_lane};
 use crate::sync::lock;
 use crate::tls::{self, Credential};
 use crate::transport::Transport;
@@ -75,7 +75,7 @@ impl Shared {
     /// The handshake on a TCP connection.
     async fn receive(shared: Arc<Shared>, tls: tls::ServerTls, stream: TcpStream) {
         // An error means that the client is gone already.
-        let Ok(from) = stream.peer_addr() else { return };
+        let Ok(from) = stream.peer_addr().map(canonical) else { return };
         let _ = tune_lane(&stream);
         shared
             .limited(from, async {
@@ -154,7 +154,7 @@ impl Shared {
 
     /// The handshake of a QUIC connection.
     async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
-        let from = incoming.remote_address();
+        let from = canonical(incoming.remote_address());
         shared
             .limited(from, async {
                 let connection =
