@@ -215,7 +215,7 @@ fn a_name_that_leads_to_loopback_is_explained_where_the_rules_are_and_where_the_
     let target = format!("localhost:{port}");
     let tunnel = Plan::new()
         .only(format!("*:{port}"))
-        .to_name(&target)
+        .forward_to(&target)
         .connect(&["--proxy", "127.0.0.1:0"])
         .start();
     let [forward, proxy] = [0, 1].map(|n| tunnel.way(n));

@@ -246,7 +246,7 @@ impl Plan {
     }
 
     /// A forward that names its target.
-    pub(crate) fn to_name(mut self, target: &str) -> Plan {
+    pub(crate) fn forward_to(mut self, target: &str) -> Plan {
         self.forwards.push(format!("127.0.0.1:0:{target}"));
         self
     }
