@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Measures all kinds of content of scripts/fetch-kinds.py, and prints docs/PERFORMANCE.md's table.
+"""Measures all kinds of content of scripts/fetch-kinds.py, and prints docs/figures/kinds.csv.
 
 Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack] [--entropy STAGES] [KIND...]
+
+With --pack and without other options, the output is docs/figures/kinds.csv, from
+which scripts/kinds-tables.py writes the tables of the documents.
 
 Each kind is one run of `oncewire bench`, in which all programs take turns.
 --pack also measures whole processes, `pack` beside `zstd -T0`, in turns.
@@ -18,8 +21,21 @@ import sys
 import tempfile
 import time
 
-KINDS = ["python", "framework", "kernel", "native", "wheels", "libraries", "database", "logs", "manuals", "csource",
-         "compressed"]
+# With their titles in README.md.
+KINDS = {
+    "python": "Python tree, 3 releases",
+    "framework": "JS framework, 3 releases",
+    "kernel": "kernel images, 2 builds",
+    "native": "native binaries, 3 releases",
+    "wheels": "wheels with ELF, 3 releases",
+    "libraries": "JS libraries, 2 releases each",
+    "database": "database, before and after",
+    "logs": "JSON logs",
+    "manuals": "HTML manuals, 2 versions",
+    "csource": "C source, 2 versions",
+    "compressed": "packages in gzip and zip, sent twice",
+}
+NAMES = ["bytes", "encode", "decode"]
 
 
 def bench(oncewire, files, entropy, runs):
@@ -59,7 +75,7 @@ def whole_processes(oncewire, files, runs):
 
 
 def show(cells):
-    return " ".join(f"{cell:.3f}" if i == 0 else f"{cell:.2f}" for i, cell in enumerate(cells))
+    return [f"{cell:.3f}" if i == 0 else f"{cell:.2f}" for i, cell in enumerate(cells)]
 
 
 def main():
@@ -72,10 +88,12 @@ def main():
     parser.add_argument("--entropy", default="zstd-3,zstd-1")
     options = parser.parse_args()
     stages = options.entropy.split(",")
-    heads = [f"level {stage[5:]}" for stage in stages] + ["zstd -3 --long=31"]
-    heads += [f"level {stage[5:]} to zstd -3" for stage in stages] + (["pack, wall"] if options.pack else [])
-    print("| kind | MB | " + " | ".join(heads) + " |")
-    print("|---|---:|" + "---|" * len(heads))
+    levels = [f"level{stage[5:]}" for stage in stages]
+    heads = [f"{candidate}_{name}" for candidate in [*levels, "zstd3"] for name in NAMES]
+    heads += [f"{level}_to_zstd3_{name}" for level in levels for name in NAMES[:2]]
+    heads += ["pack_bytes", "pack_speed"] if options.pack else []
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["kind", "title", "megabytes", *heads])
     columns = []
     for kind in options.kinds or KINDS:
         try:
@@ -93,11 +111,11 @@ def main():
         if kind != "compressed":
             columns.append(cells)
         size = sum(map(os.path.getsize, files)) / 1e6
-        print(f"| {kind} | {size:,.0f} | " + " | ".join(map(show, cells)) + " |")
+        out.writerow([kind, KINDS[kind], f"{size:.0f}", *(text for cell in cells for text in show(cell))])
         sys.stdout.flush()
     mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
     means = [[mean(values) for values in zip(*column)] for column in zip(*columns)]
-    print("| **geometric mean** | | " + " | ".join(f"**{show(cells)}**" for cells in means) + " |")
+    out.writerow(["geometric mean", "", "", *(text for cells in means for text in show(cells))])
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
 use serde::Deserialize;
+use std::error::Error;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 pub(crate) use study::{Sampling, StudyArgs};
 pub(crate) use tunnel::{
     CheckConfigArgs, ConnectArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
@@ -145,4 +147,46 @@ pub(crate) enum Switch {
 fn level_help() -> String {
     let Entropy::Zstd { level } = Entropy::DEFAULT else { unreachable!("zstd is the default") };
     format!("zstd level, 1 to 3; same as --entropy zstd-N [default: {level}]")
+}
+
+/// The command, except that an option takes a value such as `-5` as one: the error then says which
+/// values it can have.
+pub(crate) fn with_negative_values(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| {
+            let takes_value = !arg.is_positional() && arg.get_action().takes_values();
+            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(with_negative_values)
+}
+
+/// What is wrong with the arguments. The words for numbers are ours: those of the standard library
+/// and of clap are for programmers.
+pub(crate) fn wording(error: &clap::Error) -> String {
+    let text = error.to_string();
+    // A value that begins with a hyphen is hardly ever what was meant.
+    let paragraphs: Vec<&str> =
+        text.split("\n\n").filter(|part| !part.starts_with("  tip: to pass '")).collect();
+    let text = paragraphs.join("\n\n");
+    let Some(source) = error.source() else { return text };
+    let theirs = source.to_string();
+    let ours = match (source.downcast_ref::<ParseIntError>().map(ParseIntError::kind), &*theirs) {
+        (Some(IntErrorKind::PosOverflow | IntErrorKind::NegOverflow), _) => {
+            "out of range".to_owned()
+        }
+        (Some(IntErrorKind::Zero), _) => "write 1 or more".to_owned(),
+        (Some(_), _) => "not a whole number".to_owned(),
+        (None, _) if source.is::<ParseFloatError>() => "not a number".to_owned(),
+        (None, theirs) => match theirs.split_once(" is not in ") {
+            Some((_, range)) => match range.split_once("..") {
+                Some((least, "")) => format!("write {least} or more"),
+                Some((least, most)) => {
+                    format!("write {least} to {}", most.trim_start_matches('='))
+                }
+                None => return text,
+            },
+            None => return text,
+        },
+    };
+    text.replacen(&format!(": {theirs}"), &format!(": {ours}"), 1)
 }

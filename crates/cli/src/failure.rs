@@ -103,7 +103,7 @@ pub(crate) fn without_number(error: &impl Display) -> String {
 }
 
 /// The system's message, in lower case and without its number.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let mut text = without_number(error);
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_lowercase();

@@ -29,12 +29,13 @@ mod unpack;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, FromArgMatches};
-use oncewire_net::keys;
 use oncewire_report::format;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| usage(error));
+    let matches = args::with_negative_values(Cli::command())
+        .try_get_matches()
+        .unwrap_or_else(|error| usage(error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| usage(error));
     // Which options were given, and which have defaults.
     let given = matches.subcommand().map(|(_, given)| given).expect("a command is required");
@@ -78,12 +79,12 @@ fn main() -> ExitCode {
 }
 
 /// Prints help, the version, or what is wrong with the arguments, without a secret key among them.
-/// clap uses color on a terminal.
 fn usage(error: clap::Error) -> ! {
-    let text = error.to_string();
-    if keys::redact(&text) == text {
+    // Help and the version.
+    if !error.use_stderr() {
         error.exit();
     }
-    failure::say(text.trim_end());
+    // Redacts secret keys.
+    failure::say(args::wording(&error).trim_end());
     std::process::exit(error.exit_code())
 }

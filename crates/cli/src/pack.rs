@@ -58,7 +58,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         base,
     };
     let encoder = args.codec.encoder(args.inside.looks_inside())?;
-    let halves = header.configure(encoder.clone()).build_halves();
+    let halves = header.configure(encoder.clone()).growing_table(true).build_halves();
     let (mut finder, writer) = halves.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {
         note(&format!(

@@ -1,7 +1,8 @@
 //! Encoder settings from arguments.
 
 use crate::args::CodecArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, plain};
+use crate::quantity::{binary, size};
 use oncewire_codec::{ConfigError, EncoderBuilder, Entropy};
 
 impl CodecArgs {
@@ -25,7 +26,16 @@ impl CodecArgs {
 /// An invalid parameter is a usage error; a failed allocation is not.
 pub(crate) fn config_failure(error: ConfigError) -> Failure {
     match error {
-        ConfigError::Memory { .. } => Failure::failed(format!("{error}; choose a smaller --cache")),
+        ConfigError::Memory { bytes, what, source } => Failure::failed(format!(
+            "cannot get {} of memory for the {what}: {}; choose a smaller --cache",
+            binary(bytes as u64),
+            plain(&source)
+        )),
+        ConfigError::Capacity { capacity, max } => Failure::usage(format!(
+            "--cache {} is out of range: it must hold at least one block, and at most {}",
+            size(capacity),
+            size(max)
+        )),
         _ => Failure::usage(error.to_string()),
     }
 }

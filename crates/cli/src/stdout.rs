@@ -11,8 +11,17 @@ pub(crate) fn json(document: &impl Serialize) -> Outcome {
     self::text(&text)
 }
 
+/// Fails if standard output was closed: the standard library has put `/dev/null` in its place.
+pub(crate) fn check_open() -> Outcome {
+    if oncewire_kernels::stdout_was_closed() {
+        return Err(Failure::failed("cannot write to standard output: it is closed"));
+    }
+    Ok(())
+}
+
 /// Writes text.
 pub(crate) fn text(text: &str) -> Outcome {
+    check_open()?;
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

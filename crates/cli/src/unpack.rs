@@ -9,6 +9,7 @@ use crate::{base, progress, setup, stdout};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, PackStep};
 use serde::Serialize;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -38,37 +39,45 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, consumed: 0 };
     let mut reader = PackReader::new(args.max_cache);
     let mut output: Option<Output> = None;
+    let to_terminal = is_standard(args.output.as_deref()) && io::stdout().is_terminal();
     let bar = progress::bar(input.len);
     loop {
-        let consumed =
-            match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
-                PackStep::NeedMore(_) => {
-                    if source.refill(&mut input, output.as_mut())? == 0 {
-                        return Err(truncated(&reader, &source, &input.name));
-                    }
-                    continue;
+        let consumed = match reader
+            .step(source.bytes())
+            .map_err(|error| refuse(error, &input.name, args))?
+        {
+            PackStep::NeedMore(_) => {
+                if source.refill(&mut input, output.as_mut())? == 0 {
+                    return Err(truncated(&reader, &source, &input.name));
                 }
-                PackStep::Header { consumed } => {
-                    let header = *reader.header().expect("it was just read");
-                    check_base(&header, base.as_ref(), &input.name)?;
-                    base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
-                        reader.prime(block);
-                        Ok(())
-                    })?;
-                    // Not earlier: an input that is not a pack must not leave a file.
-                    output = destination.take().map(Destination::open).transpose()?;
-                    consumed
+                continue;
+            }
+            PackStep::Header { consumed } => {
+                let header = *reader.header().expect("it was just read");
+                check_base(&header, base.as_ref(), &input.name)?;
+                base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
+                    reader.prime(block);
+                    Ok(())
+                })?;
+                // Not earlier: an input that is not a pack must not leave a file.
+                output = destination.take().map(Destination::open).transpose()?;
+                consumed
+            }
+            PackStep::Block { content, consumed } => {
+                if to_terminal && is_binary(content) {
+                    return Err(Failure::usage(
+                        "the content is binary, and would go to the terminal; name a file with -o, or pipe it",
+                    ));
                 }
-                PackStep::Block { content, consumed } => {
-                    output.as_mut().expect("the header comes first").write(content)?;
-                    bar.inc(consumed as u64);
-                    consumed
-                }
-                PackStep::End { consumed } => {
-                    source.consume(consumed);
-                    break;
-                }
-            };
+                output.as_mut().expect("the header comes first").write(content)?;
+                bar.inc(consumed as u64);
+                consumed
+            }
+            PackStep::End { consumed } => {
+                source.consume(consumed);
+                break;
+            }
+        };
         source.consume(consumed);
     }
     if !source.bytes().is_empty() || source.refill(&mut input, output.as_mut())? > 0 {
@@ -102,16 +111,22 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     Ok(())
 }
 
+/// Whether content could do anything to a terminal but print and move on.
+fn is_binary(content: &[u8]) -> bool {
+    let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c);
+    content.iter().any(|&byte| is_control(byte) || byte == 0x7f)
+}
+
 fn check_base(header: &Header, given: Option<&Base>, name: &str) -> Outcome {
     match (header.base, given) {
-        (Some(needed), None) => Err(Failure::damaged(format!(
+        (Some(needed), None) => Err(Failure::usage(format!(
             "{name} was packed with a base of {} bytes; pass the same files with --base",
             needed.len
         ))),
         (None, Some(_)) => {
-            Err(Failure::damaged(format!("{name} was packed without a base; omit --base")))
+            Err(Failure::usage(format!("{name} was packed without a base; omit --base")))
         }
-        (Some(needed), Some(given)) if needed != *given => Err(Failure::damaged(format!(
+        (Some(needed), Some(given)) if needed != *given => Err(Failure::usage(format!(
             "{name} was packed with another base ({} bytes, this one has {}); pass the same files in the same order",
             needed.len, given.len
         ))),

@@ -140,6 +140,7 @@ pub struct EncoderBuilder {
     entropy: Entropy,
     max_matches: Option<usize>,
     table_entries: Option<u64>,
+    growing_table: bool,
     explicit_offsets: bool,
     fingerprint_key: u64,
     sharing: Sharing,
@@ -158,6 +159,7 @@ impl Default for EncoderBuilder {
             entropy: Entropy::DEFAULT,
             max_matches: None,
             table_entries: None,
+            growing_table: false,
             explicit_offsets: false,
             fingerprint_key: 0,
             sharing: Sharing::All,
@@ -216,6 +218,14 @@ impl EncoderBuilder {
     /// beyond. A search other than the default may interpret it differently.
     pub fn table_entries(mut self, entries: u64) -> Self {
         self.table_entries = Some(entries);
+        self
+    }
+
+    /// Whether the fingerprint table uses its memory as fingerprints are stored, so that a short
+    /// stream touches little of it. What is found then depends a little on how much was encoded,
+    /// also by other domains: not for encoders that have several. Default false.
+    pub fn growing_table(mut self, growing: bool) -> Self {
+        self.growing_table = growing;
         self
     }
 
@@ -314,6 +324,7 @@ impl EncoderBuilder {
             period: self.period,
             sampler: self.sampler.clone(),
             table_entries: self.table_entries,
+            growing_table: self.growing_table,
             fingerprint_key: self.fingerprint_key,
             kernels: self.kernels,
         }

@@ -38,6 +38,8 @@ pub struct SearchSettings {
     pub sampler: AnySampler,
     /// Entries of the table as asked for; `None` leaves the number to the search.
     pub table_entries: Option<u64>,
+    /// Whether the table uses its memory as fingerprints are stored.
+    pub growing_table: bool,
     /// Key of the fingerprints.
     pub fingerprint_key: u64,
     /// The instruction set to use.
@@ -188,7 +190,7 @@ fn max_match<S: Sampler>(
     Ok(if geometry.capacity() <= COMPACT_LIMIT {
         Box::new(MaxMatch::new(
             sampler,
-            CompactTable::<u32>::new(geometry, entries)?,
+            CompactTable::<u32>::new(geometry, entries)?.growing(settings.growing_table),
             kernels,
             window,
             key,
@@ -196,7 +198,7 @@ fn max_match<S: Sampler>(
     } else {
         Box::new(MaxMatch::new(
             sampler,
-            CompactTable::<u64>::new(geometry, entries)?,
+            CompactTable::<u64>::new(geometry, entries)?.growing(settings.growing_table),
             kernels,
             window,
             key,

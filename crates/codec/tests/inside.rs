@@ -451,29 +451,65 @@ fn a_repeat_that_begins_before_a_copy_is_no_copy_of_its_beginning() {
     }
 }
 
-/// Pages of one template with content of their own, as a server makes them for each request.
-fn pages(seed: u64, count: usize, level: u32) -> Vec<Vec<u8>> {
-    let template = text(seed, 30_000);
+/// Pages of one template, compressed: between parts of `every` bytes of it, each has 40 of its own.
+fn pages(count: usize, level: u32, template_len: usize, every: usize) -> Vec<Vec<u8>> {
+    let template = text(91, template_len);
     (0..count as u64)
         .map(|nth| {
             let mut page = Vec::new();
-            for (row, part) in template.chunks(1500).enumerate() {
+            for (row, part) in template.chunks(every).enumerate() {
                 page.extend_from_slice(part);
-                page.extend(text(seed + 1000 * nth + row as u64 + 1, 40));
+                page.extend(text(91 + 1000 * nth + row as u64 + 1, 40));
             }
             gzip(&page, level)
         })
         .collect()
 }
 
+/// Frame bytes of the blocks of `rest`, after those of `first`.
+fn send_blocks<'a>(
+    first: impl Iterator<Item = &'a [u8]>,
+    rest: impl Iterator<Item = &'a [u8]>,
+) -> usize {
+    let mut encoder = Encoder::builder().cache(32 << 20).inside(true).build().unwrap();
+    let mut decoder = Decoder::builder().cache(32 << 20).build().unwrap();
+    let mut send = |block: &[u8]| {
+        let mut frame = Vec::new();
+        encoder.encode(block, &mut frame).unwrap();
+        let Decoded::Block { content, .. } = decoder.decode(&frame).unwrap() else {
+            panic!("nothing is missing");
+        };
+        assert!(content == block);
+        frame.len()
+    };
+    for block in first {
+        send(block);
+    }
+    rest.map(send).sum()
+}
+
+/// Several pages to a block, as they come where a queue forms, cost no more than one to a block.
 #[test]
 fn pages_that_wait_in_one_block_are_found_in_the_blocks_before() {
-    for (level, most) in [(1, 0.2), (6, 0.25), (9, 0.5)] {
-        // Several to a block, as they come where a queue forms.
-        let pages = pages(91, 60, level);
-        let (first, rest) = (pages[..20].concat(), pages[20..].concat());
-        let (sizes, _) = send(&[first, rest.clone()], BLOCK, Encoder::builder());
-        let share = sizes[1] as f64 / rest.len() as f64;
-        assert!(share < most, "level {level}: {share:.3}");
+    for level in [1, 6, 9] {
+        for (template_len, every, most) in [
+            (3000, 1500, 0.1),
+            (10_000, 5000, 0.05),
+            (10_000, 500, 0.3),
+            (30_000, 1500, 0.12),
+            (30_000, 5000, 0.08),
+        ] {
+            let pages = pages(45, level, template_len, every);
+            let [first, rest] = [&pages[..15], &pages[15..]];
+            let [early, late] = [first, rest].map(|pages| pages.concat());
+            let alone =
+                send_blocks(first.iter().map(Vec::as_slice), rest.iter().map(Vec::as_slice));
+            let joined = send_blocks(early.chunks(65536), late.chunks(65536));
+            let [alone, joined] = [alone, joined].map(|sent| sent as f64 / late.len() as f64);
+            assert!(
+                joined < most && joined < alone * 1.2,
+                "level {level}, {template_len} bytes, {every}: {joined:.3}, alone {alone:.3}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! They find the markers of a block, hash the windows at them, measure how far two regions agree,
 //! and hold large buffers. They know nothing of logs, matches or frames. What only the published
-//! algorithms use is in [`family`].
+//! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`.
 //!
 //! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
 //! test can force every level and compare it with the portable one. `x86_64` has AVX2 and AVX-512
@@ -31,6 +31,7 @@ mod markers;
 mod pages;
 mod sample_hash;
 mod search;
+mod streams;
 #[cfg(test)]
 mod testing;
 mod walk;
@@ -41,6 +42,7 @@ pub use level::{Kernels, Level};
 pub use markers::Sampled;
 pub use pages::{Element, Pages};
 pub use search::first_above;
+pub use streams::stdout_was_closed;
 
 /// Compiles the README's examples.
 #[cfg(doctest)]

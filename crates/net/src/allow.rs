@@ -39,6 +39,9 @@
 //! 3. It is resolved once. Of its addresses, those remain that an address rule allows and, if a name
 //!    rule or `*` allows the name, those that are not guarded. If none remain, the target is not
 //!    allowed. The egress connects to those that remain and does not resolve again.
+//!
+//! A target that is not allowed only because its addresses are guarded is refused with
+//! [`Refusal::Guarded`]: whoever wrote the rule for it has to know.
 
 use crate::keys::redact;
 use crate::refusal::Refusal;
@@ -190,11 +193,26 @@ impl AllowList {
         }
     }
 
+    /// The first of these addresses of the target that a rule would allow if it were not guarded.
+    fn guarded(&self, target: &Target, found: &[SocketAddr]) -> Option<SocketAddr> {
+        let port = target.port();
+        let by_rule = |ip: IpAddr| match target.host() {
+            Host::Name(name) => self.allows(name, port),
+            Host::Ip(_) => self.any(port, |host| *host == Pattern::Everything),
+        } || self.networks(port).any(|network| network.contains(&ip));
+        found
+            .iter()
+            .map(|address| judged(address.ip()))
+            .find(|&ip| GUARDED.iter().any(|guard| guard.contains(&ip)) && by_rule(ip))
+            .map(|ip| SocketAddr::new(ip, port))
+    }
+
     /// Resolves the target once. Returns the addresses that the egress may connect to, in the
     /// resolver's order, at least 1 and at most 16.
     ///
     /// # Errors
-    /// [`Refusal::NotAllowed`] if the rules do not allow the target, [`Refusal::NoSuchName`] if it
+    /// [`Refusal::NotAllowed`] if the rules do not allow the target, [`Refusal::Guarded`] if that is
+    /// only because its addresses are guarded, [`Refusal::NoSuchName`] if it
     /// does not resolve, [`Refusal::TimedOut`] if it does not resolve within 10 seconds.
     pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
         self.resolve_with(target, |name, port| async move {
@@ -218,8 +236,15 @@ impl AllowList {
         F: FnOnce(String, u16) -> R,
         R: Future<Output = io::Result<Vec<SocketAddr>>>,
     {
+        let refused = |found: &[SocketAddr]| match self.guarded(target, found) {
+            Some(address) => Refusal::Guarded { address: Some(address) },
+            None => Refusal::NotAllowed,
+        };
         if !self.permits_name(target) {
-            return Err(Refusal::NotAllowed);
+            return Err(match target.host() {
+                Host::Ip(ip) => refused(&[SocketAddr::new(*ip, target.port())]),
+                Host::Name(_) => Refusal::NotAllowed,
+            });
         }
         let name = match target.host() {
             Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port())]),
@@ -233,11 +258,12 @@ impl AllowList {
         if found.is_empty() {
             return Err(Refusal::NoSuchName);
         }
+        let all = found.clone();
         found.retain(|address| self.permits_address(target, address.ip()));
         found.truncate(MAX_ADDRESSES);
         // The port that was judged counts, whatever a resolver says.
         found.iter_mut().for_each(|address| address.set_port(target.port()));
-        if found.is_empty() { Err(Refusal::NotAllowed) } else { Ok(found) }
+        if found.is_empty() { Err(refused(&all)) } else { Ok(found) }
     }
 
     /// Whether a name rule or `*` allows the name.

@@ -3,6 +3,7 @@
 use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
+use crate::handshake::HandshakeError;
 use crate::server::{ServeConfig, Server, serve};
 use crate::status::Status;
 use std::io;
@@ -51,6 +52,14 @@ impl TunnelEnd {
         }
     }
 
+    /// Waits until the other end refuses this one for good. A server has no such end.
+    async fn refused(&self) -> Arc<HandshakeError> {
+        match self {
+            TunnelEnd::Server(_) => std::future::pending().await,
+            TunnelEnd::Client(client) => client.refused().await,
+        }
+    }
+
     async fn drain(&self, limit: Duration) -> bool {
         match self {
             TunnelEnd::Server(server) => server.drain(limit).await,
@@ -59,10 +68,11 @@ impl TunnelEnd {
     }
 }
 
-/// Runs one end until SIGTERM or SIGINT, then drains it.
+/// Runs one end until SIGTERM or SIGINT, then drains it. A client that its server refuses for good is
+/// drained, too: connections that an earlier session still carries may finish.
 ///
 /// # Errors
-/// [`NetError`] if it cannot start.
+/// [`NetError`] if it cannot start; [`NetError::Refused`].
 pub fn run(role: Role, daemon: Daemon) -> Result<(), NetError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -94,10 +104,11 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         tokio::spawn(answer(listener, end.clone(), daemon.render));
     }
     (daemon.ready)(&end.status());
-    loop {
+    let refused = loop {
         tokio::select! {
-            _ = term.recv() => break,
-            _ = int.recv() => break,
+            _ = term.recv() => break None,
+            _ = int.recv() => break None,
+            why = end.refused() => break Some(why),
             _ = hup.recv() => {
                 let peers = endpoint.peers.clone();
                 let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, (daemon.reload)());
@@ -118,7 +129,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
                 }
             }
         }
-    }
+    };
     info!(
         limit_seconds = daemon.drain.as_secs(),
         "draining: open connections may finish, no new ones are accepted; send the signal again to exit now"
@@ -133,7 +144,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     if let Some(path) = &daemon.status {
         let _ = std::fs::remove_file(path);
     }
-    Ok(())
+    refused.map_or(Ok(()), |why| Err(NetError::Refused(why)))
 }
 
 fn bind_status(path: &Path) -> Result<UnixListener, NetError> {

@@ -6,6 +6,7 @@
 
 use crate::log_limit::LogLimit;
 use crate::socket_owner;
+use crate::sockets::canonical;
 use crate::target::Host;
 use oncewire_session::{MAX_DOMAIN, Owner};
 use ring::digest;
@@ -114,8 +115,6 @@ pub(crate) fn of_proxy(owner: Owner, rule: Option<&DomainName>, user: Option<&[u
 }
 
 fn who(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> Option<Who> {
-    let canonical =
-        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (peer, local) = (canonical(peer?), canonical(local?));
     if peer.ip().is_loopback() || peer.ip() == local.ip() {
         socket_owner::of_connection(peer, local).map(Who::User)
@@ -220,5 +219,21 @@ mod tests {
             assert_eq!(text(&of_connection(Site::Client, &accepted, Some(&rule))), "name/web - ");
             drop(client);
         }
+    }
+
+    #[tokio::test]
+    async fn a_listener_for_both_families_tells_owners_as_one_for_ipv4_does() {
+        let everywhere = "*:0".parse().unwrap();
+        let listener = crate::sockets::listen(&everywhere).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let user = nix::unistd::getuid();
+        let owner = of_connection(Site::Client, &accepted, None);
+        assert_eq!(text(&owner), format!("client/user {user} - "));
+        drop(client);
+        let mapped = |text: &str| Some(text.parse().unwrap());
+        let of = who(mapped("[::ffff:192.0.2.7]:9"), mapped("[::ffff:192.0.2.1]:7077"));
+        assert_eq!(of, Some(Who::Address("192.0.2.7".parse().unwrap())));
     }
 }

@@ -108,9 +108,12 @@ fn log_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
         (driver.label(), driver.path().map(|path| path.address.to_string()).unwrap_or_default());
     // A field is quoted and escaped in the log; a message is not.
     let target = String::from_utf8_lossy(target).into_owned();
-    let not_allowed = refused == Refusal::NotAllowed;
-    match if not_allowed { &NOT_ALLOWED } else { &UNREACHABLE }.pass() {
-        Some(suppressed) if not_allowed => {
+    let by_rules = matches!(refused, Refusal::NotAllowed | Refusal::Guarded { .. });
+    match if by_rules { &NOT_ALLOWED } else { &UNREACHABLE }.pass() {
+        Some(suppressed) if matches!(refused, Refusal::Guarded { .. }) => {
+            warn!(peer, address, target, why = %refused, suppressed, "connection refused: a rule allows its target, but not the address");
+        }
+        Some(suppressed) if by_rules => {
             warn!(
                 peer,
                 address,

@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, Phase};
 use crate::egress::Egress;
+use crate::handshake::HandshakeError;
 use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
 use crate::status::{EffortStatus, SessionStatus};
 use crate::tls::TlsError;
@@ -11,6 +12,7 @@ use oncewire_codec::{EncoderBuilder, Sharing};
 use oncewire_session::{Config, ConfigError, Opening, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tracing::warn;
@@ -161,6 +163,9 @@ pub enum NetError {
     /// The asynchronous runtime cannot start.
     #[error("cannot set up threads, timers or signals: {0}")]
     Runtime(io::Error),
+    /// The server refuses this client for good.
+    #[error("{0}; this client has stopped")]
+    Refused(Arc<HandshakeError>),
     /// QUIC cannot be set up.
     #[error("cannot set up QUIC: {0}")]
     Quic(String),

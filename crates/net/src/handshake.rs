@@ -92,6 +92,16 @@ pub enum HandshakeError {
     /// The peer's first message is not a hello that this end understands.
     #[error(transparent)]
     Hello(#[from] HelloError),
+    /// This server knows the client, but has no version in common with it or cannot read its hello.
+    #[error("{name}: {error}")]
+    Incompatible {
+        /// The client's key.
+        key: PublicKey,
+        /// Its name, or its key.
+        name: String,
+        /// What is wrong.
+        error: HelloError,
+    },
     /// The peer's first message is too long.
     #[error("the peer's first message has more than {limit} bytes")]
     HelloTooLong {
@@ -239,9 +249,17 @@ impl HandshakeError {
         HandshakeError::Quic(error)
     }
 
+    /// Whether other attempts would fail in the same way, until one end is updated.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, HandshakeError::Session(why) if why.is_lasting())
+    }
+
     /// What a client's log says of an attempt that failed so, before the cause.
     pub(crate) fn headline(&self) -> &'static str {
         match self {
+            HandshakeError::Session(why) if why.is_lasting() => {
+                "client and server do not fit; not trying again"
+            }
             HandshakeError::Session(_) | HandshakeError::Draining => {
                 "no session with the server; trying again"
             }

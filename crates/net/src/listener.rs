@@ -3,15 +3,15 @@
 use crate::domain::{DomainName, DomainNameError};
 use crate::target::{Host, Target, TargetError, parse_port};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// The address of a listener, written `[bind:]port`: `1080`, `10.0.0.1:1080`, `[::1]:1080`,
 /// `localhost:1080`.
 ///
-/// Without a host it is 127.0.0.1, so that nobody else gets access by accident. `*` or an empty
-/// host means all IPv4 addresses, `[::]` all addresses where the system serves IPv4 on IPv6
-/// sockets. With port 0 the system chooses one.
+/// Without a host it is 127.0.0.1, so that nobody else gets access by accident. `*`, an empty host
+/// and `[::]` mean all addresses, IPv6 and IPv4; on a machine without IPv6, all IPv4 addresses.
+/// `0.0.0.0` means all IPv4 addresses. With port 0 the system chooses one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// The local address, or a name to resolve.
@@ -102,7 +102,7 @@ fn parts(text: &str) -> Vec<&str> {
 fn bind(host: Option<&str>, port: &str) -> Result<Bind, ListenError> {
     let host = match host {
         None => Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        Some("" | "*") => Host::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        Some("" | "*") => Host::Ip(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
         Some(host) => host.parse().map_err(ListenError::Host)?,
     };
     Ok(Bind { host, port: parse_port(port).ok_or(ListenError::Port)? })
@@ -171,8 +171,8 @@ mod tests {
         for (text, full) in [
             ("8080:origin:80", "127.0.0.1:8080:origin:80"),
             ("0:origin:80", "127.0.0.1:0:origin:80"),
-            (":8080:origin:80", "0.0.0.0:8080:origin:80"),
-            ("*:8080:origin:80", "0.0.0.0:8080:origin:80"),
+            (":8080:origin:80", "[::]:8080:origin:80"),
+            ("*:8080:origin:80", "[::]:8080:origin:80"),
             ("localhost:8080:10.0.0.1:80", "localhost:8080:10.0.0.1:80"),
             ("[::1]:8080:[2001:db8::1]:80", "[::1]:8080:[2001:db8::1]:80"),
             ("8080:[::1]:80", "127.0.0.1:8080:[::1]:80"),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn proxies_and_domains() {
         let proxy: ProxyListener = "*:1080,domain=site-2".parse().unwrap();
-        assert_eq!(proxy.to_string(), "0.0.0.0:1080,domain=site-2");
+        assert_eq!(proxy.to_string(), "[::]:1080,domain=site-2");
         assert_eq!("1080".parse::<ProxyListener>().unwrap().domain, None);
         assert_eq!("1080,web".parse::<ProxyListener>(), Err(ListenError::Option));
         let wrong = Err(ListenError::Domain(DomainNameError));
@@ -212,9 +212,12 @@ mod tests {
 
     #[test]
     fn binds() {
-        for (text, full) in
-            [("1080", "127.0.0.1:1080"), ("*:1080", "0.0.0.0:1080"), ("[::]:0", "[::]:0")]
-        {
+        for (text, full) in [
+            ("1080", "127.0.0.1:1080"),
+            ("*:1080", "[::]:1080"),
+            ("[::]:0", "[::]:0"),
+            ("0.0.0.0:1080", "0.0.0.0:1080"),
+        ] {
             assert_eq!(text.parse::<Bind>().unwrap().to_string(), full);
         }
         assert_eq!("a:1:2".parse::<Bind>(), Err(ListenError::Bind));

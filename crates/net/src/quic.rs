@@ -5,13 +5,13 @@ use crate::counted::{SelfCounting, WireBytes};
 use crate::endpoint::NetError;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Stage};
 use crate::keys::PublicKey;
-use crate::sockets::race;
+use crate::sockets::{race, udp_at};
 use crate::tls::{self, Credential, TlsError};
 use crate::transport::Transport;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, ConnectionId, Endpoint, ServerConfig,
-    TransportConfig, VarInt, crypto,
+    ClientConfig, Connection, ConnectionError, ConnectionId, Endpoint, EndpointConfig,
+    ServerConfig, TransportConfig, VarInt, crypto,
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use rustls::pki_types::CertificateDer;
@@ -58,7 +58,11 @@ pub(crate) fn server(
         any: Arc::new(any),
     }));
     config.transport_config(transport(idle));
-    Endpoint::server(config, address)
+    udp_at(address)
+        .and_then(|socket| {
+            let runtime = Arc::new(quinn::TokioRuntime);
+            Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
+        })
         .map_err(|source| NetError::Listen { bind: format!("{address} (UDP)"), source })
 }
 

@@ -2,6 +2,7 @@
 
 use oncewire_session::ResetCode;
 use std::io;
+use std::net::SocketAddr;
 
 /// Why a flow could not be opened. Both proxy protocols can express these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -9,6 +10,13 @@ pub enum Refusal {
     /// The rules at the egress do not allow the target.
     #[error("the other end does not allow it")]
     NotAllowed,
+    /// A rule at the egress allows the target, but it leads to guarded addresses, which only rules
+    /// for those addresses allow: see [`crate::allow`].
+    #[error("{}", guarded_text(.address.as_ref()))]
+    Guarded {
+        /// The first of them. It is known at the egress only.
+        address: Option<SocketAddr>,
+    },
     /// The origin refused the connection.
     #[error("connection refused")]
     Refused,
@@ -32,6 +40,22 @@ pub enum Refusal {
     Failed,
 }
 
+/// What happened, and which rule to write.
+fn guarded_text(address: Option<&SocketAddr>) -> String {
+    match address {
+        Some(address) => format!(
+            "it leads to {}, a guarded address (loopback, link-local or the like), which only a rule \
+             for that address allows: --allow {address}, if it may be reached",
+            address.ip()
+        ),
+        None => {
+            "at the other end it leads to a guarded address (loopback, link-local or the like), \
+                 which only a rule for that address allows; the log there has the rule to add"
+                .into()
+        }
+    }
+}
+
 impl Refusal {
     /// The refusal for an error of connecting to the origin.
     pub fn of_connect(error: &io::Error) -> Refusal {
@@ -49,6 +73,7 @@ impl Refusal {
     pub(crate) fn reset_code(self) -> ResetCode {
         match self {
             Refusal::NotAllowed => ResetCode::NotAllowed,
+            Refusal::Guarded { .. } => ResetCode::Guarded,
             Refusal::Refused => ResetCode::Refused,
             Refusal::Unreachable => ResetCode::Unreachable,
             Refusal::TimedOut => ResetCode::TimedOut,
@@ -62,6 +87,7 @@ impl Refusal {
     pub(crate) fn from_reset(code: ResetCode) -> Refusal {
         match code {
             ResetCode::NotAllowed => Refusal::NotAllowed,
+            ResetCode::Guarded => Refusal::Guarded { address: None },
             ResetCode::Refused => Refusal::Refused,
             ResetCode::Unreachable => Refusal::Unreachable,
             ResetCode::TimedOut => Refusal::TimedOut,

@@ -3,7 +3,7 @@
 use crate::listener::Bind;
 use crate::target::Host;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -71,14 +71,68 @@ pub(crate) async fn lookup(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>
 /// # Errors
 /// The last address's error; `NotFound` if the name has no address.
 pub(crate) async fn listen(bind: &Bind) -> io::Result<TcpListener> {
+    listen_on(&lookup(&bind.host, bind.port).await?, listen_at)
+}
+
+/// [`listen`] with another way to open a socket. A machine without IPv6 has no `[::]`; what that
+/// stands for is then `0.0.0.0`.
+fn listen_on<T>(
+    addresses: &[SocketAddr],
+    mut open: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup(&bind.host, bind.port).await? {
-        match listen_at(address) {
+    for &address in addresses {
+        let opened = match open(address) {
+            // With IPv4 they would be the same.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                Err(error)
+            }
+            Err(_) if is_everything(address) => {
+                open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+            }
+            opened => opened,
+        };
+        match opened {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Whether the address stands for all addresses of both families.
+fn is_everything(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+/// Makes a socket that is to be bound to all addresses accept both families, whatever the default
+/// of the system is (`net.ipv6.bindv6only`).
+fn accept_both(socket: socket2::SockRef<'_>, address: SocketAddr) {
+    if is_everything(address) {
+        // Systems that cannot serve IPv6 only.
+        let _ = socket.set_only_v6(false);
+    }
+}
+
+/// The address of a peer, in the form of its own family: a socket for both shows IPv4 addresses as
+/// `::ffff:192.0.2.1`.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// A UDP socket at `address`; at `[::]`, for both families.
+pub(crate) fn udp_at(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+    accept_both(socket2::SockRef::from(&socket), address);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
@@ -89,6 +143,7 @@ fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
 
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = new_socket(address)?;
+    accept_both(socket2::SockRef::from(&socket), address);
     // After a restart the port may still have connections of the earlier process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -222,6 +277,44 @@ mod tests {
         assert_eq!(turns("10.0.0.1 10.0.0.2"), "10.0.0.1 10.0.0.2");
         assert_eq!(turns(""), "");
         assert_eq!(in_turns(&addresses(&"::1 ".repeat(99))).len(), MAX_ADDRESSES);
+    }
+
+    /// Listens at `[::]:7077` on a machine that fails so for it; returns the addresses that were
+    /// tried, and the outcome.
+    fn everywhere(
+        fails: Option<io::ErrorKind>,
+    ) -> (Vec<String>, Result<SocketAddr, io::ErrorKind>) {
+        let mut tried = Vec::new();
+        let open = |address: SocketAddr| {
+            tried.push(address.to_string());
+            match fails {
+                Some(kind) if address.is_ipv6() => Err(io::Error::from(kind)),
+                _ => Ok(address),
+            }
+        };
+        let opened = listen_on(&["[::]:7077".parse().unwrap()], open);
+        (tried, opened.map_err(|error| error.kind()))
+    }
+
+    #[test]
+    fn a_machine_without_ipv6_listens_on_ipv4() {
+        let [both, v4] = ["[::]:7077", "0.0.0.0:7077"];
+        assert_eq!(everywhere(None), (vec![both.into()], Ok(both.parse().unwrap())));
+        // EAFNOSUPPORT has no kind of its own.
+        for kind in [io::ErrorKind::AddrNotAvailable, io::ErrorKind::Other] {
+            let expected = (vec![both.into(), v4.into()], Ok(v4.parse().unwrap()));
+            assert_eq!(everywhere(Some(kind)), expected);
+        }
+        for kind in [io::ErrorKind::AddrInUse, io::ErrorKind::PermissionDenied] {
+            assert_eq!(everywhere(Some(kind)), (vec![both.into()], Err(kind)));
+        }
+        // What is one address of the machine stays that.
+        let mut tried = 0;
+        let missing = listen_on(&["[2001:db8::1]:7077".parse().unwrap()], |_| {
+            tried += 1;
+            Err::<(), _>(io::ErrorKind::AddrNotAvailable.into())
+        });
+        assert_eq!((missing.unwrap_err().kind(), tried), (io::ErrorKind::AddrNotAvailable, 1));
     }
 
     /// Races on a paused clock. Of each address, `plan` has the milliseconds and the outcome of its

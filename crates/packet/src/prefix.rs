@@ -146,6 +146,11 @@ impl Prefixes {
         self.v4.len() + self.v6.len()
     }
 
+    /// Whether any prefix is of IPv6 (`true`) or of IPv4 (`false`).
+    pub fn has_family(&self, ipv6: bool) -> bool {
+        if ipv6 { !self.v6.is_empty() } else { !self.v4.is_empty() }
+    }
+
     /// Whether there are no prefixes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -172,6 +177,9 @@ mod tests {
         let text = "# PoPs\n10.0.0.0/8 Seattle\n10.1.0.0/16\tNew York # east\n\n 10.1.2.3 a host \n2001:db8::/32 Seattle\n192.0.2.77/24\n";
         let prefixes = Prefixes::parse(text).unwrap();
         assert_eq!(prefixes.len(), 5);
+        assert!(prefixes.has_family(false) && prefixes.has_family(true));
+        let v6 = Prefixes::parse("2001:db8::/32").unwrap();
+        assert!(!v6.has_family(false) && v6.has_family(true));
         assert_eq!(named(&prefixes, "10.200.0.1"), Some("Seattle"));
         assert_eq!(named(&prefixes, "10.1.255.255"), Some("New York"));
         assert_eq!(named(&prefixes, "10.1.2.3"), Some("a host"));

@@ -32,10 +32,13 @@ pub enum ResetCode {
     Busy,
     /// Anything else.
     Failed,
+    /// The destination leads to guarded addresses, such as loopback, which the rules that name it do
+    /// not allow.
+    Guarded,
 }
 
 impl ResetCode {
-    const ALL: [ResetCode; 8] = [
+    const ALL: [ResetCode; 9] = [
         ResetCode::Reset,
         ResetCode::Refused,
         ResetCode::Unreachable,
@@ -44,11 +47,12 @@ impl ResetCode {
         ResetCode::NotAllowed,
         ResetCode::Busy,
         ResetCode::Failed,
+        ResetCode::Guarded,
     ];
 
     pub(crate) fn code(self) -> u64 {
-        ResetCode::ALL.iter().position(|&code| code == self).unwrap_or(ResetCode::ALL.len() - 1)
-            as u64
+        // Cannot fail: all are in the list.
+        ResetCode::ALL.iter().position(|&code| code == self).unwrap_or_default() as u64
     }
 
     /// Codes of later versions count as [`ResetCode::Failed`].

@@ -26,7 +26,7 @@ pub enum Answer {
     Unknown,
     /// Sent by the server: it accepts no session now, because it is draining or has too many.
     Busy,
-    /// Sent by the server: there is no common version.
+    /// Sent by the server: there is no common version, or it cannot read the client's HELLO.
     Version,
 }
 
@@ -140,13 +140,29 @@ pub enum HelloError {
         field: u64,
     },
     /// There is no common version.
-    #[error("the peer speaks versions {oldest} to {newest} of the protocol, this end {} to {}", VERSIONS.start(), VERSIONS.end())]
+    #[error("{}", no_common_version(*oldest, *newest))]
     Version {
         /// Oldest version that the peer speaks.
         oldest: u64,
         /// Newest version that the peer speaks.
         newest: u64,
     },
+}
+
+/// Says which end is older, and so which one to update.
+fn no_common_version(oldest: u64, newest: u64) -> String {
+    let speaks = |oldest: u64, newest: u64| {
+        if oldest == newest {
+            format!("version {newest}")
+        } else {
+            format!("versions {oldest} to {newest}")
+        }
+    };
+    let (there, here) = (speaks(oldest, newest), speaks(*VERSIONS.start(), *VERSIONS.end()));
+    let older = if newest < *VERSIONS.start() { "the other end" } else { "this end" };
+    format!(
+        "the other end speaks {there} of the tunnel's protocol, this end {here}: {older} is older; update {older}"
+    )
 }
 
 fn sharing_code(sharing: Sharing) -> u64 {
@@ -188,7 +204,10 @@ impl Hello {
         let mut rest = body.strip_prefix(MAGIC).ok_or(HelloError::NotHello)?;
         let mut number = || varint::take(&mut rest).map_err(|_| HelloError::Field { field: 0 });
         let (oldest, newest) = (number()?, number()?);
-        if oldest > newest || newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
+        if oldest > newest {
+            return Err(HelloError::Field { field: 0 });
+        }
+        if newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
         let mut fields: [Option<&[u8]>; 15] = [None; 15];
@@ -282,8 +301,9 @@ impl Hello {
         Message::Hello(&body).write(out);
     }
 
-    /// The answer to a HELLO with no common version, of which only the versions were read.
-    pub fn no_version(config: &Config) -> Hello {
+    /// The answer to a HELLO that this server cannot read, or of which it read only the versions,
+    /// because none is common.
+    pub fn unreadable(error: &HelloError, config: &Config) -> Hello {
         Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
@@ -300,7 +320,10 @@ impl Hello {
             received: 0,
             log: LogState::default(),
             agent: config.agent.clone(),
-            reason: String::new(),
+            reason: match error {
+                HelloError::Version { .. } => String::new(),
+                error => error.to_string(),
+            },
         }
     }
 
@@ -413,5 +436,23 @@ mod tests {
         let mut wire = Vec::new();
         Hello { oldest: 3, newest: 9, ..hello() }.write(&mut wire);
         assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 3, newest: 9 }));
+        wire.clear();
+        Hello { oldest: 3, newest: 1, ..hello() }.write(&mut wire);
+        assert_eq!(Hello::read(&wire), Err(HelloError::Field { field: 0 }));
+    }
+
+    #[test]
+    fn an_error_of_versions_says_which_end_to_update() {
+        let text = |oldest, newest| HelloError::Version { oldest, newest }.to_string();
+        assert_eq!(
+            text(1, 1),
+            "the other end speaks version 1 of the tunnel's protocol, this end version 2: \
+             the other end is older; update the other end"
+        );
+        assert_eq!(
+            text(3, 9),
+            "the other end speaks versions 3 to 9 of the tunnel's protocol, this end version 2: \
+             this end is older; update this end"
+        );
     }
 }

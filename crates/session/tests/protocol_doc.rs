@@ -89,7 +89,7 @@ fn hello_fields_and_answers() {
 
 #[test]
 fn codes_of_reset_and_close() {
-    let reset = listed(FLOW, "const ALL: [ResetCode; 8] = [", "]", "ResetCode::");
+    let reset = listed(FLOW, "const ALL: [ResetCode; 9] = [", "]", "ResetCode::");
     let documented = table("### Reset codes\n\n| code | name | meaning |");
     assert_eq!(documented, reset);
     assert_eq!(documented[6].1, format!("{:?}", ResetCode::Busy));

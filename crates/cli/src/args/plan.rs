@@ -149,7 +149,7 @@ pub(crate) struct EmulateArgs {
 /// Network, traffic and devices.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ScenarioArgs {
-    /// Topology file
+    /// Topology file; `-` is standard input
     pub(crate) topology: PathBuf,
     /// Companion of the topology: Rocketfuel's latencies.intra, or REPETITA's .demands
     #[arg(long, visible_alias = "demands", value_name = "FILE", help_heading = "Network")]

@@ -163,7 +163,7 @@ ports or *: origin.example:80, *.example.com:443, 10.0.0.0/8:8000-8100, [2001:db
 
 SIGHUP reloads the rules of the configuration file and the authorized peers. SIGTERM drains open connections first.")]
 pub(crate) struct ServeArgs {
-    /// Listen for peers on [bind:]port; repeatable
+    /// Listen for peers on [bind:]port; repeatable. * is every address, IPv6 and IPv4
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     #[serde(deserialize_with = "texts")]
     pub(crate) listen: Vec<Bind>,

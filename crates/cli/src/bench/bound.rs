@@ -40,7 +40,7 @@ pub(super) struct BoundPass {
 }
 
 /// Measures the bound for every window, block size and cache among the plans.
-pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<Vec<Bound>> {
+pub(super) fn measure(plans: &[Plan], data: &mut [u8], args: &BenchArgs) -> Outcome<Vec<Bound>> {
     let mut settings: Vec<(usize, usize, u64)> = plans
         .iter()
         .filter_map(|plan| Some((plan.figures.window?, plan.block, plan.figures.cache_bytes?)))
@@ -69,8 +69,11 @@ pub(super) fn measure(plans: &[Plan], data: &[u8], args: &BenchArgs) -> Outcome<
             let now = optimal.totals();
             let wire_bytes = data.len() as u64 - (now.saved_bytes - before.saved_bytes);
             let savings = stdout::savings(wire_bytes, data.len() as u64);
+            data.rotate_left(super::pass_shift(data.len()));
             passes.push(BoundPass { wire_bytes, savings, runs: now.runs - before.runs, time });
         }
+        let turned = super::pass_shift(data.len()) * usize::from(args.passes);
+        data.rotate_right(turned % data.len().max(1));
         let Bias { expected_per_window, measured_per_window, apparent_savings, .. } =
             optimal.false_positive_bias(1, BIAS_BYTES);
         bounds.push(Bound {

@@ -66,11 +66,15 @@ impl Outputs {
     ///
     /// # Errors
     ///
-    /// If standard output was redirected to one of the inputs.
+    /// If standard output was redirected to one of the inputs, or two are standard input.
     pub(crate) fn beside<'a>(inputs: impl IntoIterator<Item = &'a Path>) -> Outcome<Outputs> {
         let mut outputs = Outputs { inputs: Vec::new(), outputs: Vec::new() };
+        let mut reads_stdin = false;
         for path in inputs {
             let stdin = path == Path::new("-");
+            if stdin && std::mem::replace(&mut reads_stdin, true) {
+                return Err(Failure::usage("standard input (-) can be read only once"));
+            }
             let meta = if stdin {
                 standard(&io::stdin()).and_then(|file| file.metadata())
             } else {
@@ -111,6 +115,7 @@ impl Outputs {
     /// If it is an input, another output or a directory, or cannot be a file.
     pub(crate) fn file(&mut self, option: &str, path: Option<&Path>) -> Outcome<Destination> {
         let Some(path) = path.filter(|path| !is_standard(Some(path))) else {
+            crate::stdout::check_open()?;
             return Ok(Destination { name: "standard output".into(), way: Way::Standard });
         };
         let name = path.display().to_string();

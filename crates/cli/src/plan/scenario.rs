@@ -9,7 +9,7 @@ use oncewire_plan::{Error, Fault, Instance, Network, Provision, Synthetic, Text}
 use oncewire_plan::{NodeId, traffic::Scale};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Largest file that is read, in bytes. A router-level map of a tier-1 ISP has 300 kB, its measured
@@ -113,20 +113,27 @@ fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Stri
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-/// Reads a text file of at most [`FILE_MAX`] bytes.
+/// The name of a file in messages.
+fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
+}
+
+/// Reads a text file of at most [`FILE_MAX`] bytes; `-` is standard input.
 pub(super) fn read(path: &Path) -> Outcome<String> {
-    let failed = |error| Failure::io("read", path.display(), &error);
+    let name = name(path);
+    let failed = |error| Failure::io("read", &name, &error);
     let mut text = Vec::new();
-    File::open(path).map_err(failed)?.take(FILE_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    let input: io::Result<Box<dyn Read>> = if path == Path::new("-") {
+        Ok(Box::new(io::stdin().lock()))
+    } else {
+        File::open(path).map(|file| Box::new(file) as _)
+    };
+    input.and_then(|input| input.take(FILE_MAX + 1).read_to_end(&mut text)).map_err(failed)?;
     if text.len() as u64 > FILE_MAX {
-        return Err(Failure::damaged(format!(
-            "{} is larger than {}",
-            path.display(),
-            bytes(FILE_MAX)
-        )));
+        return Err(Failure::damaged(format!("{name} is larger than {}", bytes(FILE_MAX))));
     }
     if text.contains(&0) {
-        return Err(Failure::damaged(format!("{} is not text; check the name", path.display())));
+        return Err(Failure::damaged(format!("{name} is not text; check the name")));
     }
     // Rocketfuel's maps predate the general use of UTF-8.
     Ok(String::from_utf8(text)
@@ -135,7 +142,7 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
 
 /// The same with its name.
 pub(super) fn text(path: &Path) -> Outcome<Text> {
-    Ok(Text::new(path.display().to_string(), read(path)?))
+    Ok(Text::new(name(path), read(path)?))
 }
 
 impl From<Error> for Failure {

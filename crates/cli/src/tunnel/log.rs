@@ -4,12 +4,16 @@
 use crate::failure::say;
 use oncewire_net::keys::redact;
 use oncewire_report::text::unprintable;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{FormatFields, Writer};
 
 /// Most lines queued for standard error. If it blocks (a pipe whose reader has stopped), more are
 /// dropped and counted.
@@ -101,6 +105,48 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
+/// Writes an event's fields as `name=value`, all in one way: a word as it is, anything else in
+/// quotes. The subscriber's own way depends on the type of a value, which no reader knows.
+#[derive(Clone, Copy)]
+pub(super) struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut line = FieldLine { writer, is_first: true, result: Ok(()) };
+        fields.record(&mut line);
+        line.result
+    }
+}
+
+struct FieldLine<'w> {
+    writer: Writer<'w>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl FieldLine<'_> {
+    fn write(&mut self, field: &Field, value: &str) {
+        let space = if std::mem::replace(&mut self.is_first, false) { "" } else { " " };
+        let is_word = !value.is_empty() && !value.contains([' ', '"', '=', '\\', '\n']);
+        let written = match field.name() {
+            "message" => write!(self.writer, "{space}{value}"),
+            name if is_word => write!(self.writer, "{space}{name}={value}"),
+            name => write!(self.writer, "{space}{name}={value:?}"),
+        };
+        self.result = self.result.and(written);
+    }
+}
+
+impl Visit for FieldLine<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.write(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.write(field, &format!("{value:?}"));
+    }
+}
+
 /// An event on one line, without secret keys. Fields may come from a peer, an application or a name
 /// server, so everything that controls a terminal, begins a line or changes the direction of text
 /// is escaped. The escapes are those of JSON: JSON stays JSON.
@@ -129,6 +175,28 @@ mod tests {
         let line =
             "DEBUG target=tcp:a\\u001b[2J\\nERROR fake\\u000d\\u009b31m\\u202ex\\u2028y\\u007f";
         assert_eq!(one_line(event), line);
+    }
+
+    #[test]
+    fn fields_are_quoted_by_what_is_in_them_whatever_their_type() {
+        let (told, lines) = std::sync::mpsc::channel();
+        let log = Log::start_with(move |line| drop(told.send(line.to_string())));
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(log.clone())
+            .with_ansi(false)
+            .without_time()
+            .fmt_fields(Fields)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let key = "ow1abc";
+            tracing::warn!(peer = key, key = %key, n = 7, none = None::<u64>, "hello, all");
+            tracing::warn!(peer = "a b", why = %"a \"b\"", empty = "", "x");
+        });
+        log.flush();
+        let lines: Vec<String> = lines.try_iter().map(|line| line.trim().to_string()).collect();
+        let [one, two] = &lines[..] else { panic!("{lines:?}") };
+        assert!(one.ends_with(": hello, all peer=ow1abc key=ow1abc n=7"), "{one}");
+        assert!(two.ends_with(r#": x peer="a b" why="a \"b\"" empty="""#), "{two}");
     }
 
     #[test]

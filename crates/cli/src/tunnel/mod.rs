@@ -12,7 +12,7 @@ use crate::{stdout, terminal};
 use clap::ArgMatches;
 use config::Process;
 use file::Options;
-use log::Log;
+use log::{Fields, Log};
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
 use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
@@ -112,7 +112,7 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let _ = if process.log_json {
         subscriber.json().try_init()
     } else {
-        subscriber.with_target(false).try_init()
+        subscriber.fmt_fields(Fields).with_target(false).try_init()
     };
     let ready = |status: &Status| {
         for address in &status.listening {

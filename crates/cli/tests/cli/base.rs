@@ -26,8 +26,8 @@ fn several_bases_in_their_order() {
         &tz(2),
         "the third release",
     );
-    run(args!["unpack", "--base", two, "--base", one], &pack).fails(3, &["another base", "order"]);
-    run(args!["unpack", "--base", one], &pack).fails(3, &["another base", "300001"]);
+    run(args!["unpack", "--base", two, "--base", one], &pack).fails(2, &["another base", "order"]);
+    run(args!["unpack", "--base", one], &pack).fails(2, &["another base", "300001"]);
     // The content counts, not its division into files.
     let whole = dir.write("whole", &[read(&one), read(&two)].concat());
     same(&run(args!["unpack", "--base", whole], &pack).fine(), &tz(2), "with both in one file");
@@ -69,13 +69,13 @@ fn the_wrong_base_no_base_and_a_needless_base() {
     let without = run(args!["pack", tz_path(1)], b"").fine();
     // Of the same length, so that only the digest differs.
     run(args!["unpack", "--base", tz_path(2), "-o", output], &with)
-        .fails(3, &["another base", "same files"]);
-    run(args!["unpack", "-o", output], &with).fails(3, &["--base", "993280"]);
+        .fails(2, &["another base", "same files"]);
+    run(args!["unpack", "-o", output], &with).fails(2, &["--base", "993280"]);
     run(args!["unpack", "--base", tz_path(0), "-o", output], &without)
-        .fails(3, &["without a base", "omit --base"]);
+        .fails(2, &["without a base", "omit --base"]);
     dir.holds_only(&[]);
     for (args, pack) in [(args!["unpack"], &with), (args!["unpack", "--base", tz_path(2)], &with)] {
-        assert!(run(args, pack).fails(3, &["base"]).is_empty(), "not one byte may come out");
+        assert!(run(args, pack).fails(2, &["base"]).is_empty(), "not one byte may come out");
     }
 }
 

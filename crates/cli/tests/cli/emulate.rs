@@ -252,7 +252,7 @@ fn plans_are_carried_out() {
     assert!((own - given).abs() < 0.01, "{own} {given}");
     // A plan of another network's is refused.
     emulate(&map, &["--traffic", "demands", "--per-router", "--plan", &file])
-        .fails(3, &["plan.json", "another network"]);
+        .fails(2, &["plan.json", "another network"]);
     let garbage = dir.write("garbage.json", b"{}").display().to_string();
     emulate(&map, &[&SMALL[..], &["--plan", &garbage]].concat())
         .fails(3, &["garbage.json", "--manifests"]);
@@ -278,7 +278,8 @@ fn wrong_options() {
         assert_eq!(ran.code, Some(2), "{wrong:?}");
         assert!(ran.err.contains(wrong[0]), "{}", ran.err);
     }
-    let cases: [(&[&str], i32, &[&str]); 9] = [
+    let cases: [(&[&str], i32, &[&str]); 10] = [
+        (&["--loss", "100%"], 2, &["--loss 100%", "no packet would arrive"]),
         (&["--scale", "0%"], 2, &["--scale", "nothing"]),
         (&["--capture", &file, "--scale", "0%"], 2, &["--scale", "nothing"]),
         (&["--gamma", "0%", "--flash-crowd", "4s:gamma=50%"], 2, &["--gamma above 0"]),

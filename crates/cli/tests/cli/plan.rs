@@ -407,3 +407,23 @@ fn nodes_by_label() {
     assert_eq!(by("--links", "Beta -> Gamma\nc d\n"), by("--links", "b -> c\nc\td\n"));
     assert_eq!(by("--devices", "Beta -> Gamma\t1M\t1000\n"), by("--devices", "b -> c\t1M\t1000\n"));
 }
+
+#[test]
+fn a_topology_on_standard_input() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let totals = |ran: Ran| {
+        let document: Value = serde_json::from_slice(&ran.fine()).expect("JSON");
+        document["verdict"].to_string()
+    };
+    let options = ["--traffic", "demands", "--json", "--quick"];
+    let of = |topology: &Path| {
+        let mut all = args!["plan", topology];
+        all.extend(options.iter().map(OsString::from));
+        all
+    };
+    let read = totals(run(of(Path::new("-")), MAP.as_bytes()));
+    assert!(read == totals(run(of(&map), b"")) && read.len() > 100, "{read}");
+    run(args!["plan", "-"], b"nonsense").fails(3, &["standard input", "unknown format"]);
+    run(args!["plan", "-", "--latencies", "-"], b"").fails(2, &["standard input", "once"]);
+}

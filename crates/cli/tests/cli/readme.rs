@@ -133,7 +133,7 @@ fn check_block(place: &str, expected: &[String], printed: &str) {
 }
 
 /// Whether a line of a document matches a printed line, apart from spaces. The wire bytes of a
-/// transfer through the tunnel may differ by 5 % plus 2,000 bytes, and the savings by one point: they
+/// transfer through the tunnel may differ by 5 % plus 2,000 bytes, and the savings by 1.5 points: they
 /// depend on how the bytes arrive, which decides where blocks end and how many acknowledgments
 /// there are.
 fn same_line(expected: &str, printed: &str) -> bool {
@@ -155,7 +155,7 @@ fn same_line(expected: &str, printed: &str) -> bool {
     };
     expected[..split] == printed[..split]
         && (a.0 - b.0).abs() <= 0.05 * a.0 + 2000.0
-        && (a.1 - b.1).abs() <= 1.0
+        && (a.1 - b.1).abs() <= 1.5
 }
 
 /// The bytes and the percentage at the end of a line of the demo.

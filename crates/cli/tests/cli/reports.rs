@@ -290,6 +290,23 @@ fn bench_as_csv() {
     }
 }
 
+/// A repeat is not measured where its blocks end where they did before.
+#[test]
+fn the_second_pass_of_bench_has_other_blocks() {
+    let dir = Dir::new();
+    let file = dir.join("blocks");
+    let mut random = Random(3);
+    let content: Vec<u8> = std::iter::repeat_with(|| random.next() as u8).take(4 << 16).collect();
+    std::fs::write(&file, content).expect("a file");
+    let args = args!["bench", "--passes", "2", "--runs", "1", "--no-rivals", "--json", file];
+    let report = document(args, b"");
+    for figure in report["figures"].as_array().expect("a list") {
+        // The end and the beginning of the content are in one block.
+        let matches = number(&figure["passes"][1], "matches");
+        assert_eq!(matches, 5.0, "{figure}");
+    }
+}
+
 #[test]
 fn bench_as_a_table() {
     let out =

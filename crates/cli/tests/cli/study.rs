@@ -412,6 +412,26 @@ fn inside_tells_directions_apart() {
 }
 
 #[test]
+fn a_family_without_a_network_inside_is_mentioned() {
+    let content = noise(1, 1000);
+    let packets = [
+        packet("192.0.2.1:80", "10.0.0.1:40000", &content),
+        packet("[2001:db8::1]:80", "[fd00::1]:40000", &content),
+    ];
+    let said = |inside: &str| {
+        let document = json(run(study!["-", "--inside", inside, "--json"], &pcap(&packets)));
+        let reasons = document["verdict"]["reasons"].as_array().expect("reasons").clone();
+        reasons.iter().map(|reason| reason.as_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    for (inside, missing) in [("10.0.0.0/8", "IPv6"), ("fd00::/8", "IPv4")] {
+        let (reasons, text) = (said(inside), format!("--inside names no {missing} network"));
+        assert!(reasons.iter().any(|reason| reason.contains(&text)), "{inside}: {reasons:?}");
+    }
+    let both = said("10.0.0.0/8,fd00::/8");
+    assert!(!both.iter().any(|reason| reason.contains("--inside")), "{both:?}");
+}
+
+#[test]
 fn a_sample_of_a_trace() {
     // The first of every ten seconds: packets 0 and 10.
     let document = json(run(study!["-", "--sample", "1s/10s", "--json"], &pcap(&packets())));

@@ -31,6 +31,28 @@ fn packed_data_is_not_written_to_a_terminal() {
 }
 
 #[test]
+fn binary_content_is_not_written_to_a_terminal_and_text_is() {
+    let dir = Dir::new();
+    for (content, is_text) in [
+        (&b"one\ttwo\r\n\xc3\xbc\n"[..], true),
+        (b"a\0b", false),
+        (b"\x1b[2J", false),
+        (b"x\x7f", false),
+    ] {
+        let pack = dir.write("pack", &run(args!["pack"], content).fine());
+        for target in ["", " -o -"] {
+            let line = format!("'{ONCEWIRE}' unpack '{}'{target} 2>/dev/null", pack.display());
+            let Some((code, screen)) = on_a_terminal(&line) else {
+                oncewire_testkit::skipped!("there is no script here");
+                return;
+            };
+            assert_eq!(code, Some(if is_text { 0 } else { 2 }), "{content:?}: {screen}");
+            assert_eq!(screen.contains("two"), is_text, "{screen}");
+        }
+    }
+}
+
+#[test]
 fn progress_and_the_result_are_shown() {
     let dir = Dir::new();
     let (pack, output) = (dir.join("pack"), dir.join("output"));

@@ -59,10 +59,10 @@ fn values_out_of_range() {
         (&["pack", "--period", "2"], &["period of 2", "4 to 1024"]),
         (&["pack", "--period", "3"], &["period of 3", "4 to 1024"]),
         (&["pack", "--period", "1025"], &["period of 1025", "4 to 1024"]),
-        (&["pack", "--cache", "0"], &["cache of 0", "at least one block"]),
-        (&["pack", "--cache", "10"], &["cache of 10", "at least one block"]),
-        (&["pack", "--cache", "65535"], &["cache of", "at least one block"]),
-        (&["pack", "--cache", "2T"], &["cache of", "at most"]),
+        (&["pack", "--cache", "0"], &["--cache 0 is", "at least one block"]),
+        (&["pack", "--cache", "10"], &["--cache 10 is", "at least one block"]),
+        (&["pack", "--cache", "65535"], &["--cache", "at least one block"]),
+        (&["pack", "--cache", "2T"], &["--cache", "at most"]),
         (&["pack", "--block", "0"], &["block limit of 0", "1 to 65536"]),
         (&["pack", "--block", "65K"], &["block limit of 66560", "1 to 65536"]),
         (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
@@ -77,7 +77,7 @@ fn values_out_of_range() {
         (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy zstd"]),
         (&["bench", "--windows", "32,5"], &["window of 5", "12 to 64"]),
         (&["bench", "--periods", "32,2"], &["period of 2", "4 to 1024"]),
-        (&["bench", "--cache", "4M,10"], &["cache of 10", "at least one block"]),
+        (&["bench", "--cache", "4M,10"], &["--cache 10 is", "at least one block"]),
         (&["demo", "--window", "5"], &["window of 5", "12 to 64"]),
     ];
     for (args, words) in cases {
@@ -94,8 +94,8 @@ fn unknown_options_and_values() {
         (&["pack", "--cache", "1.5.G"], &["1.5.G", "not a size", "256M"]),
         (&["pack", "--cache", "12Q"], &["12Q", "not a size"]),
         (&["pack", "--block", "99999999999T"], &["too large for a size"]),
-        (&["pack", "--threads", "0"], &["1..=3"]),
-        (&["pack", "--threads", "4"], &["1..=3"]),
+        (&["pack", "--threads", "0"], &["write 1 to 3"]),
+        (&["pack", "--threads", "4"], &["write 1 to 3"]),
         (&["pack", "--sampler", "modq"], &["samplebyte", "modp"]),
         (&["pack", "--entropy", "gzip"], &["none", "lz4", "zstd"]),
         (&["pack", "--cpu-budget", "25"], &["25", "percentage"]),
@@ -106,7 +106,7 @@ fn unknown_options_and_values() {
         (&["bench", "--entropy", "zstd-9"], &["zstd-1, zstd-2 or zstd-3"]),
         (&["bench", "--packets", "--block", "1K"], &["cannot be used with"]),
         (&["serve", "--csv", "x"], &["--csv"]),
-        (&["bench", "--runs", "0"], &["1..=99"]),
+        (&["bench", "--runs", "0"], &["write 1 to 99"]),
         (&["bench", "--kernels", "sse9"], &["portable", "avx2"]),
     ];
     for (args, words) in cases {
@@ -192,5 +192,63 @@ fn exit_codes_are_in_the_help() {
     let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");
     for words in ["0 done", "1 failed", "2 wrong", "3 corrupt input", "64KB is 64,000"] {
         assert!(help.contains(words), "{words:?} is missing: {help}");
+    }
+}
+
+/// The words are ours, not those of a parser.
+#[test]
+fn numbers_and_hyphens_are_refused_in_our_words() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["pack", "--threads", "many"], "'--threads <N>': not a whole number\n"),
+        (&["pack", "--threads", "99999999999999999999"], "'--threads <N>': out of range\n"),
+        (&["pack", "--threads", "-1"], "'--threads <N>': write 1 to 3\n"),
+        (&["serve", "--max-sessions", "-5"], "'--max-sessions <N>': not a whole number\n"),
+        (&["pack", "--window", ""], "not a whole number\n"),
+        (&["pack", "--cache", "-5"], "invalid value '-5' for '--cache <SIZE>': not a size"),
+        (&["bench", "x", "--passes", "-5"], "invalid value '-5' for '--passes"),
+        (&["pack", "--frobnicate"], "unexpected argument '--frobnicate' found\n\nUsage:"),
+    ];
+    for (args, words) in cases {
+        let ran = run(args.iter().map(OsString::from).collect(), b"");
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(words), "{args:?}: {words:?} is not in {}", ran.err);
+        for theirs in ["digit found", "as a value, use", "..=", "target type"] {
+            assert!(!ran.err.contains(theirs), "{args:?}: {}", ran.err);
+        }
+    }
+    // A tip that helps stays.
+    let ran = run(args!["pack", "--windw", "32"], b"");
+    assert!(ran.err.contains("tip: a similar argument exists: '--window'"), "{}", ran.err);
+}
+
+#[test]
+fn sizes_in_errors_have_units() {
+    run(args!["pack", "--cache", "100000G"], b"x").fails(2, &["--cache 100000G", "at most 1T"]);
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let dir = Dir::new();
+    let pack = dir.write("pack", &run(args!["pack"], b"content").fine());
+    let pack = pack.to_str().expect("text");
+    let shell = |line: &str| {
+        let output = std::process::Command::new("sh")
+            .args(["-c", line])
+            .env("ONCEWIRE", ONCEWIRE)
+            .stdin(std::process::Stdio::null())
+            .output();
+        Ran::of(output.expect("sh runs"))
+    };
+    if cfg!(target_os = "linux") {
+        for command in ["pack", &format!("unpack {pack}"), "--help >&2; \"$ONCEWIRE\" demo"] {
+            let ran = shell(&format!("\"$ONCEWIRE\" {command} >&-"));
+            assert_eq!(ran.code, Some(1), "{command}: {}", ran.err);
+            assert!(ran.err.contains("standard output: it is closed"), "{command}: {}", ran.err);
+        }
+    }
+    // What nobody wants to see may go nowhere, and nothing is written with -o.
+    for command in ["pack >/dev/null", &format!("unpack {pack} -o {pack}.out >&-")] {
+        let ran = shell(&format!("\"$ONCEWIRE\" {command}"));
+        assert_eq!(ran.code, Some(0), "{command}: {}", ran.err);
     }
 }

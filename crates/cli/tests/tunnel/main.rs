@@ -12,3 +12,4 @@ mod repeats;
 mod silence;
 mod soak;
 mod support;
+mod versions;

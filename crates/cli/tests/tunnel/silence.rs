@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use oncewire_testkit::servers::{free_port, incompressible};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -116,14 +116,14 @@ fn refused_targets_and_sessions_are_logged_with_peer_and_address() {
     });
     let said = tunnel.serve.said();
     let line = said.lines().find(|line| line.contains("no --allow")).unwrap();
-    for word in ["WARN", "192.0.2.1:80", "address=\"127.0.0.1:", "peer=\"ow1"] {
+    for word in ["WARN", "192.0.2.1:80", "address=127.0.0.1:", "peer=ow1"] {
         assert!(line.contains(word), "{word}: {line}");
     }
     let begun = said
         .lines()
         .find(|line| line.contains("session established"))
         .expect("a line for the session");
-    for word in ["address=127.0.0.1:", "over=\"tcp\"", "peer=\"ow1"] {
+    for word in ["address=127.0.0.1:", "over=tcp", "peer=ow1"] {
         assert!(begun.contains(word), "{word}: {begun}");
     }
     let session = tunnel.serve.status()["sessions"][0].clone();
@@ -207,4 +207,42 @@ fn idle_ends_sleep() {
         // A timer at 50 Hz makes 200 in that time; keep-alives come every 10 s.
         assert!(after - before < 40, "{} wake-ups in 4 s", after - before);
     }
+}
+
+#[test]
+fn a_name_that_leads_to_loopback_is_explained_where_the_rules_are_and_where_the_user_is() {
+    let port = echo().port();
+    let target = format!("localhost:{port}");
+    let tunnel = Plan::new()
+        .only(format!("*:{port}"))
+        .forward_to(&target)
+        .connect(&["--proxy", "127.0.0.1:0"])
+        .start();
+    let [forward, proxy] = [0, 1].map(|n| tunnel.way(n));
+    assert!(exchange(forward, b"hello").is_err_and(|error| error.kind() != ErrorKind::TimedOut));
+    let at_server = format!(
+        "a guarded address (loopback, link-local or the like), which only a rule for that address allows: --allow 127.0.0.1:{port}"
+    );
+    let at_client = "at the other end it leads to a guarded address";
+    for (end, text) in [(&tunnel.serve, &*at_server), (&tunnel.connect, at_client)] {
+        wait_until("the refusal is in the log", || end.said().contains("connection refused"));
+        let said = end.said();
+        let line = said.lines().find(|line| line.contains("connection refused")).unwrap();
+        let server = at_server.replace("127.0.0.1", "[::1]");
+        assert!(line.contains(" WARN ") && line.contains(&target), "{line}");
+        assert!(line.contains(text) || line.contains(&server), "{line}");
+    }
+
+    let request = format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    let answer = String::from_utf8(exchange(proxy, request.as_bytes()).unwrap()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains(at_client), "{answer}");
+
+    let mut request = vec![5, 1, 0, 5, 1, 0, 3, 9];
+    request.extend_from_slice(b"localhost");
+    request.extend_from_slice(&port.to_be_bytes());
+    let mut stream = application(proxy);
+    stream.write_all(&request).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [5, 0, 5, 2], "not allowed by the rules");
 }

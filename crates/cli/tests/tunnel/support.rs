@@ -215,6 +215,7 @@ pub(crate) struct Plan {
     serve_descriptors: Option<u32>,
     connect_descriptors: Option<u32>,
     memory: &'static str,
+    allow: Vec<String>,
 }
 
 impl Plan {
@@ -228,12 +229,25 @@ impl Plan {
             serve_descriptors: None,
             connect_descriptors: None,
             memory: "128M",
+            allow: ["127.0.0.0/8:*", "[::1]:*"].map(String::from).to_vec(),
         }
     }
 
     /// One more forward.
     pub(crate) fn to(mut self, origin: SocketAddr) -> Plan {
         self.forwards.push(format!("127.0.0.1:0:{origin}"));
+        self
+    }
+
+    /// Flows may go only there.
+    pub(crate) fn only(mut self, rule: String) -> Plan {
+        self.allow = vec![rule];
+        self
+    }
+
+    /// A forward that names its target.
+    pub(crate) fn forward_to(mut self, target: &str) -> Plan {
+        self.forwards.push(format!("127.0.0.1:0:{target}"));
         self
     }
 
@@ -281,7 +295,7 @@ impl Plan {
                 .to_vec()
         };
         let mut serve_args = common("serve", &here);
-        serve_args.extend(["--allow", "127.0.0.0/8:*", "--allow", "[::1]:*"].map(String::from));
+        serve_args.extend(self.allow.into_iter().flat_map(|rule| ["--allow".to_string(), rule]));
         serve_args.extend(self.serve);
         let mut connect_args = common("connect", &there);
         connect_args

@@ -1,34 +1,34 @@
-//! What distances at the source become in the literals. `docs/FORMAT.md`, "Alignment".
+//! How distances of the source change in the literals. `docs/FORMAT.md`, "Alignment".
 //!
 //! A copy counts its distance in inflated bytes. Where the literals have more or fewer of them than
-//! the source, as behind an insertion, every copy from before that place has another distance, by
-//! the same number of bytes. Nothing is inflated to know it: tokens say how long they are.
+//! the source, as after an insertion, every copy that reaches back across that place has another
+//! distance, by the same number of bytes. This needs no inflating: tokens state their lengths.
 
 use crate::deflate::{MAX_DISTANCE, Token};
 
-/// Bends that are remembered.
+/// Most bends that are kept.
 pub(crate) const BENDS: usize = 16;
 
-/// Inflated bytes behind a bend where a copy may come from before it.
+/// Inflated bytes after a bend within which a copy may reach back across it.
 const REACH: i64 = MAX_DISTANCE as i64;
 
-/// A place of the source from before which the distances of copies change.
+/// A place of the source: copies that reach back across it change their distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bend {
-    /// Inflated bytes of the source; below 0 before the frame.
+    /// In inflated bytes of the source; negative if before the frame.
     at: i64,
     change: i32,
 }
 
-/// Where source and literals are, relative to each other.
+/// The position of the source relative to the literals.
 #[derive(Clone, Debug)]
 pub(crate) struct Alignment {
     /// Inflated bytes of the source so far.
     at: i64,
-    /// In the order they were added; the first `len` count.
+    /// In the order in which they were added; only the first `len` are valid.
     bends: [Bend; BENDS],
     len: usize,
-    /// No copy reaches a bend from here on.
+    /// From this place on, no copy reaches a bend.
     bent_until: i64,
 }
 
@@ -44,7 +44,7 @@ impl Alignment {
         self.at
     }
 
-    /// Whether there are bends, also ones that no copy reaches any more.
+    /// Whether there are bends, also ones out of reach.
     pub(crate) fn has_bends(&self) -> bool {
         self.len > 0
     }
@@ -55,17 +55,17 @@ impl Alignment {
         self.at < self.bent_until
     }
 
-    /// The source goes on by inflated bytes.
+    /// Advances the source by inflated bytes.
     #[inline(always)]
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.at = self.at.saturating_add_unsigned(bytes);
     }
 
-    /// The token that the next one of the source is expected to become.
+    /// What the next token of the source is expected to become.
     #[inline(always)]
     pub(crate) fn expected(&self, token: Token) -> Token {
         let from = self.at - i64::from(token.distance());
-        // Most copies come from behind all bends.
+        // Most copies start after all bends.
         if from >= self.bent_until - REACH || !token.is_copy() {
             return token;
         }
@@ -74,8 +74,8 @@ impl Alignment {
         i32::try_from(change).ok().and_then(|change| token.moved(change)).unwrap_or(token)
     }
 
-    /// Forgets the bends that no copy reaches any more; if all are in reach and there is no room for
-    /// another, the one that was added first.
+    /// Drops the bends out of reach; if all are in reach and there is no room for another, drops
+    /// the one that was added first.
     pub(crate) fn make_room(&mut self) {
         let mut kept = 0;
         for nth in 0..self.len {
@@ -92,8 +92,8 @@ impl Alignment {
         }
     }
 
-    /// From here on, copies from before the place `back` inflated bytes before this one have a
-    /// distance that differs by `change` from what it was expected to be. Makes room for it.
+    /// Adds a bend `back` inflated bytes before this place: from here on, copies that reach back
+    /// across it have a distance that differs by `change` from the expected one. Makes room for it.
     pub(crate) fn bend(&mut self, back: u32, change: i32) {
         self.make_room();
         self.bends[self.len] = Bend { at: self.at - i64::from(back), change };
@@ -116,14 +116,14 @@ mod tests {
         alignment.bend(100, 7);
         assert_eq!([100, 101].map(|of| alignment.expected(copy(of)).distance()), [100, 108]);
         assert_eq!(alignment.expected(Token::literal(1)), Token::literal(1));
-        // Another behind it; both count for what comes from before both.
+        // Another one after it; both count for copies that cross both.
         alignment.advance(50);
         alignment.bend(10, -3);
         let expected = [10, 11, 150, 151].map(|of| alignment.expected(copy(of)).distance());
         assert_eq!(expected, [10, 8, 147, 155]);
-        // Where there is no such distance, nothing changes.
+        // If the new distance would be invalid, nothing changes.
         assert_eq!(alignment.expected(copy(MAX_DISTANCE)), copy(MAX_DISTANCE));
-        // Far enough behind, nothing does.
+        // Nor does it far enough after the bend.
         alignment.advance(u64::from(MAX_DISTANCE) - 11);
         assert!(alignment.is_bent());
         alignment.advance(1);

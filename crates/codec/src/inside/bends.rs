@@ -1,16 +1,17 @@
-//! Where distances change alike: what the search for runs needs of an [`Alignment`].
+//! Finds bends: where distances change by the same amount. For the search for runs, which uses an
+//! [`Alignment`].
 
 use super::alignment::Alignment;
 use crate::deflate::Token;
 
-/// Tokens that are looked at to see whether distances change alike.
+/// Tokens examined to see whether distances change by the same amount.
 pub(super) const SEEN: usize = 96;
-/// Tokens that show whether it is worth looking at more.
+/// Tokens that show whether examining more is worthwhile.
 const SOON: usize = 24;
-/// Copies whose distances a bend must set right.
+/// Copies whose distances a bend must correct.
 const WORTH_BENDING: i32 = 3;
 
-/// How many bytes tokens are inflated.
+/// Bytes that tokens inflate to.
 pub(super) fn inflated(tokens: &[Token]) -> u64 {
     tokens.iter().map(|token| u64::from(token.len())).sum()
 }
@@ -32,8 +33,8 @@ pub(super) fn follow(alignment: &mut Alignment, here: &[Token], there: &[Token])
     same + more
 }
 
-/// The bend that sets most distances right, if the first one is not as expected and others change
-/// alike: how far back it is, and the change.
+/// The bend that corrects most distances, if the first distance is not as expected and others
+/// change by the same amount: its distance back, and the change.
 pub(super) fn bend(alignment: &Alignment, here: &[Token], there: &[Token]) -> Option<(u32, i32)> {
     let change_of = |at: &Alignment, here: Token, there: Token| {
         here.distance() as i32 - at.expected(there).distance() as i32
@@ -44,12 +45,12 @@ pub(super) fn bend(alignment: &Alignment, here: &[Token], there: &[Token]) -> Op
     if change == 0 {
         return None;
     }
-    // Where the copies come from, and whether a bend behind it sets them right or wrong.
+    // Start of each copy, and whether a bend after it corrects or spoils the copy.
     let mut votes = [(0i64, 0i32); SEEN];
     let mut count = 0;
     let mut right = 0;
     for (nth, (&here, &there)) in here.iter().zip(there).take(SEEN).enumerate() {
-        // Most changes are those of one copy: that shows soon.
+        // Most changes affect one copy only, which is soon apparent.
         if here.shape() != there.shape() || (nth == SOON && right < 2) {
             break;
         }
@@ -73,7 +74,7 @@ pub(super) fn bend(alignment: &Alignment, here: &[Token], there: &[Token]) -> Op
     let (mut sum, mut best) = (0, (0, 0));
     for (nth, &(from, vote)) in votes.iter().enumerate() {
         sum += vote;
-        // Half way to the next one that it must not reach.
+        // Half way to the next start that it must not reach.
         let next = votes.get(nth + 1).map_or(from + 1, |next| next.0);
         if from >= first && next > from && sum > best.0 {
             best = (sum, from + 1 + (next - from - 1) / 2);
@@ -82,7 +83,7 @@ pub(super) fn bend(alignment: &Alignment, here: &[Token], there: &[Token]) -> Op
     let back = u32::try_from(alignment.at() - best.1).ok()?;
     let mut bent = alignment.clone();
     bent.bend(back, change);
-    // Changes add up, and there may be no such distance.
+    // Changes add up, and the sum may be an invalid distance.
     let is_right = bent.expected(*there.first()?) == *here.first()?;
     (is_right && best.0 >= WORTH_BENDING).then_some((back, change))
 }

@@ -1,17 +1,17 @@
-//! How much work looking inside may cost: so much for each byte, and more for each byte saved.
+//! Limits the work of looking inside: a budget for each byte, and more for each byte saved.
 //!
-//! Work is counted, not timed. A unit is about what reading a deflate token takes, 5 to 9 ns. What
-//! content may cost in the long run are [`PER_BYTE`] and [`PER_SAVED`] for each byte: at most 8.
+//! Work is counted, not timed. A unit is about the cost of reading a deflate token, 5 to 9 ns. In
+//! the long run, content may cost [`PER_BYTE`] plus [`PER_SAVED`] units for each byte: at most 8.
 
 use super::domains::Domains;
 
-/// Units to read the description of a deflate code and to build its tables.
+/// Units to read the description of a deflate code and build its tables.
 pub(super) const CODE: u64 = 1000;
-/// Units to look for a run at a place of the log, without its tokens.
+/// Units to look for a run at a place of the log, without reading its tokens.
 pub(super) const JUMP: u64 = 32;
-/// Units to look for a token, and those behind it, among those that come next in the log.
+/// Units to look for a token, and its successors, among the next ones in the log.
 pub(super) const RESUME: u64 = 6;
-/// Units to look whether distances change alike.
+/// Units to check whether distances change by the same amount.
 pub(super) const BEND: u64 = 32;
 /// Units for a zstd block, without its literals and sequences.
 pub(super) const ZSTD_BLOCK: u64 = 700;
@@ -21,32 +21,32 @@ pub(super) fn unpacking(blocks: usize, literals: usize, sequences: usize) -> u64
     blocks as u64 * ZSTD_BLOCK + literals as u64 / 4 + 6 * sequences as u64
 }
 
-/// Units for each byte of content, opened or not: new content in deflate takes 1 to 3.
+/// Units for each byte of content, opened or not. New deflate content takes 1 to 3.
 const PER_BYTE: u64 = 5;
-/// Units on top for each byte saved.
+/// Additional units for each byte saved.
 const PER_SAVED: u64 = 3;
-/// Units that a flow may be ahead of that, and a domain. One flow uses up a quarter of what its
-/// domain may, so that others are still opened.
+/// Units that a flow, and a domain, may overdraw. One flow uses up a quarter of its domain's share,
+/// so that others are still opened.
 const AHEAD: i64 = 16 << 20;
 const DOMAIN_AHEAD: i64 = 4 * AHEAD;
-/// Bytes that are not opened when the work is used up: at first, and at most. Twice as many each
-/// time, while content saves less than one byte in [`WORTH`], until it has paid for all that it was
-/// ahead.
+/// Bytes that are not opened once the budget is used up: the first time, and at most. The number
+/// doubles each time while content saves less than one byte in [`WORTH`], until the debt is paid
+/// back.
 const LEAST_DECLINED: u64 = 1 << 20;
 const MOST_DECLINED: u64 = 64 << 20;
 const WORTH: u64 = 8;
 
-/// The work that a flow, or a domain, has left.
+/// The work available to a flow or a domain.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     left: i64,
-    /// At most.
+    /// Upper bound.
     most: i64,
-    /// Bytes that are not opened.
+    /// Bytes left that are not opened.
     declined: u64,
-    /// As many the next time.
+    /// The same, the next time.
     next: u64,
-    /// Bytes that were opened, and saved, since some were not opened.
+    /// Bytes opened, and bytes saved, since the last refusal.
     opened: u64,
     saved: u64,
 }
@@ -68,13 +68,13 @@ impl Budget {
         Budget::new(AHEAD)
     }
 
-    /// Whether the next block is not to be opened.
+    /// Whether the next block must not be opened.
     fn declines(&self) -> bool {
         self.declined > 0
     }
 
-    /// A block of `len` bytes was not opened. What declines it earns no more so than shows whether
-    /// content has become better.
+    /// Records that a block of `len` bytes was not opened. A refusal earns only enough to test
+    /// whether content has improved.
     fn pass(&mut self, len: usize) {
         let enough = (LEAST_DECLINED * PER_BYTE) as i64;
         let most = if self.declines() { self.left.max(enough) } else { self.most };
@@ -82,7 +82,7 @@ impl Budget {
         self.left = (self.left + (len as u64 * PER_BYTE) as i64).min(most);
     }
 
-    /// Looking inside a block of `len` bytes took so much `work`, and saved so many bytes.
+    /// Records the `work` of looking inside a block of `len` bytes, and the bytes that it saved.
     fn spend(&mut self, len: usize, work: u64, saved: u64) {
         self.opened += len as u64;
         self.saved += saved;
@@ -103,14 +103,14 @@ impl Budget {
     }
 }
 
-/// Domains whose budget is remembered.
+/// Most domains whose budget is kept.
 const MAX_DOMAINS: usize = 64;
 
 /// The budgets of domains.
 pub(super) type Budgets = Domains<Budget, MAX_DOMAINS>;
 
 impl Budgets {
-    /// Whether a block of `len` bytes is not to be opened, of a flow of this domain.
+    /// Whether a block of `len` bytes of a flow of this domain must not be opened.
     pub(super) fn declines(&mut self, key: u64, flow: &mut Budget, len: usize) -> bool {
         let domain = self.of(key);
         let declines = domain.declines() || flow.declines();
@@ -121,7 +121,8 @@ impl Budgets {
         declines
     }
 
-    /// Looking inside a block of `len` bytes of a flow took so much `work`, and saved so many bytes.
+    /// Records the `work` of looking inside a block of `len` bytes of a flow, and the bytes that it
+    /// saved.
     pub(super) fn spend(&mut self, key: u64, flow: &mut Budget, len: usize, work: u64, saved: u64) {
         flow.spend(len, work, saved);
         self.of(key).spend(len, work, saved);

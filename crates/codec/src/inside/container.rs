@@ -1,24 +1,25 @@
-//! What carries deflate streams: signatures and headers of containers, and the framing that cuts a
-//! stream into pieces.
+//! Containers of deflate streams: signatures and headers, and the framing that divides a stream
+//! into pieces.
 
 use super::frames;
 use crate::deflate::{BitReader, Code, Stop};
 
-/// Bytes of a header, of a container or a deflate block, that may wait for more.
+/// Most bytes of an incomplete header, of a container or a deflate block, that are kept for the
+/// next block.
 pub(super) const MAX_HEADER: usize = 2 << 10;
-/// Bytes looked at to tell whether content is compressed.
+/// Bytes examined to tell whether content is compressed.
 pub(super) const PROBE: usize = 16;
 
-/// Pieces that a stream is cut into by what carries it.
+/// The framing that divides a stream into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     None,
-    /// Chunks of HTTP/1.1 (RFC 9112, section 7.1); this many bytes are left of one.
+    /// Chunks of HTTP/1.1 (RFC 9112, section 7.1); this many bytes of the current one are left.
     Chunked(u64),
     /// IDAT chunks of PNG (RFC 2083, section 3.2).
     Png(u64),
-    /// DATA frames of HTTP/2 (RFC 9113, section 6.1); `left` bytes are left of one, or `skipped`
-    /// bytes of a frame of something else.
+    /// DATA frames of HTTP/2 (RFC 9113, section 6.1): `left` bytes of one are left, or `skipped`
+    /// bytes of another frame.
     Data {
         left: u64,
         skipped: u64,
@@ -27,7 +28,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// What carries the stream that begins behind `content`.
+    /// The framing of a stream that begins after `content`.
     fn before(content: &[u8]) -> Framing {
         match chunk_before(content) {
             Some(left) => Framing::Chunked(left),
@@ -35,7 +36,7 @@ impl Framing {
         }
     }
 
-    /// Bytes left of a piece; `None` if there are no pieces.
+    /// Bytes left of a piece; `None` without framing.
     pub(super) fn left(&mut self) -> Option<&mut u64> {
         match self {
             Framing::None => None,
@@ -43,7 +44,7 @@ impl Framing {
         }
     }
 
-    /// Reads what stands between two pieces, and goes over it.
+    /// Reads the bytes between two pieces, and advances past them.
     pub(super) fn step(&mut self, between: &[u8]) -> Header {
         let is_begun = |of: &[u8], by: &[u8]| of.iter().zip(by).all(|(of, by)| of == by);
         match self {
@@ -73,7 +74,7 @@ impl Framing {
                 let Some(frame) = between.first_chunk().map(FrameHeader::of) else {
                     return Header::Short;
                 };
-                // Types that RFC 9113 defines, and a few later ones.
+                // Types that RFC 9113 and a few later RFCs define.
                 if frame.kind > 0x10 || frame.len > MAX_FRAME {
                     *self = Framing::None;
                     return Header::Length(0);
@@ -88,9 +89,9 @@ impl Framing {
     }
 }
 
-/// Frames of HTTP/2 that are believed to be some. Nearly all senders stay with 16 KiB.
+/// Longer frames of HTTP/2 are taken for false positives. Nearly all senders stay with 16 KiB.
 const MAX_FRAME: u64 = 1 << 20;
-/// DATA frames that are shorter have no content that would be in several.
+/// Shorter DATA frames do not divide content into several.
 const MIN_FRAME: u64 = 64;
 
 /// The header of a frame of HTTP/2: RFC 9113, section 4.1.
@@ -110,7 +111,7 @@ impl FrameHeader {
     }
 }
 
-/// The DATA frame whose content begins behind `content`, if one does: that itself, or a message of
+/// The DATA frame whose content begins after `content`, if any: the stream itself, or a message of
 /// gRPC, which a flag and its length precede.
 fn data_before(content: &[u8]) -> Option<Framing> {
     let header = |content: &[u8]| {
@@ -127,7 +128,7 @@ fn data_before(content: &[u8]) -> Option<Framing> {
     Some(Framing::Data { left: frame.len - used, skipped: 0, stream: frame.stream })
 }
 
-/// Whether content looks compressed: about half of its bytes have their highest bit set.
+/// Whether content looks compressed: about half of its bytes have the highest bit set.
 pub(super) fn is_dense(content: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let Some(probe) = content.last_chunk::<PROBE>() else { return false };
@@ -138,7 +139,7 @@ pub(super) fn is_dense(content: &[u8]) -> bool {
     (4..=13).contains(&(count(low) + count(high)))
 }
 
-/// The first signature that begins in `data[from..to]`, and how its stream is carried.
+/// The first signature that begins in `data[from..to]`, and the framing of its stream.
 pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, Framing)> {
     let mut at = from;
     while at < to {
@@ -168,7 +169,7 @@ pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, F
     None
 }
 
-/// Whether a signature may begin with these bytes. Without a branch, for the loop below.
+/// Whether a signature may begin with these bytes. Branch-free, for the loop below.
 #[inline(always)]
 fn is_pair(first: u8, second: u8) -> bool {
     let zlib = (second == 0x01) | (second == 0x5e) | (second == 0x9c) | (second == 0xda);
@@ -181,7 +182,7 @@ fn is_pair(first: u8, second: u8) -> bool {
 
 /// The first position below `limit` at which a signature may begin.
 fn first_pair(data: &[u8], limit: usize) -> Option<usize> {
-    /// Positions looked at together: compilers make vectors of them.
+    /// Positions tested together, so that compilers vectorize the loop.
     const TOGETHER: usize = 64;
     let is_at = |at: usize| data.get(at + 1).is_some_and(|&second| is_pair(data[at], second));
     let mut at = 0;
@@ -204,7 +205,7 @@ fn is_zlib(data: &[u8]) -> bool {
     matches!(data, [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..])
 }
 
-/// Whether a deflate block may begin here that is worth a look.
+/// Whether a plausible deflate block may begin here.
 fn looks_like_block(data: &[u8]) -> bool {
     let mut reader = BitReader::new(data, 1);
     match reader.bits(2) {
@@ -214,7 +215,7 @@ fn looks_like_block(data: &[u8]) -> bool {
     }
 }
 
-/// The size of the HTTP chunk that begins behind `content`, if one does.
+/// The size of the HTTP chunk that begins after `content`, if any.
 fn chunk_before(content: &[u8]) -> Option<u64> {
     let rest = content.strip_suffix(b"\r\n")?;
     let line = rest.iter().rev().take(20).position(|&byte| byte == b'\n')?;
@@ -233,9 +234,9 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
 pub(super) enum Header {
     /// Its length in bytes.
     Length(usize),
-    /// It is not complete.
+    /// It is incomplete.
     Short,
-    /// There is none.
+    /// There is no header.
     Not,
 }
 
@@ -263,7 +264,7 @@ pub(super) fn container_header(data: &[u8]) -> Header {
     }
 }
 
-/// `None` if it is not complete.
+/// `None` if it is incomplete.
 fn gzip_header(data: &[u8], flags: u8) -> Option<usize> {
     let mut at = 10;
     if flags & 4 != 0 {

@@ -1,29 +1,29 @@
-//! Copies in the log of content whose tokens are known elsewhere.
+//! Copies in the log of content whose tokens are known from its first occurrence.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Copies that are remembered.
+/// Most copies that are kept.
 const MOST: usize = 1 << 12;
 
-/// Content of the log that was found whole as bytes, so that it was not taken apart, and where its
-/// first copy lies, which was. Ascending and disjoint.
+/// Content of the log that was found entirely as bytes, so that it was not opened, and the place of
+/// its first copy, which was. Ascending and disjoint.
 #[derive(Debug, Default)]
 pub(super) struct Copies(VecDeque<Copy>);
 
 #[derive(Debug)]
 struct Copy {
     content: Range<u64>,
-    /// Where the first copy ends.
+    /// End of the first copy.
     origin: u64,
-    /// The domain that sent it, by its key.
+    /// Key of the domain that sent it.
     key: u64,
 }
 
-/// Looks through all copies that a block may cost. Most find the copy of the last one.
+/// Scans of all copies that a block may cost. Most lookups hit the copy found last.
 const SCANS: usize = 64;
 
-/// Where the copy that was found last is remembered, and how many looks through all are left.
+/// The copy found last, and the scans that are left.
 #[derive(Debug)]
 pub(super) struct Cursor {
     nth: usize,
@@ -31,7 +31,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Whether there was a copy, which is of no use: the next look goes through all.
+    /// Whether there was a copy that cannot be used: the next lookup scans all.
     pub(super) fn forget(&mut self) -> bool {
         std::mem::replace(&mut self.nth, usize::MAX) != usize::MAX
     }
@@ -52,8 +52,8 @@ impl Copies {
         self.0.capacity() * size_of::<Copy>()
     }
 
-    /// Where the first copy of the content ends that ends at `end`, and how much of what lies before
-    /// is the same there.
+    /// End of the first copy of the content that ends at `end`, and how many bytes before it are
+    /// equal there.
     pub(super) fn origin(&self, end: u64) -> (u64, u64) {
         let after = self.0.partition_point(|copy| copy.content.start < end);
         match after.checked_sub(1).map(|nth| &self.0[nth]) {
@@ -64,7 +64,7 @@ impl Copies {
         }
     }
 
-    /// Remembers content above all others, whose first copy ends at `origin`, and is no shorter.
+    /// Adds content above all others, whose first copy ends at `origin` and is at least as long.
     pub(super) fn add(&mut self, content: Range<u64>, origin: u64, key: u64) {
         let len = content.end - content.start;
         debug_assert!(len <= origin);
@@ -82,8 +82,8 @@ impl Copies {
         self.0.push_back(Copy { content, origin, key });
     }
 
-    /// For content whose first copy lies at `range`, the newest copy that the same domain sent:
-    /// how far above the first one it lies, and where the first one ends.
+    /// For content whose first copy is at `range`, the newest copy that the same domain sent: its
+    /// distance above the first one, and the end of the first one.
     pub(super) fn newest(
         &self,
         range: &Range<u64>,
@@ -102,8 +102,8 @@ impl Copies {
         Some((copy.content.end - copy.origin, copy.origin))
     }
 
-    /// Where this content lies, for one whose first copy does at `range`: there, if that may be
-    /// referred to, or in the newest copy that may be.
+    /// The place of content whose first copy is at `range`: the first copy if it may be referred
+    /// to, otherwise the newest copy that may be.
     pub(super) fn held(
         &self,
         range: &Range<u64>,
@@ -118,11 +118,11 @@ impl Copies {
             let (up, _) = self.newest(range, key, cursor)?;
             is_allowed(&(range.start + up..range.end + up)).then_some(range.start + up)
         };
-        // The copy that was found last may be an older one, which the log has lost.
+        // The copy found last may be an older one that the log has lost.
         newest(cursor).or_else(|| if cursor.forget() { newest(cursor) } else { None })
     }
 
-    /// Forgets what lies at `offset` and above.
+    /// Forgets content at `offset` and above.
     pub(super) fn rewind(&mut self, offset: u64) {
         while self.0.back().is_some_and(|last| last.content.end > offset) {
             self.0.pop_back();

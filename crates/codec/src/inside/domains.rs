@@ -1,6 +1,6 @@
-//! What is remembered of each domain.
+//! State for each isolation domain.
 
-/// Something of each of up to `MOST` domains, by their keys; the last used are last.
+/// A value for each of up to `MOST` domains, by key; the most recently used is last.
 #[derive(Debug)]
 pub(super) struct Domains<T, const MOST: usize>(Vec<(u64, T)>);
 
@@ -19,8 +19,7 @@ impl<T: Default, const MOST: usize> Domains<T, MOST> {
         self.0.capacity() * size_of::<(u64, T)>()
     }
 
-    /// What is remembered of a domain. The one that was used least recently is forgotten if there
-    /// are too many.
+    /// The value of a domain. If there are too many, the least recently used is dropped.
     pub(super) fn of(&mut self, key: u64) -> &mut T {
         match self.0.iter().rposition(|(known, _)| *known == key) {
             Some(nth) => self.0[nth..].rotate_left(1),
@@ -35,7 +34,7 @@ impl<T: Default, const MOST: usize> Domains<T, MOST> {
         &mut self.0[last].1
     }
 
-    /// What is remembered of all.
+    /// All values.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut().map(|(_, of)| of)
     }

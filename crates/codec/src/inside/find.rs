@@ -23,47 +23,47 @@ use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
 
-/// Flows whose place in a stream is remembered.
+/// Most flows whose position in a stream is kept.
 const MAX_FLOWS: usize = 32;
-/// Matches within deflate streams that are not shorter stay.
+/// Matches within deflate streams are kept from this length on.
 const SHORT: u32 = 256;
-/// Bytes that must be left of a match.
+/// Fewest bytes that may be left of a match.
 pub(super) const LEAST_LEFT: u32 = 32;
-/// Bytes that a plan must save.
+/// Fewest bytes that a plan must save.
 const MIN_SAVED: usize = 32;
 
-/// Counters. They only grow.
+/// Counters. They never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InsideStats {
-    /// Bytes of deflate streams and zstd blocks that were taken apart.
+    /// Bytes of deflate streams and zstd blocks that were opened.
     pub opened_bytes: u64,
-    /// Bytes of those taken apart that were found in the log as tokens or sequences.
+    /// The part of them that was found in the log as tokens or sequences.
     pub found_bytes: u64,
-    /// Bytes that the frames of these blocks are shorter than the same bytes as literals. An
-    /// estimate: it is made before the entropy stage, and counts what was given up of matches.
+    /// Bytes that this saves in the frames of these blocks, compared with literals. An estimate: it
+    /// is made before the entropy stage, and includes the matches that were dropped.
     pub saved_bytes: u64,
-    /// Bytes of deflate streams in blocks that were not taken apart, because all of them was found
-    /// as bytes.
+    /// Bytes of deflate streams in blocks that were not opened because they were found entirely as
+    /// bytes.
     pub passed_bytes: u64,
-    /// Bytes that were not looked at, because opening what came before took much work and saved
-    /// little: [`InsideStats::work`].
+    /// Bytes that were not opened because earlier content took much work and saved little:
+    /// [`InsideStats::work`].
     pub declined_bytes: u64,
-    /// Work that looking inside took. A unit is about what reading a token of deflate takes.
+    /// Work of looking inside. A unit is about the cost of reading a deflate token.
     pub work: u64,
-    /// Blocks with such bytes.
+    /// Blocks with bytes found as tokens or sequences.
     pub blocks: u64,
-    /// Plans that did not give the block back. Always 0, unless there is a defect.
+    /// Plans that failed to reproduce the block. Always 0, unless there is a defect.
     pub refused: u64,
     /// Streams that were followed.
     pub streams: StreamCounts,
 }
 
-/// Where a flow is in what it carries.
+/// Position of a flow in its content.
 #[derive(Debug)]
 struct Flow {
     id: u64,
     opener: Opener,
-    /// Where it is in a zstd frame.
+    /// Position in a zstd frame.
     frame: Option<Box<zstd::Flow>>,
     budget: Budget,
 }
@@ -71,26 +71,26 @@ struct Flow {
 /// Memory of a flow in bytes, at most.
 const FLOW_MEMORY: usize = size_of::<Flow>() + OPENER_MEMORY + zstd::Flow::MEMORY;
 
-/// What an encoder needs to look inside deflate streams.
+/// The encoder's state for looking inside streams.
 #[derive(Debug)]
 pub(crate) struct Inside {
     /// Allocated with the first stream.
     index: Option<TokenIndex>,
     capacity: u64,
-    /// Content that was not looked at.
+    /// Skipped content.
     copies: Copies,
-    /// By flow; the last used are last.
+    /// By flow; the most recently used is last.
     flows: Vec<Flow>,
-    /// Of domains.
+    /// Budgets of the domains.
     budgets: Budgets,
     zstd: Zstd,
     opened: Opened,
     steps: Vec<Step>,
-    /// First token of a window, and its fingerprint.
+    /// First token of each window, and its fingerprint.
     anchors: Vec<(u32, u64)>,
     ahead: Ahead,
     names: Names,
-    /// What was found as bytes, before short matches were dropped.
+    /// The byte matches, before short ones were dropped.
     whole: Vec<Match>,
     /// Bits that the last search saved, and the work that it took.
     saved: u64,
@@ -132,8 +132,8 @@ impl Inside {
         TokenIndex::most_memory(capacity)
             .saturating_add(MAX_FLOWS * FLOW_MEMORY)
             .saturating_add(Opened::most_memory(max_block))
-            // And of the writer, for each: at most 9 symbols of 6 bytes, and 16 bytes of bits, in
-            // buffers that grow by doubling, and the section itself.
+            // And those of the writer, for each operation: at most 9 symbols of 6 bytes, and 16
+            // bytes of bits, in buffers that grow by doubling, and the section itself.
             .saturating_add(2 * MAX_OPERATIONS * (size_of::<Step>() + size_of::<Operation>() + 150))
             .saturating_add(4 * max_block * size_of::<(u32, u64)>())
             .saturating_add(2 * 3 * (max_block + SLACK) + 2 * MAX_SOURCES * size_of::<Match>())
@@ -166,7 +166,7 @@ impl Inside {
             + self.worth.memory()
     }
 
-    /// Forgets what was encoded at `offset` and above.
+    /// Forgets content at `offset` and above.
     pub(crate) fn rewind(&mut self, offset: u64) {
         self.flows.clear();
         self.copies.rewind(offset);
@@ -176,20 +176,20 @@ impl Inside {
         }
     }
 
-    /// A block of a flow goes to this place of the log, and is not looked at.
+    /// Records that a block of a flow goes to this place of the log, and is skipped.
     pub(crate) fn pass(&mut self, id: u64, content: Range<u64>) {
         let mut flow = self.take_flow(id);
         flow.opener.pass(content, None);
         self.flows.push(flow);
     }
 
-    /// Where the next block of a flow ends best, of at most `most` bytes of `content`.
+    /// The best end for the next block of a flow: at most `most` bytes of `content`.
     pub(crate) fn cut(&self, id: u64, content: &[u8], most: usize) -> usize {
         let flow = self.flows.iter().rfind(|known| known.id == id);
         flow.map_or(&Opener::default(), |flow| &flow.opener).cut(content, most).unwrap_or(most)
     }
 
-    /// Takes out what is known of a flow.
+    /// Removes and returns the state of a flow.
     fn take_flow(&mut self, id: u64) -> Flow {
         if let Some(nth) = self.flows.iter().rposition(|known| known.id == id) {
             return self.flows.remove(nth);
@@ -200,8 +200,8 @@ impl Inside {
         Flow { id, opener: Opener::default(), frame: None, budget: Budget::of_flow() }
     }
 
-    /// Describes the literals of a block by tokens of the log, if that is worth it. `matches` are
-    /// what was found of it as bytes.
+    /// Describes the literals of a block by tokens of the log, if that pays. `matches` are its byte
+    /// matches.
     pub(crate) fn find(
         &mut self,
         place: &Place<'_>,
@@ -213,7 +213,7 @@ impl Inside {
         plan.clear();
         let mut flow = self.take_flow(id);
         if let Some(source) = self.whole_match(place, block, matches) {
-            // Where the flow is in its stream can be seen later, if that is needed again.
+            // The flow's position in its stream can be determined later, if needed.
             let first = source.saturating_sub(block.len() as u64);
             self.stats.passed_bytes +=
                 self.index.as_ref().map_or(0, |of| of.tokens_in(first..source));
@@ -266,7 +266,7 @@ impl Inside {
         self.flows.push(flow);
     }
 
-    /// Charges a flow and its domain for a block: what was done and saved since the counters were
+    /// Charges a flow and its domain for a block: the work and savings since the counters were
     /// `work` and `saved_bytes`.
     fn spend(&mut self, key: u64, flow: &mut Flow, len: usize, work: u64, saved_bytes: u64) {
         self.stats.work += std::mem::take(&mut self.worth.work);
@@ -274,7 +274,7 @@ impl Inside {
         self.budgets.spend(key, &mut flow.budget, len, work, saved);
     }
 
-    /// Describes literals by deflate tokens of the log, if that is worth it.
+    /// Describes literals by deflate tokens of the log, if that pays.
     fn find_tokens(
         &mut self,
         place: &Place<'_>,
@@ -288,7 +288,7 @@ impl Inside {
         }
         let Some(mut index) = self.index.take() else { return };
         let matched = matched_bytes(matches);
-        // What is found as bytes is found faster, and what is left is not worth much.
+        // Byte matches cost less, and the rest of the block is too small to matter.
         let is_found = matched * 8 >= block.len() * 7;
         self.whole.clone_from(matches);
         if !is_found {
@@ -318,8 +318,8 @@ impl Inside {
         self.index = Some(index);
     }
 
-    /// Brings a flow to the place behind content that was not looked at, for a block of `block_len`
-    /// bytes. If that is too much at once, returns what is left of it.
+    /// Moves a flow past skipped content, for a block of `block_len` bytes. If that is too much to
+    /// open now, returns the rest.
     fn catch_up(
         &mut self,
         place: &Place<'_>,
@@ -335,7 +335,7 @@ impl Inside {
         };
         let is_known = !pieces.is_empty() && pieces.iter().all(is_there);
         let len = if is_known { len as usize } else { usize::MAX };
-        // Only then: whatever carries the frame is not known there.
+        // Only in that case: the carrier of the frame is unknown there.
         let source = source.filter(|_| len > FEW_PASSED);
         if let Some(source) = source
             && let Some((frame, state)) =
@@ -355,16 +355,16 @@ impl Inside {
                 flow.opener.resume(found);
                 std::iter::once(at..end).collect()
             }
-            // A repeat is not worth more: what follows is mostly something else.
+            // A repeat is not worth more: what follows is usually something else.
             None if is_known && (is_new || len as u64 <= MOST_BEHIND) => pieces,
             None => {
                 flow.opener.lose();
                 return None;
             }
         };
-        // Where opening was off, its stream goes on and can wait for a few blocks: four times the
-        // block is about as much work as opening it. Behind a repeat the block may begin another
-        // stream.
+        // Where opening was off, the stream continues, and a few blocks may pass: reading four
+        // times the block costs about as much as opening it. After a repeat, the block may begin
+        // another stream.
         let some = (4 * block_len).clamp(FEW_PASSED, 4 * FEW_PASSED) as u64;
         let mut left = if is_new { some } else { u64::MAX };
         for piece in &mut pieces {
@@ -386,9 +386,9 @@ impl Inside {
         (!pieces.is_empty()).then_some(pieces)
     }
 
-    /// Where the content behind a block was first, if all of the block was found as bytes. Deflate
-    /// tokens and zstd blocks are found in the newest copy of content whose first one has left the
-    /// log.
+    /// The first occurrence of the content that ends with a block, if the whole block was found as
+    /// bytes. Deflate tokens and zstd blocks are found in the newest copy of content whose first
+    /// one has left the log.
     fn whole_match(&mut self, place: &Place<'_>, block: &[u8], matches: &[Match]) -> Option<u64> {
         let &Place { offset, key, .. } = place;
         let matched: usize = matches.iter().map(|found| found.len as usize).sum();
@@ -399,13 +399,13 @@ impl Inside {
         if end > offset {
             return None;
         }
-        // What lies before the copy that the match ends in was elsewhere.
+        // Content before the copy that the match ends in was elsewhere.
         let (copied, len) = (offset + last.end() as u64, u64::from(last.len).min(known));
         self.copies.add(copied - len..copied, origin, key);
         Some(origin)
     }
 
-    /// Finds runs, and notes the fingerprints of the block.
+    /// Finds runs, and records the fingerprints of the block.
     fn search(
         &mut self,
         place: &Place<'_>,
@@ -450,7 +450,7 @@ impl Inside {
                 search.note(part.first..part.end);
                 continue;
             }
-            // Parts of the part that are literals.
+            // Ranges of the part that are literals.
             let mut first = part.first;
             while first < part.end {
                 let bit = u64::from(opened.bits[first]);
@@ -459,7 +459,7 @@ impl Inside {
                     if limit >= u64::from(part.end_bit) {
                         return part.end;
                     }
-                    // The last token before the limit may reach beyond it.
+                    // The last token before the limit may extend beyond it.
                     let after =
                         opened.bits[first..part.end].partition_point(|&at| u64::from(at) <= limit);
                     first + after - 1
@@ -472,7 +472,7 @@ impl Inside {
                         } else {
                             search.note(first..end);
                         }
-                        // The token at the limit belongs to nothing.
+                        // The token at the limit belongs to neither range.
                         first = if end == part.end { end } else { end + 1 };
                     }
                     None => {
@@ -485,15 +485,15 @@ impl Inside {
         }
         search.index.settle();
         self.saved = search.saved;
-        // A search takes twice the time of reading as many tokens.
+        // Searching takes about twice the time of reading the same tokens.
         self.found_work = search.work;
         self.stats.work += 2 * search.work + (search.index.built - built) * budget::CODE;
         self.ahead = search.source.map_or(search.spare, |source| source.into_ahead());
         self.opened = opened;
     }
 
-    /// Turns steps into a plan, and checks that it gives the literals back. Of these, `dropped`
-    /// bytes were found as bytes.
+    /// Turns steps into a plan, and checks that it reproduces the literals. `dropped` bytes of them
+    /// were byte matches.
     fn plan(
         &mut self,
         log: &Log,
@@ -542,10 +542,10 @@ impl Inside {
             &mut work,
             &mut self.check,
         );
-        // What was found is put together once more to compare it.
+        // Rebuilt to be compared.
         self.stats.work += self.found_work + self.expander.codes() as u64 * budget::CODE;
         if back.is_err() || self.check != self.literals {
-            // A frame that takes a decoder more work than it may is not sent; it is no fault.
+            // A frame that costs a decoder too much work is not sent; that is not a defect.
             self.stats.refused += u64::from(!work.is_exceeded());
             plan.clear();
             return;
@@ -554,13 +554,12 @@ impl Inside {
     }
 }
 
-/// Drops the short matches within deflate streams: they end runs of tokens, and are found as such.
-/// Others are cut where they begin or end within the description of a code: a frame must find it in
-/// one piece.
+/// Drops short matches within deflate streams: they end runs of tokens, and tokens find the same
+/// content. Others are clipped where they begin or end within the description of a code: a frame
+/// must find that in one piece.
 fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
     let base = offset * 8;
-    // Bits of the block that describe the code of a part; none of a part that has no description
-    // there.
+    // The bits of the block that describe the code of a part; none if the description is elsewhere.
     let header = |part: &Part| match part.spot {
         Spot::Log(from, to) if from >= base => from - base..to - base,
         _ => u64::from(opened.bits[part.first])..u64::from(opened.bits[part.first]),
@@ -568,7 +567,7 @@ fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
     let parts = &opened.parts;
     matches.retain_mut(|found| {
         let (start, end) = (u64::from(found.at) * 8, found.end() as u64 * 8);
-        // The parts that the match lies in.
+        // The parts that the match overlaps.
         let first = parts.partition_point(|part| u64::from(part.end_bit) <= start);
         let behind = parts.partition_point(|part| header(part).start < end);
         if first >= behind {
@@ -590,11 +589,11 @@ fn drop_short(matches: &mut Vec<Match>, opened: &Opened, offset: u64) {
     });
 }
 
-/// Blocks shorter than this are always looked at, since each is soon taken apart.
+/// Shorter blocks are always opened, because each costs little.
 const LEAST_PASSED: usize = 8 << 10;
-/// Content that was not looked at is taken apart later, if that is needed: up to this many bytes
-/// before the place in its stream is asked for.
+/// Skipped content is opened later if needed: up to this many bytes before the log is asked for the
+/// position in its stream.
 const FEW_PASSED: usize = 64 << 10;
-/// How far behind that place tokens may be that are known, and how much of a repeat is taken apart if
-/// none are.
+/// Greatest distance of known tokens before that position, and the bytes of a repeat that are
+/// opened if there are none.
 const MOST_BEHIND: u64 = 1 << 20;

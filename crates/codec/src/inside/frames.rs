@@ -2,26 +2,26 @@
 
 use std::ops::Range;
 
-/// What a frame begins with.
+/// Magic number of a frame.
 pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Pieces of a block in the log; one of more is not looked at.
+/// Most pieces of a block in the log; a block with more is ignored.
 const MAX_PIECES: usize = 8;
 
-/// Blocks of zstd that may end in a block of the codec: more are not looked at.
+/// Most zstd blocks that may end in a block of the codec; more are ignored.
 const MAX_ENDED: usize = 1 << 9;
 
-/// What a block is.
+/// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It regenerates so many bytes.
+    /// Raw or RLE: it regenerates this many bytes.
     Plain(u32),
     Compressed,
 }
 
-/// A block of a zstd frame, which ended.
+/// A complete block of a zstd frame.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// Where it lies in the log; empty if that is too many pieces.
+    /// Its pieces in the log; empty if there are too many.
     pub(super) pieces: Vec<Range<u64>>,
     pub(super) kind: Kind,
     /// It is the first of its frame.
@@ -33,7 +33,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Memory of those that end in a block of the codec in bytes, at most.
+    /// Memory in bytes of the blocks that end in a block of the codec, at most.
     pub(super) const MOST_MEMORY: usize =
         2 * MAX_ENDED * (size_of::<Block>() + 2 * MAX_PIECES * size_of::<Range<u64>>());
 
@@ -43,12 +43,12 @@ impl Block {
     }
 }
 
-/// The place in a frame.
+/// Position in a frame.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Header,
     BlockHeader,
-    /// In a block with so many bytes left.
+    /// In a block with this many bytes left.
     Body {
         left: usize,
         kind: Kind,
@@ -57,23 +57,23 @@ pub(super) enum Step {
     Checksum,
 }
 
-/// The place of a flow in a zstd frame.
+/// Position of a flow in a zstd frame.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) step: Step,
     has_checksum: bool,
     is_first: bool,
-    /// Of the block, so far.
+    /// Pieces of the current block so far.
     pieces: Vec<Range<u64>>,
 }
 
-/// What follows in a frame.
+/// Result of a step.
 pub(super) enum Next {
-    /// Go on behind so many bytes.
+    /// Continue after this many bytes.
     At(usize),
-    /// As many were used, and more are needed.
+    /// This many bytes were used, and more are needed.
     More(usize),
-    /// The frame ended behind so many bytes.
+    /// The frame ended after this many bytes.
     End(usize),
     Broken,
 }
@@ -88,7 +88,7 @@ fn number(bytes: &[u8]) -> usize {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
 }
 
-/// Length of the frame header at the front of `data`; `None` if it is not complete.
+/// Length of the frame header at the front of `data`; `None` if it is incomplete.
 fn header_len(data: &[u8]) -> Option<usize> {
     let descriptor = *data.get(4)?;
     let is_single = descriptor >> 5 & 1;
@@ -97,10 +97,10 @@ fn header_len(data: &[u8]) -> Option<usize> {
     Some(5 + usize::from(1 - is_single) + dictionary + content).filter(|&len| len <= data.len())
 }
 
-/// Whether this may be the beginning of a frame, as far as it goes.
+/// Whether a frame may begin with these bytes, which may be incomplete.
 pub(super) fn may_begin(data: &[u8]) -> bool {
     let is_magic = data.iter().zip(MAGIC).all(|(&byte, of)| byte == of);
-    // A reserved bit, and dictionaries, whose tables are not known.
+    // The reserved bit, and dictionaries, whose tables are unknown.
     is_magic && data.get(4).is_none_or(|descriptor| descriptor & 0b1011 == 0)
 }
 
@@ -140,7 +140,7 @@ impl Frame {
         None
     }
 
-    /// In a compressed block that lies at `before` of the log so far, with `left` bytes to come.
+    /// In a compressed block of which `before` in the log has been seen and `left` bytes follow.
     pub(super) fn within(
         before: Range<u64>,
         left: usize,
@@ -155,7 +155,7 @@ impl Frame {
         Frame { step, has_checksum, is_first: false, pieces: vec![before] }
     }
 
-    /// Goes on with `data`, which lies at `at` of the log. Blocks that end are appended to `blocks`.
+    /// Continues with `data`, at `at` in the log. Appends completed blocks to `blocks`.
     pub(super) fn step(&mut self, data: &[u8], at: u64, blocks: &mut Vec<Block>) -> Next {
         match &mut self.step {
             Step::Header => {

@@ -1,4 +1,5 @@
-//! Where tokens were seen before: fingerprints of runs of tokens, and the codes of the log.
+//! An index of the tokens in the log: fingerprints of runs of tokens, and the codes they are
+//! written with.
 
 use super::copies::{Copies, Cursor};
 use super::domains::Domains;
@@ -12,41 +13,41 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bits of an entry that hold a position: bits of a log of up to 2^40 bytes, of two generations.
-/// Older positions look like newer ones; comparing finds out.
+/// Bits of an entry that hold a position: enough for two generations of a log of up to 2^40 bytes.
+/// Older positions alias newer ones; comparing the tokens detects that.
 const POSITION_BITS: u32 = 44;
 const POSITION: u64 = (1 << POSITION_BITS) - 1;
 /// Bytes of log for each byte of fingerprints.
 const BYTES_PER_TABLE_BYTE: u64 = 16;
 const MIN_ENTRIES: u64 = 1 << 10;
-/// Bytes of log for each stretch that is remembered, and the least number of them.
+/// Bytes of log for each stretch that is kept, and the least number of stretches.
 const BYTES_PER_STRETCH: u64 = 4 << 10;
 const MIN_STRETCHES: u64 = 1 << 10;
-/// Fingerprints of a block that wait until the block is done, at most.
+/// Most fingerprints of a block that are held until the block is done.
 const MOST_NOTED: usize = 32 << 10;
-/// Bits of a token: less than this.
+/// Upper limit of the bits of a token, exclusive.
 const LONGEST_TOKEN: u64 = 49;
-/// Codes of the log that are kept ready.
+/// Most codes of the log that are kept in memory.
 const READY: usize = 48;
 
-/// Domains of which the last stretch is known.
+/// Most domains whose last stretch is kept.
 const MAX_DOMAINS: usize = 1024;
 
-/// Tokens of one code that follow each other in the log.
+/// Consecutive tokens of one code in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    /// Bits of the log.
+    /// In bits of the log.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// Where the code is described; `None` for the fixed one.
+    /// The description of the code; `None` for the fixed one.
     pub(super) header: Option<(u64, u64)>,
-    /// The ordinal of the next stretch of the same domain; 0 if that is not known.
+    /// Ordinal of the next stretch of the same domain; 0 if unknown.
     pub(super) next: u64,
 }
 
 impl Stretch {
-    /// The newest copy of this, as far as it holds the description of the code and everything from
-    /// there to bit `at`; and how many bits above this it lies.
+    /// The newest copy of this stretch, if it has the description of the code and everything from
+    /// there to bit `at`; and its distance above this one in bits.
     pub(super) fn newest(
         self,
         at: u64,
@@ -58,13 +59,13 @@ impl Stretch {
         let (up, end) = copies.newest(&(first / 8..at / 8 + 1), key, cursor)?;
         let up = up * 8;
         let header = self.header.map(|(start, end)| (start + up, end + up));
-        // What lies before `at` may belong to other content.
+        // Bytes before `at` may belong to other content.
         let (first, end) = (at.min(self.end), self.end.min(end * 8));
         Some((Stretch { first: first + up, end: end + up, header, ..self }, up))
     }
 }
 
-/// A place among the tokens of a block.
+/// A position among the tokens of a block.
 #[derive(Debug)]
 pub(super) struct Among {
     pub(super) code: Arc<Code>,
@@ -74,15 +75,15 @@ pub(super) struct Among {
     pub(super) bit: u64,
 }
 
-/// The index. Allocated with the first stream that is opened.
+/// The index. Allocated when the first stream is opened.
 #[derive(Debug)]
 pub(super) struct TokenIndex {
-    /// Position, and above it some bits of the fingerprint. 0 is nothing.
+    /// The position, and in the upper bits a part of the fingerprint. 0 is empty.
     table: Pages<u64>,
     mask: u64,
     /// Fingerprints of the current block, and their positions. In the table they would hide those
-    /// of earlier blocks, which only can be referred to: the next page of a template would be found
-    /// in this block, and for nothing.
+    /// of earlier blocks, and only those can be referred to: the next page of a template would be
+    /// found in its own block, where it is useless.
     noted: Vec<(u64, u64)>,
     /// Ascending and disjoint.
     stretches: VecDeque<Stretch>,
@@ -91,15 +92,15 @@ pub(super) struct TokenIndex {
     first: u64,
     /// Ordinal of the last stretch of each domain; 0 if there is none.
     last: Domains<u64, MAX_DOMAINS>,
-    /// Codes that were read again.
+    /// Codes that were read from the log again.
     pub(super) built: u64,
-    /// The last used codes, by the first bit of their description, the newest last.
+    /// The last codes used, by the first bit of their description; the newest is last.
     ready: Vec<(u64, Arc<Code>)>,
 }
 
 fn entries(capacity: u64) -> u64 {
     let entries = (capacity / BYTES_PER_TABLE_BYTE / 8).max(MIN_ENTRIES);
-    // The largest power of two that is not above.
+    // The largest power of two that is not larger.
     1 << (63 - entries.leading_zeros())
 }
 
@@ -154,13 +155,13 @@ impl TokenIndex {
         if entry == 0 || (entry ^ fingerprint) >> POSITION_BITS != 0 {
             return None;
         }
-        // The newest position below the block that ends in the same bits.
+        // The newest position below the block whose low bits match.
         let limit = offset * 8;
         let position = (limit & !POSITION) | (entry & POSITION);
         if position < limit { Some(position) } else { position.checked_sub(POSITION + 1) }
     }
 
-    /// Notes a fingerprint of the current block. [`TokenIndex::settle`] makes it known.
+    /// Records a fingerprint of the current block. [`TokenIndex::settle`] adds it to the table.
     pub(super) fn note(&mut self, fingerprint: u64, position: u64) {
         if self.noted.len() < MOST_NOTED {
             self.noted.push((fingerprint, position));
@@ -169,7 +170,7 @@ impl TokenIndex {
         }
     }
 
-    /// The block is done: what was noted of it is found from now on.
+    /// Ends the block: its fingerprints can be found from now on.
     pub(super) fn settle(&mut self) {
         let mut noted = std::mem::take(&mut self.noted);
         for (fingerprint, position) in noted.drain(..) {
@@ -183,11 +184,11 @@ impl TokenIndex {
         self.table[(fingerprint & self.mask) as usize] = entry;
     }
 
-    /// Remembers a stretch of a domain, which lies above all others. `is_own` tells whether a range
-    /// of the log has nothing of other domains.
+    /// Adds a stretch of a domain, above all others. `is_own` tells whether a range of the log has
+    /// nothing of other domains.
     pub(super) fn add(&mut self, stretch: Stretch, key: u64, is_own: impl Fn(&Range<u64>) -> bool) {
         debug_assert!(self.stretches.back().is_none_or(|last| last.end <= stretch.first));
-        // A token may lie in two blocks: it belongs to neither, but it is there.
+        // A token that lies in two blocks belongs to neither stretch, but can still be read.
         if let Some(last) = self.stretches.back_mut()
             && last.header == stretch.header
             && stretch.first < last.end + LONGEST_TOKEN
@@ -210,7 +211,7 @@ impl TokenIndex {
         }
     }
 
-    /// Forgets what lies at `offset` and above.
+    /// Forgets content at `offset` and above.
     pub(super) fn rewind(&mut self, offset: u64) {
         let limit = offset * 8;
         while self.stretches.back().is_some_and(|last| last.end > limit) {
@@ -228,8 +229,7 @@ impl TokenIndex {
         Some(self.stretches[nth]).filter(|stretch| bit < stretch.end)
     }
 
-    /// The next stretch of the same domain. Which stretches of others lie in between does not
-    /// matter.
+    /// The next stretch of the same domain, whatever stretches of others lie between.
     pub(super) fn behind(&self, stretch: &Stretch) -> Option<Stretch> {
         let nth = stretch.next.checked_sub(self.first)?;
         self.stretches.get(usize::try_from(nth).ok()?).copied()
@@ -243,7 +243,7 @@ impl TokenIndex {
         within.map(|stretch| stretch.end.min(end) - stretch.first.max(first)).sum::<u64>() / 8
     }
 
-    /// Keeps a code ready that was read from a header at bit `at` of the log.
+    /// Keeps a code in memory that was read from a header at bit `at` of the log.
     pub(super) fn keep(&mut self, at: u64, code: &Arc<Code>) {
         if self.ready.len() == READY {
             self.ready.remove(0);
@@ -251,8 +251,8 @@ impl TokenIndex {
         self.ready.push((at, Arc::clone(code)));
     }
 
-    /// The last place before the byte at `source` that is known to be among tokens, if the log still
-    /// has everything from there on, or else has it in the newest copy; and the byte that is
+    /// The last place before the byte at `source` that is known to be among tokens, if the log, or
+    /// else the newest copy, still has everything from there on; and the byte that corresponds to
     /// `source` there.
     pub(super) fn tokens_before(
         &mut self,
@@ -270,7 +270,7 @@ impl TokenIndex {
         }
         let last = limit.checked_sub(1)?;
         let first = Stretch { end: stretch.end.max(limit), ..stretch };
-        // All from the first token on must lie in the copy.
+        // Everything from the first token on must lie in the copy.
         let (_, up) = first.newest(first.first, copies, key, &mut Cursor::default())?;
         let (_, same) = first.newest(last, copies, key, &mut Cursor::default())?;
         let header = stretch.header.map(|(start, end)| (start + up, end + up));
@@ -281,7 +281,7 @@ impl TokenIndex {
         Some((among, source))
     }
 
-    /// The beginning of a stretch, if the log holds it and everything up to `source`.
+    /// The first bit of a stretch, if the log has it and everything up to `source`.
     fn held_before(
         &mut self,
         log: &Log,
@@ -294,8 +294,8 @@ impl TokenIndex {
             return None;
         }
         let code = self.code(log, &stretch, floor)?;
-        // The first of the three bits before a description. Where a block with the fixed code
-        // begins is not known; a wrong guess costs a look at what is no block.
+        // The first of the three bits before a description. The start of a block with the fixed
+        // code is unknown; a wrong guess costs one attempt to read a block.
         let is_last = stretch.header.is_some_and(|(start, _)| {
             let bit = start.saturating_sub(3);
             log.extent(bit / 8, floor).is_some()
@@ -305,7 +305,7 @@ impl TokenIndex {
         Some(Among { code, spot, is_last, bit: stretch.first })
     }
 
-    /// The code of a stretch, whose description the log must still hold for a block that may refer
+    /// The code of a stretch. The log must still hold its description, for a block that may refer
     /// to `floor` and above.
     pub(super) fn code(&mut self, log: &Log, stretch: &Stretch, floor: u64) -> Option<Arc<Code>> {
         let Some((start, end)) = stretch.header else { return Some(Arc::clone(fixed())) };
@@ -314,7 +314,7 @@ impl TokenIndex {
             return None;
         }
         if let Some(nth) = self.ready.iter().rposition(|(at, _)| *at == start) {
-            // To the end, where the newest are.
+            // Move it to the end, where the newest are.
             self.ready[nth..].rotate_left(1);
             return self.ready.last().map(|(_, code)| Arc::clone(code));
         }
@@ -328,7 +328,7 @@ impl TokenIndex {
 }
 
 impl Spot {
-    /// The description that a stretch remembers; `None` if nothing can refer to it.
+    /// The description of a stretch's code; `None` if nothing can refer to it.
     pub(super) fn header(self) -> Option<Option<(u64, u64)>> {
         match self {
             Spot::Fixed => Some(None),

@@ -1,11 +1,11 @@
 //! Repeats inside deflate and zstd: `docs/INSIDE.md`.
 //!
-//! What a compressor wrote has no repeats, but its tokens have. The encoder takes deflate streams
-//! apart into tokens ([`opener`]), finds runs of tokens that the log has already ([`search`]), and
-//! sends where they are: the decoder reads the tokens there, with the code of their block, and
-//! writes them with the code of the new one ([`section`]). The log holds the bytes as they were
-//! sent, so nothing else changes, and the decoder knows nothing of streams. Blocks of zstd frames
-//! ([`frames`]) go the same way, as sequences: [`zstd`] and [`sequences`].
+//! Compressed bytes do not repeat, but their tokens do. The encoder decodes deflate streams to
+//! tokens ([`opener`]), finds runs of tokens that the log already has ([`search`]), and sends their
+//! positions. The decoder reads the tokens there with the code of their block, and writes them with
+//! the code of the new one ([`section`]). The log holds the bytes as they were sent, so nothing
+//! else changes, and the decoder knows nothing of streams. Blocks of zstd frames ([`frames`]) are
+//! handled the same way, as sequences: [`zstd`] and [`sequences`].
 
 mod alignment;
 mod bends;

@@ -1,4 +1,4 @@
-//! What the opener found in a block: tokens, and the codes they are written with.
+//! Results of the opener for a block: tokens, and their codes.
 
 use super::budget;
 use super::container::MAX_HEADER;
@@ -7,21 +7,21 @@ use super::section::MAX_CODES;
 use crate::deflate::{BitReader, BitWriter, Code, SLACK, Stop, Token, copy_bits};
 use std::sync::Arc;
 
-/// Tokens of a block that are kept, per byte of it. Those of digits have 1.2.
+/// Most tokens of a block that are kept, per byte of it. Digits have 1.2.
 const MAX_TOKENS_PER_BYTE: usize = 2;
 
 /// Where the code of a part is described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// Nowhere: it is the fixed one.
+    /// The fixed code has no description.
     Fixed,
-    /// From this bit of the log up to another.
+    /// From this bit of the log to the second.
     Log(u64, u64),
-    /// In pieces, which nothing can refer to.
+    /// In several pieces, which nothing can refer to.
     Scattered,
 }
 
-/// Tokens of one code that follow each other in a block.
+/// Consecutive tokens of one code in a block.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) code: Arc<Code>,
@@ -29,15 +29,15 @@ pub(super) struct Part {
     /// Its tokens: `first..end` of [`Opened::tokens`].
     pub(super) first: usize,
     pub(super) end: usize,
-    /// Bit of the block behind the last token.
+    /// Bit of the block after the last token.
     pub(super) end_bit: u32,
 }
 
-/// What of a block is deflate. Kept between blocks for its memory.
+/// The deflate content of a block. Kept between blocks for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     pub(super) tokens: Vec<Token>,
-    /// The bit of the block that each token begins at.
+    /// First bit of each token in the block.
     pub(super) bits: Vec<u32>,
     pub(super) parts: Vec<Part>,
     /// Codes that the parts keep, at most.
@@ -46,7 +46,7 @@ pub(super) struct Opened {
     pub(super) zstd: Vec<frames::Block>,
     pub(super) joined: Vec<u8>,
     pub(super) max_tokens: usize,
-    /// Work that this took: see [`super::budget`].
+    /// Work that opening took: see [`super::budget`].
     pub(super) work: u64,
     pub(super) codes: Codes,
 }
@@ -56,7 +56,7 @@ const MAX_DESCRIPTION: usize = 564;
 /// Codes whose descriptions are known.
 const KNOWN_CODES: usize = 8;
 
-/// The last codes that were described, so that equal descriptions are read once.
+/// The last codes that were described. An equal description is not read again.
 #[derive(Debug, Default)]
 pub(super) struct Codes(Vec<Described>);
 
@@ -77,7 +77,7 @@ impl Codes {
             + self.0.iter().map(|known| known.bits.capacity() + Code::MEMORY).sum::<usize>()
     }
 
-    /// Reads the description of a code; adds the work that it takes.
+    /// Reads the description of a code, and adds the work that it takes.
     ///
     /// # Errors
     /// As [`Code::read`].
@@ -88,7 +88,7 @@ impl Codes {
         work: &mut u64,
     ) -> Result<Arc<Code>, Stop> {
         let start = reader.position();
-        // No description is the beginning of another one.
+        // No description is a prefix of another one.
         let is_here = |known: &Described| {
             let mut there = BitReader::new(data, start);
             let mut of = BitReader::new(&known.bits, 0);
@@ -185,10 +185,10 @@ impl Opened {
     }
 }
 
-/// Parts of a block that are kept: what carries a stream may divide it often. They have no more codes
+/// Most parts of a block that are kept: containers may divide a stream often. They have no more codes
 /// than a frame may name.
 const MAX_PARTS: usize = 1 << 10;
-/// Tokens read at once.
+/// Tokens read in one step.
 pub(super) const BATCH: usize = 1 << 10;
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
         let mut compress = Compress::new(Compression::new(6), false);
         let mut stream = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
         stream.reserve(100_000);
-        // Nothing refers to what lies before a full flush: equal content is compressed alike.
+        // Nothing refers back across a full flush: equal content is compressed the same way.
         for flush in [FlushCompress::Full, FlushCompress::Full, FlushCompress::Finish] {
             compress.compress_vec(&content, &mut stream, flush).unwrap();
         }

@@ -1,7 +1,7 @@
-//! Finds deflate streams in a flow, and takes them apart into tokens.
+//! Finds deflate streams in a flow, and decodes them to tokens.
 //!
-//! Nothing here decides what a frame means: whatever bits are taken for tokens, token and code give
-//! the same bits back. So a wrong guess costs time only.
+//! Nothing here decides what a frame means: bits that are read as tokens of a code can be written
+//! again exactly, whatever they are. So a wrong guess costs time only.
 
 use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
 use super::frames::{self, Frame};
@@ -13,34 +13,34 @@ use crate::deflate::{BitReader, Code, Stop};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are kept for a signature that goes on in the next block.
+/// Bytes kept for a signature that continues in the next block.
 const SEEK_CARRY: usize = 16;
-/// Bytes that may stand between two pieces of a stream.
+/// Most bytes between two pieces of a stream.
 const MAX_BETWEEN: usize = 64;
-/// Bytes between two looks at whether content is compressed.
+/// Bytes between two probes for compressed content.
 const PROBE_STRIDE: usize = 512;
-/// As above, within compressed content that is not searched.
+/// The same within compressed content that is not searched.
 const DENSE_STRIDE: usize = 2 << 10;
-/// Blocks up to this length are searched whole.
+/// Blocks up to this length are searched entirely.
 const SMALL_BLOCK: usize = 4 << 10;
-/// Bytes of a piece that are joined with what was carried over, to see whether a stream begins:
-/// more than its header, and that of its first block.
+/// Bytes of a piece that are joined with the carry, to see whether a stream begins: more than its
+/// header and that of its first block.
 const SEAM: usize = 1 << 10;
-/// Bytes searched behind the end of a stream, where the next one often begins.
+/// Bytes searched after the end of a stream, where the next one often begins.
 const BEHIND: usize = 2 << 10;
-/// Bytes of compressed content that are searched for streams: at first, and after each stream. More
-/// are granted as content goes by, one in [`GRANT`], so that content without streams costs little.
+/// Bytes of compressed content that are searched for streams: at first, and after each stream. For
+/// every [`GRANT`] bytes of content one more is granted, so that content without streams costs
+/// little.
 const CREDIT: usize = 256 << 10;
 const GRANT: usize = 64;
-/// Fewer tokens than this are no evidence of a stream: the search goes on right behind its
-/// signature.
+/// Fewer tokens than this do not prove a stream: the search continues right after its signature.
 const EVIDENCE: u64 = 64;
 
 #[derive(Clone, Debug)]
 enum State {
     /// Looking for the beginning of a stream.
     Seek,
-    /// At the header of a container that is not complete.
+    /// At the header of a container, which is incomplete.
     Container,
     /// At the header of a deflate block.
     Block,
@@ -52,32 +52,32 @@ enum State {
     Frame(Frame),
 }
 
-/// The place of a flow in the deflate streams that it carries.
+/// Position of a flow in the deflate streams that it carries.
 #[derive(Debug)]
 pub(super) struct Opener {
     state: State,
     framing: Framing,
-    /// Bytes that were seen and not used yet; `phase` bits of the first are used.
+    /// Bytes seen but not used yet; `phase` bits of the first are used.
     carry: Vec<u8>,
     phase: u32,
-    /// What was seen of what stands between two pieces.
+    /// Bytes seen between two pieces.
     between: Vec<u8>,
-    /// Where in the log the carry ends, if it lies there in one piece.
+    /// End of the carry in the log, if it is contiguous there.
     carry_end: Option<u64>,
-    /// The probes saw compressed content: two of them must see something else to end it.
+    /// The probes saw compressed content. Two of them must see something else to end that.
     is_dense: bool,
     in_doubt: bool,
-    /// Bytes that are to be searched, whatever the probes say.
+    /// Bytes to search whatever the probes see.
     near: usize,
-    /// Bytes of compressed content that may be searched.
+    /// Bytes of compressed content that may still be searched.
     credit: usize,
     /// Tokens of this stream.
     seen: u64,
-    /// What carries this stream, and whether it was counted. `None` if its beginning was not seen.
+    /// Carrier of this stream, and whether it was counted. `None` if its beginning was not seen.
     carrier: Option<(Carrier, bool)>,
-    /// Streams since they were last taken out.
+    /// Streams since the counts were last taken.
     pub(super) counts: StreamCounts,
-    /// The flow went on with content that was not looked at.
+    /// Content of the flow that was skipped since.
     passed: Option<Passed>,
 }
 
@@ -106,16 +106,16 @@ impl Default for Opener {
 pub(super) const OPENER_MEMORY: usize =
     size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Passed::MEMORY + Code::MEMORY;
 
-/// What a step of the opener asks for.
+/// Result of a step of the opener.
 enum Next {
-    /// Go on at this bit.
+    /// Continue at this bit.
     At(u64),
-    /// More bytes, with those from this bit on.
+    /// More bytes are needed, together with those from this bit on.
     More(u64),
 }
 
 impl Opener {
-    /// Takes apart a block that follows in the flow and goes to `offset` of the log.
+    /// Opens the next block of the flow, which goes to `offset` in the log.
     pub(super) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
         opened.clear(block.len());
         self.credit = (self.credit + block.len() / GRANT).min(CREDIT);
@@ -138,8 +138,8 @@ impl Opener {
         }
     }
 
-    /// The flow goes on with content that lies in the log, and is not looked at. If the log had it
-    /// before, that was up to `source`.
+    /// The flow continues with content of the log that is skipped. If it equals earlier content,
+    /// that ends at `source`.
     pub(super) fn pass(&mut self, content: Range<u64>, source: Option<u64>) {
         self.passed.get_or_insert_default().push(content, source);
     }
@@ -157,12 +157,12 @@ impl Opener {
         }
     }
 
-    /// What was not looked at since the last block that was.
+    /// Takes the content skipped since the last block that was opened.
     pub(super) fn passed(&mut self) -> Option<Passed> {
         self.passed.take()
     }
 
-    /// The flow is at this place of the log; what follows there comes next.
+    /// Sets the flow's position to this place of the log.
     pub(super) fn resume(&mut self, among: Among) {
         self.lose();
         let Among { code, spot, is_last, bit } = among;
@@ -171,22 +171,22 @@ impl Opener {
         self.seen = EVIDENCE;
     }
 
-    /// The flow is in a zstd frame.
+    /// Sets the flow's position to this place in a zstd frame.
     pub(super) fn resume_frame(&mut self, frame: Frame) {
         self.lose();
         self.state = State::Frame(frame);
         self.seen = EVIDENCE;
     }
 
-    /// The flow's place is not known any more.
+    /// Forgets the flow's position.
     pub(super) fn lose(&mut self) {
         let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
         *self = Opener { carry, counts, ..Opener::default() };
         self.carry.clear();
     }
 
-    /// Goes over what stands between two pieces of a stream. Returns how many bytes of `content`
-    /// that is; the place in the stream is lost if it is something else.
+    /// Skips the bytes between two pieces of a stream. Returns how many of `content` these are. If
+    /// they are something else, the position is lost.
     fn pass_framing(&mut self, content: &[u8]) -> usize {
         let before = self.between.len();
         let seen = content.len().min(MAX_BETWEEN - before);
@@ -195,7 +195,7 @@ impl Opener {
             Header::Length(len) => {
                 self.between.clear();
                 if self.framing == Framing::None && before > 0 {
-                    // It was none, and what was taken for it is content that is gone.
+                    // It was not framing, and the content taken for it is gone.
                     self.lose();
                 }
                 len.saturating_sub(before)
@@ -208,8 +208,8 @@ impl Opener {
         }
     }
 
-    /// Takes a piece, which begins at byte `at` of a block. Returns how many bytes of it were used:
-    /// all, unless the framing changed.
+    /// Processes a piece that begins at byte `at` of a block. Returns how many of its bytes were
+    /// used: all, unless the framing changed.
     fn feed(&mut self, piece: &[u8], at: usize, offset: u64, opened: &mut Opened) -> usize {
         if self.begins_later(piece, &mut opened.joined) {
             self.carry.clear();
@@ -247,8 +247,8 @@ impl Opener {
                     if self.framing == framing || self.framing == Framing::None {
                         continue;
                     }
-                    // The stream turned out to be in chunks: what follows is divided anew. One
-                    // that began in another block is not worth the trouble.
+                    // The stream turned out to be chunked: divide what follows again. If it began
+                    // in another block, that is not worth the effort.
                     match ((next / 8) as usize).checked_sub(carried) {
                         Some(used) => {
                             self.phase = 0;
@@ -280,8 +280,8 @@ impl Opener {
         used
     }
 
-    /// Whether no stream begins in what was carried over, nor so soon in the piece that what
-    /// carries it began there. Then the piece need not be copied to be joined.
+    /// Whether no stream begins in the carry, nor so early in the piece that its container began in
+    /// the carry. Then the piece need not be copied to be joined.
     fn begins_later(&self, piece: &[u8], joined: &mut Vec<u8>) -> bool {
         let carried = self.carry.len();
         let is_seeking = matches!(self.state, State::Seek) && carried > 0;
@@ -294,10 +294,10 @@ impl Opener {
         signature(joined, 0, carried + MAX_BETWEEN).is_none()
     }
 
-    /// Looks for the beginning of a stream.
+    /// Searches for the beginning of a stream.
     fn seek(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
         let data = piece.data;
-        // What lies before was searched, or is a signature of nothing.
+        // Bytes before this were searched, or are a false signature.
         let first = bit.div_ceil(8) as usize;
         let mut at = first;
         self.framing = Framing::None;
@@ -315,7 +315,7 @@ impl Opener {
                 at = data.len().min(at + if skips { DENSE_STRIDE } else { PROBE_STRIDE });
                 let sees_dense = is_dense(&data[from..at]);
                 if sees_dense && !self.is_dense {
-                    // The header of its container stands before what was seen.
+                    // The header of its container precedes what was seen.
                     from = from.saturating_sub(PROBE_STRIDE + PROBE).max(first);
                 }
                 self.in_doubt = self.is_dense && !self.in_doubt && !sees_dense;
@@ -355,11 +355,11 @@ impl Opener {
         }
     }
 
-    /// Goes on in a zstd frame.
+    /// Continues in a zstd frame.
     fn frame(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
         let State::Frame(frame) = &mut self.state else { return Next::At(bit) };
         let at = (bit / 8) as usize;
-        // Where that lies in the log: what was carried over is the beginning of a header.
+        // Its place in the log: the carry is the beginning of a header.
         let place =
             (piece.offset + piece.at as u64 + at as u64).saturating_sub(piece.carried as u64);
         let ended = opened.zstd.len();
@@ -376,8 +376,8 @@ impl Opener {
         }
     }
 
-    /// Tokens that a stream is counted for. Two bytes of encrypted content often look like a header
-    /// of zlib.
+    /// Tokens from which on a stream is counted. Two bytes of encrypted content often look like a
+    /// zlib header.
     fn evidence(&self) -> u64 {
         match self.carrier {
             Some((Carrier::Zlib, _)) => 8 * EVIDENCE,
@@ -393,7 +393,7 @@ impl Opener {
         }
     }
 
-    /// There is no stream, or no more of it: looks for another one from byte `at` on.
+    /// The stream is false, or has ended: searches for another one from byte `at` on.
     fn broken(&mut self, at: usize) -> Next {
         if let Some((carrier, true)) = self.carrier.take() {
             self.counts.of(carrier).broken += 1;
@@ -447,7 +447,7 @@ impl Opener {
     /// A block of the stream ended at `bit`.
     fn end_block(&mut self, is_last: bool, bit: u64) -> Next {
         if is_last {
-            // A short one counts only if its container's signature is not met by chance.
+            // A short one counts only if its container's signature is unlikely by chance.
             let is_zlib = self.carrier.is_some_and(|(carrier, _)| carrier == Carrier::Zlib);
             if self.seen >= if is_zlib { EVIDENCE } else { 1 } {
                 self.count_begun();
@@ -483,7 +483,7 @@ impl Opener {
         self.end_block(is_last, end)
     }
 
-    /// Reads tokens up to the end of their block, or of the piece.
+    /// Reads tokens to the end of their block, or of the piece.
     fn tokens(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
         let State::Tokens { code, spot, is_last } = &self.state else { return Next::At(bit) };
         let mut reader = BitReader::new(piece.data, bit);
@@ -491,12 +491,12 @@ impl Opener {
         let first = opened.tokens.len();
         let keeps = opened.may_keep(code, *spot);
         let mut room = if keeps { opened.max_tokens.saturating_sub(first) } else { 0 };
-        // Behind the last token that is kept.
+        // Bit after the last token that is kept.
         let mut end_bit = 0;
         let mut seen = 0;
         let stop = loop {
             let before = opened.tokens.len();
-            // A token that begins in what was carried over lies in another block.
+            // A token that begins in the carry belongs to another block.
             let is_kept = reader.position() >= piece.carried as u64 * 8 && room > 0;
             let most = match is_kept {
                 true => BATCH.min(room),
@@ -538,7 +538,7 @@ impl Opener {
                 if self.seen >= EVIDENCE {
                     return self.broken(here);
                 }
-                // Taken back: what follows is looked at again, and parts must ascend.
+                // Undone: what follows is read again, and parts must ascend.
                 opened.tokens.truncate(first);
                 opened.bits.truncate(first);
                 if end > first {
@@ -555,21 +555,21 @@ pub(super) fn fixed() -> &'static Arc<Code> {
     FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
 }
 
-/// Bytes of a flow: some carried over, the others from a block.
+/// Bytes of a flow: the carry, then bytes of a block.
 struct Piece<'a> {
     data: &'a [u8],
-    /// Bytes that were carried over.
+    /// Bytes of the carry.
     carried: usize,
-    /// Where the others begin in the block.
+    /// First byte of the rest in the block.
     at: usize,
-    /// Where the block goes in the log.
+    /// Place of the block in the log.
     offset: u64,
-    /// What was carried over lies right before the others in the log.
+    /// In the log, the carry lies directly before the rest.
     is_adjacent: bool,
 }
 
 impl Piece<'_> {
-    /// Where a code lies that is described by the bits `from..to` of the data.
+    /// Place of a code that is described by bits `from..to` of the data.
     fn spot(&self, from: u64, to: u64) -> Spot {
         let carried = self.carried as u64 * 8;
         if from < carried && !self.is_adjacent {

@@ -1,32 +1,32 @@
-//! Content of a flow that goes by without being looked at, because it is a repeat or because opening
-//! is off.
+//! Content of a flow that is skipped, because it is a repeat or because opening is off.
 
 use std::ops::Range;
 
-/// Content of a flow that was not looked at.
+/// Skipped content of a flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passed {
-    /// Where it lies in the log, in order; nothing if that is too much to be looked at later.
+    /// Its places in the log, in order; empty if there is too much to open later.
     pub(super) pieces: Vec<Range<u64>>,
-    /// The last of these, which is known whatever their number.
+    /// The last of these, known even if there are too many.
     pub(super) last: Range<u64>,
-    /// Bytes of all.
+    /// Total bytes.
     pub(super) len: u64,
-    /// Where what follows it lies in the log, if the log had that before.
+    /// Place in the log of what follows it, if the log had it before.
     pub(super) source: Option<u64>,
-    /// The log had not all of it before.
+    /// Part of it is new to the log.
     pub(super) is_new: bool,
 }
 
 impl Passed {
-    /// Pieces that are remembered.
+    /// Most pieces that are kept.
     const MOST_PIECES: usize = 128;
-    /// Bytes that are remembered: a stream that is longer goes on without being opened.
+    /// Most bytes that are kept: after more, the stream is not opened any more.
     const MOST: u64 = 4 << 20;
     /// Memory of the pieces in bytes, at most. The list grows by doubling.
     pub(super) const MEMORY: usize = 2 * Passed::MOST_PIECES * size_of::<Range<u64>>();
 
-    /// The flow goes on with this piece of the log, which had that before up to `source`.
+    /// The flow continues with this piece of the log, which equals earlier content that ends at
+    /// `source`.
     pub(super) fn push(&mut self, piece: Range<u64>, source: Option<u64>) {
         self.source = source;
         self.is_new |= source.is_none();

@@ -7,21 +7,21 @@ use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
 
-/// Bytes between two pieces of the log that are named as one source.
+/// Two pieces of the log with at most this many bytes between them become one source.
 const SOURCE_GAP: u64 = 512;
 
-/// Literals put together from tokens of the log.
+/// A recipe for literals, from tokens of the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// What of the log they need: ascending, disjoint, below the block.
+    /// The ranges of the log that it needs: ascending, disjoint, below the block.
     pub(crate) sources: Vec<Match>,
     /// Ends with [`Operation::End`]. Empty if there is no plan.
     pub(crate) operations: Vec<Operation>,
-    /// What the log does not have.
+    /// What the log lacks.
     pub(crate) residual: Vec<u8>,
-    /// The residual says what to take from zstd blocks; there are no operations.
+    /// The residual holds the columns for zstd blocks; there are no operations.
     pub(crate) is_sequences: bool,
-    /// What of the literals belongs to no zstd block, and is not compressed.
+    /// Literals outside of zstd blocks that are not compressed.
     pub(crate) plain: Vec<u8>,
 }
 
@@ -57,13 +57,13 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Described {
     Fixed,
-    /// Bits of the log.
+    /// A range of bits of the log.
     Log(u64, u64),
-    /// Bit of the literals.
+    /// A bit of the literals.
     Here(u64),
 }
 
-/// An operation before positions are known.
+/// An operation whose positions are not final yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Tokens of a code begin at this bit of the literals.
@@ -120,8 +120,8 @@ impl Step {
         Step::Bend { back, change, run: 0, run_bits: 0, source_end: 0 }
     }
 
-    /// The step with its run: of `tokens` tokens; `bits` in all that it covers, and where the
-    /// source stands behind it.
+    /// Completes the step with its run: `tokens` tokens, `bits` bits covered in total, and the bit
+    /// of the source after it.
     pub(super) fn finish(mut self, tokens: u32, bits: u64, end: u64) -> Step {
         if let Step::Near { run, run_bits, source_end, .. }
         | Step::Jump { run, run_bits, source_end, .. }
@@ -135,8 +135,8 @@ impl Step {
 }
 
 /// The pieces of the log that steps refer to, for a block at `offset` that may refer to `floor` and
-/// above; none if there are too many. Pieces are joined within content of one domain only: what lies
-/// between them is named, too, and counts in the positions of all that follow.
+/// above; none if there are too many. Pieces are joined only within content of one domain: bytes
+/// between them are named, too, and shift the positions of all later pieces.
 pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &mut Vec<Match>) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut add = |start: u64, end: u64| ranges.push(start / 8..end.div_ceil(8));
@@ -161,7 +161,7 @@ pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &
         }
     }
     ranges.sort_unstable_by_key(|range| range.start);
-    // What the last piece may grow into.
+    // The limit to which the last piece may grow.
     let mut extent = 0..0;
     for range in ranges {
         let end = range.end.min(offset);
@@ -221,7 +221,7 @@ pub(super) fn describe(steps: &[Step], literals: &[u8], plan: &mut Plan) -> Opti
     let mut reader = BitReader::new(literals, 0);
     let mut writer = BitWriter::new(&mut plan.residual);
     let mut source: Option<Described> = None;
-    // Where the source stands, to tell the distance of a jump.
+    // Position in the source, from which the distance of a jump counts.
     let mut source_at = 0u64;
     for step in steps {
         let (gap_bits, run_bits) = match *step {
@@ -274,7 +274,7 @@ pub(super) fn describe(steps: &[Step], literals: &[u8], plan: &mut Plan) -> Opti
     Some(writer.position().div_ceil(8) as usize)
 }
 
-/// Brings the residual to the phase of the literals, if as many bits follow as deserve it.
+/// Aligns the residual with the literals, if enough bits follow.
 fn pad(writer: &mut BitWriter<'_>, position: u64, bits: u64) -> Option<()> {
     if bits >= ALIGNED_BITS {
         let count = (position + 8 - writer.position() % 8) % 8;

@@ -1,4 +1,4 @@
-//! The search for runs of tokens that the log has.
+//! The search for runs of tokens that the log already has.
 
 use super::alignment::Alignment;
 use super::bends::{SEEN, bend, follow, inflated};
@@ -15,22 +15,22 @@ use crate::matcher::Match;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bits that the first tokens of a run must save to be worth the description of where they are.
+/// Bits that the first tokens of a run must save, to pay for the description of their position.
 const WORTH: i64 = 96;
-/// What a changed distance takes, in bits, about.
+/// Approximate cost of a changed distance in bits.
 const MOVED_COST: i64 = 10;
-/// Tokens looked at to judge a run.
+/// Tokens examined to judge a run.
 const JUDGED: usize = 64;
-/// Changed distances in a row that end a run.
+/// This many changed distances in a row end a run.
 const MOVED_IN_A_ROW: usize = 6;
-/// Tokens that may be passed over, on either side, to go on where a run ended.
+/// Most tokens that may be skipped, on either side, to resume after the end of a run.
 const REACH: usize = 15;
-/// Tokens that must agree to go on there.
+/// Tokens that must agree to resume there.
 const AGREE: usize = 4;
-/// Operations of a block.
+/// Most operations of a block.
 pub(super) const MAX_OPERATIONS: usize = 4 << 10;
 
-/// Which bits of a block are literals, and where they go among the literals.
+/// The bits of a block that are literals, and their positions among the literals.
 pub(super) struct LiteralMap<'a> {
     matches: &'a [Match],
 }
@@ -40,8 +40,8 @@ impl<'a> LiteralMap<'a> {
         LiteralMap { matches }
     }
 
-    /// For a bit of the block: the end of the run of literals around it, or if it is in a match, the
-    /// end of that.
+    /// For a bit of the block: the end of the run of literals that it is in, or the end of the
+    /// match that it is in.
     pub(super) fn run_around(&self, bit: u64) -> (Option<u64>, u64) {
         let byte = bit / 8;
         let after = self.matches.partition_point(|found| found.end() as u64 <= byte);
@@ -52,15 +52,15 @@ impl<'a> LiteralMap<'a> {
         }
     }
 
-    /// The bit of the literals that a literal bit of the block is.
+    /// The position among the literals of a literal bit of the block.
     fn place(&self, bit: u64) -> u64 {
         let before = self.matches.partition_point(|found| found.end() as u64 * 8 <= bit);
         let matched: u64 = self.matches[..before].iter().map(|found| u64::from(found.len)).sum();
         bit - matched * 8
     }
 
-    /// Where a frame at `offset` finds the description of a code: not in content of others, since
-    /// where that lies among the sources counts in the positions of all of them.
+    /// The position at which a frame at `offset` finds the description of a code. Never in content
+    /// of others: its place among the sources would shift the positions of all of them.
     pub(super) fn described(
         &self,
         spot: Spot,
@@ -72,44 +72,47 @@ impl<'a> LiteralMap<'a> {
         };
         let base = offset * 8;
         let is_there = |start: u64, end: u64| end <= base && is_own(&(start / 8..end.div_ceil(8)));
-        let Some(first) = start.checked_sub(base) else {
-            return is_there(start, end).then_some(Described::Log(start, end));
-        };
-        let last = end - base;
-        match self.run_around(first) {
-            (Some(limit), _) => (last <= limit).then(|| Described::Here(self.place(first))),
-            (None, limit) if last <= limit => {
-                // It was found as bytes, in the log or earlier in the block itself.
-                let after = self.matches.partition_point(|found| found.end() as u64 * 8 <= first);
-                let found = self.matches[after];
-                let ahead = first - u64::from(found.at) * 8;
-                let (start, end) =
-                    (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
-                is_there(start, end).then_some(Described::Log(start, end))
+        let (mut start, mut end) = (start, end);
+        // Bytes that a match covers are in the log, or earlier in the block; there, another match may
+        // cover them.
+        while let Some(first) = start.checked_sub(base) {
+            let last = end - base;
+            match self.run_around(first) {
+                (Some(limit), _) => {
+                    return (last <= limit).then(|| Described::Here(self.place(first)));
+                }
+                (None, limit) if last <= limit => {
+                    let after = self.matches.partition_point(|of| of.end() as u64 * 8 <= first);
+                    let found = self.matches[after];
+                    let ahead = first - u64::from(found.at) * 8;
+                    (start, end) =
+                        (found.source * 8 + ahead, found.source * 8 + ahead + (last - first));
+                }
+                _ => return None,
             }
-            _ => None,
         }
+        is_there(start, end).then_some(Described::Log(start, end))
     }
 }
 
-/// Where a run can go on.
+/// A place at which a run can resume.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     code: Arc<Code>,
     described: Described,
     stretch: Stretch,
-    /// Bits that may be read: of the stretch, as far as the log still holds it.
+    /// Bits that may be read: the part of the stretch that the log still holds.
     limit: u64,
     reader: BitReader<'a>,
-    /// The bit of the log that the reader counts from.
+    /// The bit of the log at which the reader starts counting.
     origin: u64,
-    /// Tokens that were read.
+    /// Tokens read so far.
     ahead: Ahead,
-    /// The first of them that is to come.
+    /// The next of them to use.
     next: usize,
-    /// The reader is at the end of the stretch.
+    /// The reader has reached the end of the stretch.
     is_read: bool,
-    /// A jump is needed, because this is not the stretch of the last run.
+    /// A jump is needed, because the last run was in another stretch.
     is_new: bool,
 }
 
@@ -117,7 +120,7 @@ pub(super) struct Source<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     tokens: Vec<Token>,
-    /// Where each begins, and where the last ends, from the source's origin on.
+    /// Start of each token, and end of the last, relative to the source's origin.
     bits: Vec<u32>,
 }
 
@@ -132,10 +135,10 @@ impl Ahead {
         2 * (2 * AHEAD + KEPT + 1) * (size_of::<Token>() + size_of::<u32>());
 }
 
-/// Tokens of a source that are read at once, at most and at first.
+/// Tokens of a source read in one step: at most, and at first.
 const AHEAD: usize = 256;
 const FIRST_AHEAD: usize = 24;
-/// Tokens that a run may go back.
+/// Most tokens that a run may be extended backward.
 const KEPT: usize = MOVED_IN_A_ROW + 1;
 
 impl Source<'_> {
@@ -143,7 +146,7 @@ impl Source<'_> {
         self.ahead
     }
 
-    /// Where it stands, in bits of the log.
+    /// Current position, in bits of the log.
     fn at(&self) -> u64 {
         self.origin + u64::from(self.ahead.bits[self.next])
     }
@@ -152,7 +155,7 @@ impl Source<'_> {
         &self.ahead.tokens[self.next..]
     }
 
-    /// Reads on if fewer than `count` tokens are ahead. Returns whether there are any.
+    /// Reads more if fewer than `count` tokens are ahead. Returns whether there are any.
     fn read(&mut self, count: usize) -> bool {
         let left = self.ahead.tokens.len() - self.next;
         if left < count && !self.is_read {
@@ -200,7 +203,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Notes the fingerprints of tokens.
+    /// Records the fingerprints of tokens.
     pub(super) fn note(&mut self, tokens: Range<usize>) {
         let mut rolling = Rolling::default();
         for at in tokens {
@@ -242,7 +245,7 @@ impl<'a> Search<'a> {
             let has_room =
                 steps + 4 < MAX_OPERATIONS && self.names.may_add(codes, steps, tokens.end - done);
             let resumed = if has_room { self.resume(done, tokens.end) } else { None };
-            // Fingerprints are looked up where no run is.
+            // Fingerprints are looked up only outside runs.
             let begun = resumed.or_else(|| {
                 while let Some(&&(start, fingerprint)) = anchors_left.peek() {
                     let start = start as usize;
@@ -270,7 +273,7 @@ impl<'a> Search<'a> {
                 Some(end) => done = end,
                 None if skip.is_some() => self.source = None,
                 None => {
-                    // Not again.
+                    // Do not try it again.
                     if let Some(&(start, fingerprint)) = anchors_left.next() {
                         self.note_at(start as usize, fingerprint);
                     }
@@ -290,8 +293,8 @@ impl<'a> Search<'a> {
         self.index.note(fingerprint, bit);
     }
 
-    /// Whether the last run goes on behind token `done`: at which token, and how many tokens of the
-    /// source to skip.
+    /// Whether the last run can resume after token `done`: at which token, and how many tokens of
+    /// the source to skip.
     fn resume(&mut self, done: usize, end: usize) -> Option<(usize, Option<u8>)> {
         let source = self.source.as_mut()?;
         source.read(REACH + AGREE);
@@ -315,7 +318,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Whether a run begins at token `start` where the log has a fingerprint. Makes it the source.
+    /// Whether a run begins at token `start` and a position of its fingerprint in the log. If so,
+    /// makes that the source.
     fn jump(
         &mut self,
         fingerprint: u64,
@@ -326,7 +330,7 @@ impl<'a> Search<'a> {
         let at = self.index.find(fingerprint, self.offset)?;
         let stretch = self.index.around(at)?;
         let mut source = self.source_at(stretch, at)?;
-        // How much the first tokens save.
+        // The bits that the first tokens save.
         let mut gain = 0i64;
         for (nth, token) in (start..end.min(start + JUDGED)).enumerate() {
             source.read(nth + 1);
@@ -362,7 +366,7 @@ impl<'a> Search<'a> {
         if let Some(source) = self.held_source(stretch, at) {
             return Some(source);
         }
-        // The copy of the last source may be an older one, which the log has lost.
+        // The copy of the last source may be an older one that the log has lost.
         newest(self).or_else(|| if self.cursor.forget() { newest(self) } else { None })
     }
 
@@ -403,9 +407,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows a run that begins at token `start`, where the source stands after `skip` tokens;
-    /// without a `skip`, exactly there. Pushes its steps. Returns the token behind it; `None` if it
-    /// is none.
+    /// Follows a run that begins at token `start`, at the source after `skip` tokens; without a
+    /// `skip`, exactly at its position. Pushes its steps. Returns the token after it; `None` if it
+    /// is not worthwhile.
     fn run(
         &mut self,
         start: usize,
@@ -432,7 +436,7 @@ impl<'a> Search<'a> {
             u64::from(if token < part.end { opened.bits[token] } else { part.end_bit })
         };
         let (gap, gap_bits) = ((start - done) as u32, (bit_of(start) - bit_of(done)) as u32);
-        // How far it is worth it: steps, and tokens.
+        // The steps and tokens up to which it pays.
         let begun = self.steps.len();
         let mut good = (begun, start);
         let mut good_alignment = alignment.clone();
@@ -441,10 +445,10 @@ impl<'a> Search<'a> {
             (false, skip) => Step::near(gap, gap_bits, skip.unwrap_or(0)),
         };
         let mut moved = 0;
-        // The first token of the step that is not finished.
+        // First token of the unfinished step.
         let (mut first, mut at) = (start, start);
         let mut is_at_end = loop {
-            // Tokens that are the same.
+            // Equal tokens.
             let run = at;
             loop {
                 let ahead = source.ahead();
@@ -471,7 +475,7 @@ impl<'a> Search<'a> {
             {
                 break is_at_end;
             }
-            // One that differs in its distance only.
+            // A token that differs in its distance only.
             let (here, there) = (opened.tokens[at], source.ahead()[0]);
             if there.shape() != here.shape() {
                 break false;
@@ -496,7 +500,7 @@ impl<'a> Search<'a> {
         is_at_end &= back == 0;
         self.steps.truncate(good.0);
         if good.1 == start {
-            // Nothing but changed distances.
+            // Only changed distances.
             self.steps.truncate(begun);
             self.spare = source.ahead;
             return None;
@@ -515,8 +519,8 @@ impl<'a> Search<'a> {
         Some(good.1)
     }
 
-    /// What lies before a run may be the same, too: then its bits under the code of the source are
-    /// what stands before it. Returns the first token.
+    /// Extends a run backward: if the preceding tokens are equal, their bits under the code of the
+    /// source are equal to those before it. Returns the first token.
     fn extend_back(&self, source: &mut Source<'a>, start: usize, done: usize) -> usize {
         let mut start = start;
         let mut begin = source.at();
@@ -535,7 +539,7 @@ impl<'a> Search<'a> {
             start -= 1;
         }
         if begin < source.at() {
-            // They are read again, to be kept together.
+            // They are read again, to be stored together.
             source.origin = begin / 8 * 8;
             let content = self.log.read(begin / 8..source.limit.div_ceil(8));
             source.reader = BitReader::new(content, begin % 8);
@@ -547,7 +551,7 @@ impl<'a> Search<'a> {
         start
     }
 
-    /// The stretch behind one that ended, if there is one.
+    /// The stretch after one that ended, if any.
     fn next_stretch(&mut self, source: Source<'a>) -> Source<'a> {
         let next = self.index.behind(&source.stretch);
         let next = next.and_then(|next| self.source_at(next, next.first));
@@ -567,7 +571,7 @@ mod tests {
 
     #[test]
     fn descriptions_of_codes_are_not_taken_from_content_of_others() {
-        // A block at 1000, of which bytes 100 to 300 were found at 500.
+        // A block at 1000 whose bytes 100 to 300 were found at 500.
         let matches = [Match { at: 100, len: 200, source: 500 }];
         let literals = LiteralMap::new(&matches);
         let spot = |first: u64, end: u64| Spot::Log(first * 8, end * 8);
@@ -580,5 +584,24 @@ mod tests {
         assert_eq!(described(spot(900, 950), false), None);
         assert_eq!(described(spot(1310, 1360), false), Some(Described::Here(110 * 8)));
         assert_eq!(described(Spot::Fixed, false), Some(Described::Fixed));
+    }
+
+    #[test]
+    fn a_description_is_followed_through_the_block_to_where_it_was_first() {
+        // Bytes 100 to 300 were found at 500, 400 to 500 in those, 600 to 700 in literals.
+        let matches = [
+            Match { at: 100, len: 200, source: 500 },
+            Match { at: 400, len: 100, source: 1150 },
+            Match { at: 600, len: 100, source: 1310 },
+            Match { at: 800, len: 100, source: 1290 },
+        ];
+        let literals = LiteralMap::new(&matches);
+        let described = |first: u64, end: u64| {
+            literals.described(Spot::Log(first * 8, end * 8), 1000, |_| true)
+        };
+        assert_eq!(described(1410, 1430), Some(Described::Log(560 * 8, 580 * 8)));
+        assert_eq!(described(1610, 1630), Some(Described::Here(120 * 8)));
+        // In one piece only.
+        assert_eq!(described(1800, 1830), None);
     }
 }

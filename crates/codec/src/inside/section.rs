@@ -1,4 +1,5 @@
-//! Transcoded literals: how a frame carries them. `docs/FORMAT.md`, "Transcoded literals".
+//! Transcoded literals: their fields in a frame, and how they are expanded. `docs/FORMAT.md`,
+//! "Transcoded literals".
 
 use super::alignment::Alignment;
 use super::sequences::{self, Assembly};
@@ -14,9 +15,9 @@ use crate::matcher::Match;
 pub(crate) const MAX_CODES: usize = 128;
 /// Most sources of a frame.
 pub(crate) const MAX_SOURCES: usize = 256;
-/// Operations that may follow each other without giving any bits.
+/// Most consecutive operations that write no bits.
 const MAX_IDLE: u32 = 2;
-/// The residual has the phase of the literals wherever at least this many bits are copied.
+/// From this many bits on, copied bits of the residual are aligned with the literals.
 pub(crate) const ALIGNED_BITS: u64 = 64;
 
 const NAME: &str = "transcoded literals";
@@ -34,7 +35,7 @@ pub(crate) struct Section<'a> {
     /// Whether the residual goes through the context's zstd stream.
     pub(crate) is_zstd: bool,
     pub(crate) residual: &'a [u8],
-    /// The sources are zstd blocks, and the operations are literals outside of these.
+    /// The sources are zstd blocks; the operation section holds literals outside of them.
     pub(crate) is_sequences: bool,
 }
 
@@ -44,11 +45,11 @@ pub(crate) struct Sources<'a> {
     pub(crate) all: &'a [Match],
     /// Each is a zstd block.
     pub(crate) are_blocks: bool,
-    /// Of the frame's positions, if it is fixed.
+    /// Width of the frame's positions, if fixed.
     pub(crate) width: Option<Width>,
 }
 
-/// Appends all of a section but the residual. The sources lie below `offset`.
+/// Appends all fields of a section except the residual. The sources lie below `offset`.
 pub(crate) fn write(
     sources: Sources<'_>,
     offset: u64,
@@ -68,8 +69,8 @@ pub(crate) fn write(
 }
 
 impl<'a> Section<'a> {
-    /// Takes a section apart, of a frame whose positions may have a fixed `width`. Appends its
-    /// sources to `sources`; whether they may be referred to is for the caller to check.
+    /// Parses a section of a frame whose positions may have a fixed `width`. Appends its sources to
+    /// `sources`; the caller checks whether they may be referred to.
     ///
     /// # Errors
     /// [`FrameError`].
@@ -97,7 +98,7 @@ impl<'a> Section<'a> {
             sources.push(Match { at: 0, len, source });
         }
         let residual = varint::field(&mut section, NAME)?;
-        // Up to 7 bits are lost wherever the residual is aligned; a writer has no use for more.
+        // Each alignment of the residual loses up to 7 bits; a writer never needs more.
         let (residual_len, limit) = (residual >> 1, 2 * literals as u64 + 8);
         if residual_len > limit {
             return Err(FrameError::TooLarge { field: "residual", value: residual_len, limit });
@@ -119,19 +120,19 @@ impl<'a> Section<'a> {
     }
 }
 
-/// One of the codes of a frame.
+/// A code of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
     Fixed,
     Nth(usize),
 }
 
-/// The codes that a frame described, each built once.
+/// The codes that a frame described. Equal ones are built once.
 #[derive(Debug, Default)]
 struct Codes {
-    /// With a hash of the lengths of its words.
+    /// Each with a hash of the lengths of its words.
     built: Vec<(u64, Code)>,
-    /// Of each description, in order: which of them it is.
+    /// For each description, in order, its index in `built`.
     described: Vec<u8>,
 }
 
@@ -166,13 +167,13 @@ impl Codes {
     fn get(&self, name: Named) -> &Code {
         match name {
             Named::Fixed => Code::fixed(),
-            // Only codes that are there are named.
+            // A name is valid by construction.
             Named::Nth(nth) => &self.built[nth].1,
         }
     }
 }
 
-/// Puts literals together. Kept between frames for its memory.
+/// Expands transcoded literals. Kept between frames for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Expander {
     codes: Codes,
@@ -188,17 +189,17 @@ impl Expander {
     /// Memory in bytes, at most.
     pub(crate) const MEMORY: usize = Codes::MEMORY + Assembly::MEMORY;
 
-    /// The buffer for sequences of sources.
+    /// The buffer for the sequences of sources.
     pub(super) fn sources(&mut self) -> &mut sequences::Sources {
         &mut self.assembly.sources
     }
 
-    /// Says that [`Expander::sources`] has all sources of the next frame, in order.
+    /// States that [`Expander::sources`] has all sources of the next frame, in order.
     pub(super) fn has_read_sources(&mut self) {
         self.assembly.has_read();
     }
 
-    /// Codes of deflate that the last frame built.
+    /// Codes of deflate built for the last frame.
     pub(super) fn codes(&self) -> usize {
         self.codes.built.len()
     }
@@ -206,7 +207,7 @@ impl Expander {
     /// As [`Expander::expand`], from zstd blocks.
     ///
     /// # Errors
-    /// [`FrameError`]; what `out` has then is meaningless.
+    /// [`FrameError`]; the content of `out` is then meaningless.
     pub(crate) fn expand_sequences(
         &mut self,
         residual: &[u8],
@@ -219,12 +220,12 @@ impl Expander {
         self.assembly.expand(residual, plain, sources, len, work, out)
     }
 
-    /// Writes `len` bytes of literals to the front of `out`, as the operations say that `next` gives them, from
-    /// the residual and from `sources`, the content of the section's sources in order. Adds the work
-    /// that it takes.
+    /// Writes `len` bytes of literals to the front of `out`, by the operations that `next` returns,
+    /// from the residual and from `sources`, the content of the section's sources in order. Adds
+    /// the work that it takes.
     ///
     /// # Errors
-    /// [`FrameError`]; what `out` has then is meaningless.
+    /// [`FrameError`]; the content of `out` is then meaningless.
     pub(crate) fn expand(
         &mut self,
         mut next: impl FnMut() -> Result<Operation, FrameError>,
@@ -255,7 +256,7 @@ impl Expander {
             alignment: Alignment::default(),
             work,
         };
-        // Operations in a row that gave nothing.
+        // Consecutive operations that wrote nothing.
         let mut idle = 0;
         loop {
             let before = state.writer.position();
@@ -304,18 +305,18 @@ impl Expander {
 struct State<'a, 'o> {
     codes: &'a mut Codes,
     sources: &'a [&'a [u8]],
-    /// Where each source ends, among the bits of all.
+    /// End of each source, in bits of all sources.
     ends: Vec<u64>,
     residual: BitReader<'a>,
     writer: BitWriter<'o>,
-    /// Bits of literals.
+    /// Total bits of literals.
     end: u64,
     target: Option<Named>,
     /// The reader of a source, the first bit of that source among all, and the code.
     source: Option<(BitReader<'a>, u64, Named)>,
-    /// Where the source stands, among the bits of all sources.
+    /// Current position, in bits of all sources.
     source_at: u64,
-    /// Where the last code of the sources stands.
+    /// Position of the last code described in the sources.
     code_at: u64,
     alignment: Alignment,
     work: &'a mut Work,
@@ -332,7 +333,7 @@ impl<'a> State<'a, '_> {
         if copy_bits(&mut self.residual, &mut self.writer, bits) { Ok(()) } else { Err(broken()) }
     }
 
-    /// The source that has a bit, and the first bit of that source.
+    /// The source that contains a bit, and the first bit of that source.
     fn source_of(&self, bit: u64) -> Result<(&'a [u8], u64), FrameError> {
         let nth = self.ends.partition_point(|&end| end <= bit);
         let source = *self.sources.get(nth).ok_or_else(broken)?;
@@ -340,7 +341,7 @@ impl<'a> State<'a, '_> {
     }
 
     fn code(&mut self, code: CodeAt, here: bool) -> Result<Named, FrameError> {
-        // A code must end before what has been put together, or before its source does.
+        // A description must end before the end of what is written, or of its source.
         let (mut reader, end) = match code {
             CodeAt::Fixed => return Ok(Named::Fixed),
             CodeAt::Known(back) => {
@@ -382,7 +383,7 @@ impl<'a> State<'a, '_> {
         copied.map(|_| ()).ok_or_else(broken)
     }
 
-    /// Passes tokens of the source.
+    /// Skips tokens of the source.
     fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
         self.work.add(tokens.into(), SINGLE)?;
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
@@ -414,7 +415,7 @@ impl<'a> State<'a, '_> {
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
         let code = self.codes.get(*code);
         let mut left = tokens;
-        // Where distances change, one by one.
+        // One by one while distances change.
         while left > 0 && self.alignment.is_bent() {
             let there = reader.token(code).map_err(|_| broken())?;
             if !self.writer.token(self.alignment.expected(there), target) {

@@ -1,4 +1,4 @@
-//! Literals put together from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
+//! Expands literals from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
 
 use super::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::error::FrameError;
@@ -11,24 +11,24 @@ use std::ops::Range;
 /// Most sequences, and most literals, that a frame may take from its sources.
 pub(super) const MAX_SEQUENCES: usize = 1 << 16;
 pub(super) const MAX_LITERALS: usize = 1 << 19;
-/// Most zstd blocks that a frame may name. A reader keeps the tables behind each.
+/// Most zstd blocks that a frame may name. A reader keeps the tables after each.
 pub(super) const MAX_NAMED: usize = 64;
-/// Most places from which on content is shifted, of a frame.
+/// Most shifts of a frame.
 pub(super) const MAX_SHIFTS: usize = 1 << 10;
 
-/// Most blocks that a frame may put together.
+/// Most blocks that a frame may write.
 pub(super) const MAX_BLOCKS: usize = 256;
-/// Steps between places are shorter than this.
+/// Steps between places are smaller than this.
 const MAX_STEP: u64 = 1 << 44;
 
-/// Columns that are described by their lengths; the bytes follow.
+/// Columns whose lengths are stated; `bytes` follows them.
 pub(super) const COLUMNS: usize = 5;
 
-/// What becomes of the offset of a sequence.
+/// How the offset of a sequence changes.
 pub(super) mod change {
-    /// As where it was found, but for what was inserted or removed in between.
+    /// As in the source, corrected for insertions and deletions in between.
     pub(in crate::inside) const EXPECTED: u8 = 0;
-    /// As where it was found.
+    /// As in the source.
     pub(in crate::inside) const SAME: u8 = 1;
     /// Stated.
     pub(in crate::inside) const NEW: u8 = 2;
@@ -44,16 +44,16 @@ impl From<Stop> for FrameError {
     }
 }
 
-/// Where content of one frame went in another: from each place on, how much later it stands.
+/// Where content of one frame moved in another: from each place on, the bytes by which it is later.
 /// Ascending.
 pub(super) type Shifts = Vec<(i64, i64)>;
 
-/// How much later the content at `place` stands, if that is known.
+/// The shift that applies to the content at `place`, if any.
 pub(super) fn shift_at(shifts: &[(i64, i64)], place: i64) -> Option<usize> {
     shifts.partition_point(|&(from, _)| from <= place).checked_sub(1)
 }
 
-/// The offset of a sequence, of which the match begins at `place`, where it begins at `here`.
+/// The offset of a sequence whose match begins at `place` in the source and at `here` in the block.
 pub(super) fn expected(shifts: &[(i64, i64)], offset: u32, place: i64, here: i64) -> u32 {
     let Some(distance) = offset.checked_sub(3).filter(|&distance| distance > 0) else {
         return offset;
@@ -71,14 +71,14 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Sources as sequences. Kept between frames for its memory.
+/// Sequences and literals of the sources. Kept between frames for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) literals: Vec<u8>,
     pub(super) sequences: Vec<Sequence>,
-    /// The first literal of each sequence, and the place where its match begins.
+    /// First literal of each sequence, and the place where its match begins.
     pub(super) places: Vec<(u32, i64)>,
-    /// Where each source ends: among the sequences, and among the literals.
+    /// End of each source, in sequences and in literals.
     ends: Vec<(usize, usize)>,
 }
 
@@ -117,7 +117,7 @@ impl Sources {
         })
     }
 
-    /// Adds what `unpack` appends: no more than there is room for.
+    /// Appends what `unpack` gives, limited to the room left.
     fn append(
         &mut self,
         place: i64,
@@ -125,7 +125,7 @@ impl Sources {
     ) -> Result<(), Stop> {
         let (literal, first) = (self.literals.len(), self.sequences.len());
         if self.literals.capacity() == 0 {
-            // All that may be needed, once: buffers that grow would take twice as much.
+            // Allocate the maximum once: buffers that grow would take twice as much.
             self.literals.reserve_exact(MAX_LITERALS);
             self.sequences.reserve_exact(MAX_SEQUENCES);
             self.places.reserve_exact(MAX_SEQUENCES);
@@ -142,32 +142,32 @@ impl Sources {
         Ok(())
     }
 
-    /// Behind the literals of a sequence.
+    /// End of the literals of a sequence.
     fn literal_end(&self, nth: usize) -> usize {
         self.places[nth].0 as usize + self.sequences[nth].literals as usize
     }
 
-    /// The literals of the same source behind those of a sequence.
+    /// The literals of the same source that follow those of a sequence.
     pub(super) fn literals_behind(&self, nth: usize) -> &[u8] {
         let source = self.ends.partition_point(|&(end, _)| end <= nth);
         &self.literals[self.literal_end(nth)..self.ends[source].1]
     }
 }
 
-/// A source of a frame. It is read when something is taken from it, and its tables are built when
-/// something is read or written with them.
+/// A source of a frame. It is read when something is first taken from it; its tables are built when
+/// something is first read or written with them.
 #[derive(Debug)]
 struct Source<'a> {
     outline: Outline<'a>,
-    /// Where its content begins; `None` if it gives tables only.
+    /// Place of its content; `None` if it gives tables only.
     place: Option<i64>,
-    /// The source that describes each of the tables behind it.
+    /// For each table valid after this source, the source that describes it.
     origins: Origins,
-    /// The tables that it describes, as far as they were built, and the lengths of the descriptions
-    /// in its two sections.
+    /// The tables that it describes, once built, and the lengths of the descriptions in its two
+    /// sections.
     tables: Tables,
     described: [Option<usize>; 2],
-    /// Where its sequences begin among those that were read.
+    /// First of its sequences among those read.
     read: Option<usize>,
 }
 
@@ -177,14 +177,14 @@ type Origins = [Option<u8>; 4];
 #[derive(Debug)]
 struct Named<'a> {
     all: Vec<Source<'a>>,
-    /// Where each ends among the sequences of all.
+    /// End of each, among the sequences of all.
     ends: Vec<usize>,
-    /// They lie among those that were read as among those of all.
+    /// The sequences read are those of all, in the same order.
     are_read: bool,
 }
 
 impl<'a> Named<'a> {
-    /// Reads what the control column says of sources, and their heads.
+    /// Reads the heads of the sources, and what the control column states about them.
     fn new(
         sources: &[&'a [u8]],
         control: &mut &[u8],
@@ -234,7 +234,7 @@ impl<'a> Named<'a> {
         Ok(named)
     }
 
-    /// Takes over the tables that `are_needed` and missing from the sources that describe them.
+    /// Copies the tables that `are_needed` and missing from the sources that describe them.
     fn take_tables(
         &mut self,
         origins: &Origins,
@@ -263,7 +263,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Reads a source, unless it was. Returns where its sequences begin among those read.
+    /// Reads a source once. Returns the index of its first sequence among those read.
     fn read(
         &mut self,
         nth: usize,
@@ -275,7 +275,7 @@ impl<'a> Named<'a> {
             return Ok(first);
         }
         let (outline, origins) = (*outline, *origins);
-        // Sources that give tables only have no sequences among those of all.
+        // Sources that give tables only contribute no sequences.
         let place = place.ok_or_else(broken)?;
         work.add(outline.literals() as u64, LITERAL)?;
         work.add(outline.sequences() as u64, SEQUENCE)?;
@@ -298,7 +298,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Puts literals together. Kept between frames for its memory.
+/// Assembles literals. Kept between frames for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     pub(super) sources: Sources,
@@ -306,8 +306,8 @@ pub(super) struct Assembly {
     literals: Vec<u8>,
     sequences: Vec<Sequence>,
     block: Vec<u8>,
-    /// All sources are in `sources`, in order: an encoder, which compares what comes out, need not
-    /// read them twice.
+    /// All sources are in `sources`, in order: an encoder that checks its own frame need not read
+    /// them again.
     are_read: bool,
 }
 
@@ -330,7 +330,7 @@ fn small(column: &mut &[u8]) -> Result<u32, FrameError> {
 }
 
 fn signed(column: &mut &[u8]) -> Result<i64, FrameError> {
-    // No sum of these may overflow.
+    // Keeps sums from overflowing.
     Some(unzigzag(number(column)?))
         .filter(|value| value.unsigned_abs() < MAX_STEP)
         .ok_or_else(broken)
@@ -383,16 +383,16 @@ impl Assembly {
             + self.block.capacity()
     }
 
-    /// Says that all sources of the next frame are in [`Assembly::sources`], in order.
+    /// States that all sources of the next frame are in [`Assembly::sources`], in order.
     pub(super) fn has_read(&mut self) {
         self.are_read = true;
     }
 
-    /// Writes `len` bytes of literals to `out`, from a residual, `plain` bytes outside of blocks, and
-    /// `sources`. Adds the work that it takes.
+    /// Writes `len` bytes of literals to `out`, from a residual, `plain` bytes outside of blocks,
+    /// and `sources`. Adds the work that it takes.
     ///
     /// # Errors
-    /// [`FrameError`]; what `out` has then is meaningless.
+    /// [`FrameError`]; the content of `out` is then meaningless.
     pub(super) fn expand<'r>(
         &mut self,
         residual: &'r [u8],
@@ -431,7 +431,7 @@ impl Assembly {
             }
             self.shifts.push((from, shift));
         }
-        // The tables of the next block, as far as they are known, and the sources of the others.
+        // Tables known for the next block, and the sources that describe the others.
         let mut tables = Tables::default();
         let mut origins = [None; 4];
         let mut here = 0;
@@ -473,8 +473,8 @@ impl Assembly {
         if residual.is_empty() { Ok(()) } else { Err(broken()) }
     }
 
-    /// Puts the literals and sequences of a block together, whose content begins at place `here`.
-    /// Returns the place behind it.
+    /// Assembles the literals and sequences of a block whose content begins at place `here`.
+    /// Returns the place after it.
     fn block(
         &mut self,
         residual: &mut Residual<'_>,
@@ -486,7 +486,7 @@ impl Assembly {
         self.literals.clear();
         self.sequences.clear();
         let all = named.ends.last().copied().unwrap_or(0);
-        // The source's sequence that comes next, among those of all.
+        // Index of the source sequence to use next, among those of all.
         let mut cursor = 0;
         while self.sequences.len() < packer.sequences() {
             let left = packer.sequences() - self.sequences.len();
@@ -531,7 +531,7 @@ impl Assembly {
                 at += piece;
             }
         }
-        // Behind the last sequence.
+        // Literals after the last sequence.
         let left = packer.literals().checked_sub(self.literals.len()).ok_or_else(broken)?;
         let known = small(&mut residual.control)? as usize;
         if known > left {
@@ -549,7 +549,7 @@ impl Assembly {
         Ok(here + left as i64)
     }
 
-    /// Takes a run of sequences that were read. Returns the place behind it.
+    /// Copies a run of sequences that were read. Returns the place after it.
     fn run(
         &mut self,
         residual: &mut Residual<'_>,
@@ -559,7 +559,7 @@ impl Assembly {
     ) -> Result<i64, FrameError> {
         let sources = &self.sources;
         let changes = bytes(&mut residual.changes, run.len())?;
-        // Literals of sequences that follow each other do so, too.
+        // Consecutive sequences have consecutive literals.
         let literals = sources.places[run.start].0 as usize..sources.literal_end(run.end - 1);
         if self.literals.len() + literals.len() > packer.literals() {
             return Err(broken());

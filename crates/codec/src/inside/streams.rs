@@ -1,9 +1,9 @@
-//! Counts compressed streams: how many are followed to their end, by what carries them.
+//! Counts compressed streams, and how many are followed to their end, by carrier.
 
 use super::container::Framing;
 use super::frames;
 
-/// What carries a compressed stream.
+/// The carrier of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// RFC 1952.
@@ -23,7 +23,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All of them.
+    /// All carriers.
     pub const ALL: [Carrier; 7] = [
         Carrier::Gzip,
         Carrier::Zlib,
@@ -47,7 +47,7 @@ impl Carrier {
         }
     }
 
-    /// What begins with this header.
+    /// The carrier that begins with this header.
     pub(super) fn of(header: &[u8]) -> Carrier {
         match header {
             [0x1f, 0x8b, ..] => Carrier::Gzip,
@@ -67,24 +67,24 @@ impl Carrier {
     }
 }
 
-/// Streams of one carrier. Those that neither ended nor broke were cut off, were found as bytes
-/// from some place on, or go on.
+/// Streams of one carrier. Those that neither ended nor broke were truncated, were found as bytes
+/// from some place on, or continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCount {
-    /// Of these, so many tokens were seen that it was no accident, or the end.
+    /// Streams with enough tokens to rule out a false start, or with an end.
     pub begun: u64,
-    /// Of these, all tokens were seen up to the end.
+    /// Of these, streams whose tokens were all read.
     pub ended: u64,
-    /// What followed was no deflate, or no zstd.
+    /// Of these, streams followed by bits that are not deflate or zstd.
     pub broken: u64,
 }
 
-/// Streams by carrier.
+/// Counts by carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts([StreamCount; Carrier::ALL.len()]);
 
 impl StreamCounts {
-    /// Streams that this carried.
+    /// The counts of this carrier.
     pub fn get(&self, carrier: Carrier) -> StreamCount {
         self.0[carrier as usize]
     }

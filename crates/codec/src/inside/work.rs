@@ -1,27 +1,27 @@
-//! The work that a frame may cause: `docs/FORMAT.md`, "Work".
+//! The work that a frame may cost: `docs/FORMAT.md`, "Work".
 
 use crate::error::FrameError;
 
 /// Units that a frame may take for each byte of its block.
 const PER_BYTE: u64 = 16;
-/// Units that every frame may take.
+/// Units that any frame may take.
 const BASE: u64 = 1024;
 
-/// Each operation, source, and zstd block that is written.
+/// For each operation, source, and zstd block that is written.
 pub(super) const STEP: u64 = 16;
-/// Each token, while no distance bends.
+/// For each token while there are no bends.
 pub(super) const TOKEN: u64 = 1;
-/// Each token that is read for itself: it is moved, skipped, or comes while distances bend.
+/// For each token that is handled individually: moved, skipped, or copied while there are bends.
 pub(super) const SINGLE: u64 = 4;
-/// Each description of a code.
+/// For each description of a code.
 pub(super) const DESCRIPTION: u64 = 512;
-/// Each code that is built, beyond its description.
+/// For each code that is built, in addition to its description.
 pub(super) const CODE: u64 = 2048;
-/// Each sequence.
+/// For each sequence.
 pub(super) const SEQUENCE: u64 = 4;
-/// Each literal.
+/// For each literal.
 pub(super) const LITERAL: u64 = 1;
-/// Each shift.
+/// For each shift.
 pub(super) const SHIFT: u64 = 4;
 
 /// Counts the work of a frame.
@@ -33,30 +33,30 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// For the frame of a block of this many bytes.
+    /// For a frame with a block of this many bytes.
     pub(crate) fn of(block_len: usize) -> Work {
         Work { done: 0, limit: BASE + PER_BYTE * block_len as u64, is_exceeded: false }
     }
 
-    /// Units so far, without what was refused.
+    /// Units so far, without those refused.
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
 
-    /// Whether more was asked for than the frame may take.
+    /// Whether a request exceeded the limit.
     pub(super) fn is_exceeded(&self) -> bool {
         self.is_exceeded
     }
 
-    /// Units that are left.
+    /// Units available.
     pub(super) fn left(&self) -> u64 {
         self.limit - self.done
     }
 
-    /// Adds `count` times so many units, before the work is done.
+    /// Adds `count * units`, before the work is done.
     ///
     /// # Errors
-    /// [`FrameError::TooLarge`] if the frame takes more than it may.
+    /// [`FrameError::TooLarge`] if that exceeds the limit.
     #[inline(always)]
     pub(super) fn add(&mut self, count: u64, units: u64) -> Result<(), FrameError> {
         let value = self.done.saturating_add(count.saturating_mul(units));

@@ -49,9 +49,17 @@ impl Slot for u64 {
 /// high half of `fingerprint x entries`, so any number of entries works. A slot of 0 is empty;
 /// hence ring position 0 with fingerprint bits 0 cannot be stored, which loses at most one marker
 /// per generation.
+///
+/// It may use few slots at first, so that a short stream touches little memory. Their number grows
+/// by doubling: an index then has one more bit, and each slot becomes two. What is found depends on
+/// the content alone, not on whether its length was known.
 #[derive(Debug)]
 pub struct CompactTable<T: Slot> {
     slots: Pages<T>,
+    /// Slots in use: all, or half of them, rounded down, and so on.
+    used: usize,
+    /// Fingerprints stored while not all slots are in use.
+    stored: usize,
     position_bits: u32,
     capacity: u64,
 }
@@ -61,6 +69,16 @@ const PREFETCH_AHEAD: usize = 16;
 
 /// Largest log, in bytes, for which 4-byte slots are used.
 pub const COMPACT_LIMIT: u64 = 1 << 30;
+
+/// Slots in use at first, at least.
+const FIRST_SLOTS: usize = 1 << 13;
+
+/// Slots in use for each fingerprint stored, at least, while not all are.
+const SLOTS_EACH: usize = 32;
+
+/// Largest table that grows, in bytes. The last step takes as long as writing all of it, and a
+/// larger one would keep a block waiting for too long.
+const MAX_GROWING: usize = 64 << 20;
 
 /// Bytes of a slot in the table of a log of `capacity` bytes.
 pub fn slot_bytes(capacity: u64) -> u64 {
@@ -92,7 +110,23 @@ impl<T: Slot> CompactTable<T> {
             what: "fingerprint table",
             source,
         })?;
-        Ok(CompactTable { slots, position_bits, capacity: geometry.capacity() })
+        Ok(CompactTable {
+            slots,
+            used: entries as usize,
+            stored: 0,
+            position_bits,
+            capacity: geometry.capacity(),
+        })
+    }
+
+    /// If `growing`, few slots of an empty table are in use at first, and more as fingerprints are
+    /// stored.
+    pub fn growing(mut self, growing: bool) -> CompactTable<T> {
+        self.used = self.slots.len();
+        while growing && self.memory() <= MAX_GROWING && self.used / 2 >= FIRST_SLOTS {
+            self.used /= 2;
+        }
+        self
     }
 
     /// Fingerprint bits kept in each slot, 0 to 32 or more.
@@ -102,9 +136,36 @@ impl<T: Slot> CompactTable<T> {
 
     #[inline(always)]
     fn index(&self, fingerprint: u64) -> usize {
-        // The high half of the product is below `entries`: uniform for any number of entries, and
+        // The high half of the product is below `used`: uniform for any number of slots, and
         // independent of the low fingerprint bits, which are the remainder.
-        ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
+        ((u128::from(fingerprint) * self.used as u128) >> 64) as usize
+    }
+
+    /// Makes room for so many more fingerprints.
+    #[inline(always)]
+    fn reserve(&mut self, count: usize) {
+        if self.can_double() {
+            self.stored += count;
+            while self.stored * SLOTS_EACH > self.used && self.can_double() {
+                self.double();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn can_double(&self) -> bool {
+        self.used <= self.slots.len() / 2
+    }
+
+    /// Twice as many slots in use. A fingerprint's new index is twice the old one, or one more.
+    #[cold]
+    fn double(&mut self) {
+        for index in (0..self.used).rev() {
+            let slot = self.slots[index];
+            self.slots[2 * index] = slot;
+            self.slots[2 * index + 1] = slot;
+        }
+        self.used *= 2;
     }
 
     #[inline(always)]
@@ -148,6 +209,7 @@ impl<T: Slot> FingerprintTable for CompactTable<T> {
     #[inline]
     fn exchange(&mut self, fingerprints: &[u64], markers: Markers<'_>, found: &mut [u64]) {
         assert!(fingerprints.len() == markers.positions.len() && fingerprints.len() == found.len());
+        self.reserve(fingerprints.len());
         self.prefetch(fingerprints);
         let start = markers.block % self.capacity;
         let generation = markers.block - start;
@@ -182,6 +244,7 @@ impl<T: Slot> FingerprintTable for CompactTable<T> {
     #[inline]
     fn insert(&mut self, fingerprints: &[u64], markers: Markers<'_>) {
         assert_eq!(fingerprints.len(), markers.positions.len());
+        self.reserve(fingerprints.len());
         let start = markers.block % self.capacity;
         for (&fingerprint, &marker) in fingerprints.iter().zip(markers.positions) {
             let index = self.index(fingerprint);
@@ -219,6 +282,30 @@ mod tests {
 
     const A: u64 = 0x0123_4567_89ab_cdef;
     const B: u64 = 0xfedc_ba98_7654_3210;
+
+    #[test]
+    fn a_growing_table_finds_what_was_stored_before() {
+        let entries = 100_001;
+        let table: CompactTable<u32> = CompactTable::new(geometry(1 << 20), entries).unwrap();
+        let mut table = table.growing(true);
+        assert!(table.used < 1 << 14);
+        // Spread evenly, so that no two have one slot.
+        let fingerprint = |nth: u64| (nth + 1) * (u64::MAX / 10_000);
+        for nth in 0..9_000u32 {
+            let position = nth * 100 + 1;
+            let (before, part) = (table.used, [fingerprint(nth.into())]);
+            table.insert(&part, Markers { block: 0, positions: &[position] });
+            if table.used > before || nth % 1000 == 999 {
+                for known in 0..=nth {
+                    let mut found = [0];
+                    let markers = Markers { block: 1 << 20, positions: &[0] };
+                    table.look_up(&[fingerprint(known.into())], markers, &mut found);
+                    assert_eq!(found, [u64::from(known * 100 + 1)], "{known} of {nth}");
+                }
+            }
+        }
+        assert!(!table.can_double());
+    }
 
     #[test]
     fn finds_the_newest_and_sees_its_own_batch() {

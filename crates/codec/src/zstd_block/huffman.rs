@@ -78,6 +78,10 @@ impl Code {
             return Err(Stop);
         }
         weights.push(left.ilog2() as u8 + 1);
+        // Without a word of `bits` bits, the table would be larger than the code needs.
+        if !weights.contains(&1) {
+            return Err(Stop);
+        }
         let mut entries = Vec::with_capacity(1 << bits);
         let mut words = [(0, 0); 256];
         for weight in 1..=bits as u8 {

@@ -76,6 +76,14 @@ fn content(seed: u64, len: usize, words: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_code_has_a_word_of_the_most_bits() {
+    // Weights stated directly, in four bits each: one of 1, so that the other is 1, too; one of 2.
+    let (code, described) = Code::read(&[128, 0x1f]).unwrap();
+    assert_eq!((code.entries(), described), (2, 2));
+    assert_eq!(Code::read(&[128, 0x20]).unwrap_err(), Stop);
+}
+
+#[test]
 fn blocks_of_every_level_come_back() {
     for (seed, words) in [(1, 30), (2, 1000), (3, 40_000)] {
         let content = content(seed, 400_000, words);

@@ -22,6 +22,14 @@ pub(crate) fn hex(fenced: &str) -> Vec<u8> {
     bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
+/// The words of each line, without comments.
+fn words(fenced: &str) -> Vec<String> {
+    let lines = fenced.lines().map(|line| {
+        line.split(';').next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+    lines.collect()
+}
+
 /// The cells of all table rows.
 pub(crate) fn rows(document: &str) -> impl Iterator<Item = Vec<&str>> {
     document
@@ -201,14 +209,59 @@ fn the_worked_coded_descriptors_match_the_code() {
         .map(|m| format!("{} {} {} {}", m.at, m.len, m.source, m.distance))
         .collect();
     assert!(found.len() > 2);
-    let words = |fenced: &str| -> Vec<String> {
-        let lines = fenced.lines().map(|line| {
-            line.split(';').next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
-        });
-        lines.collect()
-    };
     assert_eq!(words(fenced(&document, "text matches")), found);
     assert_eq!(words(fenced(&document, "text symbols")), second.trace.unwrap());
+}
+
+#[test]
+fn the_worked_transcoded_literals_can_be_read() {
+    use std::io::Read;
+
+    let inflated = |bytes: &[u8]| {
+        let mut out = String::new();
+        flate2::read::DeflateDecoder::new(bytes).read_to_string(&mut out).unwrap();
+        out
+    };
+    let document = document();
+    let log = hex(fenced(&document, "hex transcoded log"));
+    let lines = fenced(&document, "text log");
+    assert_eq!(inflated(&log), lines);
+
+    let (mut first, mut second) = decoders(&Params { cache: 65_536, ..Params::default() });
+    first.prime(&log);
+    second.prime(&log);
+    second.trace = Some(Vec::new());
+    let frame = hex(fenced(&document, "hex transcoded"));
+    let block = both(&mut first, &mut second, &frame).unwrap();
+    assert_eq!(block.consumed, frame.len());
+    assert!(document.contains(&format!(
+        "is {} bytes at offset {}",
+        block.content.len(),
+        log.len()
+    )));
+    let changed = [
+        ("a match is", "any match is"),
+        ("a literal", "one literal"),
+        ("the last of", "the very last of"),
+    ];
+    let lines = changed.iter().fold(lines.to_owned(), |lines, (from, to)| lines.replace(from, to));
+    assert_eq!(inflated(&block.content), lines);
+
+    let (notes, symbols): (Vec<String>, Vec<String>) =
+        second.trace.unwrap().into_iter().partition(|line| line.starts_with("= "));
+    let (work, operations) = notes.split_last().unwrap();
+    let operations: Vec<&str> = operations.iter().map(|line| &line[2..]).collect();
+    assert_eq!(words(fenced(&document, "text operations")), operations);
+    let written = words(fenced(&document, "text transcoded symbols"));
+    let written: Vec<&str> = written
+        .iter()
+        .flat_map(|line| line.split(", "))
+        .map(|one| one.trim_end_matches(','))
+        .collect();
+    assert_eq!(written, symbols);
+    let work: u64 = work.trim_start_matches("= work ").parse().unwrap();
+    let (thousands, units) = (work / 1000, work % 1000);
+    assert!(document.contains(&format!("Its work is {thousands},{units:03} units")), "{work}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod common;
 mod deflated;
 
 mod bad_frames;
+mod corners;
 mod fixed;
 mod good_frames;
 mod hand;

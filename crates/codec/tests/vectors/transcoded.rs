@@ -2,6 +2,7 @@
 
 use crate::Vector;
 use crate::common::params::Params;
+use crate::corners;
 use crate::deflated::{deflate, gzip, zstd};
 use crate::hand::{FRESH, Hand, TRANSCODED, noise, text, varints};
 use crate::symbols::Symbols;
@@ -109,6 +110,7 @@ pub(crate) fn good() -> Vec<Vector> {
     all.extend(bad_blocks().drain(..1));
     all.extend(work_on_tokens().into_iter().take(1));
     all.extend(work().into_iter().take(1));
+    all.extend(corners::corners().into_iter().filter(|vector| vector.error.is_none()));
     all
 }
 
@@ -345,6 +347,7 @@ pub(crate) fn bad() -> Vec<Vector> {
     all.extend(work_on_tokens().into_iter().skip(1));
     all.extend(work().into_iter().skip(1));
     all.extend(bad_blocks().split_off(1));
+    all.extend(corners::corners().into_iter().filter(|vector| vector.error.is_some()));
     all
 }
 

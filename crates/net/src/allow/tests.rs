@@ -102,9 +102,20 @@ async fn a_name_does_not_lead_to_guarded_addresses() {
         let list = list(rules);
         for ip in guarded {
             for name in ["evil.example:80", "a.evil.example:80"] {
+                let has_rule = match rules {
+                    ["evil.example:80"] => name == "evil.example:80",
+                    ["*.evil.example:80"] => name == "a.evil.example:80",
+                    _ => true,
+                };
+                let address = SocketAddr::new(judged(ip.parse().unwrap()), 80);
+                let expected = if has_rule {
+                    Refusal::Guarded { address: Some(address) }
+                } else {
+                    Refusal::NotAllowed
+                };
                 assert_eq!(
                     resolve(&list, name, &[ip]).await,
-                    Err(Refusal::NotAllowed),
+                    Err(expected),
                     "{name} at {ip} with {rules:?}"
                 );
             }
@@ -158,9 +169,38 @@ async fn localhost_is_loopback_and_only_for_its_own_rule() {
     for rules in [["*:5432"], ["*.localhost:5432"]] {
         assert_eq!(
             resolve(&list(&rules), "localhost:5432", &answers[..2]).await,
-            Err(Refusal::NotAllowed)
+            Err(match rules {
+                ["*:5432"] => Refusal::Guarded { address: "127.0.0.1:5432".parse().ok() },
+                _ => Refusal::NotAllowed,
+            })
         );
     }
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_guarded_address_says_which_rule_to_write() {
+    let rules = list(&["host.example:80", "10.0.0.0/8:80", "*:443"]);
+    let refused = |text: &'static str, answers: &'static [&str]| {
+        let rules = &rules;
+        async move { resolve(rules, text, answers).await.unwrap_err() }
+    };
+    let guarded = refused("host.example:80", &["127.0.1.1", "::1"]).await;
+    assert_eq!(
+        guarded.to_string(),
+        "it leads to 127.0.1.1, a guarded address (loopback, link-local or the like), which only a \
+         rule for that address allows: --allow 127.0.1.1:80, if it may be reached"
+    );
+    // That rule is enough.
+    let with = list(&["host.example:80", "127.0.1.1:80"]);
+    assert_eq!(
+        resolve(&with, "host.example:80", &["127.0.1.1", "::1"]).await.unwrap(),
+        ["127.0.1.1:80"]
+    );
+    assert!(matches!(refused("[::1]:443", &[]).await, Refusal::Guarded { address: Some(_) }));
+    // Guarded or not, no rule names these.
+    assert_eq!(refused("other.example:80", &["127.0.1.1"]).await, Refusal::NotAllowed);
+    assert_eq!(refused("127.0.0.1:80", &[]).await, Refusal::NotAllowed);
+    assert_eq!(refused("host.example:81", &["127.0.1.1"]).await, Refusal::NotAllowed);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::log_limit::LogLimit;
 use crate::proxy::{self, ProxyError, Request};
 use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
-use crate::sockets::{accept, reset_on_drop};
+use crate::sockets::{accept, canonical, reset_on_drop};
 use crate::target::Target;
 use crate::unauthenticated::PendingConnections;
 use oncewire_session::{FlowId, OpenError, Owner, ResetCode};
@@ -112,7 +112,12 @@ impl Shared {
         match self.open(target, owner).await {
             // Does not wait for the origin: what the application sends meanwhile travels with the
             // request.
-            Ok((driver, flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
+            Ok((driver, flow, signals)) => {
+                pump(&driver, flow, &signals, stream, None).await;
+                if let Some(Err(code)) = signals.answer() {
+                    log_refusal(target, Refusal::from_reset(code));
+                }
+            }
             Err(_) => reset_on_drop(&stream),
         }
     }
@@ -125,7 +130,7 @@ impl Shared {
         rule: Option<DomainName>,
     ) {
         // An error means that the client is gone; later its address may be unknown.
-        let Ok(from) = stream.peer_addr() else { return };
+        let Ok(from) = stream.peer_addr().map(canonical) else { return };
         match proxy::negotiate(&mut stream, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME).await {
             Ok(request) => {
                 let owner = domain::of_proxy(owner, rule.as_ref(), request.user.as_deref());
@@ -173,9 +178,24 @@ impl Shared {
                 }
             }
             Err(code) => {
-                let _ = proxy::refuse(&mut stream, &request, Refusal::from_reset(code)).await;
+                let refused = Refusal::from_reset(code);
+                log_refusal(&request.target, refused);
+                let _ = proxy::refuse(&mut stream, &request, refused).await;
                 driver.forget(flow);
             }
         }
+    }
+}
+
+/// Logs that the other end refused a flow. Its rules are for people to change; what an origin does
+/// is for applications.
+fn log_refusal(target: &Target, refused: Refusal) {
+    static REFUSED: LogLimit = LogLimit::new();
+    let by_rules = matches!(refused, Refusal::NotAllowed | Refusal::Guarded { .. });
+    match by_rules.then(|| REFUSED.pass()).flatten() {
+        Some(suppressed) => {
+            warn!(%target, why = %refused, suppressed, "connection refused by the other end");
+        }
+        None => debug!(%target, why = %refused, "connection refused by the other end"),
     }
 }

@@ -20,7 +20,7 @@ use crate::sync::lock;
 use crate::target::Target;
 use crate::tls::{self, Credential};
 use crate::transport::TransportKind;
-use oncewire_session::{Session, Settings};
+use oncewire_session::{Ended, Session, Settings};
 use std::mem::discriminant;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,6 +90,8 @@ struct Shared {
     peer: Mutex<Option<PublicKey>>,
     last_failure: Mutex<Option<Arc<HandshakeError>>>,
     failures: LogLimit,
+    /// The server has refused this client for good: there are no further attempts.
+    refused: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     refused_connections: AtomicU64,
     displaced_proxy_clients: AtomicU64,
@@ -100,8 +102,8 @@ struct Shared {
     started: Instant,
 }
 
-/// Starts a client. It keeps trying to reach its server until [`Connection::drain`] or
-/// [`Connection::stop`]. Call it inside a tokio runtime.
+/// Starts a client. It keeps trying to reach its server until [`Connection::drain`],
+/// [`Connection::stop`] or [`Connection::refused`]. Call it inside a tokio runtime.
 ///
 /// # Errors
 /// [`NetError`] if it cannot listen, or the parameters cannot work. An unreachable server is not an
@@ -150,6 +152,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         peer: Mutex::default(),
         last_failure: Mutex::default(),
         failures: LogLimit::new(),
+        refused: watch::Sender::new(false),
         stop: watch::Sender::new(false),
         refused_connections: AtomicU64::new(0),
         displaced_proxy_clients: AtomicU64::new(0),
@@ -180,7 +183,7 @@ impl Connection {
     /// Waits for at most `limit` until there is a session.
     ///
     /// # Errors
-    /// Why the last attempt failed.
+    /// Why the last attempt failed; at once if that is [lasting](HandshakeError::is_lasting).
     pub async fn established(&self, limit: Duration) -> Result<(), Arc<HandshakeError>> {
         match self.shared.session(limit).await {
             Some(_) => Ok(()),
@@ -189,6 +192,14 @@ impl Connection {
                 .last_failure()
                 .unwrap_or_else(|| HandshakeError::NoAnswer { waited: limit }.into())),
         }
+    }
+
+    /// Waits until the server refuses this client [for good](HandshakeError::is_lasting), and
+    /// returns why. No attempt to reach the server follows.
+    pub async fn refused(&self) -> Arc<HandshakeError> {
+        // Cannot fail: `shared` has the sender.
+        let _ = self.shared.refused.subscribe().wait_for(|refused| *refused).await;
+        self.shared.last_failure().unwrap_or_else(|| Arc::new(Ended::Closed.into()))
     }
 
     /// Accepts no more connections, and waits for at most `limit` until the open ones have ended.
@@ -283,9 +294,13 @@ impl Shared {
 
     /// Waits for a session in which flows can be opened.
     async fn session(&self, limit: Duration) -> Option<Arc<Driver>> {
-        let mut current = self.current.subscribe();
-        let found = tokio::time::timeout(limit, current.wait_for(Option::is_some)).await;
-        found.ok()?.ok()?.clone()
+        let (mut current, mut refused) = (self.current.subscribe(), self.refused.subscribe());
+        tokio::select! {
+            found = tokio::time::timeout(limit, current.wait_for(Option::is_some)) => {
+                found.ok()?.ok()?.clone()
+            }
+            _ = refused.wait_for(|refused| *refused) => None,
+        }
     }
 
     /// Records why there is no session, and logs it at a limited rate. Another kind of failure than

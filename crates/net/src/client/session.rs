@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 impl Shared {
-    /// Keeps a session with the server, one after another, until the client is stopped.
+    /// Keeps a session with the server, one after another, until the client is stopped or the
+    /// server refuses it for good.
     pub(super) async fn keep_session(shared: Arc<Shared>) {
         let mut logs: Option<(PublicKey, Logs)> = None;
         let mut stop = shared.stop.subscribe();
@@ -55,8 +56,13 @@ impl Shared {
             if was_established {
                 info!(server = %shared.server, %why, "session closed");
                 pause = RETRY.0;
-            } else {
-                shared.log_failure(why.into());
+            }
+            if why.is_lasting() || !was_established {
+                shared.log_failure(why.clone().into());
+            }
+            if why.is_lasting() {
+                shared.refused.send_replace(true);
+                return;
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}

@@ -78,7 +78,7 @@ impl HttpError {
 /// The response to a client whose flow was not opened.
 pub fn refused(target: &Target, refusal: Refusal) -> Vec<u8> {
     let status = match refusal {
-        Refusal::NotAllowed => "403 Forbidden",
+        Refusal::NotAllowed | Refusal::Guarded { .. } => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
         Refusal::NoSession | Refusal::Busy => "503 Service Unavailable",
         Refusal::Refused | Refusal::Unreachable | Refusal::NoSuchName | Refusal::Failed => {

@@ -180,7 +180,7 @@ pub fn granted() -> [u8; 10] {
 /// The answer to a request that failed.
 pub fn refused(refusal: Refusal) -> [u8; 10] {
     reply(match refusal {
-        Refusal::NotAllowed => 2,
+        Refusal::NotAllowed | Refusal::Guarded { .. } => 2,
         Refusal::Unreachable | Refusal::NoSuchName => 4,
         Refusal::Refused => 5,
         Refusal::TimedOut => 6,

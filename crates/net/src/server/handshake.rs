@@ -5,7 +5,8 @@ use crate::counted::Counted;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Rejection, Stage};
 use crate::keys::PublicKey;
 use crate::quic;
-use crate::sockets::{accept, tune_lane};
+use crate::sockets::{accept, canonical, tune_lane};
+use crate::sync::lock;
 use crate::tls::{self, Credential};
 use crate::transport::Transport;
 use crate::unauthenticated::PendingConnections;
@@ -74,7 +75,7 @@ impl Shared {
     /// The handshake on a TCP connection.
     async fn receive(shared: Arc<Shared>, tls: tls::ServerTls, stream: TcpStream) {
         // An error means that the client is gone already.
-        let Ok(from) = stream.peer_addr() else { return };
+        let Ok(from) = stream.peer_addr().map(canonical) else { return };
         let _ = tune_lane(&stream);
         shared
             .limited(from, async {
@@ -107,9 +108,26 @@ impl Shared {
             Err(error) => error,
         };
         self.refused_transports.fetch_add(1, Ordering::Relaxed);
-        match self.refusals.pass() {
+        let passed = match &error {
+            HandshakeError::Incompatible { key, error, .. } => self.pass_incompatible(*key, error),
+            _ => self.refusals.pass(),
+        };
+        match passed {
             Some(suppressed) => warn!(%from, why = %error, suppressed, "client refused"),
             None => debug!(%from, why = %error, "client refused"),
+        }
+    }
+
+    /// Whether to log that a client's hello cannot be read: once for each client, however many
+    /// others there are, until it has a session. A client that tries again says nothing new.
+    fn pass_incompatible(&self, key: PublicKey, error: &HelloError) -> Option<Option<u64>> {
+        let mut incompatible = lock(&self.incompatible);
+        // No more than there are authorized keys.
+        incompatible.retain(|key, _| self.endpoint.peers.contains(key));
+        match incompatible.insert(key, error.clone()) {
+            None => Some(None),
+            Some(last) if last == *error => None,
+            Some(_) => self.refusals.pass(),
         }
     }
 
@@ -136,7 +154,7 @@ impl Shared {
 
     /// The handshake of a QUIC connection.
     async fn receive_quic(shared: Arc<Shared>, incoming: quinn::Incoming) {
-        let from = incoming.remote_address();
+        let from = canonical(incoming.remote_address());
         shared
             .limited(from, async {
                 let connection =
@@ -180,10 +198,13 @@ impl Shared {
                 Ok(Some(found)) => break found,
                 Ok(None) => {}
                 Err(error) => {
-                    if let HelloError::Version { .. } = error {
-                        send_refusal(transport, &Hello::no_version(&self.config)).await;
+                    // Without the magic number it is another protocol.
+                    if let HelloError::NotHello | HelloError::Message(_) = error {
+                        return Err(error.into());
                     }
-                    return Err(error.into());
+                    send_refusal(transport, &Hello::unreadable(&error, &self.config)).await;
+                    let name = self.endpoint.peers.label(&peer);
+                    return Err(HandshakeError::Incompatible { key: peer, name, error });
                 }
             }
             if bytes.len() > MAX_HELLO {
@@ -195,6 +216,7 @@ impl Shared {
             }
         };
         let rest = bytes.split_off(len);
+        lock(&self.incompatible).remove(&peer);
         let entered = self.enter(peer, &hello, transport, rest);
         let Err((reason, answer, transport)) = entered else { return Ok(()) };
         send_refusal(transport, &answer).await;

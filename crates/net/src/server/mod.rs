@@ -20,7 +20,7 @@ use crate::tls;
 use crate::transport::TransportKind;
 use crate::unauthenticated::PendingConnections;
 use handshake::MAX_UNAUTHENTICATED;
-use oncewire_session::{Logs, Session, SessionId, Settings};
+use oncewire_session::{HelloError, Logs, Session, SessionId, Settings};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +62,8 @@ struct Shared {
     /// Notified when the memory that sessions may come to use changes.
     memory_changed: Arc<Notify>,
     refusals: LogLimit,
+    /// Clients whose last hello could not be read, and why.
+    incompatible: Mutex<HashMap<PublicKey, HelloError>>,
     started: Instant,
 }
 
@@ -109,6 +111,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         grown: AtomicU64::new(0),
         memory_changed: Arc::default(),
         refusals: LogLimit::new(),
+        incompatible: Mutex::default(),
         started: Instant::now(),
         endpoint: config.endpoint,
     });

@@ -1,9 +1,10 @@
 //! A flow behaves as through a plain TCP proxy.
 
-use crate::pair::{LIMIT, Plan, echo, exchange, is_reset, origin};
-use oncewire_net::TransportKind;
+use crate::pair::{LIMIT, Plan, client, echo, exchange, is_reset, origin, until};
+use oncewire_net::{TransportKind, serve};
 use oncewire_testkit::servers::{incompressible, text_like};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -36,6 +37,35 @@ async fn quic_carries_lanes_as_tcp_does() {
         let status = pair.client.status();
         assert_eq!(status.sessions[0].lanes, lanes);
         assert!(status.transport_sent > 12_000_000, "{}", status.transport_sent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_listens_on_both_families() {
+    for transport in [TransportKind::Tcp, TransportKind::Quic] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        plan.serve.listen = vec!["*:0".parse().unwrap()];
+        for endpoint in [&mut plan.serve.endpoint, &mut plan.connect.endpoint] {
+            endpoint.transport = transport;
+        }
+        let (server, connect) = (serve(plan.serve).await.unwrap(), plan.connect);
+        let at = server.addresses()[0];
+        for local in ["127.0.0.1", "::1"] {
+            if std::net::TcpListener::bind((local, 0)).is_err() {
+                oncewire_testkit::skipped!("this machine has no IPv6");
+                continue;
+            }
+            let client =
+                client(connect.clone(), SocketAddr::new(local.parse().unwrap(), at.port())).await;
+            client.established(LIMIT).await.unwrap();
+            let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+            assert_eq!(exchange(application, b"hello").await, b"hello");
+            // IPv4 peers are shown as such.
+            let seen = server.status().sessions[0].address.unwrap();
+            assert_eq!(seen.ip().to_string(), local, "{transport:?}");
+            client.stop();
+            until("the session is over", || server.status().sessions.is_empty()).await;
+        }
     }
 }
 

@@ -528,9 +528,6 @@ const BAD_WORDS: &[(&str, Words)] = &[
         bytes(&Hello { answer: Answer::Unknown, ..hello.clone() })
     }),
     ("it is busy", |hello, _| bytes(&Hello { answer: Answer::Busy, ..hello.clone() })),
-    ("it speaks another version", |hello, _| {
-        bytes(&Hello { answer: Answer::Version, oldest: 8, newest: 9, ..hello.clone() })
-    }),
     ("logs of no size", |hello, _| bytes(&Hello { send_log: 0, receive_log: 0, ..welcome(hello) })),
     ("messages received that were not sent", |hello, _| {
         bytes(&Hello { received: 99, ..welcome(hello) })

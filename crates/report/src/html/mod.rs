@@ -86,12 +86,13 @@ pub fn render(report: &Report) -> String {
     page.into_string()
 }
 
-/// Text without control characters, to be escaped by maud.
+/// Text without control characters, to be escaped by maud. A percent sign stays on the line of its
+/// number.
 struct Clean<'a>(&'a str);
 
 impl Render for Clean<'_> {
     fn render_to(&self, out: &mut String) {
-        sanitize(self.0).as_ref().render_to(out);
+        sanitize(self.0).replace(" %", "\u{a0}%").render_to(out);
     }
 }
 
@@ -184,6 +185,12 @@ fn hint(blocks: &Blocks<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percent_sign_stays_with_its_number() {
+        let text = clean("59.9 % of <all> bytes, 3 times").render().into_string();
+        assert_eq!(text, "59.9\u{a0}% of &lt;all&gt; bytes, 3 times");
+    }
 
     #[test]
     fn vendored_files_match_the_sums_in_their_readme() {

@@ -69,6 +69,26 @@ pub enum Ended {
         /// The server's reason, without control characters.
         reason: String,
     },
+    /// There is no common version of the protocol. Another session would end the same.
+    #[error("{}", HelloError::Version { oldest: *oldest, newest: *newest })]
+    Version {
+        /// Oldest version that the server speaks.
+        oldest: u64,
+        /// Newest version that the server speaks.
+        newest: u64,
+    },
+    /// The server cannot read this end's HELLO, although it names a common version. Another session
+    /// would end the same.
+    #[error(
+        "the server ({agent}) cannot read this client's first message ({reason}), although both \
+         name the same version of the protocol: update the older end"
+    )]
+    Unreadable {
+        /// The server's program and version, without control characters.
+        agent: String,
+        /// The server's reason, without control characters.
+        reason: String,
+    },
     /// The peer's count of messages is impossible: one end was restored from an old copy of its
     /// state.
     #[error("the peer's state does not match: one end was restored from an old copy")]
@@ -85,6 +105,13 @@ pub enum Ended {
     /// The encoder failed.
     #[error(transparent)]
     Encoder(#[from] EncoderFailed),
+}
+
+impl Ended {
+    /// Whether other sessions with this server would end in the same way, until one end is updated.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Ended::Version { .. } | Ended::Unreadable { .. })
+    }
 }
 
 /// How a peer violated the protocol.

@@ -408,6 +408,10 @@ impl Session {
     fn handle_answer(&mut self, lane: usize, body: &[u8], now: Instant) {
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
+            // The server has closed the transport, and another one would end the same.
+            Err(HelloError::Version { oldest, newest }) => {
+                return self.end(Ended::Version { oldest, newest });
+            }
             Err(error) => return self.violation(error.into()),
         };
         match hello.answer {
@@ -417,8 +421,7 @@ impl Session {
             Answer::Unknown => self.end(Ended::Unknown),
             Answer::Busy => self.end(Ended::Busy { reason: hello.reason }),
             Answer::Version => {
-                let error = HelloError::Version { oldest: hello.oldest, newest: hello.newest };
-                self.violation(error.into());
+                self.end(Ended::Unreadable { agent: hello.agent, reason: hello.reason });
             }
             _ => self.violation(Violation::Unexpected("answer to a hello")),
         }

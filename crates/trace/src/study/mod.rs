@@ -383,6 +383,8 @@ struct Pass {
     /// The observed figures, in the order of the settings, once the trace has ended.
     findings: Vec<Finding>,
     volumes: [Volume; Direction::ALL.len()],
+    /// Bytes on the wire in transit: of IPv4, of IPv6.
+    transit: [u64; 2],
     flow_sizes: FlowSizes,
     services: HashMap<(u8, u16), Volume>,
     sink: Option<MatchSink>,
@@ -421,6 +423,7 @@ impl Pass {
             observers: Vec::new(),
             findings: Vec::new(),
             volumes: Default::default(),
+            transit: [0; 2],
             flow_sizes: FlowSizes::new(settings.cache_sizes().into_iter().chain([settings.cache])),
             services: HashMap::new(),
             sink,
@@ -472,6 +475,10 @@ impl Pass {
         for packet in batch.packets() {
             self.volumes[packet.direction.index()].add(packet);
             if let Some(flow) = &packet.flow {
+                if packet.direction == Direction::Transit {
+                    let is_ipv6 = flow.source.to_canonical().is_ipv6();
+                    self.transit[usize::from(is_ipv6)] += u64::from(packet.wire);
+                }
                 self.flow_sizes
                     .add(packet.flow_hash, u64::from(packet.len) + u64::from(packet.missing));
                 let mut key = (flow.protocol, packet.service);

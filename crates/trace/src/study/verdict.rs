@@ -17,6 +17,8 @@ const WORTH: f64 = 0.05;
 const MUCH_MORE: f64 = 0.02;
 /// Share of bytes outside the networks of `--inside` that is worth a sentence.
 const MUCH_OUTSIDE: f64 = 0.05;
+/// The same for bytes of a family of which no network is inside.
+const FAMILY_OUTSIDE: f64 = 0.01;
 /// Seconds of a trace that stands for a month.
 const A_DAY: f64 = 0.9 * 86_400.0;
 /// A share of encrypted payload that is worth a sentence.
@@ -127,7 +129,7 @@ fn next(deploy: Deploy) -> String {
 
 /// What `--inside` leaves out.
 fn directions(pass: &Pass) -> Option<String> {
-    pass.settings.inside.as_ref()?;
+    let inside = pass.settings.inside.as_ref()?;
     let wire = |direction: Direction| pass.volumes[direction.index()].wire;
     let known = [Direction::Outbound, Direction::Inbound, Direction::Internal].map(wire);
     let (known, transit) = (known.iter().sum::<u64>(), wire(Direction::Transit));
@@ -135,6 +137,18 @@ fn directions(pass: &Pass) -> Option<String> {
         return Some(
             "No packet has an address in the networks of --inside, so all count as transit. Check these networks.".to_owned(),
         );
+    }
+    // A site whose networks are named has addresses of the other family, too.
+    for (ipv6, family) in [(true, "IPv6"), (false, "IPv4")] {
+        let of_family = share(pass.transit[usize::from(ipv6)], pass.wire());
+        if let Some(share) = of_family.filter(|share| *share >= FAMILY_OUTSIDE)
+            && !inside.has_family(ipv6)
+        {
+            return Some(format!(
+                "{} of the bytes are {family}, and transit, because --inside names no {family} network: add the site's.",
+                percent(share)
+            ));
+        }
     }
     let outside = share(transit, pass.wire()).filter(|share| *share >= MUCH_OUTSIDE)?;
     Some(format!("{} of the bytes are transit: neither address is in --inside.", percent(outside)))

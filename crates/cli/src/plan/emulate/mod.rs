@@ -84,6 +84,9 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
     if args.scale == Some(0.0) {
         return Err(Failure::usage("--scale 0% leaves nothing to emulate"));
     }
+    if args.loss >= 1.0 {
+        return Err(Failure::usage("--loss 100%: no packet would arrive; give a share below 100%"));
+    }
     let source = if args.capture.is_empty() {
         let crowd = args.flash_crowd.map(|crowd| FlashCrowd {
             from: crowd.from,
@@ -156,7 +159,7 @@ fn hint(args: &EmulateArgs, failed: Failed) -> Failure {
         Error::Emulation(why @ EmulationError::NoSpareLink) => {
             Failure::usage(format!("--reroute: {why}"))
         }
-        Error::Emulation(EmulationError::AnotherPlan(what)) => Failure::damaged(format!(
+        Error::Emulation(EmulationError::AnotherPlan(what)) => Failure::usage(format!(
             "{} is a plan for another network or other paths ({what}); use the same topology and options",
             args.plan.as_deref().unwrap_or_else(|| "the plan".as_ref()).display()
         )),

@@ -238,7 +238,8 @@ mod tests {
         for id in ["verdict", "input", "accounting", "algorithms", "hostile"] {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
         }
-        for text in [&study.verdict.headline[..], "41.2", "18,345,112", "3 captures", "Figure 1"] {
+        let headline = study.verdict.headline.replace(" %", "\u{a0}%");
+        for text in [&headline[..], "41.2", "18,345,112", "3 captures", "Figure 1"] {
             assert!(page.contains(text), "{text}");
         }
         for bad in ["<script>alert", "<img", "onerror=alert(2)>", "\u{1b}", "\u{202e}"] {

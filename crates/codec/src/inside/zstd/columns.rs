@@ -19,7 +19,7 @@ pub(super) struct Columns {
     pub(super) offsets: Vec<u8>,
     pub(super) changes: Vec<u8>,
     pub(super) bytes: Vec<u8>,
-    /// Not compressed.
+    /// Uncompressed.
     pub(super) plain: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl Zstd {
             let column = if is_plain { &mut columns.plain } else { &mut columns.bytes };
             column.extend_from_slice(&rest);
             columns.number(2 * rest.len() + usize::from(is_plain));
-            // What the block puts together itself.
+            // Bytes that the block assembles itself.
             take(target.lies.end, &mut rest);
             columns.number(begin);
             columns.number(target.skip);
@@ -115,7 +115,7 @@ impl Zstd {
         self.columns = columns;
     }
 
-    /// Returns the place behind a target.
+    /// Returns the place after a target.
     pub(super) fn describe_block(
         &self,
         target: &Target,
@@ -126,7 +126,7 @@ impl Zstd {
         let mut literal = target.literals.start;
         let mut done = 0;
         let mut cursor = 0;
-        // The columns of gaps and changes must follow the order in which they are read.
+        // The columns of gaps and changes must be in reading order.
         let mut changes = Vec::with_capacity(sequences.len());
         self.offsets(target, shifts, |nth, change, _| changes.push((nth, change)));
         let mut changes = changes.into_iter().peekable();
@@ -160,7 +160,7 @@ impl Zstd {
         target.noted.place + length(sequences) + rest.len() as i64
     }
 
-    /// Returns the literal behind the gap.
+    /// Returns the literal after the gap.
     pub(super) fn describe_gap(
         &self,
         gap: &[Sequence],

@@ -1,23 +1,23 @@
-//! Where sequences were seen before: fingerprints, and the blocks of the log.
+//! An index of the sequences in the log: fingerprints, and the zstd blocks.
 
 use crate::zstd_block::{Sequence, Uses};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Sequences of a fingerprint.
+/// Sequences covered by a fingerprint.
 pub(super) const WINDOW: usize = 8;
-/// One in so many fingerprints is kept.
+/// One fingerprint in this many is kept.
 pub(super) const KEPT: u64 = 64;
-/// Bytes of log for each fingerprint, and each block, that is remembered.
+/// Bytes of log for each fingerprint, and for each block, that is kept.
 pub(super) const BYTES_PER_ENTRY: u64 = 256;
 pub(super) const BYTES_PER_BLOCK: u64 = 16 << 10;
 pub(super) const MIN_ENTRIES: u64 = 1 << 10;
-/// From here on, places of tables that nothing can refer to.
+/// Places of tables from here on are unknown: nothing can refer to them.
 pub(super) const NOWHERE: u64 = 1 << 63;
-/// Where a table is described if there is none.
+/// The place of a table that does not exist.
 pub(super) const UNKNOWN: u64 = NOWHERE - 1;
 
-/// Where each table is described: the beginning of the block.
+/// The block that describes each table, by its first byte in the log.
 pub(super) type Origins = [u64; 4];
 
 /// A block of the log.
@@ -30,7 +30,7 @@ pub(super) struct Noted {
     pub(super) is_last: bool,
     pub(super) has_checksum: bool,
     pub(super) uses: Uses,
-    /// Where the tables before it are described.
+    /// Where the tables valid before it are described.
     pub(super) origins: Origins,
     pub(super) place: i64,
 }
@@ -41,10 +41,10 @@ impl Noted {
     }
 }
 
-/// Fingerprints of the sequences of zstd blocks, and where these lie.
+/// Fingerprints of the sequences of zstd blocks, and the places of these blocks.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Ordinal of a block, and above it some bits of the fingerprint. 0 is nothing.
+    /// The ordinal of a block, and in the upper bits a part of the fingerprint. 0 is empty.
     pub(super) table: Vec<u64>,
     pub(super) blocks: VecDeque<Noted>,
     pub(super) max_blocks: usize,
@@ -85,7 +85,7 @@ impl Index {
         self.blocks.get(nth)
     }
 
-    /// The block that `at` lies in.
+    /// The block that contains `at`.
     pub(super) fn around(&self, at: u64) -> Option<&Noted> {
         let nth = self.blocks.partition_point(|block| block.at < at).checked_sub(1)?;
         self.blocks.get(nth).filter(|block| at <= block.at + u64::from(block.len))
@@ -123,7 +123,7 @@ impl Index {
     }
 }
 
-/// A rolling hash of the last `COUNT` sequences, whatever their offsets.
+/// A rolling hash of the last `COUNT` sequences, ignoring offsets.
 #[derive(Default)]
 pub(super) struct Rolling<const COUNT: u32>(u64);
 
@@ -140,7 +140,7 @@ impl<const COUNT: u32> Rolling<COUNT> {
     pub(super) fn get(&self, key: u64) -> u64 {
         let hash = (self.0 ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let hash = (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The first of the sequences is in the highest bits; slots are the lowest.
+        // The oldest sequence is in the highest bits; slots use the lowest.
         hash ^ hash >> 32
     }
 }
@@ -152,8 +152,8 @@ pub(super) fn hash<const COUNT: u32>(sequences: &[Sequence]) -> u64 {
     rolling.get(0)
 }
 
-/// The fingerprints of a block that are kept. Nobody without the key knows which these are, nor
-/// content of equal fingerprints.
+/// The fingerprints of a block that are kept. Without the key, nobody can predict which these are,
+/// or construct content with equal fingerprints.
 pub(super) fn fingerprints(sequences: &[Sequence], key: u64) -> impl Iterator<Item = u64> {
     let mut rolling = Rolling::<{ WINDOW as u32 }>::default();
     let hashes = sequences.iter().map(move |sequence| {
@@ -173,11 +173,11 @@ pub(super) struct Named {
     pub(super) len: u32,
     /// Where its content begins; `None` if it gives tables only.
     pub(super) place: Option<i64>,
-    /// It takes no tables from the one before.
+    /// It takes no tables from the source before.
     pub(super) is_fresh: bool,
 }
 
-/// What a frame names, and where the tables behind it are described.
+/// The blocks that a frame names, and where the tables after them are described.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) all: Vec<Named>,
@@ -185,8 +185,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Names what describes the tables that a block inherits, unless they are there. Returns
-    /// whether they are.
+    /// Names the blocks that describe the tables that a block inherits, unless they are valid
+    /// already. Returns whether they are available.
     pub(super) fn tables(
         &mut self,
         index: &Index,
@@ -216,7 +216,7 @@ impl Names {
         true
     }
 
-    /// Names a block, whose content is `held` there.
+    /// Names a block whose content is in the log at `held`.
     pub(super) fn block(&mut self, block: &Noted, held: u64, place: i64) {
         let Noted { at, len, .. } = *block;
         let is_fresh = self.origins.is_none();
@@ -225,7 +225,7 @@ impl Names {
     }
 }
 
-/// Notes the tables that a block at `at` describes.
+/// Records the tables that a block at `at` describes.
 pub(super) fn describe(origins: &mut Origins, uses: &Uses, at: u64) {
     for (nth, origin) in origins.iter_mut().enumerate() {
         if uses.describes[nth] {
@@ -263,7 +263,7 @@ mod tests {
             let kept = fingerprints(&sequences, other).count();
             assert!(kept < 4 * count / KEPT as usize, "{other:x}: {kept} of {count}");
         }
-        // What is kept is found under its key only.
+        // Fingerprints are found under their own key only.
         let (mut index, noted) = (
             Index::new(1 << 20),
             Noted {

@@ -22,12 +22,12 @@ use crate::matcher::Match;
 use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Room, Sequence, Tables};
 use std::ops::Range;
 
-/// The place of a flow in a zstd frame.
+/// Position of a flow in a zstd frame.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     tables: Tables,
     origins: Origins,
-    /// The place behind the last block, among the content of all frames of the domain.
+    /// The place after the last block, in the content of all frames of the domain.
     place: i64,
     shifts: Shifts,
 }
@@ -37,30 +37,30 @@ impl Flow {
         size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
 }
 
-/// Domains whose content is counted.
+/// Most domains whose content is counted.
 const MAX_DOMAINS: usize = 1024;
 
-/// The places behind the content of all frames of each domain. Frames state how far places are
-/// apart: with one count for all, that would show how much others have compressed. Of a domain that
-/// was forgotten, places begin anew: then it is less clear what became of an older frame's content.
+/// The end of the content of all frames of each domain. Frames state distances between places: one
+/// count for all domains would show how much others have compressed. If a domain is dropped, its
+/// places restart, and shifts from older frames are less likely to be right.
 type Places = Domains<i64, MAX_DOMAINS>;
 
 /// A block that ended in a block of the codec.
 #[derive(Clone, Debug)]
 struct Target {
     noted: Noted,
-    /// Bytes of it before the block of the codec, and where the others lie in that.
+    /// Its bytes before the block of the codec, and the range of the rest in that.
     skip: usize,
     lies: Range<usize>,
-    /// Its heads, literals and sequences among those of all.
+    /// Ranges of its heads, literals and sequences among those of all.
     heads: Range<usize>,
     literals: Range<usize>,
     sequences: Range<usize>,
-    /// What was found of it.
+    /// The runs found for it.
     runs: Range<usize>,
 }
 
-/// Looks inside zstd frames. Its parts are kept between blocks for their memory.
+/// Looks inside zstd frames. Its buffers are kept between blocks.
 #[derive(Debug)]
 pub(super) struct Zstd {
     /// Allocated with the first frame.
@@ -75,42 +75,41 @@ pub(super) struct Zstd {
     starts: Vec<u32>,
     runs: Vec<Run>,
     sources: Sources,
-    /// Work to take the sources apart.
+    /// Work of opening the sources.
     sources_work: u64,
     hashes: Vec<u32>,
     columns: Columns,
     check: Vec<u8>,
 }
 
-/// What a block consists of so far.
+/// The parts of a block so far.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
-    /// What was found as bytes; those that a plan replaces are dropped.
+    /// The byte matches; those that a plan replaces are dropped.
     pub(super) matches: &'a mut Vec<Match>,
     pub(super) plan: &'a mut Plan,
     pub(super) expander: &'a mut Expander,
-    /// Where content lies again whose first copy the log has lost.
+    /// Newer copies of content whose first copy the log has lost.
     pub(super) copies: &'a Copies,
 }
 
-/// What becomes of a block.
+/// The result for a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    /// Bytes of the block in zstd blocks that were taken apart.
+    /// Bytes of the block in zstd blocks that were opened.
     pub(super) opened: usize,
-    /// Bytes that the plan saves, as far as can be told.
+    /// Estimated bytes that the plan saves.
     pub(super) saved: usize,
     /// Work that it took: see [`super::budget`].
     pub(super) work: u64,
-    /// A plan did not give the literals back.
+    /// A plan failed to reproduce the literals.
     pub(super) is_refused: bool,
 }
 
 impl Zstd {
     /// Memory in bytes, at most.
     pub(super) fn most_memory(capacity: u64, max_block: usize) -> usize {
-        // Content and heads of zstd blocks, and what they expand to, in buffers that grow by
-        // doubling.
+        // Content and heads of zstd blocks, and their expansion, in buffers that grow by doubling.
         let Room { literals, sequences } = most_expanded(max_block);
         let each = size_of::<Sequence>() + size_of::<u32>() + size_of::<Run>() / 2;
         Index::most_memory(capacity)
@@ -166,7 +165,7 @@ impl Zstd {
         }
     }
 
-    /// Reads the zstd blocks that ended in `block`, which goes to the log at `place`.
+    /// Reads the zstd blocks that ended in `block`, which goes to `place` in the log.
     fn read(
         &mut self,
         place: &Place<'_>,
@@ -199,7 +198,7 @@ impl Zstd {
         }
     }
 
-    /// `None` if it cannot be read.
+    /// `None` if it is unreadable.
     fn read_block(
         &mut self,
         log: &Log,
@@ -211,7 +210,7 @@ impl Zstd {
         self.content.clear();
         let mut skip = 0;
         for piece in &ended.pieces {
-            // What lies before the block is in the log already.
+            // Its bytes before the block are in the log already.
             let before = piece.start..piece.end.min(offset);
             if before.start < before.end {
                 log.extent(before.start, 0).filter(|extent| before.end <= extent.end)?;
@@ -227,7 +226,7 @@ impl Zstd {
         let (heads, literals, sequences) =
             (self.heads.len(), self.literals.len(), self.sequences.len());
         let (content, tables) = (&self.content, &mut flow.tables);
-        // Hostile blocks say much in few bytes.
+        // A hostile block can expand to much from few bytes.
         let most = most_expanded(block.len());
         let room = Room {
             literals: most.literals.saturating_sub(self.literals.len()),
@@ -244,7 +243,7 @@ impl Zstd {
             start += sequence.literals;
             matched += i64::from(sequence.matched) + 3;
         }
-        // In pieces, nothing can refer to it.
+        // Nothing can refer to a block in several pieces.
         let at = match &ended.pieces[..] {
             [piece] => piece.start,
             _ => NOWHERE + flow.place as u64,
@@ -274,8 +273,8 @@ impl Zstd {
         Some(())
     }
 
-    /// Finds what of the zstd blocks that ended in `block` the log has, and plans for it, unless
-    /// there is a plan.
+    /// Finds the content of the zstd blocks that ended in `block` in the log, and makes a plan for
+    /// it, unless there is one.
     pub(super) fn find(
         &mut self,
         place: &Place<'_>,
@@ -300,7 +299,7 @@ impl Zstd {
                 Err(Refused) => found.is_refused = true,
             }
             found.work += std::mem::take(&mut self.sources_work);
-            // Put together again, to be compared.
+            // Rebuilt to be compared.
             found.work += if found.saved > 0 { work } else { 0 };
         }
         self.index = Some(index);
@@ -308,13 +307,12 @@ impl Zstd {
         found
     }
 
-    /// Work to take the targets apart.
+    /// Work of opening the targets.
     fn targets_work(&self) -> u64 {
         unpacking(self.targets.len(), self.literals.len(), self.sequences.len())
     }
 
-    /// Reads the zstd blocks that ended in content that was not looked at. Returns the work that it
-    /// took.
+    /// Reads the zstd blocks that ended in skipped content. Returns the work that it took.
     pub(super) fn pass(
         &mut self,
         place: &Place<'_>,
@@ -326,8 +324,8 @@ impl Zstd {
         self.targets_work()
     }
 
-    /// Where a flow is in a zstd frame that goes on as the log does behind `source`, with content
-    /// before it that lies at `content` of the log.
+    /// The position of a flow in a zstd frame that continues as the log does after `source`, with
+    /// earlier content at `content` of the log.
     pub(super) fn resume(
         &mut self,
         place: &Place<'_>,
@@ -350,7 +348,7 @@ impl Zstd {
         let is_allowed = |range: &Range<u64>| {
             log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
         };
-        // All tables, since blocks that follow may inherit any of them.
+        // All tables, because the blocks that follow may inherit any of them.
         let mut describing: Vec<u64> =
             block.origins.iter().copied().filter(|&at| at != UNKNOWN).collect();
         if left == 0 {
@@ -373,7 +371,7 @@ impl Zstd {
         Some((frame, Box::new(flow)))
     }
 
-    /// Notes the blocks that were read.
+    /// Records the blocks that were read.
     fn note(&mut self, key: u64) {
         let Some(index) = &mut self.index else { return };
         for target in self.targets.iter().filter(|target| target.noted.at < NOWHERE) {
@@ -383,9 +381,9 @@ impl Zstd {
     }
 }
 
-/// Literals and sequences that the zstd blocks of a block of the codec may expand to, at most.
+/// Most literals and sequences that the zstd blocks of a block of the codec may expand to.
 fn most_expanded(block_len: usize) -> Room {
-    // One of them began before.
+    // One of them began in an earlier block.
     let sequences = block_len / 2 + zstd_block::MAX_SEQUENCES;
     Room { literals: 4 * block_len + MAX_ZSTD_BLOCK, sequences }
 }

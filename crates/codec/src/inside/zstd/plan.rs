@@ -18,19 +18,19 @@ use crate::matcher::Match;
 use crate::zstd_block::{self, Tables};
 use std::ops::Range;
 
-/// Sequences of runs that say where content went.
+/// Fewest sequences of a run that show where content moved.
 const SHIFTING: usize = 32;
-/// Bytes, and parts of its own, that a block must save; how many can only be estimated.
+/// Bytes, and share of its size, that a block must save; the savings are an estimate.
 const MIN_SAVED: usize = 64;
 const LEAST_PART: usize = 16;
-/// Blocks of the log that a frame may name, without those that only give tables.
+/// Most blocks of the log that a frame may name, not counting those that give tables only.
 const MAX_CHOSEN: usize = 32;
 
-/// The plan does not give the literals back.
+/// The plan does not reproduce the literals.
 pub(super) struct Refused;
 
 impl Zstd {
-    /// The blocks of the log that have most of the targets' sequences, in order.
+    /// Chooses the blocks of the log that have most of the targets' sequences, in order.
     pub(super) fn vote(&self, place: &Place<'_>, index: &Index, is_wanted: &[bool]) -> Vec<Noted> {
         let mut votes: Vec<u64> = Vec::new();
         for (target, _) in self.targets.iter().zip(is_wanted).filter(|(_, is_wanted)| **is_wanted) {
@@ -61,7 +61,7 @@ impl Zstd {
         chosen
     }
 
-    /// Makes a plan, and checks that it gives the literals back. Returns the bytes that it saves, 0
+    /// Makes a plan, and checks that it reproduces the literals. Returns the bytes that it saves, 0
     /// if there is none.
     pub(super) fn plan(
         &mut self,
@@ -72,7 +72,7 @@ impl Zstd {
         mut parts: Parts<'_>,
     ) -> Result<usize, Refused> {
         let before = parts.matches.clone();
-        // One buffer for the sources is enough.
+        // One buffer is enough for the sources.
         std::mem::swap(&mut self.sources, parts.expander.sources());
         let saved = self.propose(place, index, block, flow, &mut parts);
         std::mem::swap(&mut self.sources, parts.expander.sources());
@@ -88,13 +88,13 @@ impl Zstd {
             .collect();
         let literals = block.len() - matched_bytes(matches);
         let Plan { residual, plain, .. } = &*plan;
-        // The tables of sources are built as a decoder does; their sequences are as they were read.
+        // The tables of sources are built as in a decoder; their sequences are already read.
         expander.has_read_sources();
         let (mut work, check) = (Work::of(block.len()), &mut self.check);
         let back =
             expander.expand_sequences(residual, plain, &contents, literals, &mut work, check);
         if work.is_exceeded() {
-            // A frame that takes a decoder more work than it may is not sent; it is no fault.
+            // A frame that costs a decoder too much work is not sent; that is not a defect.
             *matches = before;
             plan.clear();
             return Ok(0);
@@ -107,7 +107,7 @@ impl Zstd {
         Ok(saved)
     }
 
-    /// Makes a plan, if one saves anything. Returns how many bytes, about.
+    /// Makes a plan, if one saves anything. Returns the approximate savings in bytes.
     fn propose(
         &mut self,
         place: &Place<'_>,
@@ -181,8 +181,8 @@ impl Zstd {
         chosen.iter().map(|&(nth, _)| gains[nth]).sum()
     }
 
-    /// Which targets to put together, and behind which source the tables are that each begins with,
-    /// counted from 1; 0 for those of the target before.
+    /// Chooses the targets to write, and for each the source whose tables it begins with, counted
+    /// from 1; 0 for the tables of the target before.
     fn choose(
         &self,
         gains: &[usize],
@@ -198,7 +198,7 @@ impl Zstd {
             if gain < MIN_SAVED || chosen.len() == MAX_BLOCKS || target.skip > 0 && !is_first {
                 continue;
             }
-            // What it is put together from is about as long.
+            // What it is assembled from is about as long.
             let sequences = target.sequences.len() as u64 * SEQUENCE;
             let units = 2 * (target.literals.len() as u64 * LITERAL + sequences);
             let Some(left) = work.checked_sub(units) else { continue };
@@ -235,7 +235,7 @@ impl Zstd {
         shifts.retain(|_| needed.next().unwrap_or(false));
     }
 
-    /// Whether all sources could be read.
+    /// Whether all sources are readable.
     pub(super) fn unpack_sources(&mut self, log: &Log, names: &[Named]) -> bool {
         self.sources.clear();
         let mut tables = Tables::default();
@@ -259,7 +259,7 @@ impl Zstd {
         true
     }
 
-    /// Finds runs, and notes where content went.
+    /// Finds runs, and records where content moved.
     pub(super) fn search(&mut self, is_wanted: &[bool], flow: &mut Flow) {
         let count = self.sources.sequences.len();
         self.hashes.clear();
@@ -287,7 +287,7 @@ impl Zstd {
                 search.runs(parts, &mut self.runs);
             }
             target.runs = first..self.runs.len();
-            // How far content before each sequence stands from its place.
+            // Distance of the content before each sequence from its place.
             let mut here = target.noted.place;
             let mut done = 0;
             let sequences = &self.sequences[target.sequences.clone()];
@@ -305,16 +305,16 @@ impl Zstd {
         }
     }
 
-    /// About the bytes that a target takes; `None` if it has no runs.
+    /// Approximate bytes that a target takes; `None` if it has no runs.
     pub(super) fn cost(&self, target: &Target, shifts: &[(i64, i64)]) -> Option<usize> {
         let mut found = 0;
         let mut cost = target.heads.len() + 8;
         let mut known_literals = 0;
         self.offsets(target, shifts, |_, change, _| {
-            // Of the changes, few are stated.
+            // Few of the changes are stated.
             cost += if change == change::NEW { 5 } else { 0 };
         });
-        // In halves of a byte.
+        // In half bytes.
         for run in &self.runs[target.runs.clone()] {
             found += run.len;
             cost += 6;
@@ -326,7 +326,7 @@ impl Zstd {
         (found > 0).then_some((cost + new * 7 + literals * 3 / 2) / 2 + found / 32)
     }
 
-    /// Calls `each` with what becomes of the offset of each sequence of a target's runs, and the
+    /// Calls `each` with the change of the offset of each sequence of a target's runs, and the
     /// sequence.
     pub(super) fn offsets(
         &self,
@@ -361,7 +361,7 @@ impl Zstd {
     }
 }
 
-/// Pieces of a block that are not matched.
+/// Ranges of a block that are not matched.
 pub(super) fn literal_runs(matches: &[Match], block_len: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::with_capacity(matches.len() + 1);
     let mut done = 0;
@@ -381,8 +381,8 @@ pub(super) fn matched_within(matches: &[Match], range: &Range<usize>) -> usize {
     within.map(|found| found.end().min(range.end) - (found.at as usize).max(range.start)).sum()
 }
 
-/// Cuts matches so that none reaches into a range. What is left of one behind the range is dropped
-/// if it begins before.
+/// Clips matches so that none overlaps a range. The rest of a match after the range is dropped if
+/// it begins before the range.
 pub(super) fn drop_within(matches: &mut Vec<Match>, range: &Range<usize>) {
     matches.retain_mut(|found| {
         let (start, end) = (found.at as usize, found.end());
@@ -401,7 +401,7 @@ pub(super) fn drop_within(matches: &mut Vec<Match>, range: &Range<usize>) {
     });
 }
 
-/// Whether these are the bytes of a block that are not matched.
+/// Whether these are the unmatched bytes of a block.
 pub(super) fn is_literals(literals: &[u8], block: &[u8], matches: &[Match]) -> bool {
     let runs = literal_runs(matches, block.len());
     let mut rest = literals;

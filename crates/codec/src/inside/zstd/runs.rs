@@ -1,27 +1,27 @@
-//! Finds what of a block the sources have.
+//! Finds the sequences of a block in the sources.
 
 use super::super::sequences::{MAX_SHIFTS, Shifts, Sources, shift_at};
 use super::index::hash;
 use crate::zstd_block::Sequence;
 
-/// Sequences that must agree for a run to begin.
+/// Sequences that must agree to begin a run.
 pub(super) const AGREE: usize = 4;
-/// How far ahead a run is sought to go on behind sequences that differ.
+/// Most sequences ahead at which a run is resumed after a difference.
 pub(super) const AHEAD: usize = 12;
 
-/// Sequences that were found.
+/// A run of sequences that were found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Of the target's, and of the sources'.
+    /// First of the target's sequences, and of the sources'.
     pub(super) first: usize,
     pub(super) source: usize,
     pub(super) len: usize,
 }
 
-/// Finds what of a target the sources have.
+/// Finds the sequences of a target in the sources.
 pub(super) struct Search<'a> {
     pub(super) sources: &'a Sources,
-    /// By hash, the last of the sources' sequences that some begin with which hash so, and 1.
+    /// By hash, the last of the sources' positions whose sequences have this hash, plus 1.
     pub(super) heads: &'a [u32],
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a sequence of the target is one of the sources', but for its offset.
+    /// Whether a sequence of the target equals one of the sources', ignoring offsets.
     pub(super) fn agrees(&self, target: Parts<'_>, at: usize, source: usize) -> bool {
         let (Some(one), Some(other)) =
             (target.sequences.get(at), self.sources.sequences.get(source))
@@ -54,7 +54,7 @@ impl Search<'_> {
         (0..count).all(|nth| self.agrees(target, at + nth, source + nth))
     }
 
-    /// Where the sequences from `at` on are found; `cursor` is where they are expected.
+    /// The place where the sequences from `at` on are found; `cursor` is the expected one.
     pub(super) fn find(
         &self,
         target: Parts<'_>,
@@ -106,14 +106,14 @@ impl Search<'_> {
     }
 }
 
-/// Notes that content from `from` on stands later by `shift`, up to `until` at least.
+/// Records that content from `from` to at least `until` is later by `shift`.
 pub(super) fn note_shift(shifts: &mut Shifts, from: i64, until: i64, shift: i64) {
-    // Not more, even for a moment.
+    // Never more, not even temporarily.
     let excess = (shifts.len() + 2).saturating_sub(MAX_SHIFTS);
     shifts.drain(..excess);
     let first = shifts.partition_point(|&(at, _)| at < from);
     let behind = shifts.partition_point(|&(at, _)| at < until);
-    // What was known of the content behind stays.
+    // What was known of later content stays.
     let after = shift_at(shifts, until).map(|nth| shifts[nth].1).filter(|_| behind > first);
     let is_known = first.checked_sub(1).is_some_and(|nth| shifts[nth].1 == shift);
     let new = [(!is_known).then_some((from, shift)), after.map(|after| (until, after))];
@@ -121,7 +121,7 @@ pub(super) fn note_shift(shifts: &mut Shifts, from: i64, until: i64, shift: i64)
     shifts.splice(first..behind, new.into_iter().flatten().take(if is_there { 1 } else { 2 }));
 }
 
-/// What sequences regenerate.
+/// Bytes that sequences regenerate.
 pub(super) fn length(sequences: &[Sequence]) -> i64 {
     sequences.iter().map(|one| i64::from(one.literals) + i64::from(one.matched) + 3).sum()
 }

@@ -215,6 +215,9 @@ impl Huffman {
             return Err(Invalid("weights"));
         }
         weights.push(left.ilog2() as usize + 1);
+        if !weights.contains(&1) {
+            return Err(Invalid("weights"));
+        }
         let mut words = vec![(0, 0); weights.len()];
         // Among the words as numbers of `most` bits, in ascending order of weights.
         let mut next = 0;

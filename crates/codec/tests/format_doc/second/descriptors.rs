@@ -171,6 +171,13 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
+    /// Records what symbols say together.
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace {
+            trace.push(format!("= {}", what()));
+        }
+    }
+
     pub(super) fn begin(
         section: &'a [u8],
         trace: &'a mut Option<Vec<String>>,

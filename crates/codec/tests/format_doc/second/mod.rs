@@ -182,7 +182,7 @@ pub(crate) struct Decoder {
     pub(crate) low: u64,
     ring: Vec<Cell>,
     contexts: Vec<Context>,
-    /// The symbols of coded descriptors, if recording is on.
+    /// The symbols of coded descriptors and of operations, if recording is on; and the operations.
     pub(crate) trace: Option<Vec<String>>,
     /// The matches of the last frame.
     pub(crate) matches: Vec<Match>,

@@ -260,6 +260,18 @@ enum Where {
     Source(i128),
 }
 
+impl std::fmt::Display for Where {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Where::Same => f.write_str("same"),
+            Where::Fixed => f.write_str("fixed"),
+            Where::Known(back) => write!(f, "known {back}"),
+            Where::Here(back) => write!(f, "here {back}"),
+            Where::Source(bits) => write!(f, "source {bits}"),
+        }
+    }
+}
+
 struct State {
     sources: Vec<Bits>,
     residual: Bits,
@@ -449,6 +461,7 @@ impl TranscodeModels {
                 0 => {
                     let change = self.changed(r, &mut changes)?;
                     run = r.number(&mut self.run[0])?;
+                    r.note(|| format!("moved {change} {run}"));
                     let (Some(target), Some(code)) = (&target, &code) else {
                         return Err(Invalid("no code"));
                     };
@@ -471,6 +484,7 @@ impl TranscodeModels {
                     let gap = r.number(&mut self.before[0])?;
                     let skip = r.symbol(&mut self.skip, || "skip".into())?;
                     run = r.number(&mut self.run[1])?;
+                    r.note(|| format!("near {gap} {skip} {run}"));
                     let (Some(target), Some(code)) = (&target, &code) else {
                         return Err(Invalid("no code"));
                     };
@@ -491,6 +505,7 @@ impl TranscodeModels {
                         _ => return Err(Invalid("back")),
                     };
                     run = r.number(&mut self.run[2])?;
+                    r.note(|| format!("jump {gap} {place} {distance} {run}"));
                     state.residual_tokens(gap, target.as_ref().ok_or(Invalid("no target"))?)?;
                     if !matches!(place, Where::Same) {
                         code = Some(state.code(place, false)?);
@@ -511,6 +526,7 @@ impl TranscodeModels {
                         return Err(Invalid("bend"));
                     }
                     run = r.number(&mut self.run[3])?;
+                    r.note(|| format!("bend {size} {behind} {run}"));
                     if target.is_none() || code.is_none() {
                         return Err(Invalid("no code"));
                     }
@@ -524,11 +540,15 @@ impl TranscodeModels {
                 4 => {
                     let place = self.name(r, 1)?;
                     let copied = r.number(&mut self.copied)?;
+                    r.note(|| format!("part {place} {copied}"));
                     state.residual_bits(copied)?;
                     target = Some(state.code(place, true)?);
                     run = 0;
                 }
-                5 => break,
+                5 => {
+                    r.note(|| "end".into());
+                    break;
+                }
                 _ => return Err(Invalid("operation")),
             }
             if let (Some((nth, from)), Some(code), Some(target)) = (&mut reader, &code, &target) {
@@ -545,6 +565,7 @@ impl TranscodeModels {
                 return Err(Invalid("idle operations"));
             }
         }
+        r.note(|| format!("work {}", state.work.done));
         section.finish()?;
         let left =
             state.limit.checked_sub(state.written.len()).ok_or(Invalid("too many literals"))?;

@@ -1,0 +1,195 @@
+//! Frames that put zstd blocks together, by hand, at the limits of what their columns may say.
+
+use crate::Vector;
+use crate::common::params::Params;
+use crate::hand::{FRESH, Hand, TRANSCODED, noise, varints};
+use oncewire_codec::Entropy;
+
+/// A zstd block of four literals and a sequence that takes two of them. Each of its three tables has
+/// one symbol.
+const SEQUENCE: [u8; 11] = [4 << 3, b'a', b'b', b'c', b'd', 1, 0x54, 2, 0, 0, 1];
+
+/// A block that has tables only: its literals have the code of a block before it, and so do the
+/// lengths of its matches. It describes numbers of literals, always 1, and offsets, always 1.
+const TABLES: [u8; 9] = [0x13, 0x40, 0, 1, 1, 0x5c, 1, 0, 1];
+
+/// Sources, shifts, tables and counts; good ones have no error.
+pub(crate) fn corners() -> Vec<Vector> {
+    let params =
+        Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..Params::default() };
+    // The log begins with both blocks.
+    let first = [&SEQUENCE[..], &TABLES, &noise(71, 280)].concat();
+    let (sequence, tables) = ((300, 11), (289, 9));
+    let rest = noise(72, 40);
+    let make = |name,
+                story,
+                is_good: bool,
+                sources: &[(u64, u64)],
+                written: &[u8],
+                columns: [&[u8]; 6]| {
+        let mut vector = Vector::new(name, story, params.clone());
+        vector.frames.push(Hand::raw(0, &first).write());
+        vector.blocks.insert(0, first.clone());
+        let block = [written, &rest].concat();
+        let lens: Vec<u64> = columns[..5].iter().map(|column| column.len() as u64).collect();
+        let residual = [&varints(&lens)[..], &columns.concat(), &rest].concat();
+        let mut head = vec![sources.len() as u64 * 2 + 1];
+        head.extend(sources.iter().flat_map(|&(distance, len)| [distance, len]));
+        head.extend([residual.len() as u64 * 2, 0]);
+        let literals = [varints(&head), residual].concat();
+        let hand = Hand { flags: TRANSCODED | FRESH, literals, ..Hand::raw(300, &block) };
+        vector.frames.push(hand.write());
+        if is_good {
+            vector.blocks.insert(300, block);
+        } else {
+            vector.error = Some("error Literals");
+        }
+        vector
+    };
+    // A literal and a sequence that takes it, in the tables of blocks before.
+    let repeated: &[u8] = &[1 << 3, b'x', 1, 0xfc, 1];
+    let repeated_bytes: &[u8] = &[1 << 3, 1, 0xfc, b'x'];
+    // The same, describing the lengths of matches.
+    let described: &[u8] = &[1 << 3, b'x', 1, 0xf4, 0, 1];
+    let described_bytes: &[u8] = &[1 << 3, 1, 0xf4, 0, b'x'];
+    vec![
+        make(
+            "zstd-blocks-no-source",
+            "No source: a block from the residual alone.",
+            true,
+            &[],
+            &SEQUENCE,
+            [
+                &[0, 0, 0, 0, 0, 1, 0],
+                &[2],
+                &[0],
+                &[1],
+                &[],
+                &[4 << 3, 1, 0x54, 2, 0, 0, 97, 98, 99, 100],
+            ],
+        ),
+        make(
+            "zstd-blocks-tables-only",
+            "A source of tables only that itself uses a code that is missing, and a table of the \
+             source before it, which is passed on.",
+            true,
+            &[sequence, tables],
+            repeated,
+            [&[1, 0, 2, 0, 0, 2, 0, 0, 1, 0], &[1], &[0], &[1], &[], repeated_bytes],
+        ),
+        make(
+            "zstd-blocks-tables-missing",
+            "A source of tables only that itself uses a code and a table that are missing; the block \
+             describes that table.",
+            true,
+            &[sequence, tables],
+            described,
+            [&[1, 0, 3, 0, 0, 2, 0, 0, 1, 0], &[1], &[0], &[1], &[], described_bytes],
+        ),
+        make(
+            "zstd-blocks-tables-missing-used",
+            "As before, but the block uses the table that is missing.",
+            false,
+            &[sequence, tables],
+            repeated,
+            [&[1, 0, 3, 0, 0, 2, 0, 0, 1, 0], &[1], &[0], &[1], &[], repeated_bytes],
+        ),
+        make(
+            "zstd-blocks-tables-later",
+            "The second block uses a table that the first describes, the third again those after \
+             the first source.",
+            true,
+            &[sequence],
+            &[
+                &[1 << 3, b'a', 1, 0x54, 1, 0, 7, 1][..],
+                &[1 << 3, b'b', 1, 0xfc, 1],
+                &[2 << 3, b'c', b'c', 1, 0xfc, 1],
+            ]
+            .concat(),
+            [
+                &[
+                    // The first block, of no source's tables; then the others.
+                    &[1, 0, 0, 0, 0, 0, 0, 1, 0][..],
+                    &[0, 0, 0, 0, 1, 0],
+                    &[0, 1, 0, 0, 1, 0],
+                ]
+                .concat(),
+                &[1, 1, 2],
+                &[7, 7, 0],
+                &[1, 1, 1],
+                &[],
+                &[
+                    1 << 3,
+                    1,
+                    0x54,
+                    1,
+                    0,
+                    7,
+                    b'a',
+                    1 << 3,
+                    1,
+                    0xfc,
+                    b'b',
+                    2 << 3,
+                    1,
+                    0xfc,
+                    b'c',
+                    b'c',
+                ],
+            ],
+        ),
+        make(
+            "zstd-blocks-shifts-first",
+            "The first shift is below 0, and the second at 0.",
+            true,
+            &[sequence],
+            &SEQUENCE,
+            [
+                &[1, 0, 2, 9, 2, 10, 2, 0, 0, 0, 0, 0, 1, 0, 2],
+                &[],
+                &[],
+                &[],
+                &[1],
+                &[4 << 3, 1, 0x54, 2, 0, 0],
+            ],
+        ),
+        make(
+            "zstd-blocks-literals-first",
+            "Literals after the sequence before the first: those that a source begins with.",
+            false,
+            &[sequence],
+            &[2 << 3, b'a', b'b', 0],
+            [&[1, 0, 0, 0, 0, 0, 0, 2], &[], &[], &[], &[], &[2 << 3, 0]],
+        ),
+        make(
+            "zstd-blocks-sequences",
+            "Two new sequences, where the head says one.",
+            false,
+            &[sequence],
+            &SEQUENCE,
+            [
+                &[1, 0, 0, 0, 0, 0, 0, 2, 0],
+                &[2, 2],
+                &[0, 0],
+                &[1, 1],
+                &[],
+                &[4 << 3, 1, 0x54, 2, 0, 0, 97, 98, 99, 100],
+            ],
+        ),
+        make(
+            "zstd-blocks-run",
+            "A run of two sequences, where the head says one.",
+            false,
+            &[sequence, sequence],
+            &SEQUENCE,
+            [
+                &[1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0],
+                &[],
+                &[],
+                &[],
+                &[1, 1],
+                &[4 << 3, 1, 0x54, 2, 0, 0],
+            ],
+        ),
+    ]
+}
