@@ -16,6 +16,7 @@ mod domains;
 mod find;
 mod frames;
 mod index;
+mod literals;
 mod names;
 mod opened;
 mod opener;
