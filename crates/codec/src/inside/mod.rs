@@ -17,6 +17,7 @@ mod find;
 mod frames;
 mod index;
 mod literals;
+mod midstream;
 mod names;
 mod opened;
 mod opener;

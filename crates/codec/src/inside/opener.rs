@@ -6,6 +6,7 @@
 use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
 use super::frames::{self, Frame};
 use super::index::Among;
+use super::midstream;
 use super::opened::{BATCH, Opened, Part, Spot};
 use super::passed::Passed;
 use super::streams::{Carrier, StreamCounts};
@@ -71,6 +72,8 @@ pub(super) struct Opener {
     near: usize,
     /// Bytes of compressed content that may still be searched.
     credit: usize,
+    /// Bytes of compressed content that may still be searched for the middle of a stream.
+    searchable: usize,
     /// Tokens of this stream.
     seen: u64,
     /// Carrier of this stream, and whether it was counted. `None` if its beginning was not seen.
@@ -94,6 +97,7 @@ impl Default for Opener {
             in_doubt: false,
             near: BEHIND,
             credit: CREDIT,
+            searchable: midstream::SEARCHED,
             seen: 0,
             carrier: None,
             counts: StreamCounts::default(),
@@ -181,7 +185,7 @@ impl Opener {
     /// Forgets the flow's position.
     pub(super) fn lose(&mut self) {
         let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
-        *self = Opener { carry, counts, ..Opener::default() };
+        *self = Opener { carry, counts, searchable: self.searchable, ..Opener::default() };
         self.carry.clear();
     }
 
@@ -234,7 +238,7 @@ impl Opener {
         let used = loop {
             let framing = self.framing;
             let next = match &self.state {
-                State::Seek => self.seek(&piece, bit),
+                State::Seek => self.seek(&piece, bit, opened),
                 State::Container => self.container(&piece, bit),
                 State::Frame(_) => self.frame(&piece, bit, opened),
                 State::Block => self.block(&piece, bit, opened),
@@ -295,7 +299,7 @@ impl Opener {
     }
 
     /// Searches for the beginning of a stream.
-    fn seek(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
+    fn seek(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Next {
         let data = piece.data;
         // Bytes before this were searched, or are a false signature.
         let first = bit.div_ceil(8) as usize;
@@ -331,8 +335,31 @@ impl Opener {
                 return Next::At(start as u64 * 8);
             }
         }
+        if let Some(start) = self.middle(data, bit, opened) {
+            return start;
+        }
         let keep = data.len().saturating_sub(SEEK_CARRY).max(first);
         Next::More(keep.min(data.len()) as u64 * 8)
+    }
+
+    /// Searches compressed content in which no stream begins for a block of one that began before,
+    /// once in a flow.
+    fn middle(&mut self, data: &[u8], bit: u64, opened: &mut Opened) -> Option<Next> {
+        let first = (bit / 8) as usize;
+        let len = data.len().checked_sub(first).filter(|&len| len >= midstream::SHORTEST)?;
+        if !self.is_dense || self.searchable == 0 {
+            return None;
+        }
+        let len = len.min(self.searchable);
+        let found = midstream::find(data, bit, first + len);
+        let searched = found.map_or(len, |start| (start / 8) as usize + 1 - first);
+        opened.work += searched as u64 * midstream::WORK;
+        self.searchable = if found.is_some() { 0 } else { self.searchable - len };
+        let start = found?;
+        self.carrier = None;
+        self.seen = 0;
+        self.state = State::Block;
+        Some(Next::At(start))
     }
 
     /// Reads the header of a container.
