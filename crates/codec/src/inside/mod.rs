@@ -22,6 +22,7 @@ mod names;
 mod opened;
 mod opener;
 mod passed;
+mod piece;
 mod plan;
 mod rolling;
 mod search;

@@ -9,6 +9,7 @@ use super::index::Among;
 use super::midstream;
 use super::opened::{BATCH, Opened, Part, Spot};
 use super::passed::Passed;
+use super::piece::Piece;
 use super::streams::{Carrier, StreamCounts};
 use crate::deflate::{BitReader, Code, Stop};
 use std::ops::Range;
@@ -580,32 +581,4 @@ impl Opener {
 pub(super) fn fixed() -> &'static Arc<Code> {
     static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
     FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
-}
-
-/// Bytes of a flow: the carry, then bytes of a block.
-struct Piece<'a> {
-    data: &'a [u8],
-    /// Bytes of the carry.
-    carried: usize,
-    /// First byte of the rest in the block.
-    at: usize,
-    /// Place of the block in the log.
-    offset: u64,
-    /// In the log, the carry lies directly before the rest.
-    is_adjacent: bool,
-}
-
-impl Piece<'_> {
-    /// Place of a code that is described by bits `from..to` of the data.
-    fn spot(&self, from: u64, to: u64) -> Spot {
-        let carried = self.carried as u64 * 8;
-        if from < carried && !self.is_adjacent {
-            return Spot::Scattered;
-        }
-        let base = (self.offset + self.at as u64) * 8;
-        match (base + from).checked_sub(carried) {
-            Some(start) => Spot::Log(start, base + to - carried),
-            None => Spot::Scattered,
-        }
-    }
 }
