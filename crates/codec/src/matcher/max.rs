@@ -19,7 +19,7 @@ use std::ops::Range;
 ///   digits) so often that this finds a third of all matches, including some shorter than the
 ///   window.
 /// - Where a long match ends, a row may have been put in or taken out: the same source is tried some
-///   bytes further on ([`realign`]).
+///   bytes further on (`realign`).
 /// - Between many short matches at one distance, markers are looked up, and a long match elsewhere
 ///   is taken. The rows of a table resemble the row before, and only some markers lead to the same
 ///   rows in an earlier version.
