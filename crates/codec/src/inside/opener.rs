@@ -352,9 +352,7 @@ impl Opener {
             return None;
         }
         let len = len.min(self.searchable);
-        let found = midstream::find(data, bit, first + len);
-        let searched = found.map_or(len, |start| (start / 8) as usize + 1 - first);
-        opened.work += searched as u64 * midstream::WORK;
+        let found = midstream::find(data, bit, first + len, &mut opened.work);
         self.searchable = if found.is_some() { 0 } else { self.searchable - len };
         let start = found?;
         self.carrier = None;
