@@ -4,7 +4,7 @@ mod reader;
 
 pub(crate) use reader::{FrameReader, most_inside};
 
-use crate::entropy::ReadContext;
+use crate::entropy::{ColumnBuffers, ReadContext};
 use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
 use crate::inside::Section;
@@ -147,7 +147,7 @@ impl Decoder {
                     return Ok(None);
                 }
             }
-            Descriptors::Coded => {
+            Descriptors::Coded | Descriptors::Columns => {
                 let holds_dependencies = view
                     .matches_depend_on(offset)
                     .is_some_and(|range| self.assembler.held.contains(&range));
@@ -164,7 +164,7 @@ impl Decoder {
             }
         }
         self.reader.begin(view)?;
-        if view.body.descriptors == Descriptors::Coded {
+        if view.body.descriptors.uses_context() {
             self.reader.read_coded(view, offset, &mut self.matches)?;
         }
         // Matches are disjoint and inside the block, so they cannot sum to more than it.
@@ -231,6 +231,7 @@ impl Decoder {
             inside: self.reader.inside_memory() + self.sources.capacity() * size_of::<Match>(),
             buffers: self.assembler.buffers()
                 + self.literals.capacity()
+                + self.reader.buffers()
                 + self.matches.capacity() * size_of::<Match>()
                 + self.missing.memory(),
         }
@@ -281,6 +282,7 @@ pub(crate) fn most_decoder_buffers(max_block: usize, span: u64) -> usize {
     let ranges = usize::try_from(span).unwrap_or(usize::MAX).min(MAX_HELD_RANGES) + 64;
     2 * (3 * (max_block + COPY_SLACK) + max_block * size_of::<Match>())
         + 2 * (ranges + ranges.min(max_block)) * size_of::<Range<u64>>()
+        + ColumnBuffers::MOST
 }
 
 /// The second half of a decoder: the log. Turns matches and literals into verified blocks.

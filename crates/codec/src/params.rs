@@ -364,7 +364,7 @@ impl EncoderBuilder {
             ));
         }
         let past = Past::build(&*self.search, &self.settings(), geometry)?;
-        let writer = FrameWriter::new(self.entropy, self.common.contexts);
+        let writer = FrameWriter::new(self.kernels, self.entropy, self.common.contexts);
         let mut finder = Finder::new(
             past,
             self.period,
@@ -425,7 +425,7 @@ impl DecoderBuilder {
         DecoderMemory {
             log: usize::try_from(cache).unwrap_or(usize::MAX),
             contexts: contexts.saturating_mul(ReadContext::memory()),
-            inside: if self.inside { most_inside(max_block, contexts) } else { 0 },
+            inside: if self.inside { most_inside(contexts) } else { 0 },
             buffers: most_decoder_buffers(max_block, self.common.span),
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Level {
     /// Plain Rust, on every machine. The other levels are tested against it.
     Portable,
-    /// `x86_64` with AVX2.
+    /// `x86_64` with AVX2, BMI1, BMI2 and LZCNT.
     Avx2,
     /// `x86_64` with AVX-512 F, BW and VL (and AVX2).
     Avx512,
@@ -30,7 +30,12 @@ impl Level {
         match self {
             Level::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => std::is_x86_feature_detected!("avx2"),
+            Level::Avx2 => {
+                std::is_x86_feature_detected!("avx2")
+                    && std::is_x86_feature_detected!("bmi1")
+                    && std::is_x86_feature_detected!("bmi2")
+                    && std::is_x86_feature_detected!("lzcnt")
+            }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
                 Level::Avx2.present()

@@ -26,11 +26,13 @@ mod byteset;
 mod compare;
 pub mod family;
 mod fingerprint;
+mod huffman;
 mod level;
 mod markers;
 mod pages;
 mod sample_hash;
 mod search;
+mod short;
 mod streams;
 #[cfg(test)]
 mod testing;
@@ -38,10 +40,15 @@ mod walk;
 
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
+pub use huffman::{HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, byte_counts, huffman_lengths};
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
 pub use pages::{Element, Pages};
 pub use search::first_above;
+pub use short::{
+    SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns, ShortCounts,
+    ShortMatches, ShortSearch,
+};
 pub use streams::stdout_was_closed;
 
 /// Compiles the README's examples.

@@ -1,24 +1,36 @@
 //! The first half of a decoder.
 
-use crate::entropy::{DescriptorModels, ReadContext, TranscodeModels, TranscodeReader};
+use crate::entropy::{
+    ColumnBuffers, DescriptorSection, ReadContext, TranscodeModels, TranscodeReader,
+};
 use crate::error::FrameError;
-use crate::format::{FrameView, LiteralCoding};
+use crate::format::{Descriptors, FrameView, LiteralCoding};
 use crate::inside::{Expander, MAX_SOURCES, Section, Work};
 use crate::matcher::Match;
 
 /// Upper bound in bytes of what a decoder needs for transcoded literals: codes and models, and the
-/// residual and the sources of a frame, in buffers that grow by doubling.
-pub(crate) fn most_inside(max_block: usize, contexts: usize) -> usize {
-    let frame = 2 * (2 * max_block + 8) + 2 * MAX_SOURCES * size_of::<Match>();
+/// sources of a frame, in a buffer that grows by doubling.
+pub(crate) fn most_inside(contexts: usize) -> usize {
+    let frame = 2 * MAX_SOURCES * size_of::<Match>();
     Expander::MEMORY + frame + contexts.saturating_mul(size_of::<TranscodeModels>())
+}
+
+/// The section of a frame's coded descriptors.
+fn descriptors_of<'a>(view: &FrameView<'a>, offset: u64) -> DescriptorSection<'a> {
+    DescriptorSection {
+        bytes: view.body.descriptor_section,
+        in_columns: view.body.descriptors == Descriptors::Columns,
+        offset,
+        block_len: view.block_len,
+        width: view.width,
+    }
 }
 
 /// The first half of a decoder: the entropy stage. Turns frames into matches and literals.
 pub(crate) struct FrameReader {
     pub(super) contexts: Vec<ReadContext>,
     expander: Expander,
-    /// Of transcoded literals.
-    residual: Vec<u8>,
+    buffers: ColumnBuffers,
     /// Units of work for transcoded literals so far.
     pub(super) work: u64,
 }
@@ -28,17 +40,25 @@ impl FrameReader {
         FrameReader {
             contexts: (0..contexts).map(|_| ReadContext::new()).collect(),
             expander: Expander::default(),
-            residual: Vec::new(),
+            buffers: ColumnBuffers::default(),
             work: 0,
         }
     }
 
     pub(super) fn context(&mut self, view: &FrameView<'_>) -> Result<&mut ReadContext, FrameError> {
-        let contexts = self.contexts.len() as u64;
-        self.contexts.get_mut(view.context).ok_or(FrameError::TooLarge {
+        FrameReader::of(&mut self.contexts, view)
+    }
+
+    /// The context of a frame.
+    fn of<'c>(
+        contexts: &'c mut [ReadContext],
+        view: &FrameView<'_>,
+    ) -> Result<&'c mut ReadContext, FrameError> {
+        let count = contexts.len() as u64;
+        contexts.get_mut(view.context).ok_or(FrameError::TooLarge {
             field: "context",
             value: view.context as u64,
-            limit: contexts - 1,
+            limit: count - 1,
         })
     }
 
@@ -49,16 +69,13 @@ impl FrameReader {
         offset: u64,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
-        let context = self.context(view)?;
-        let mut models = if view.fresh {
-            DescriptorModels::NEW
-        } else if context.in_step {
-            context.models.clone()
-        } else {
+        let FrameReader { contexts, buffers, .. } = self;
+        let context = FrameReader::of(contexts, view)?;
+        if !view.fresh && !context.in_step {
             return Err(FrameError::ContextLost { context: view.context });
-        };
-        let section = view.body.descriptor_section;
-        models.decode(section, offset, view.block_len, view.width, matches)
+        }
+        let section = descriptors_of(view, offset);
+        context.peek_descriptors(view.fresh, section, buffers.symbols(), matches)
     }
 
     /// Prepares the frame's context, if it uses one.
@@ -84,19 +101,15 @@ impl FrameReader {
         offset: u64,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
-        self.context(view)?.models.decode(
-            view.body.descriptor_section,
-            offset,
-            view.block_len,
-            view.width,
-            matches,
-        )
+        let FrameReader { contexts, buffers, .. } = self;
+        let context = FrameReader::of(contexts, view)?;
+        context.decode_descriptors(descriptors_of(view, offset), buffers.symbols(), matches)
     }
 
     /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded
     /// into `buffer`.
     pub(super) fn read_literals<'l>(
-        &mut self,
+        &'l mut self,
         view: &FrameView<'l>,
         expected: usize,
         buffer: &'l mut Vec<u8>,
@@ -114,7 +127,9 @@ impl FrameReader {
             }
             // Transcoded literals need the log: see `expand`.
             LiteralCoding::Zstd | LiteralCoding::Transcoded => {
-                self.context(view)?.decompress(section, expected, buffer)?;
+                let FrameReader { contexts, buffers, .. } = self;
+                let context = FrameReader::of(contexts, view)?;
+                return context.decompress(section, expected, buffers);
             }
         }
         Ok(&buffer[..expected])
@@ -131,41 +146,38 @@ impl FrameReader {
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         let len = section.residual_len;
-        let mut buffer = std::mem::take(&mut self.residual);
-        let residual = if section.is_zstd {
-            self.context(view)?.decompress(section.residual, len, &mut buffer)?;
-            &buffer[..len]
+        let FrameReader { contexts, expander, buffers, work: sum } = self;
+        let context = FrameReader::of(contexts, view)?;
+        let (residual, models) = if section.is_zstd {
+            context.decompress_beside(section.residual, len, buffers)?
         } else if section.residual.len() == len {
-            section.residual
+            (section.residual, context.transcode())
         } else {
             return Err(FrameError::Sum { block: view.block_len });
         };
         let mut work = Work::of(view.block_len);
-        if section.is_sequences {
+        let expanded = if section.is_sequences {
             let plain = section.operations;
-            let expander = &mut self.expander;
-            let expanded =
-                expander.expand_sequences(residual, plain, sources, expected, &mut work, out);
-            self.residual = buffer;
-            self.work += work.done();
-            return expanded;
-        }
-        let mut expander = std::mem::take(&mut self.expander);
-        let models = self.context(view)?.transcode();
-        let mut operations = TranscodeReader::new(models, section.operations)?;
-        let next = || operations.next();
-        let expanded = expander.expand(next, residual, sources, expected, &mut work, out);
-        let expanded = expanded.and_then(|()| operations.finish());
-        self.expander = expander;
-        self.residual = buffer;
-        self.work += work.done();
+            expander.expand_sequences(residual, plain, sources, expected, &mut work, out)
+        } else {
+            let mut operations = TranscodeReader::new(models, section.operations)?;
+            let next = || operations.next();
+            let expanded = expander.expand(next, residual, sources, expected, &mut work, out);
+            expanded.and_then(|()| operations.finish())
+        };
+        *sum += work.done();
         expanded
     }
 
     /// Memory for transcoded literals in bytes, as of now.
     pub(super) fn inside_memory(&self) -> usize {
         let models: usize = self.contexts.iter().map(ReadContext::transcode_allocated).sum();
-        self.residual.capacity() + self.expander.memory() + models
+        self.expander.memory() + models
+    }
+
+    /// Memory of buffers in bytes, as of now.
+    pub(super) fn buffers(&self) -> usize {
+        self.buffers.memory()
     }
 
     /// Records that a frame failed: frames that continue its context cannot be read.

@@ -2,13 +2,14 @@
 
 use super::Tokens;
 use crate::entropy::{
-    DescriptorModels, DescriptorWriter, Entropy, FixedWidth, TranscodeWriter, WriteContext,
+    DescriptorBuffers, Entropy, FixedWidth, LiteralBuffers, TranscodeWriter, WriteContext,
 };
 use crate::error::EncodeError;
 use crate::format::{self, Descriptors, Head, LiteralCoding};
 use crate::inside::section;
 use crate::matcher::Match;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use oncewire_kernels::Kernels;
 
 /// A frame in parts, to be sent in order.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +53,10 @@ pub struct FrameWriter {
     descriptors: Vec<u8>,
     literals: Vec<u8>,
     coded: Vec<u8>,
-    coder: DescriptorWriter,
+    coder: DescriptorBuffers,
     operations: Vec<u8>,
     transcoder: TranscodeWriter,
+    literal_buffers: LiteralBuffers,
     lz4_table: CompressTable,
 }
 
@@ -64,11 +66,12 @@ const LZ4_TABLE: usize = 4096 * size_of::<u32>();
 /// Upper bound in bytes of the working buffers for blocks of `max_block` bytes. Buffers grow by
 /// doubling, so each may be twice as large as its content: literals, compressed literals, the kept
 /// part of a block, and for each match, which has at least 12 bytes, 16 bytes of [`Match`], one of
-/// whether it is joined, at most 48 of descriptors, and the coder's 20 symbols of 6 bytes and 24
-/// bytes of bits.
+/// whether it is joined, at most 48 of descriptors, and what coding them takes.
 pub(crate) fn most_buffers(max_block: usize) -> usize {
     let matches = max_block / 12 + 1;
-    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 1 + 48 + 20 * 6 + 24))
+    2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 1 + 48))
+        + DescriptorBuffers::most(matches)
+        + LiteralBuffers::MOST
         + LZ4_TABLE
         + SMALL_BUFFERS
 }
@@ -83,18 +86,19 @@ const CODED_MAX: usize = 11;
 const FEW_LITERALS: usize = 24;
 
 impl FrameWriter {
-    pub(crate) fn new(entropy: Entropy, contexts: usize) -> FrameWriter {
+    pub(crate) fn new(kernels: Kernels, entropy: Entropy, contexts: usize) -> FrameWriter {
         FrameWriter {
             entropy,
-            contexts: (0..contexts).map(|_| WriteContext::new(entropy)).collect(),
+            contexts: (0..contexts).map(|_| WriteContext::new(kernels, entropy)).collect(),
             head: Vec::new(),
             fields: Vec::new(),
             descriptors: Vec::new(),
             literals: Vec::new(),
             coded: Vec::new(),
-            coder: DescriptorWriter::default(),
+            coder: DescriptorBuffers::default(),
             operations: Vec::new(),
             transcoder: TranscodeWriter::default(),
+            literal_buffers: LiteralBuffers::default(),
             lz4_table: CompressTable::large(),
         }
     }
@@ -120,9 +124,10 @@ impl FrameWriter {
     /// Memory of all working buffers, in bytes.
     pub(super) fn buffer_memory(&self) -> usize {
         let FrameWriter { head, fields, descriptors, literals, coded, coder, .. } = self;
+        let shared = self.literal_buffers.memory();
         let buffers: usize =
             [head, fields, descriptors, literals, coded].into_iter().map(Vec::capacity).sum();
-        buffers + coder.memory() + LZ4_TABLE
+        buffers + coder.memory() + shared + LZ4_TABLE
     }
 
     /// Memory of the buffers for transcoded literals, in bytes.
@@ -157,7 +162,7 @@ impl FrameWriter {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
         let entropy = tokens.stage.limit(self.entropy);
-        let mut descriptors = self.write_descriptors(tokens, entropy, context);
+        let descriptors = self.write_descriptors(tokens, entropy, context);
         // With matches, literals are gathered; without, the block itself is the literals.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -177,17 +182,18 @@ impl FrameWriter {
                 &mut self.contexts[context],
                 &mut self.transcoder,
                 &mut self.operations,
+                &mut self.literal_buffers,
                 literals.len(),
                 &mut self.coded,
             )
         } else {
             Transcoded::No
         };
-        if transcoded == Transcoded::Reset && descriptors == Descriptors::Coded {
+        if transcoded == Transcoded::Reset && descriptors.uses_context() {
             // The models that they were coded with are gone.
             self.descriptors.clear();
-            let models = &mut self.contexts[context].models;
-            code_descriptors(tokens, models, &mut self.coder, &mut self.descriptors);
+            let Self { contexts, coder, descriptors, .. } = self;
+            code_descriptors(tokens, &mut contexts[context], coder, descriptors);
         }
         let coding = if transcoded == Transcoded::Yes {
             LiteralCoding::Transcoded
@@ -198,32 +204,15 @@ impl FrameWriter {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 Entropy::Zstd { .. } => {
-                    match self.contexts[context].compress(literals, &mut self.coded) {
-                        Ok(()) => LiteralCoding::Zstd,
-                        // Without memory for a context the frame does not use it, not even for
-                        // descriptors; the next one resets it.
-                        Err(_) => {
-                            self.contexts[context].reset();
-                            if descriptors == Descriptors::Coded {
-                                descriptors = Descriptors::Plain;
-                                self.descriptors.clear();
-                                format::write_plain(
-                                    &tokens.matches,
-                                    tokens.offset,
-                                    block.len(),
-                                    tokens.width,
-                                    &mut self.descriptors,
-                                );
-                            }
-                            LiteralCoding::Raw
-                        }
-                    }
+                    let Self { contexts, literal_buffers, coded, .. } = self;
+                    contexts[context].compress(literals, literal_buffers, coded);
+                    LiteralCoding::Zstd
                 }
             }
         };
         let literals = if coding == LiteralCoding::Raw { literals } else { &self.coded };
 
-        let uses_context = descriptors == Descriptors::Coded || coding.uses_context();
+        let uses_context = descriptors.uses_context() || coding.uses_context();
         let head = Head {
             width: tokens.width,
             literals: coding,
@@ -258,11 +247,11 @@ impl FrameWriter {
         // One or two matches are not worth the coder's state and the dependency range.
         if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
-            code_descriptors(tokens, &mut contexts[context].models, coder, descriptors);
+            let coding = code_descriptors(tokens, &mut contexts[context], coder, descriptors);
             // They take two or three bytes a match, unless hostile content trained the models
             // otherwise; then reset them.
             if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
-                return Descriptors::Coded;
+                return coding;
             }
             self.contexts[context].reset();
             self.descriptors.clear();
@@ -279,15 +268,20 @@ impl FrameWriter {
     }
 }
 
-/// Appends coded descriptors.
+/// Appends coded descriptors. Returns how.
 fn code_descriptors(
     tokens: &Tokens,
-    models: &mut DescriptorModels,
-    coder: &mut DescriptorWriter,
+    context: &mut WriteContext,
+    buffers: &mut DescriptorBuffers,
     out: &mut Vec<u8>,
-) {
+) -> Descriptors {
     let fixed = tokens.width.map(|width| FixedWidth { width, joined: &tokens.joined });
-    models.encode(coder, &tokens.matches, tokens.offset, tokens.block_len, fixed, out);
+    let block = (tokens.offset, tokens.block_len);
+    if context.encode_descriptors(buffers, &tokens.matches, block, fixed, out) {
+        Descriptors::Columns
+    } else {
+        Descriptors::Coded
+    }
 }
 
 /// Whether literals were transcoded.
@@ -306,6 +300,7 @@ fn transcode(
     context: &mut WriteContext,
     coder: &mut TranscodeWriter,
     operations: &mut Vec<u8>,
+    buffers: &mut LiteralBuffers,
     literals: usize,
     out: &mut Vec<u8>,
 ) -> Transcoded {
@@ -326,7 +321,8 @@ fn transcode(
     let head = out.len();
     // Whether sequences pay has been estimated: their columns shrink.
     let is_shorter = plan.is_sequences || head + residual.len() < literals;
-    if is_shorter && is_zstd && context.compress(residual, out).is_ok() {
+    if is_shorter && is_zstd {
+        context.compress(residual, buffers, out);
         if out.len() < literals {
             return Transcoded::Yes;
         }

@@ -150,6 +150,11 @@ impl DescriptorModels {
         last_distance: 0,
     };
 
+    /// The distance of the last match.
+    pub(super) fn last_distance(&mut self) -> &mut u64 {
+        &mut self.last_distance
+    }
+
     /// Appends the coded descriptors of the block at `offset` of `block_len` bytes. `matches` is
     /// not empty.
     ///

@@ -1,6 +1,5 @@
-//! What content would take through a context's zstd stream.
+//! What content would take as coded literals, roughly: what zstd takes.
 
-use super::context::{configure, warm};
 use std::sync::OnceLock;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
@@ -10,7 +9,7 @@ const WINDOW_LOG: u32 = 18;
 /// Level of zstd: the default one.
 const LEVEL: i32 = 3;
 
-/// Compresses content to see how long it becomes. A context's own stream cannot be asked: it cannot
+/// Compresses content to see how long it becomes. A context's own coder cannot be asked: it cannot
 /// go back.
 #[derive(Default)]
 pub(crate) struct Price {
@@ -56,9 +55,16 @@ impl Price {
     }
 }
 
+/// Uses a stream, so that it allocates what it needs. Returns its memory in bytes.
+fn warm(stream: &mut CCtx<'static>) -> usize {
+    let _ = feed(stream, b"x", ZSTD_EndDirective::ZSTD_e_flush);
+    stream.sizeof()
+}
+
 fn new() -> Option<CCtx<'static>> {
     let mut stream = CCtx::try_create()?;
-    configure(&mut stream, LEVEL).ok()?;
+    stream.set_parameter(CParameter::CompressionLevel(LEVEL)).ok()?;
+    stream.set_parameter(CParameter::ContentSizeFlag(false)).ok()?;
     stream.set_parameter(CParameter::WindowLog(WINDOW_LOG)).ok()?;
     Some(stream)
 }

@@ -15,6 +15,23 @@ pub(crate) enum Descriptors {
     None = 0,
     Plain = 1,
     Coded = 2,
+    /// As coded, in columns.
+    Columns = 3,
+}
+
+impl Descriptors {
+    /// Whether the coding reads or changes an entropy context.
+    pub(crate) fn uses_context(self) -> bool {
+        matches!(self, Descriptors::Coded | Descriptors::Columns)
+    }
+
+    /// Its value in the flags: columns are told apart by the length of the section.
+    fn flags(self) -> u8 {
+        match self {
+            Descriptors::Columns => Descriptors::Coded as u8,
+            other => other as u8,
+        }
+    }
 }
 
 /// How literals are written.
@@ -70,10 +87,10 @@ pub(crate) struct Head {
 
 /// Appends the fields of a frame up to its descriptor section. `fields` is scratch.
 pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
-    let mut flags = head.descriptors as u8 | (head.literals as u8) << 2;
+    let mut flags = head.descriptors.flags() | (head.literals as u8) << 2;
     fields.clear();
     varint::put(fields, head.block_len as u64);
-    let uses_context = head.descriptors == Descriptors::Coded || head.literals.uses_context();
+    let uses_context = head.descriptors.uses_context() || head.literals.uses_context();
     // Frames without such fields need not say how wide they are.
     let has_positions =
         head.explicit.is_some() || head.descriptors != Descriptors::None || uses_context;
@@ -103,12 +120,16 @@ pub(crate) fn write_head(head: &Head, fields: &mut Vec<u8>, out: &mut Vec<u8>) {
         flags |= CONTEXT_ID;
         varint::put(fields, head.context as u64);
     }
-    if head.descriptors == Descriptors::Coded {
+    if head.descriptors.uses_context() {
         put_position(width, fields, head.offset - head.dependencies.start);
         put_position(width, fields, head.offset - head.dependencies.end);
     }
-    if head.descriptors != Descriptors::None {
-        varint::put(fields, head.descriptors_len as u64);
+    let len = head.descriptors_len as u64;
+    match head.descriptors {
+        Descriptors::None => {}
+        Descriptors::Plain => varint::put(fields, len),
+        Descriptors::Coded => varint::put(fields, len << 1),
+        Descriptors::Columns => varint::put(fields, len << 1 | 1),
     }
     out.push(flags);
     varint::put(
@@ -208,7 +229,7 @@ impl<'a> FrameView<'a> {
     /// [`FrameError`] as soon as the bytes at hand cannot be the beginning of a valid frame.
     pub fn scan(input: &'a [u8], max_block: usize) -> Result<Scan<'a>, FrameError> {
         let Some((&flags, mut rest)) = input.split_first() else { return Ok(Scan::NeedMore(2)) };
-        let descriptors = match flags & DESCRIPTORS_MASK {
+        let mut descriptors = match flags & DESCRIPTORS_MASK {
             0 => Descriptors::None,
             1 => Descriptors::Plain,
             2 => Descriptors::Coded,
@@ -226,7 +247,7 @@ impl<'a> FrameView<'a> {
             2 => LiteralCoding::Zstd,
             _ => LiteralCoding::Transcoded,
         };
-        let uses_context = descriptors == Descriptors::Coded || literals.uses_context();
+        let uses_context = descriptors.uses_context() || literals.uses_context();
         if !uses_context && flags & (FRESH_CONTEXT | CONTEXT_ID) != 0 {
             return Err(FrameError::Field {
                 field: "flags",
@@ -313,10 +334,16 @@ impl<'a> FrameView<'a> {
         } else {
             (0, 0)
         };
-        let descriptors_len = match descriptors {
+        let mut descriptors_len = match descriptors {
             Descriptors::None => 0,
             _ => varint::field(&mut body, "descriptor length")?,
         };
+        if descriptors == Descriptors::Coded {
+            if descriptors_len & 1 == 1 {
+                descriptors = Descriptors::Columns;
+            }
+            descriptors_len >>= 1;
+        }
         let Some((sections, checksum)) = body.split_last_chunk::<CHECKSUM_LEN>() else {
             return Err(FrameError::Short { section: "checksum" });
         };
@@ -361,8 +388,7 @@ impl<'a> FrameView<'a> {
 
     /// Whether the frame reads or changes an entropy context, and which.
     pub fn context(&self) -> Option<usize> {
-        let coded =
-            self.body.descriptors == Descriptors::Coded || self.body.literals.uses_context();
+        let coded = self.body.descriptors.uses_context() || self.body.literals.uses_context();
         coded.then_some(self.context)
     }
 
@@ -392,7 +418,7 @@ impl<'a> FrameView<'a> {
     pub(crate) fn matches_depend_on(&self, offset: u64) -> Option<Range<u64>> {
         match self.body.descriptors {
             Descriptors::None => Some(offset..offset),
-            Descriptors::Coded => {
+            Descriptors::Coded | Descriptors::Columns => {
                 Some(offset.checked_sub(self.dependency_back.0)?..offset - self.dependency_back.1)
             }
             Descriptors::Plain => {

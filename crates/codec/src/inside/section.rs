@@ -32,7 +32,7 @@ pub(crate) struct Section<'a> {
     pub(crate) operations: &'a [u8],
     /// Bytes of the residual.
     pub(crate) residual_len: usize,
-    /// Whether the residual goes through the context's zstd stream.
+    /// Whether the residual is coded as literals are.
     pub(crate) is_zstd: bool,
     pub(crate) residual: &'a [u8],
     /// The sources are zstd blocks; the operation section holds literals outside of them.

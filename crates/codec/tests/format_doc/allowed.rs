@@ -2,13 +2,29 @@
 
 use super::*;
 
+/// Of a context.
+#[derive(Clone)]
+struct State {
+    models: second::Models,
+    coded: second::CodedLiterals,
+    transcoded: second::TranscodeModels,
+}
+
+impl State {
+    fn new() -> State {
+        State {
+            models: second::Models::new(),
+            coded: second::CodedLiterals::new(),
+            transcoded: second::TranscodeModels::new(),
+        }
+    }
+}
+
 /// Writes `blocks` frames and makes every choice at random.
 pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
     let (mut first, mut second) = decoders(params);
     let rng = &mut Rng::new(seed);
-    let mut models: Vec<second::Models> =
-        (0..params.contexts).map(|_| second::Models::new()).collect();
-    let mut streams: Vec<_> = (0..params.contexts).map(|_| free::new_stream(1, 20)).collect();
+    let mut states = vec![State::new(); params.contexts];
     let mut begun = vec![false; params.contexts];
     for _ in 0..blocks {
         let n =
@@ -74,16 +90,20 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
             draft.flags |= 0x10;
             draft.explicit = Some((o, o - low));
         }
-        let mut next_models = if fresh { second::Models::new() } else { models[context].clone() };
+        let State { mut models, mut coded, mut transcoded } =
+            if fresh { State::new() } else { states[context].clone() };
         if !matches.is_empty() && !rng.one_in(6) {
             if rng.one_in(3) {
                 draft.flags |= 1;
                 draft.descriptors = Some(free::plain_descriptors(&matches, n, draft.width, rng));
             } else {
                 draft.flags |= 2;
-                let models = &mut next_models;
-                let section = free::coded_descriptors(models, &matches, n, draft.width, rng);
-                draft.descriptors = Some(section);
+                draft.in_columns = rng.one_in(2);
+                draft.descriptors = Some(if draft.in_columns {
+                    columns::descriptors_in_columns(&mut models, &matches, draft.width, rng)
+                } else {
+                    free::coded_descriptors(&mut models, &matches, n, draft.width, rng)
+                });
                 let below: Vec<_> = matches.iter().filter(|m| m.source < o).collect();
                 let start = below.iter().map(|m| m.source).min().unwrap_or(o);
                 let end = below.iter().map(|m| m.source + m.len).max().unwrap_or(o);
@@ -99,7 +119,8 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
             draft = Draft { flags: draft.flags & 0x90, descriptors: None, hull: None, ..draft };
             literals.clone_from(&block);
         }
-        match rng.below(3) {
+        let room = n as usize + 60 - draft.descriptors.as_ref().map_or(0, Vec::len);
+        match rng.below(4) {
             1 => {
                 let packed = lz4_flex::block::compress(&literals);
                 if packed.len() <= literals.len() {
@@ -108,40 +129,47 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
                 }
             }
             2 => {
-                draft.flags |= 8;
-                if fresh {
-                    streams[context] = free::new_stream(
-                        1 + rng.below(9),
-                        if params.max_block < 16_000 { 10 } else { 16 } + rng.below(5) as u32,
-                    );
+                let section = columns::coded_literals(&mut coded, &literals, rng);
+                if section.len() <= room {
+                    draft.flags |= 8;
+                    draft.literals = section;
                 }
-                // In two or more zstd blocks.
-                let end = zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
-                let (a, b) = literals.split_at(rng.below(literals.len()));
-                draft.literals = free::zstd_section(&mut streams[context], a, end);
-                draft.literals.extend(free::zstd_section(&mut streams[context], b, end));
+            }
+            3 => {
+                // All of them from a residual, which is compressed.
+                let section = columns::coded_literals(&mut coded, &literals, rng);
+                let len = literals.len() as u64;
+                let section = columns::only_residual(&mut transcoded, len, &section);
+                if section.len() <= room {
+                    draft.flags |= 12;
+                    draft.literals = section;
+                }
             }
             _ => {}
         }
         if draft.flags & 0x0c == 0 {
             draft.literals.clone_from(&literals);
         }
-        if draft.flags & 3 == 2 || draft.flags & 0x0c == 8 {
+        if draft.flags & 3 == 2 || draft.flags & 8 != 0 {
             if context > 0 || draft.width.is_some() && rng.one_in(2) {
                 draft.flags |= 0x40;
                 draft.context = Some(context as u64);
             }
             if fresh {
                 draft.flags |= 0x20;
-                if draft.flags & 0x0c != 8 {
-                    streams[context] = free::new_stream(1, 20);
-                }
-                models[context] = second::Models::new();
+                states[context] = State::new();
             }
             begun[context] = true;
         }
+        let state = &mut states[context];
         if draft.flags & 3 == 2 {
-            models[context] = next_models;
+            state.models = models;
+        }
+        if draft.flags & 8 != 0 {
+            state.coded = coded;
+        }
+        if draft.flags & 12 == 12 {
+            state.transcoded = transcoded;
         }
         draft.checksum = p.checksum(o, o - low, &block);
         let decoded = both(&mut first, &mut second, &draft.to_bytes())

@@ -16,6 +16,8 @@ pub(crate) struct Draft {
     /// As in the frame: distances back from the offset.
     pub(crate) hull: Option<(u64, u64)>,
     pub(crate) descriptors: Option<Vec<u8>>,
+    /// Of coded descriptors.
+    pub(crate) in_columns: bool,
     pub(crate) literals: Vec<u8>,
     pub(crate) checksum: u64,
     /// Bytes of the body after which the checksum follows, before all fields are written.
@@ -38,7 +40,11 @@ impl Draft {
         if let Some((start, end)) = self.hull {
             fields.extend([(start, position), (end, position)]);
         }
-        fields.extend(self.descriptors.iter().map(|section| (section.len() as u64, 0)));
+        let stated = |section: &Vec<u8>| match self.flags & 3 {
+            2 => 2 * section.len() as u64 + u64::from(self.in_columns),
+            _ => section.len() as u64,
+        };
+        fields.extend(self.descriptors.iter().map(|section| (stated(section), 0)));
         fields
     }
 

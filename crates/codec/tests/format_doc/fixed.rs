@@ -1,8 +1,7 @@
 //! Frames with positions of a fixed width: what is forbidden, and what is just within the rules.
 
-use crate::forbidden::{AT, LEN, coded, coded_draft, one_coded, plain_draft, zstd_draft};
+use crate::forbidden::{AT, LEN, coded, coded_draft, literals_draft, one_coded, plain_draft};
 use crate::{Draft, free, second};
-use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
 
 /// One match of 40 bytes after 10 literals, at a distance of fixed width.
 pub(crate) fn one_fixed(distance: u64) -> Vec<u8> {
@@ -64,7 +63,7 @@ pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
         ("fixed width, padding", with_width(stated(AT + 10, 10))),
         ("fixed width, offset of 2^62", with_width(stated(1 << 62, 0))),
         ("fixed width, context N", {
-            let draft = with_width(zstd_draft(100, 20, ZSTD_e_flush));
+            let draft = with_width(literals_draft());
             Draft { flags: 0xe8, context: Some(2), ..draft }
         }),
     ];

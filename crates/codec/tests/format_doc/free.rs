@@ -3,8 +3,6 @@
 
 use crate::common::content::Rng;
 use crate::second::{Match, Model, Models, Number};
-use zstd_safe::zstd_sys::ZSTD_EndDirective;
-use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 128 {
@@ -147,25 +145,4 @@ pub(crate) fn coded_descriptors(
         }
     }
     section.finish()
-}
-
-pub(crate) fn new_stream(level: usize, window_log: u32) -> CCtx<'static> {
-    let mut stream = CCtx::create();
-    stream.set_parameter(CParameter::CompressionLevel(level as i32)).unwrap();
-    stream.set_parameter(CParameter::WindowLog(window_log)).unwrap();
-    stream.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
-    stream
-}
-
-pub(crate) fn zstd_section(
-    stream: &mut CCtx<'static>,
-    content: &[u8],
-    end: ZSTD_EndDirective,
-) -> Vec<u8> {
-    let mut out = vec![0; content.len() + 1000];
-    let (mut input, mut output) = (InBuffer::around(content), OutBuffer::around(&mut out[..]));
-    while stream.compress_stream2(&mut output, &mut input, end).unwrap() != 0 {}
-    let len = output.pos();
-    out.truncate(len);
-    out
 }

@@ -2,8 +2,9 @@
 
 use crate::common::params::Params;
 use crate::hand::{
-    CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, ZSTD, digits, noise, text, varints, zstd,
+    CODED, CONTEXT, FRESH, Hand, LITERALS, LZ4, OFFSET, digits, noise, plainly_coded, text, varints,
 };
+use crate::symbols::Symbols;
 use crate::{Maker, Vector};
 use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
 
@@ -69,6 +70,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     all.extend(coded(kernels));
     all.extend(crate::transcoded::bad());
     all.extend(crate::fixed::bad());
+    all.extend(crate::columns::bad());
     all
 }
 
@@ -395,43 +397,101 @@ fn literals(book: &mut Book) {
         "An LZ4 block of a byte more.",
         with(LZ4, &lz4(&text(92, 121))),
     );
-    let flags = ZSTD | FRESH;
-    book.bad(
-        "zstd-noise",
-        "error Literals",
-        "Noise as the start of a zstd stream.",
-        with(flags, &noise(92, 40)),
+    let flags = LITERALS | FRESH;
+    let mut literals = |name, error, story, section: &[u8]| {
+        book.bad(name, error, story, with(flags, section));
+    };
+    let section = plainly_coded(&block);
+    literals(
+        "literals-noise",
+        "error TooLarge",
+        "Noise as coded literals: its first number is one of short matches.",
+        &noise(92, 40),
     );
-    book.bad(
-        "zstd-too-short",
-        "error Literals",
-        "A zstd stream of a byte fewer.",
-        with(flags, &zstd(&block[1..], 20, false)),
+    literals("literals-none", "error Short", "Coded literals of no byte: one says 0.", &[]);
+    literals(
+        "literals-too-few",
+        "error Short",
+        "Coded literals, a byte fewer.",
+        &section[..section.len() - 1],
     );
-    book.bad(
-        "zstd-ends",
-        "error Literals",
-        "A zstd stream that ends: it must go on in the next frame.",
-        with(flags, &zstd(&block, 20, true)),
+    literals(
+        "literals-too-many",
+        "error Excess",
+        "Coded literals, and a byte more.",
+        &[&section[..], b"x"].concat(),
     );
-    book.bad(
-        "zstd-window-too-large",
-        "error Literals",
-        "A zstd stream with a window of 2^21 bytes: 2^20 is the limit.",
-        with(flags, &zstd(&block, 21, false)),
+    literals(
+        "literals-coding",
+        "error Field",
+        "A column coded in a fifth way.",
+        &[&[0, 4], &block[..]].concat(),
     );
-    let section = zstd(&block, 20, false);
-    book.bad(
-        "zstd-cut",
+    literals(
+        "literals-no-code",
+        "error Field",
+        "A column under a kept code where none was stated.",
+        &[&[0, 1], &block[..]].concat(),
+    );
+    literals(
+        "literals-code-too-long",
         "error Literals",
-        "The last byte of the zstd section is missing.",
-        with(flags, &section[..section.len() - 1]),
+        "A code with too few words.",
+        &[&[0, 2], &code(&[(b'a', 1), (b'b', 2)])[..], &[0x55; 40]].concat(),
+    );
+    literals(
+        "literals-code-cut",
+        "error Short",
+        "A code without its last bytes.",
+        &[&[0, 2][..], &code(&[(b'a', 1), (b'b', 1)])[..4]].concat(),
+    );
+    literals(
+        "literals-stream-end",
+        "error Literals",
+        "A stream of 121 bits, after which bits of 1 follow in its last byte.",
+        &[
+            &[0, 2][..],
+            &code(&[(b'a', 1), (b'b', 2), (b'c', 2)]),
+            &[&[0x80][..], &[0; 14], &[0x7f]].concat(),
+        ]
+        .concat(),
+    );
+    literals(
+        "short-matches-too-many",
+        "error TooLarge",
+        "31 short matches for 120 literals.",
+        &[&[31, 3, 0][..], &block].concat(),
+    );
+    // One token: a run of 3 literals, and a match of 4 bytes at the last distance, which is 8.
+    literals(
+        "short-distance-beyond",
+        "error Literals",
+        "A short match from before the first literal.",
+        &[&[1, 0x30, 0][..], &block[..116]].concat(),
+    );
+    literals(
+        "short-distance-0",
+        "error Literals",
+        "A short match at a distance of 0.",
+        &[&[1, 0xb0, 0, 0, 0][..], &block[..116]].concat(),
+    );
+    literals(
+        "short-match-too-long",
+        "error Literals",
+        "A short match of 121 bytes, for 120 literals.",
+        &[1, 0xbf, 0, 1, 102, b'a'],
+    );
+    literals(
+        "short-run-too-long",
+        "error Literals",
+        "A run of 117 literals where there are 116.",
+        &[&[1, 0x70, 110, 0][..], &block[..116]].concat(),
     );
     book.bad(
         "context-never-begun",
         "error ContextLost",
         "A frame that continues a context which no frame began.",
-        with(ZSTD, &section),
+        with(LITERALS, &section),
     );
     let id = |context| {
         Hand {
@@ -459,7 +519,9 @@ fn literals(book: &mut Book) {
     vector.frames.push(
         Hand { checksum: 1, flags, literals: section.clone(), ..Hand::raw(600, &block) }.write(),
     );
-    vector.frames.push(Hand { flags: ZSTD, literals: section, ..Hand::raw(600, &block) }.write());
+    vector
+        .frames
+        .push(Hand { flags: LITERALS, literals: section, ..Hand::raw(600, &block) }.write());
     book.all.push(vector);
 }
 
@@ -544,6 +606,21 @@ fn policies(book: &mut Book) {
     book.all.push(vector);
 }
 
+/// A code with words of these lengths, as it is stated first: its length, and the section.
+fn code(words: &[(u8, usize)]) -> Vec<u8> {
+    let mut lengths = [0; 256];
+    words.iter().for_each(|&(symbol, bits)| lengths[usize::from(symbol)] = bits);
+    let mut symbols = Symbols::default();
+    let mut below = 0;
+    for bits in lengths {
+        // No symbol has had a word before.
+        symbols.put(if below > 0 { "length[1]" } else { "length[0]" }, bits);
+        below = bits;
+    }
+    let section = symbols.finish();
+    [varints(&[section.len() as u64]), section].concat()
+}
+
 /// Coded descriptors, written by the encoder and then changed.
 fn coded(kernels: Kernels) -> Vec<Vector> {
     let params = Params {
@@ -560,7 +637,7 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
             .concat();
     let make = |name, error, story, change: &dyn Fn(&mut Vec<u8>)| {
         let mut maker = Maker::new(kernels, name, story, params.clone());
-        maker.block(ZSTD | FRESH, 0, &base).block(CODED, 0, &mixed);
+        maker.block(LITERALS | FRESH, 0, &base).block(CODED, 0, &mixed);
         let mut vector = maker.vector;
         vector.error = Some(error);
         vector.pinned = false;
@@ -577,7 +654,7 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
             frame[HULL..DESCRIPTORS].rotate_left(2)
         }),
         make("coded-noise", "error", "Noise as coded descriptors.", &|frame| {
-            let len = usize::from(frame[DESCRIPTORS]);
+            let len = usize::from(frame[DESCRIPTORS]) / 2;
             frame[DESCRIPTORS + 1..][..len].copy_from_slice(&noise(95, len));
         }),
         make(
@@ -585,7 +662,7 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
             "error",
             "Coded descriptors without their last byte, which counts as a literal.",
             &|frame| {
-                frame[DESCRIPTORS] -= 1;
+                frame[DESCRIPTORS] -= 2;
             },
         ),
         make("coded-bit", "error", "One bit of coded descriptors is wrong.", &|frame| {

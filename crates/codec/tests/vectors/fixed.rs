@@ -78,7 +78,7 @@ fn fixed(hand: &Hand, width: u8) -> Vec<u8> {
         body.extend(&hand.hull.1.to_le_bytes()[..bytes]);
     }
     if hand.flags & 3 != 0 {
-        body.extend(varints(&[hand.descriptors.len() as u64]));
+        body.extend(varints(&[hand.descriptors_len()]));
     }
     body.extend_from_slice(&hand.descriptors);
     body.extend_from_slice(&hand.literals);

@@ -4,7 +4,8 @@
 
 use crate::common::params::Params;
 use crate::hand::{
-    CODED, CONTEXT, FRESH, Hand, LZ4, OFFSET, PLAIN, ZSTD, digits, noise, run, text, varints, zstd,
+    CODED, CONTEXT, FRESH, Hand, LITERALS, LZ4, OFFSET, PLAIN, digits, noise, plainly_coded, run,
+    text, varints,
 };
 use crate::{Maker, Vector};
 use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
@@ -26,6 +27,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     all.extend(by_hand());
     all.extend(crate::transcoded::good());
     all.extend(crate::fixed::good(kernels));
+    all.extend(crate::columns::good());
     all
 }
 
@@ -144,25 +146,25 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         },
     );
     make(
-        "zstd",
-        "One zstd stream over all frames of a context; frames without it in between do not touch it.",
+        "literals",
+        "Coded literals repeat those of all frames of a context; frames without them in between do not touch it.",
         params(20_011, 2000, ZSTD_1),
         &|m| {
             let base = text(11, 1800);
-            m.block(ZSTD | FRESH, 0, &base).block(ZSTD, 0, &text(12, 1700)).block(
+            m.block(LITERALS | FRESH, 0, &base).block(LITERALS, 0, &text(12, 1700)).block(
                 0,
                 0,
                 &noise(11, 700),
             );
-            m.block(ZSTD | PLAIN, 0, &[&text(13, 300), &base[200..1500]].concat())
+            m.block(LITERALS | PLAIN, 0, &[&text(13, 300), &base[200..1500]].concat())
                 .block(PLAIN, 0, &base[210..1500])
-                .block(ZSTD, 0, &text(14, 90));
+                .block(LITERALS, 0, &text(14, 90));
         },
     );
-    for (name, level) in [("zstd-level-2", 2), ("zstd-level-3", 3)] {
+    for (name, level) in [("literals-level-2", 2), ("literals-level-3", 3)] {
         let story = "Other compression levels change what an encoder writes and nothing else.";
         make(name, story, params(50_021, 5000, Entropy::Zstd { level }), &|m| {
-            m.block(ZSTD | FRESH, 0, &text(15, 5000)).block(ZSTD, 0, &text(16, 3000));
+            m.block(LITERALS | FRESH, 0, &text(15, 5000)).block(LITERALS, 0, &text(16, 3000));
         });
     }
     make(
@@ -172,7 +174,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         Params { window: 16, period: 4, ..params(60_013, 6000, ZSTD_1) },
         &|m| {
             let base = digits(17, 6000);
-            m.block(ZSTD | FRESH, 0, &base);
+            m.block(LITERALS | FRESH, 0, &base);
             // A byte changed here and there keeps the distance. Inserted and removed bytes give
             // nearby distances.
             let mut edited = base.clone();
@@ -183,7 +185,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                 .enumerate()
                 .flat_map(|(i, part)| [&noise(i as u64, i % 4), &part[i % 3..]].concat())
                 .collect();
-            m.block(CODED | ZSTD, 0, &shifted[..5900]);
+            m.block(CODED | LITERALS, 0, &shifted[..5900]);
             // In pieces of 512 bytes, in two orders: all distances are multiples of it.
             let pieces = |of: &[u8], order: [usize; 8]| {
                 order.map(|i| of[i * 512..(i + 1) * 512].to_vec()).concat()
@@ -213,7 +215,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
             let parts: Vec<Vec<u8>> = (0..4).map(|i| digits(20 + i, 1200)).collect();
             for (context, part) in parts.iter().enumerate() {
                 m.block(
-                    OFFSET | ZSTD | FRESH | if context > 0 { CONTEXT } else { 0 },
+                    OFFSET | LITERALS | FRESH | if context > 0 { CONTEXT } else { 0 },
                     context,
                     part,
                 );
@@ -233,7 +235,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                     .collect();
                 let id = if context > 0 { CONTEXT } else { 0 };
                 m.block(
-                    OFFSET | CODED | ZSTD | id | if context == 2 { FRESH } else { 0 },
+                    OFFSET | CODED | LITERALS | id | if context == 2 { FRESH } else { 0 },
                     context,
                     &mixed,
                 );
@@ -279,6 +281,37 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         },
     );
     make(
+        "columns",
+        "Descriptors of many matches, in columns: changes of the distance by one byte and by two, distances of two and three bytes, long \
+         gaps and lengths.",
+        Params { window: 16, period: 4, ..params(400_031, 20_000, ZSTD_1) },
+        &|m| {
+            let base = digits(21, 8000);
+            m.block(LITERALS | FRESH, 0, &base);
+            let mut edited = base.clone();
+            edited.iter_mut().skip(30).step_by(97).for_each(|byte| *byte = b'-');
+            m.block(CODED | LITERALS, 0, &edited);
+            // Pieces come closer and go farther away, by little and by much.
+            let pieces = |step: usize| -> Vec<u8> {
+                let piece = |i: usize| {
+                    let at = i * step % 7800;
+                    [&base[at..at + 20 + i % 70 * 7 % 90], &noise(i as u64, i % 5)].concat()
+                };
+                (0..150).flat_map(piece).take(7900).collect()
+            };
+            m.block(CODED | LITERALS, 0, &pieces(83));
+            for byte in [b"a", b"b", b"c", b"d"] {
+                m.block(PLAIN, 0, &run(byte, 20_000));
+            }
+            m.block(CODED | LITERALS, 0, &pieces(7919));
+            m.block(
+                CODED | LITERALS,
+                0,
+                &[&noise(26, 300), &pieces(61)[..5000], &base[..3000]].concat(),
+            );
+        },
+    );
+    make(
         "large-blocks",
         "Blocks of 65,536 bytes with much in common, literals and descriptors coded.",
         params(200_003, 65_536, Entropy::Zstd { level: 3 }),
@@ -286,7 +319,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
             let old = [text(41, 20_000), run(b" and so on", 30_000), text(42, 15_536)].concat();
             let mut new = old.clone();
             new.iter_mut().step_by(2111).for_each(|byte| *byte = b'#');
-            m.block(PLAIN | ZSTD | FRESH, 0, &old).block(CODED | ZSTD, 0, &new);
+            m.block(PLAIN | LITERALS | FRESH, 0, &old).block(CODED | LITERALS, 0, &new);
         },
     );
     make(
@@ -302,7 +335,11 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         },
         &|m| {
             let (a, b, d) = (digits(51, 1000), digits(52, 1000), digits(53, 600));
-            m.block(OFFSET | ZSTD | FRESH, 0, &a).block(OFFSET | ZSTD | FRESH | CONTEXT, 1, &b);
+            m.block(OFFSET | LITERALS | FRESH, 0, &a).block(
+                OFFSET | LITERALS | FRESH | CONTEXT,
+                1,
+                &b,
+            );
             let c = [
                 &digits(54, 60),
                 &a[100..400],
@@ -312,8 +349,8 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
                 &b[500..800],
             ]
             .concat();
-            m.block(OFFSET | CODED | ZSTD | FRESH | CONTEXT, 2, &c);
-            m.block(OFFSET | ZSTD, 0, &d);
+            m.block(OFFSET | CODED | LITERALS | FRESH | CONTEXT, 2, &c);
+            m.block(OFFSET | LITERALS, 0, &d);
             m.block(OFFSET | PLAIN, 1, &[&b"x"[..], &d[..500], b"y"].concat());
             let sent = std::mem::take(&mut m.vector.frames);
             m.vector.frames = [2, 1, 2, 0, 2, 4, 3, 4].map(|i: usize| sent[i].clone()).to_vec();
@@ -325,7 +362,11 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         Params { explicit: true, window: 16, period: 8, ..params(1009, 300, ZSTD_1) },
         &|m| {
             for i in 0..3 {
-                m.block(OFFSET | ZSTD | if i == 0 { FRESH } else { 0 }, 0, &digits(57 + i, 270));
+                m.block(
+                    OFFSET | LITERALS | if i == 0 { FRESH } else { 0 },
+                    0,
+                    &digits(57 + i, 270),
+                );
             }
             m.block(OFFSET | PLAIN, 0, &digits(58, 270));
             // The second and the fourth, which starts a generation, never arrive.
@@ -436,9 +477,13 @@ fn family(kernels: Kernels) -> Vec<Vector> {
             story,
             Params { policy, window: 16, period: 8, contexts: 2, ..params(3701, 1000, entropy) },
             &|m| {
-                m.block(ZSTD | FRESH, 0, &old[..1000]);
-                m.block(PLAIN | ZSTD, 0, &[&old[100..500], &digits(105, 600)].concat());
-                m.block(PLAIN, 1, &old[1..1000]).block(ZSTD | FRESH | CONTEXT, 1, &text(106, 900));
+                m.block(LITERALS | FRESH, 0, &old[..1000]);
+                m.block(PLAIN | LITERALS, 0, &[&old[100..500], &digits(105, 600)].concat());
+                m.block(PLAIN, 1, &old[1..1000]).block(
+                    LITERALS | FRESH | CONTEXT,
+                    1,
+                    &text(106, 900),
+                );
             },
         );
     }
@@ -493,13 +538,13 @@ fn by_hand() -> Vec<Vector> {
     );
     let (a, b) = (text(71, 200), text(72, 220));
     let fresh = |offset, block: &[u8], context| {
-        let literals = zstd(block, 20, false);
-        Hand { flags: ZSTD | FRESH | CONTEXT, context, literals, ..Hand::raw(offset, block) }
+        let literals = plainly_coded(block);
+        Hand { flags: LITERALS | FRESH | CONTEXT, context, literals, ..Hand::raw(offset, block) }
             .write()
     };
     add(
         "hand-fresh-every-time",
-        "Context 255, begun anew by every frame; streams with the largest window that is allowed.",
+        "Context 255, begun anew by every frame.",
         Params { contexts: 256, ..small() },
         vec![
             (0, &a, fresh(0, &a, 255)),
@@ -507,19 +552,19 @@ fn by_hand() -> Vec<Vector> {
             (420, &a, fresh(420, &a, 1)),
         ],
     );
-    let stream = zstd(&a, 20, false);
+    let section = plainly_coded(&a);
     add(
-        "hand-empty-first-zstd-section",
-        "The first two frames of a context have no literals: their zstd sections are empty, and the third's has the header.",
+        "hand-no-coded-literals",
+        "The first two frames of a context have no literals, and say so.",
         small(),
         vec![
             (
                 0,
                 b"",
-                Hand { flags: ZSTD | FRESH, literals: Vec::new(), ..Hand::raw(0, b"") }.write(),
+                Hand { flags: LITERALS | FRESH, literals: vec![0], ..Hand::raw(0, b"") }.write(),
             ),
-            (0, b"", Hand { flags: ZSTD, literals: Vec::new(), ..Hand::raw(0, b"") }.write()),
-            (0, &a, Hand { flags: ZSTD, literals: stream, ..Hand::raw(0, &a) }.write()),
+            (0, b"", Hand { flags: LITERALS, literals: vec![0], ..Hand::raw(0, b"") }.write()),
+            (0, &a, Hand { flags: LITERALS, literals: section, ..Hand::raw(0, &a) }.write()),
         ],
     );
     add(
@@ -608,9 +653,9 @@ fn no_hull(kernels: Kernels) -> Vector {
         "Coded descriptors of which all sources lie in the block itself: the hull is 0 and 0.";
     let mut maker = Maker::new(kernels, "hull-of-nothing", story, params);
     let once = digits(80, 500);
-    maker.block(ZSTD | FRESH, 0, &digits(81, 1000));
+    maker.block(LITERALS | FRESH, 0, &digits(81, 1000));
     maker.block(
-        CODED | ZSTD,
+        CODED | LITERALS,
         0,
         &[&once[..], b"-", &once[100..400], b"+", &once[50..300], b"=", &once[200..]].concat(),
     );
@@ -627,7 +672,7 @@ fn wide_hull(kernels: Kernels) -> Vector {
         "The hull of coded descriptors is 128 bytes wider at its start than the matches are.";
     let mut maker = Maker::new(kernels, "hand-wide-hull", story, params);
     let base = digits(78, 1800);
-    maker.block(ZSTD | FRESH, 0, &base);
+    maker.block(LITERALS | FRESH, 0, &base);
     maker.block(
         CODED,
         0,

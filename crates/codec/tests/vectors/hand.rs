@@ -88,7 +88,7 @@ pub(crate) fn varints(values: &[u64]) -> Vec<u8> {
 pub(crate) const PLAIN: u8 = 1;
 pub(crate) const CODED: u8 = 2;
 pub(crate) const LZ4: u8 = 4;
-pub(crate) const ZSTD: u8 = 8;
+pub(crate) const LITERALS: u8 = 8;
 pub(crate) const TRANSCODED: u8 = 12;
 pub(crate) const OFFSET: u8 = 16;
 pub(crate) const FRESH: u8 = 32;
@@ -103,6 +103,8 @@ pub(crate) struct Hand {
     pub(crate) context: u64,
     pub(crate) hull: (u64, u64),
     pub(crate) descriptors: Vec<u8>,
+    /// Of coded descriptors.
+    pub(crate) in_columns: bool,
     pub(crate) literals: Vec<u8>,
     pub(crate) checksum: u64,
 }
@@ -136,6 +138,12 @@ impl Hand {
         Hand { flags: self.flags | OFFSET, explicit: (offset, padding), checksum, ..self }
     }
 
+    /// The descriptor length as the frame states it.
+    pub(crate) fn descriptors_len(&self) -> u64 {
+        let len = self.descriptors.len() as u64;
+        if self.flags & 3 == CODED { 2 * len + u64::from(self.in_columns) } else { len }
+    }
+
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut body = varints(&[self.block_len]);
         if self.flags & OFFSET != 0 {
@@ -148,7 +156,7 @@ impl Hand {
             body.extend(varints(&[self.hull.0, self.hull.1]));
         }
         if self.flags & 3 != 0 {
-            body.extend(varints(&[self.descriptors.len() as u64]));
+            body.extend(varints(&[self.descriptors_len()]));
         }
         body.extend_from_slice(&self.descriptors);
         body.extend_from_slice(&self.literals);
@@ -157,21 +165,8 @@ impl Hand {
     }
 }
 
-/// `content` as the start of a zstd stream, flushed or ended, in a window of 2^`window_log` bytes.
-pub(crate) fn zstd(content: &[u8], window_log: u32, end: bool) -> Vec<u8> {
-    use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
-    let mut stream = CCtx::create();
-    stream.set_parameter(CParameter::WindowLog(window_log)).unwrap();
-    stream.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
-    let mut out = vec![0; 1000 + 2 * content.len()];
-    let mut output = OutBuffer::around(&mut out[..]);
-    let directive =
-        if end { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_flush };
-    assert_eq!(
-        stream.compress_stream2(&mut output, &mut InBuffer::around(content), directive),
-        Ok(0)
-    );
-    let len = output.pos();
-    out.truncate(len);
-    out
+/// Coded literals without short matches, as they are: from 16 bytes on, a 0 says so.
+pub(crate) fn plainly_coded(literals: &[u8]) -> Vec<u8> {
+    let raw = if literals.len() < 16 { &[0][..] } else { &[0, 0] };
+    [raw, literals].concat()
 }

@@ -3,7 +3,7 @@
 //! Decoding uses only the manifests, as any other decoder would. Vectors that our encoder wrote
 //! must be reproduced byte for byte at every kernel level, or at the one that `ONCEWIRE_KERNELS`
 //! names. `ONCEWIRE_BLESS=1 cargo test --test vectors` rewrites all of them. Use it only after an
-//! intended change of the format or of the encoder's choices; a new lz4 or zstd library may require
+//! intended change of the format or of the encoder's choices; a new lz4 library may require
 //! it as well.
 #![allow(missing_docs)]
 
@@ -14,6 +14,7 @@ mod common;
 mod deflated;
 
 mod bad_frames;
+mod columns;
 mod corners;
 mod fixed;
 mod good_frames;
@@ -410,5 +411,5 @@ fn the_folder_holds_what_the_manifests_name_and_stays_small() {
     }
     found.sort();
     assert_eq!(found, named);
-    assert!(size < 340_000, "{size} bytes");
+    assert!(size < 380_000, "{size} bytes");
 }

@@ -55,8 +55,8 @@ fn all(kernels: Kernels) -> Vec<Pack> {
         ),
         ("pack-lz4", "The same, literals by LZ4.", 3001, 1000, Entropy::Lz4, &content),
         (
-            "pack-zstd",
-            "Blocks of 65,536 bytes at most, literals by zstd.",
+            "pack-literals",
+            "Blocks of 65,536 bytes at most, coded literals.",
             70_001,
             65_536,
             zstd,
@@ -300,7 +300,7 @@ impl Pack {
             policy: None,
             base: self.base.as_ref().map(|_| beside(".base")),
             content: good.then(|| {
-                if self.name.starts_with("pack-lz") || self.name == "pack-zstd" {
+                if self.name.starts_with("pack-lz") || self.name == "pack-literals" {
                     "good/pack.content".into()
                 } else {
                     beside(".content")

@@ -1,5 +1,6 @@
 //! Descriptors, plain and coded: sections 5 and 6.
 
+use super::columns::{bytes, length_models};
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,46 @@ pub(crate) struct Models {
     pub(crate) to_end: Model,
     pub(crate) len: [Number; 3],
     pub(crate) last_distance: u64,
+    pub(crate) columns: Columns,
+}
+
+/// Section 6, "Descriptors in columns".
+#[derive(Clone)]
+pub(crate) struct Columns {
+    pub(crate) gap: Column,
+    pub(crate) kind: Column,
+    pub(crate) delta: Column,
+    pub(crate) low: Column,
+    pub(crate) delta_high: Column,
+    pub(crate) high: Column,
+    pub(crate) second: Column,
+    pub(crate) third: Column,
+    pub(crate) fourth: Column,
+    pub(crate) fifth: Column,
+    pub(crate) models: LengthModels,
+}
+
+impl Columns {
+    fn new() -> Columns {
+        Columns {
+            gap: Column::new(),
+            kind: Column::new(),
+            delta: Column::new(),
+            low: Column::new(),
+            delta_high: Column::new(),
+            high: Column::new(),
+            second: Column::new(),
+            third: Column::new(),
+            fourth: Column::new(),
+            fifth: Column::new(),
+            models: length_models(),
+        }
+    }
+}
+
+/// The next symbol of a column.
+fn next(column: &mut std::vec::IntoIter<u8>) -> Result<u64, No> {
+    column.next().map(u64::from).ok_or(Invalid("symbols missing"))
 }
 
 impl Models {
@@ -108,6 +149,7 @@ impl Models {
             to_end: Model::new(),
             len: std::array::from_fn(|i| Number::new(format!("len[{i}]"))),
             last_distance: 0,
+            columns: Columns::new(),
         }
     }
 
@@ -158,6 +200,98 @@ impl Models {
         }
         r.finish()?;
         Ok(matches)
+    }
+
+    /// Section 6, "Descriptors in columns".
+    pub(crate) fn read_columns(
+        &mut self,
+        mut section: &[u8],
+        o: u64,
+        n: u64,
+        width: Option<u32>,
+    ) -> Result<Vec<Match>, No> {
+        let section = &mut section;
+        let count = field(section)?;
+        if count == 0 || count > n {
+            return Err(Invalid("match count"));
+        }
+        let count = count as usize;
+        let columns = &mut self.columns;
+        let models = &mut columns.models;
+        let gaps = columns.gap.read(section, count, models)?;
+        let kinds = columns.kind.read(section, count, models)?;
+        let classes = if width.is_some() { 4 } else { 7 };
+        if kinds.iter().any(|&kind| kind >= 36 * classes) {
+            return Err(Invalid("kind"));
+        }
+        let of = |classes: std::ops::RangeInclusive<u8>| {
+            kinds.iter().filter(|&kind| classes.contains(&(kind / 36))).count()
+        };
+        let (low, high, fixed_distances) = match width {
+            Some(_) => (of(2..=2), 0, of(3..=3)),
+            None => (of(2..=6), of(3..=3), 0),
+        };
+        let mut delta = columns.delta.read(section, of(1..=1), models)?.into_iter();
+        let mut low = columns.low.read(section, low, models)?.into_iter();
+        let mut delta_high = columns.delta_high.read(section, of(2..=2), models)?.into_iter();
+        let mut high = columns.high.read(section, high, models)?.into_iter();
+        let mut second = columns.second.read(section, of(4..=6), models)?.into_iter();
+        let mut third = columns.third.read(section, of(4..=6), models)?.into_iter();
+        let mut fourth = columns.fourth.read(section, of(5..=6), models)?.into_iter();
+        let mut fifth = columns.fifth.read(section, of(6..=6), models)?.into_iter();
+        let width = width.unwrap_or(0).div_ceil(8) as usize;
+        let mut fixed_distances = bytes(section, fixed_distances * width)?;
+
+        let (mut done, mut matches) = (0, Vec::new());
+        for (gap, kind) in gaps.into_iter().zip(kinds) {
+            let gap = match gap {
+                0..=252 => gap.into(),
+                _ => fixed(section, usize::from(gap) - 252)?,
+            };
+            let (class, code) = (kind / 36, kind % 36);
+            let len = match code {
+                0..=32 => 12 + u64::from(code),
+                _ => fixed(section, usize::from(code) - 32)? + 1,
+            };
+            let last = self.last_distance as i64;
+            let distance = match class {
+                0 => last,
+                1 => last + i64::from(next(&mut delta)? as i8),
+                2 => {
+                    let change = next(&mut low)? + (next(&mut delta_high)? << 8);
+                    last + i64::from(change as i16)
+                }
+                3 if width > 0 => fixed(&mut fixed_distances, width)? as i64,
+                3 => (next(&mut low)? + (next(&mut high)? << 8)) as i64,
+                _ => {
+                    let mut distance = next(&mut low)?;
+                    distance += next(&mut second)? << 8;
+                    distance += next(&mut third)? << 16;
+                    if class >= 5 {
+                        distance += next(&mut fourth)? << 24;
+                    }
+                    if class >= 6 {
+                        distance += next(&mut fifth)? << 32;
+                    }
+                    distance as i64
+                }
+            };
+            let at = done + gap;
+            if at >= n {
+                return Err(Invalid("position"));
+            }
+            if distance < 1 || distance as u64 > o + at {
+                return Err(Invalid("distance"));
+            }
+            if len > n - at {
+                return Err(Invalid("length"));
+            }
+            let distance = distance as u64;
+            self.last_distance = distance;
+            matches.push(Match { at, len, source: o + at - distance, distance });
+            done = at + len;
+        }
+        if section.is_empty() { Ok(matches) } else { Err(Invalid("bytes left over")) }
     }
 }
 

@@ -7,7 +7,8 @@ pub(super) struct Fields<'a> {
     /// Position 0 stands for a place below the block.
     pub(super) sources: Vec<Match>,
     pub(super) residual_len: usize,
-    pub(super) is_zstd: bool,
+    /// The residual is a section of coded literals.
+    pub(super) is_coded: bool,
     /// The sources are zstd blocks.
     pub(super) is_blocks: bool,
     pub(super) operations: &'a [u8],
@@ -43,7 +44,7 @@ pub(super) fn fields(
     Ok(Fields {
         sources,
         residual_len: (residual / 2) as usize,
-        is_zstd: residual % 2 == 1,
+        is_coded: residual % 2 == 1,
         is_blocks,
         operations,
         residual: residual_section,

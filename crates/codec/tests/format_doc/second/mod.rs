@@ -3,17 +3,20 @@
 //! except the crates for external formats.
 
 mod blocks;
+mod columns;
 mod descriptors;
 mod fields;
+mod literals;
 mod sequences;
 mod transcoded;
 
+pub(crate) use columns::{Column, LengthModels};
 use descriptors::plain_descriptors;
 pub(crate) use descriptors::{Match, Model, Models, Number};
+pub(crate) use literals::CodedLiterals;
 use std::ops::Range;
 pub(crate) use transcoded::TranscodeModels;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 /// Why a frame gives no block.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,9 +30,6 @@ pub(crate) enum No {
 
 use No::Invalid;
 
-/// Section 10: checking this is optional, but this decoder does.
-pub(crate) const TOO_LONG: No =
-    Invalid("a zstd section with excess content, or a zstd frame that ends");
 pub(crate) const NO_CONTEXT: No =
     Invalid("a context that does not exist, was not begun, or is lost");
 
@@ -150,28 +150,7 @@ struct Context {
     in_step: bool,
     models: Models,
     transcode: TranscodeModels,
-    zstd: DCtx<'static>,
-}
-
-fn new_stream() -> DCtx<'static> {
-    let mut zstd = DCtx::create();
-    zstd.set_parameter(DParameter::WindowLogMax(20)).unwrap();
-    zstd
-}
-
-/// Section 7. The buffer has one byte more than allowed, to detect excess content.
-fn zstd_literals(zstd: &mut DCtx<'static>, section: &[u8], expected: usize) -> Result<Vec<u8>, No> {
-    let mut out = vec![0; expected + 1];
-    let (mut input, mut output) = (InBuffer::around(section), OutBuffer::around(&mut out[..]));
-    while input.pos() < section.len() {
-        let hint = zstd.decompress_stream(&mut output, &mut input).map_err(|_| Invalid("zstd"))?;
-        if hint == 0 || output.pos() > expected {
-            return Err(TOO_LONG);
-        }
-    }
-    let right = output.pos() == expected;
-    out.truncate(expected);
-    if right { Ok(out) } else { Err(Invalid("too few literals")) }
+    coded: CodedLiterals,
 }
 
 /// The content of a ring position: an offset, and its byte unless it is padding.
@@ -184,8 +163,9 @@ pub(crate) struct Decoder {
     contexts: Vec<Context>,
     /// The symbols of coded descriptors and of operations, if recording is on; and the operations.
     pub(crate) trace: Option<Vec<String>>,
-    /// The matches of the last frame.
+    /// The matches of the last frame, and whether its descriptors were in columns.
     pub(crate) matches: Vec<Match>,
+    pub(crate) in_columns: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -202,7 +182,7 @@ impl Decoder {
             in_step: false,
             models: Models::new(),
             transcode: TranscodeModels::new(),
-            zstd: new_stream(),
+            coded: CodedLiterals::new(),
         };
         Decoder {
             parameters,
@@ -211,6 +191,7 @@ impl Decoder {
             contexts: (0..parameters.contexts).map(context).collect(),
             trace: None,
             matches: Vec::new(),
+            in_columns: false,
         }
     }
 
@@ -312,10 +293,18 @@ impl Decoder {
                 return Err(Invalid("hull"));
             }
         }
-        let descriptors_len = if descriptor_coding != 0 { field(&mut body)? as usize } else { 0 };
+        let (descriptors_len, in_columns) = match descriptor_coding {
+            0 => (0, false),
+            1 => (field(&mut body)?, false),
+            _ => {
+                let twice = field(&mut body)?;
+                (twice / 2, twice % 2 == 1)
+            }
+        };
         let (sections, checksum) = body.split_last_chunk::<8>().ok_or(Invalid("no checksum"))?;
-        let (descriptors, literals) =
-            sections.split_at_checked(descriptors_len).ok_or(Invalid("descriptor length"))?;
+        let (descriptors, literals) = sections
+            .split_at_checked(descriptors_len as usize)
+            .ok_or(Invalid("descriptor length"))?;
 
         if !self.acceptable(o, p, n) {
             return Err(No::Place);
@@ -336,6 +325,7 @@ impl Decoder {
             let matches = match descriptor_coding {
                 0 => Vec::new(),
                 1 => plain_descriptors(descriptors, o, n, width)?,
+                _ if in_columns => models.read_columns(descriptors, o, n, width)?,
                 _ => models.read(descriptors, o, n, width, &mut self.trace)?,
             };
             let mut transcoded = None;
@@ -352,7 +342,7 @@ impl Decoder {
                 context.models = models;
                 context.in_step = true;
                 if flags & 0x20 != 0 {
-                    context.zstd = new_stream();
+                    context.coded = CodedLiterals::new();
                     context.transcode = TranscodeModels::new();
                 }
             }
@@ -369,16 +359,16 @@ impl Decoder {
                     }
                     out
                 }
-                2 => zstd_literals(&mut self.contexts[id].zstd, literals, expected)?,
+                2 => self.contexts[id].coded.read(literals, expected as u64)?,
                 _ => {
                     let fields = transcoded.ok_or(Invalid("no fields"))?;
                     let source = |m: &Match| -> Vec<u8> {
                         (m.source..m.source + m.len).map(|at| self.byte(at).unwrap()).collect()
                     };
                     let sources: Vec<Vec<u8>> = fields.sources.iter().map(source).collect();
-                    let Context { zstd, transcode, .. } = &mut self.contexts[id];
-                    let residual = if fields.is_zstd {
-                        zstd_literals(zstd, fields.residual, fields.residual_len)?
+                    let Context { coded, transcode, .. } = &mut self.contexts[id];
+                    let residual = if fields.is_coded {
+                        coded.read(fields.residual, fields.residual_len as u64)?
                     } else if fields.residual.len() == fields.residual_len {
                         fields.residual.to_vec()
                     } else {
@@ -398,7 +388,7 @@ impl Decoder {
                 return Err(Invalid("checksum"));
             }
             let kept = self.parameters.policy.kept(&content, &matches);
-            self.matches = matches;
+            (self.matches, self.in_columns) = (matches, in_columns);
             Ok((content, kept))
         })();
         match result {

@@ -7,7 +7,7 @@ use super::*;
 /// The models of a context.
 #[derive(Clone)]
 pub(crate) struct TranscodeModels {
-    operation: [Model; 5],
+    pub(crate) operation: [Model; 5],
     run: [Number; 4],
     before: [Number; 2],
     skip: Model,

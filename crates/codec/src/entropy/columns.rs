@@ -1,0 +1,347 @@
+//! Columns of bytes under Huffman codes that stay from frame to frame.
+//!
+//! A new code is stated only where it saves more than it takes. Its lengths of words are coded by
+//! those of the code before it, so that a code that has drifted a little takes little.
+
+use super::symbols::{SectionReader, SectionWriter, Symbols};
+use crate::error::FrameError;
+use crate::format::varint;
+use oncewire_kernels::{
+    HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, Kernels, byte_counts, huffman_lengths,
+};
+
+/// Fewer symbols than this are not coded: a byte that says how would not pay.
+const PLAIN: usize = 16;
+/// Fewer than this cannot bring a code of their own, which bounds what reading codes may take.
+const NEW_CODE: usize = 64;
+/// From as many on there are four streams.
+const FOUR_STREAMS: usize = 256;
+/// More than this are divided into parts of half of it, each with its own choice.
+const WHOLE: usize = 32 << 10;
+const PART: usize = WHOLE / 2;
+/// A code for fewer symbols than this has words for all bytes, and counts what was before them.
+const FEW: usize = 1024;
+/// Bytes that a new code must save, beside those that it takes.
+const MARGIN: u32 = 16;
+
+const RAW: u8 = 0;
+const KEPT: u8 = 1;
+const NEW: u8 = 2;
+const ONE: u8 = 3;
+
+/// Models of the lengths of words, by the length that the symbol had before; where it had none, by
+/// whether the symbol below it has one now.
+#[derive(Clone)]
+pub(super) struct LengthModels([Symbols; HUFFMAN_MAX_BITS as usize + 2]);
+
+impl LengthModels {
+    pub(super) const NEW: LengthModels =
+        LengthModels([Symbols::EVEN; HUFFMAN_MAX_BITS as usize + 2]);
+
+    #[inline(always)]
+    fn of(&mut self, before: u8, below: u8) -> &mut Symbols {
+        let index = if before > 0 { usize::from(before) + 1 } else { usize::from(below > 0) };
+        &mut self.0[index]
+    }
+
+    fn write(
+        &mut self,
+        coder: &mut SectionWriter,
+        before: &[u8; 256],
+        lengths: &[u8; 256],
+        out: &mut Vec<u8>,
+    ) {
+        let mut below = 0;
+        for (&before, &length) in before.iter().zip(lengths) {
+            coder.symbol(self.of(before, below), length.into());
+            below = length;
+        }
+        coder.finish(out);
+    }
+
+    /// Replaces the lengths. After an error, both are unusable.
+    fn read(&mut self, section: &[u8], lengths: &mut [u8; 256]) -> Result<(), FrameError> {
+        let mut coder = SectionReader::new(section)?;
+        let mut below = 0;
+        for length in lengths {
+            *length = coder.symbol(self.of(*length, below)) as u8;
+            below = *length;
+        }
+        coder.finish()
+    }
+}
+
+/// `256 log2(count)`, rounded.
+fn log2(count: u32) -> u32 {
+    let shift = (u32::BITS - count.leading_zeros()).saturating_sub(LOG_BITS);
+    u32::from(LOGS[(count >> shift) as usize]) + (shift << 8)
+}
+
+const LOG_BITS: u32 = 11;
+
+static LOGS: [u16; 1 << LOG_BITS] = {
+    let mut logs = [0; 1 << LOG_BITS];
+    let mut count = 1u64;
+    while count < 1 << LOG_BITS {
+        let whole = count.ilog2();
+        // The fraction by repeated squaring, in 30 bits.
+        let (mut x, mut log, mut bit) = (count << (30 - whole), 0u16, 0);
+        while bit < 9 {
+            x = (x * x) >> 30;
+            log <<= 1;
+            if x >= 2 << 30 {
+                x >>= 1;
+                log |= 1;
+            }
+            bit += 1;
+        }
+        logs[count as usize] = (whole << 8) as u16 + log.div_ceil(2);
+        count += 1;
+    }
+    logs
+};
+
+/// A column's code at the writer.
+#[derive(Clone)]
+pub(super) struct ColumnWriter {
+    /// All 0 if there is none.
+    lengths: [u8; 256],
+    code: Option<HuffmanWriter>,
+    /// Bytes that the last code took.
+    stated: u32,
+    /// Of small columns, counts that decay.
+    counts: [u32; 256],
+}
+
+impl ColumnWriter {
+    pub(super) const NEW: ColumnWriter =
+        ColumnWriter { lengths: [0; 256], code: None, stated: 60, counts: [0; 256] };
+
+    /// Appends a column.
+    pub(super) fn write(
+        &mut self,
+        mut symbols: &[u8],
+        models: &mut LengthModels,
+        coder: &mut SectionWriter,
+        out: &mut Vec<u8>,
+    ) {
+        while symbols.len() > WHOLE {
+            let (part, rest) = symbols.split_at(PART);
+            self.write_part(part, models, coder, out);
+            symbols = rest;
+        }
+        self.write_part(symbols, models, coder, out);
+    }
+
+    fn write_part(
+        &mut self,
+        symbols: &[u8],
+        models: &mut LengthModels,
+        coder: &mut SectionWriter,
+        out: &mut Vec<u8>,
+    ) {
+        if symbols.len() < PLAIN {
+            out.extend_from_slice(symbols);
+            return;
+        }
+        let len = symbols.len() as u32;
+        let counts = byte_counts(symbols);
+        if counts[usize::from(symbols[0])] == len {
+            out.extend_from_slice(&[ONE, symbols[0]]);
+            return;
+        }
+        let (mut entropy, mut kept, mut fits) = (0u64, 0u64, self.code.is_some());
+        let whole = log2(len);
+        for (&count, &bits) in counts.iter().zip(&self.lengths) {
+            if count > 0 {
+                entropy += u64::from(count) * u64::from(whole - log2(count));
+                kept += u64::from(count) * u64::from(bits);
+                fits &= bits > 0;
+            }
+        }
+        let streams = if symbols.len() < FOUR_STREAMS { 1 } else { 8 };
+        // A code is a little longer than the entropy.
+        let ideal = (entropy / (8 * 256) * 129 / 128) as u32 + streams + self.stated;
+        let kept = if fits { (kept / 8) as u32 + streams } else { u32::MAX };
+        let is_new = symbols.len() >= NEW_CODE && ideal.saturating_add(MARGIN) < kept;
+        let best = if is_new { ideal } else { kept };
+        if best >= len - len / 64 {
+            out.push(RAW);
+            out.extend_from_slice(symbols);
+            return;
+        }
+        let start = out.len();
+        let before = is_new.then(|| (self.clone(), models.clone()));
+        if is_new {
+            self.renew(&counts, len, models, coder, out);
+        } else {
+            out.push(KEPT);
+        }
+        self.write_streams(symbols, out);
+        if let Some((column, models_before)) = before
+            && out.len() - start > symbols.len()
+        {
+            // What stating the code takes was estimated.
+            (*self, *models) = (column, models_before);
+            out.truncate(start);
+            out.push(RAW);
+            out.extend_from_slice(symbols);
+        }
+    }
+
+    /// Appends the words of symbols, all of which have one.
+    fn write_streams(&self, symbols: &[u8], out: &mut Vec<u8>) {
+        let Some(code) = &self.code else { return };
+        if symbols.len() < FOUR_STREAMS {
+            code.write(symbols, out);
+            return;
+        }
+        let jump = out.len();
+        out.extend_from_slice(&[0; 6]);
+        let lens = code.write_four(symbols, out);
+        for (nth, len) in lens.into_iter().enumerate() {
+            // A part has at most 2^15 symbols of 11 bits in four streams.
+            out[jump + 2 * nth..][..2].copy_from_slice(&(len as u16).to_le_bytes());
+        }
+    }
+
+    /// Makes a code for `counts`, and states it.
+    fn renew(
+        &mut self,
+        counts: &[u32; 256],
+        len: u32,
+        models: &mut LengthModels,
+        coder: &mut SectionWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let lengths = if (len as usize) < FEW {
+            // Words for all, so that the next column can use the code whatever it has.
+            for (decaying, &count) in self.counts.iter_mut().zip(counts) {
+                *decaying = *decaying / 2 + 4 * count;
+            }
+            huffman_lengths(&self.counts.map(|count| 4 * count + 1))
+        } else {
+            self.counts = [0; 256];
+            huffman_lengths(counts)
+        };
+        out.push(NEW);
+        let before = out.len();
+        // Its length comes first, and is not known: in most cases one byte will do.
+        out.push(0);
+        models.write(coder, &self.lengths, &lengths, out);
+        let section = out.len() - before - 1;
+        if section < 0x80 {
+            out[before] = section as u8;
+        } else {
+            let mut len = Vec::new();
+            varint::put(&mut len, section as u64);
+            out.splice(before..=before, len);
+        }
+        self.stated = (out.len() - before) as u32;
+        self.code = HuffmanWriter::new(&lengths);
+        self.lengths = lengths;
+    }
+}
+
+/// A column's code at the reader.
+#[derive(Clone)]
+pub(super) struct ColumnReader {
+    lengths: [u8; 256],
+    code: Option<HuffmanReader>,
+}
+
+impl ColumnReader {
+    /// Memory of a code in bytes, at most.
+    pub(super) const MEMORY: usize = size_of::<ColumnReader>() + HuffmanReader::MEMORY;
+
+    pub(super) const NEW: ColumnReader = ColumnReader { lengths: [0; 256], code: None };
+
+    /// Forgets the code.
+    pub(super) fn reset(&mut self) {
+        // `read` tells from the lengths whether there is one.
+        self.lengths = [0; 256];
+    }
+
+    /// Takes a column of `out.len()` symbols from the front of `from`. After an error, the code is
+    /// unusable.
+    pub(super) fn read(
+        &mut self,
+        kernels: Kernels,
+        models: &mut LengthModels,
+        from: &mut &[u8],
+        out: &mut [u8],
+    ) -> Result<(), FrameError> {
+        let mut rest = out;
+        while rest.len() > WHOLE {
+            let (part, after) = rest.split_at_mut(PART);
+            self.read_part(kernels, models, from, part)?;
+            rest = after;
+        }
+        self.read_part(kernels, models, from, rest)
+    }
+
+    fn read_part(
+        &mut self,
+        kernels: Kernels,
+        models: &mut LengthModels,
+        from: &mut &[u8],
+        out: &mut [u8],
+    ) -> Result<(), FrameError> {
+        const SHORT: FrameError = FrameError::Short { section: "column" };
+        let mode = if out.len() < PLAIN { RAW } else { take(from, 1).ok_or(SHORT)?[0] };
+        match mode {
+            RAW => {
+                out.copy_from_slice(take(from, out.len()).ok_or(SHORT)?);
+                return Ok(());
+            }
+            ONE => {
+                out.fill(take(from, 1).ok_or(SHORT)?[0]);
+                return Ok(());
+            }
+            NEW if out.len() >= NEW_CODE => {
+                let len = varint::field(from, "code length")?;
+                let len = usize::try_from(len).map_err(|_| SHORT)?;
+                let section = take(from, len).ok_or(SHORT)?;
+                models.read(section, &mut self.lengths)?;
+                let is_complete = match &mut self.code {
+                    Some(code) => code.set(&self.lengths),
+                    none => {
+                        *none = HuffmanReader::new(&self.lengths);
+                        none.is_some()
+                    }
+                };
+                if !is_complete {
+                    return Err(DAMAGED);
+                }
+            }
+            KEPT if self.lengths != [0; 256] => {}
+            value => {
+                return Err(FrameError::Field {
+                    field: "column coding",
+                    value: value.into(),
+                    allowed: "0 to 3, 1 with a code, 2 from 64 symbols on",
+                });
+            }
+        }
+        let code = self.code.as_ref().ok_or(DAMAGED)?;
+        let len = if out.len() < FOUR_STREAMS {
+            code.read(kernels, from, out)
+        } else {
+            let (jump, streams) = from.split_first_chunk::<6>().ok_or(SHORT)?;
+            *from = streams;
+            let (lens, _) = jump.as_chunks::<2>();
+            let lens = [lens[0], lens[1], lens[2]].map(|len| u16::from_le_bytes(len).into());
+            code.read_four(kernels, from, lens, out)
+        };
+        *from = &from[len.ok_or(DAMAGED)?..];
+        Ok(())
+    }
+}
+
+const DAMAGED: FrameError = FrameError::Literals { method: "columns" };
+
+fn take<'a>(from: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    Some(taken)
+}

@@ -1,0 +1,375 @@
+//! The literal coder: what the matcher leaves repeats closely or not at all. Short matches are
+//! sought in the last 65,535 literals of the context, and all that describes them, and the rest of
+//! the literals, goes into columns.
+
+use super::columns::{ColumnReader, ColumnWriter, LengthModels};
+use super::symbols::SectionWriter;
+use crate::error::FrameError;
+use crate::format::varint;
+use crate::limits::MAX_BLOCK;
+use oncewire_kernels::{
+    Kernels, SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns,
+    ShortCounts, ShortMatches, ShortSearch,
+};
+
+/// Most bytes that are coded at once: the residual of transcoded literals may have twice as many as
+/// a block, and eight more.
+const MOST: usize = 2 * MAX_BLOCK + 8;
+/// Bytes of past literals before the oldest are dropped. More than what can be referred to, so that
+/// this is seldom.
+const KEPT: usize = SHORT_REACH + MOST + MAX_BLOCK;
+/// Columns of the coder.
+const COLUMNS: usize = 6;
+
+/// The literals of a context, the last of them.
+#[derive(Default)]
+struct Past {
+    bytes: Vec<u8>,
+    /// How many bytes there are; what follows them counts for nothing.
+    len: usize,
+    /// Bytes dropped, modulo 2^16.
+    dropped: u16,
+}
+
+impl Past {
+    const MEMORY: usize = KEPT + SHORT_SLACK;
+
+    /// Makes room for as many bytes as are coded at once.
+    fn make_room(&mut self, len: usize) {
+        if self.len + len > KEPT {
+            let surplus = self.len.saturating_sub(SHORT_REACH);
+            self.bytes.copy_within(surplus..self.len, 0);
+            self.len -= surplus;
+            self.dropped = self.dropped.wrapping_add(surplus as u16);
+        }
+        let needed = self.len + len + SHORT_SLACK;
+        if self.bytes.len() < needed {
+            // By doubling, up to what is ever needed.
+            let size = (2 * self.bytes.len()).clamp(needed, Past::MEMORY.max(needed));
+            self.bytes.reserve_exact(size - self.bytes.len());
+            self.bytes.resize(size, 0);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.dropped = 0;
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+/// State of the coder at the writer.
+pub(crate) struct LiteralWriter {
+    kernels: Kernels,
+    past: Past,
+    search: ShortSearch,
+    columns: Box<[ColumnWriter; COLUMNS]>,
+    models: LengthModels,
+}
+
+/// Buffers that writers of all contexts share.
+#[derive(Default)]
+pub(crate) struct LiteralBuffers {
+    found: ShortMatches,
+    coder: SectionWriter,
+}
+
+impl LiteralBuffers {
+    /// Memory as of now, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.found.memory() + self.coder.memory()
+    }
+
+    /// At most: a buffer grows by doubling. A match has at least 4 bytes, and takes one of tokens,
+    /// two of distances, two of lengths and, rarely, six more.
+    pub(crate) const MOST: usize =
+        2 * (MOST + 5 * (MOST / SHORT_LEAST + 1) + 6 * MOST / 255) + (8 << 10);
+}
+
+impl LiteralWriter {
+    /// Bits of the table's index, and whether the search is deep, at a level of 1 to 3.
+    fn effort(level: i32) -> (u32, bool) {
+        match level {
+            1 => (14, false),
+            2 => (16, false),
+            _ => (16, true),
+        }
+    }
+
+    /// For a level of 1 to 3.
+    pub(crate) fn new(kernels: Kernels, level: i32) -> LiteralWriter {
+        let (bits, is_deep) = LiteralWriter::effort(level);
+        LiteralWriter {
+            kernels,
+            past: Past::default(),
+            search: ShortSearch::new(bits, is_deep),
+            columns: Box::new([ColumnWriter::NEW; COLUMNS]),
+            models: LengthModels::NEW,
+        }
+    }
+
+    /// Memory in bytes, at most.
+    pub(crate) fn most_memory(level: i32) -> usize {
+        let (bits, is_deep) = LiteralWriter::effort(level);
+        size_of::<LiteralWriter>()
+            + Past::MEMORY
+            + ShortSearch::most_memory(bits, is_deep)
+            + size_of::<[ColumnWriter; COLUMNS]>()
+    }
+
+    /// Memory as of now, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<LiteralWriter>()
+            + self.past.memory()
+            + self.search.memory()
+            + size_of_val(&*self.columns)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) {
+        self.past.clear();
+        self.search.reset();
+        *self.columns = [ColumnWriter::NEW; COLUMNS];
+        self.models = LengthModels::NEW;
+    }
+
+    /// Appends a section of `literals`, at most twice as many bytes as a block may have and 8 more.
+    pub(crate) fn write(
+        &mut self,
+        literals: &[u8],
+        buffers: &mut LiteralBuffers,
+        out: &mut Vec<u8>,
+    ) {
+        let LiteralBuffers { found, coder } = buffers;
+        self.past.make_room(literals.len());
+        let Past { bytes, len, dropped } = &mut self.past;
+        let from = *len;
+        *len += literals.len();
+        bytes[from..*len].copy_from_slice(literals);
+        // What the search may look at after the end.
+        bytes[*len..*len + SHORT_SLACK].fill(0);
+        self.search.search(self.kernels, bytes, from, *len, *dropped, found);
+        varint::put(out, found.tokens.len() as u64);
+        let ShortMatches { tokens, high, low, runs, lens, large, literals } = &*found;
+        let coded = [tokens, high, low, runs, lens];
+        let [columns @ .., last] = &mut *self.columns;
+        for (column, symbols) in columns.iter_mut().zip(coded) {
+            column.write(symbols, &mut self.models, coder, out);
+        }
+        out.extend_from_slice(large);
+        last.write(literals, &mut self.models, coder, out);
+    }
+}
+
+/// State of the coder at the reader.
+pub(crate) struct LiteralReader {
+    kernels: Kernels,
+    past: Past,
+    columns: Box<[ColumnReader; COLUMNS]>,
+    models: LengthModels,
+    last: u16,
+}
+
+/// Buffers that readers of all contexts share.
+#[derive(Default)]
+pub(crate) struct ColumnBuffers {
+    /// All columns of a section, one after the other, but for the literals.
+    symbols: Vec<u8>,
+    literals: Vec<u8>,
+}
+
+impl ColumnBuffers {
+    /// For the columns of descriptors: at most seven bytes for each byte of a block.
+    pub(crate) fn symbols(&mut self) -> &mut Vec<u8> {
+        &mut self.symbols
+    }
+
+    /// Memory as of now, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.symbols.capacity() + self.literals.capacity()
+    }
+
+    /// At most: seven bytes for each byte of a block, which is more than five for each short match,
+    /// and literals, in buffers that may double.
+    pub(crate) const MOST: usize = 2 * (7 * MAX_BLOCK + MOST + SHORT_SLACK);
+}
+
+impl LiteralReader {
+    pub(crate) fn new() -> LiteralReader {
+        LiteralReader {
+            kernels: Kernels::detect(),
+            past: Past::default(),
+            columns: Box::new([ColumnReader::NEW; COLUMNS]),
+            models: LengthModels::NEW,
+            last: SHORT_FIRST_DISTANCE,
+        }
+    }
+
+    /// Memory in bytes, at most.
+    pub(crate) const MEMORY: usize =
+        size_of::<LiteralReader>() + Past::MEMORY + COLUMNS * ColumnReader::MEMORY;
+
+    /// Memory as of now, in bytes; codes count as if they were all there.
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<LiteralReader>() + self.past.memory() + COLUMNS * ColumnReader::MEMORY
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) {
+        self.past.clear();
+        self.columns.iter_mut().for_each(ColumnReader::reset);
+        self.models = LengthModels::NEW;
+        self.last = SHORT_FIRST_DISTANCE;
+    }
+
+    /// Reads a section, which must yield exactly `expected` bytes. After an error, the reader must
+    /// be reset.
+    pub(crate) fn read(
+        &mut self,
+        mut section: &[u8],
+        expected: usize,
+        buffers: &mut ColumnBuffers,
+    ) -> Result<&[u8], FrameError> {
+        const DAMAGED: FrameError = FrameError::Literals { method: "columns" };
+        let LiteralReader { kernels, past, columns, models, last } = self;
+        let kernels = *kernels;
+        let count = varint::field(&mut section, "short match count")?;
+        let limit = (expected / SHORT_LEAST) as u64;
+        if count > limit {
+            return Err(FrameError::TooLarge { field: "short match count", value: count, limit });
+        }
+        let count = count as usize;
+        let ColumnBuffers { symbols, literals } = buffers;
+        let [token_column, high_column, low_column, run_column, len_column, literal_column] =
+            &mut **columns;
+        if symbols.len() < 5 * count {
+            symbols.resize(5 * count, 0);
+        }
+        let (tokens, rest) = symbols.split_at_mut(count);
+        token_column.read(kernels, models, &mut section, tokens)?;
+        let counts = ShortCounts::of(tokens);
+        let (high, rest) = rest.split_at_mut(counts.distances);
+        high_column.read(kernels, models, &mut section, high)?;
+        let (low, rest) = rest.split_at_mut(counts.distances);
+        low_column.read(kernels, models, &mut section, low)?;
+        let (runs, rest) = rest.split_at_mut(counts.runs);
+        run_column.read(kernels, models, &mut section, runs)?;
+        let lens = &mut rest[..counts.lens];
+        len_column.read(kernels, models, &mut section, lens)?;
+        let escapes = |column: &[u8]| column.iter().filter(|&&more| more == 255).count();
+        let large_runs = escapes(runs);
+        let (large, rest) = section
+            .split_at_checked(3 * (large_runs + escapes(lens)))
+            .ok_or(FrameError::Short { section: "short matches" })?;
+        section = rest;
+        let matched = counts.matched + added(tokens, runs, lens, large);
+        let count = expected.checked_sub(matched).ok_or(DAMAGED)?;
+        let with_slack = count + SHORT_SLACK;
+        if literals.len() < with_slack {
+            literals.resize(with_slack, 0);
+        }
+        let literals = &mut literals[..with_slack];
+        literal_column.read(kernels, models, &mut section, &mut literals[..count])?;
+        if !section.is_empty() {
+            return Err(FrameError::Excess { section: "literals", extra: section.len() });
+        }
+        past.make_room(expected);
+        let (from, to) = (past.len, past.len + expected);
+        let columns = ShortColumns { tokens, high, low, runs, lens, large, literals };
+        if !columns.execute(kernels, &mut past.bytes, from, to, last) {
+            return Err(DAMAGED);
+        }
+        past.len = to;
+        Ok(&past.bytes[from..to])
+    }
+}
+
+/// What `lens` adds to the lengths of matches. `large` has three bytes for each 255 of both
+/// columns.
+fn added(tokens: &[u8], runs: &[u8], lens: &[u8], large: &[u8]) -> usize {
+    let sum: usize = lens.iter().map(|&more| usize::from(more)).sum();
+    if large.is_empty() {
+        return sum;
+    }
+    // Rare: which of the large numbers are of matches follows from the tokens.
+    let (mut runs, mut lens, mut sum) = (runs.iter(), lens.iter(), 0);
+    let (triples, _) = large.as_chunks::<3>();
+    let mut large = triples.iter().map(|&[a, b, c]| u32::from_le_bytes([a, b, c, 0]) as usize);
+    for &token in tokens {
+        if token & 0x70 == 0x70 && runs.next() == Some(&255) {
+            large.next();
+        }
+        if token & 15 == 15 {
+            sum += match lens.next() {
+                Some(255) => large.next().unwrap_or(0),
+                Some(&more) => usize::from(more),
+                None => 0,
+            };
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let piece = prop_oneof![
+            6 => (0usize..10).prop_map(|word| {
+                let words = ["literal ", "coder", " of ", "columns\n", "a", "7, ", "0x", "match", "\t", "once"];
+                words[word].as_bytes().to_vec()
+            }),
+            1 => (any::<u8>(), 1usize..600).prop_map(|(byte, len)| vec![byte; len]),
+            1 => proptest::collection::vec(any::<u8>(), 1..300),
+        ];
+        let text = proptest::collection::vec(piece, 0..800).prop_map(|pieces| pieces.concat());
+        proptest::collection::vec(text, 1..8)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn sections_come_back_in_order(texts in texts(), level in 1i32..=3) {
+            let mut writer = LiteralWriter::new(Kernels::detect(), level);
+            let mut reader = LiteralReader::new();
+            let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
+            for text in &texts {
+                for part in text.chunks(MAX_BLOCK) {
+                    let mut section = Vec::new();
+                    writer.write(part, &mut buffers, &mut section);
+                    prop_assert!(section.len() <= part.len() + 16);
+                    prop_assert_eq!(reader.read(&section, part.len(), &mut columns).unwrap(), part);
+                }
+            }
+            prop_assert!(writer.memory() <= LiteralWriter::most_memory(level));
+            prop_assert!(reader.memory() <= LiteralReader::MEMORY);
+            prop_assert!(buffers.memory() <= LiteralBuffers::MOST);
+            prop_assert!(columns.memory() <= ColumnBuffers::MOST);
+        }
+
+        #[test]
+        fn damaged_sections_are_refused_or_read(texts in texts(), at: prop::sample::Index, byte: u8) {
+            let mut writer = LiteralWriter::new(Kernels::detect(), 1);
+            let mut reader = LiteralReader::new();
+            let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
+            for text in &texts {
+                let part = &text[..text.len().min(MAX_BLOCK)];
+                let mut section = Vec::new();
+                writer.write(part, &mut buffers, &mut section);
+                let at = at.index(section.len());
+                section[at] = byte;
+                if let Ok(read) = reader.read(&section, part.len(), &mut columns) {
+                    prop_assert_eq!(read.len(), part.len());
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+}
