@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Level {
     /// Plain Rust, on every machine. The other levels are tested against it.
     Portable,
-    /// `x86_64` with AVX2, BMI1, BMI2 and LZCNT.
+    /// `x86_64` with AVX2, and BMI1, BMI2 and LZCNT, which every processor with AVX2 of Intel and
+    /// AMD has.
     Avx2,
     /// `x86_64` with AVX-512 F, BW and VL (and AVX2).
     Avx512,

@@ -1,7 +1,8 @@
 //! The inner loops of Oncewire, each over a whole block or batch.
 //!
 //! They find the markers of a block, hash the windows at them, measure how far two regions agree,
-//! and hold large buffers. They know nothing of logs, matches or frames. What only the published
+//! and hold large buffers; and they compile loops over bits of other crates for BMI2
+//! ([`BitWork`]). They know nothing of logs, matches or frames. What only the published
 //! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`.
 //!
 //! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
@@ -22,6 +23,7 @@
 //! assert_eq!(&markers[..found.count], &[1, 4, 8]);
 //! ```
 
+mod bit_work;
 mod byteset;
 mod compare;
 pub mod family;
@@ -38,6 +40,7 @@ mod streams;
 mod testing;
 mod walk;
 
+pub use bit_work::BitWork;
 pub use byteset::ByteSet;
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
 pub use huffman::{HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, byte_counts, huffman_lengths};

@@ -1,17 +1,18 @@
 //! Bits in deflate's order: from the lowest of each byte.
 
-use super::code::Entry;
+use super::loops::ReadTokens;
 use super::{Code, Stop, Token};
+use oncewire_kernels::Kernels;
 
 /// Reads bits of a slice.
 #[derive(Clone, Debug)]
 pub(crate) struct BitReader<'a> {
-    data: &'a [u8],
+    pub(super) data: &'a [u8],
     /// The next byte to load.
-    at: usize,
-    buffer: u64,
+    pub(super) at: usize,
+    pub(super) buffer: u64,
     /// Bits in `buffer`. Beyond the end of the data, zeros count as well.
-    held: u32,
+    pub(super) held: u32,
 }
 
 #[inline(always)]
@@ -43,7 +44,7 @@ impl<'a> BitReader<'a> {
 
     /// Makes at least 56 bits available.
     #[inline(always)]
-    fn refill(&mut self) {
+    pub(super) fn refill(&mut self) {
         if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
             self.buffer |= u64::from_le_bytes(*bytes) << self.held;
             let taken = (63 - self.held) / 8;
@@ -71,7 +72,7 @@ impl<'a> BitReader<'a> {
     }
 
     #[inline(always)]
-    fn consume(&mut self, count: u32) {
+    pub(super) fn consume(&mut self, count: u32) {
         self.buffer >>= count;
         self.held -= count;
     }
@@ -114,23 +115,18 @@ impl<'a> BitReader<'a> {
             self.consume(entry.bits());
             return Err(if entry.is_end() { Stop::End } else { Stop::Bad });
         }
-        let value = entry.value(self.extra(entry));
+        let value = entry.value(entry.extra(self.buffer));
+        self.consume(entry.bits());
         if entry.is_length() == 0 {
             return Ok(Token(value));
         }
-        let entry = code.entry(self.buffer, 1);
+        let entry = code.entry(self.buffer, u32::MAX);
         if entry.is_special() {
             return Err(Stop::Bad);
         }
-        Ok(Token(value + entry.value(self.extra(entry))))
-    }
-
-    /// Goes over a symbol. Returns its extra bits.
-    #[inline(always)]
-    fn extra(&mut self, entry: Entry) -> u64 {
-        let extra = (self.buffer & mask(entry.bits())) >> entry.length();
+        let token = Token(value + entry.value(entry.extra(self.buffer)));
         self.consume(entry.bits());
-        extra
+        Ok(token)
     }
 
     /// Appends up to `most` tokens, and where each of them begins: in bits, with `base` added.
@@ -143,84 +139,33 @@ impl<'a> BitReader<'a> {
         tokens: &mut Vec<Token>,
         starts: &mut Vec<u32>,
     ) -> (u32, Option<Stop>) {
+        self.append_by(Kernels::detect(), code, most, base, tokens, starts)
+    }
+
+    fn append_by(
+        &mut self,
+        kernels: Kernels,
+        code: &Code,
+        most: usize,
+        base: u32,
+        tokens: &mut Vec<Token>,
+        starts: &mut Vec<u32>,
+    ) -> (u32, Option<Stop>) {
         let first = tokens.len();
         debug_assert_eq!(starts.len(), first);
         tokens.resize(first + most, Token(0));
         starts.resize(first + most + 1, 0);
-        let (count, stop) = self.tokens(code, &mut tokens[first..], &mut starts[first..], base);
+        let (count, stop) = kernels.bit_work(ReadTokens {
+            reader: self,
+            code,
+            tokens: &mut tokens[first..],
+            starts: &mut starts[first..],
+            base,
+        });
         let end = starts[first + count];
         tokens.truncate(first + count);
         starts.truncate(first + count);
         (end, stop)
-    }
-
-    /// Reads as many tokens as `tokens` has room for, and where each of them begins: in bits, with
-    /// `base` added, to `starts`, which has room for one more, where the last one ends. Returns
-    /// their number, and what comes next if that is no token.
-    ///
-    /// Behind [`Stop::End`], the reader is behind the end-of-block symbol; otherwise, behind the
-    /// last token.
-    fn tokens(
-        &mut self,
-        code: &Code,
-        tokens: &mut [Token],
-        starts: &mut [u32],
-        base: u32,
-    ) -> (usize, Option<Stop>) {
-        debug_assert!(starts.len() > tokens.len());
-        // In variables of this function, which no store through a pointer can change.
-        let mut from = self.clone();
-        let mut position = (from.position() as u32).wrapping_add(base);
-        starts[0] = position;
-        // What is known of a token of which the distance is to come, and 1 if that is so.
-        let (mut begun, mut is_distance) = (0, 0);
-        let mut count = 0;
-        'all: while from.is_far_from_end() && count + 2 <= tokens.len() {
-            from.refill();
-            // Two symbols are no more than a token's bits, or those of two literals.
-            for _ in 0..2 {
-                let entry = code.entry(from.buffer, is_distance);
-                if entry.is_special() {
-                    break 'all;
-                }
-                position = position.wrapping_add(entry.bits());
-                let token = begun + entry.value(from.extra(entry));
-                is_distance = entry.is_length();
-                tokens[count] = Token(token);
-                starts[count + 1] = position;
-                begun = token & is_distance.wrapping_neg();
-                count += 1 - is_distance as usize;
-            }
-        }
-        let consumed = position.wrapping_sub(starts[count]);
-        if consumed > 0 {
-            // Back to the beginning of a token that is not complete.
-            from = BitReader::new(from.data, from.position() - u64::from(consumed));
-        }
-        let stop = loop {
-            if count == tokens.len() {
-                break None;
-            }
-            let before = from.clone();
-            let token = from.token(code);
-            if from.is_past_end() {
-                from = before;
-                break Some(Stop::Short);
-            }
-            match token {
-                Ok(token) => {
-                    tokens[count] = token;
-                    count += 1;
-                    starts[count] = (from.position() as u32).wrapping_add(base);
-                }
-                Err(stop) => {
-                    from = if stop == Stop::End { from } else { before };
-                    break Some(stop);
-                }
-            }
-        };
-        *self = from;
-        (count, stop)
     }
 
     /// Goes over the low `count` bits of `bits`, at most 56, if they come next; otherwise stays.
@@ -234,13 +179,6 @@ impl<'a> BitReader<'a> {
         same
     }
 
-    /// Whether a token can be read without going past the end.
-    #[inline(always)]
-    pub(crate) fn is_far_from_end(&self) -> bool {
-        // A refill takes whole bytes of the data only, and a token no more than it gives.
-        self.at + 8 <= self.data.len()
-    }
-
     /// Skips whole bytes; the reader must be at the beginning of one.
     pub(crate) fn skip_bytes(&mut self, count: usize) {
         *self = BitReader::new(self.data, self.position() + count as u64 * 8);
@@ -250,11 +188,11 @@ impl<'a> BitReader<'a> {
 /// Writes bits to a buffer of fixed size.
 #[derive(Debug, Default)]
 pub(crate) struct BitWriter<'a> {
-    out: &'a mut [u8],
-    at: usize,
-    buffer: u64,
+    pub(super) out: &'a mut [u8],
+    pub(super) at: usize,
+    pub(super) buffer: u64,
     /// Fewer than 8 between calls.
-    held: u32,
+    pub(super) held: u32,
 }
 
 /// Bytes that a buffer must have behind what is written.
@@ -295,93 +233,12 @@ impl<'a> BitWriter<'a> {
         true
     }
 
-    /// Whether there is room for two symbols.
-    #[inline(always)]
-    fn has_room(&self) -> bool {
-        self.at + 2 * SLACK <= self.out.len()
-    }
-
-    /// Appends bits, which stay in the buffer up to the next flush. Its 64 bits have room for two
-    /// symbols.
-    #[inline(always)]
-    fn append(&mut self, (bits, count): (u64, u32)) {
-        self.buffer |= bits << self.held;
-        self.held += count;
-    }
-
-    /// Stores what was appended. Does nothing without room.
-    #[inline(always)]
-    fn flush(&mut self) {
-        let Some(place) = self.out.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<8>())
-        else {
-            return;
-        };
-        *place = self.buffer.to_le_bytes();
-        self.at += (self.held / 8) as usize;
-        self.buffer >>= self.held & !7;
-        self.held &= 7;
-    }
-
     /// Appends a token. Returns whether there was room and the code has its symbols.
     #[inline(always)]
     #[must_use]
     pub(crate) fn token(&mut self, token: Token, code: &Code) -> bool {
         code.bits_of(token).is_some_and(|(bits, count)| self.put(bits, count))
     }
-}
-
-/// Copies `count` tokens: reads them with one code and writes them with another. Returns how many
-/// bytes they are inflated; `None` if there were fewer, the other code lacks a symbol, or there was
-/// no room. Whether `from` went past its end is for the caller to see.
-#[must_use]
-pub(crate) fn transcode(
-    from: &mut BitReader<'_>,
-    source: &Code,
-    to: &mut BitWriter<'_>,
-    target: &Code,
-    count: u64,
-) -> Option<u64> {
-    // In variables of this function, which no store through a pointer can change.
-    let mut reader = from.clone();
-    let mut writer = std::mem::take(to);
-    let (mut left, mut inflated) = (count, 0);
-    let mut is_distance = 0;
-    let mut has_words = true;
-    // Twice the bits of the longest token, and what a writer stores beyond them.
-    'all: while left >= 2 && reader.is_far_from_end() && writer.has_room() {
-        reader.refill();
-        // Two symbols are no more than a token's bits, or those of two literals.
-        for _ in 0..2 {
-            let entry = source.entry(reader.buffer, is_distance);
-            if entry.is_special() {
-                has_words = false;
-                break 'all;
-            }
-            let word = target.word(entry);
-            has_words &= word != 0;
-            let extra = reader.extra(entry);
-            inflated += entry.inflated(extra);
-            writer.append(entry.bits_under(word, extra));
-            is_distance = entry.is_length();
-            left -= u64::from(1 - is_distance);
-        }
-        writer.flush();
-    }
-    let mut done = has_words;
-    while done && (left > 0 || is_distance == 1) {
-        reader.refill();
-        let entry = source.entry(reader.buffer, is_distance);
-        let word = if entry.is_special() { 0 } else { target.word(entry) };
-        let extra = reader.extra(entry);
-        inflated += entry.inflated(extra);
-        let (bits, count) = entry.bits_under(word, extra);
-        done = word != 0 && writer.put(bits, count);
-        is_distance = entry.is_length();
-        left -= u64::from(1 - is_distance);
-    }
-    *from = reader;
-    *to = writer;
-    done.then_some(inflated)
 }
 
 /// Copies `count` bits. Returns whether there were as many, and room for them.
@@ -419,15 +276,16 @@ pub(crate) fn copy_bits(from: &mut BitReader<'_>, to: &mut BitWriter<'_>, count:
 
 #[cfg(test)]
 mod tests {
+    use super::super::loops::transcode_by;
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn tokens_read_at_once_are_those_read_one_by_one(
-            data in proptest::collection::vec(any::<u8>(), 0..200),
+            data in proptest::collection::vec(any::<u8>(), 0..400),
             start in 0u64..8,
-            most in 0usize..100,
+            most in 0usize..200,
         ) {
             let code = Code::fixed();
             let mut reader = BitReader::new(&data, start);
@@ -448,26 +306,29 @@ mod tests {
                 starts.pop();
                 break;
             }
-            let mut at_once = BitReader::new(&data, start);
-            let (mut found, mut begins) = (Vec::new(), Vec::new());
-            let (found_end, stop) =
-                at_once.append_tokens(code, most, 7, &mut found, &mut begins);
-            prop_assert_eq!(&found, &tokens);
-            prop_assert_eq!((begins, found_end, stop), (starts, end as u32 + 7, expected));
-            let behind = if stop == Some(Stop::End) { reader.position() } else { end };
-            prop_assert_eq!(at_once.position(), behind);
+            for kernels in Kernels::available() {
+                let mut at_once = BitReader::new(&data, start);
+                let (mut found, mut begins) = (Vec::new(), Vec::new());
+                let (found_end, stop) =
+                    at_once.append_by(kernels, code, most, 7, &mut found, &mut begins);
+                prop_assert_eq!(&found, &tokens);
+                prop_assert_eq!((&begins, found_end, stop), (&starts, end as u32 + 7, expected));
+                let behind = if stop == Some(Stop::End) { reader.position() } else { end };
+                prop_assert_eq!(at_once.position(), behind);
 
-            // And back: under the same code, the same bits.
-            let mut out = vec![0; data.len() + 2 * SLACK];
-            let (mut from, mut to) = (BitReader::new(&data, start), BitWriter::new(&mut out));
-            prop_assert!(to.put(u64::from(data.first().map_or(0, |byte| byte & mask(start as u32) as u8)), start as u32));
-            let inflated = transcode(&mut from, code, &mut to, code, tokens.len() as u64);
-            prop_assert_eq!(inflated, Some(tokens.iter().map(|token| u64::from(token.len())).sum()));
-            prop_assert_eq!((from.position(), to.position()), (end, end));
-            let whole = (end / 8) as usize;
-            let same = to.written()[..whole] == data[..whole];
-            prop_assert!(same || data.is_empty());
-            prop_assert_eq!(transcode(&mut from, code, &mut to, code, u64::MAX), None);
+                // And back: under the same code, the same bits.
+                let mut out = vec![0; data.len() + 2 * SLACK];
+                let (mut from, mut to) = (BitReader::new(&data, start), BitWriter::new(&mut out));
+                let first = u64::from(data.first().map_or(0, |byte| byte & mask(start as u32) as u8));
+                prop_assert!(to.put(first, start as u32));
+                let count = tokens.len() as u64;
+                prop_assert!(transcode_by(kernels, &mut from, code, &mut to, code, count));
+                prop_assert_eq!((from.position(), to.position()), (end, end));
+                let whole = (end / 8) as usize;
+                let same = to.written()[..whole] == data[..whole];
+                prop_assert!(same || data.is_empty());
+                prop_assert!(!transcode_by(kernels, &mut from, code, &mut to, code, u64::MAX));
+            }
         }
     }
 }

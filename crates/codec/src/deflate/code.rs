@@ -2,39 +2,43 @@
 
 use super::bits::BitReader;
 use super::{
-    COPY, DISTANCE_BITS, LENGTH_BASE, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of,
-    distance_parts,
+    COPY, DISTANCE_BITS, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of, distance_parts,
 };
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Longest code word.
 const MAX_BITS: u32 = 15;
-/// Bits that the first table of literals and lengths looks at. That of distances looks at one less
+/// Bits that the first table of literals and lengths looks at. That of distances looks at as many
 /// and follows it, so that a reader finds its place without a branch: nothing predicts whether a
 /// literal or a copy is next.
 const FIRST_BITS: u32 = 10;
 /// Where second tables begin.
-const SECOND: usize = (1 << FIRST_BITS) + (1 << (FIRST_BITS - 1));
+const SECOND: usize = 2 << FIRST_BITS;
 /// Entries of all tables. zlib's enough.c finds that no code of 286 symbols needs more than 308
-/// behind a first table of 10 bits. Behind one of 9 bits, a table of 64 takes at least 7 of the 30
-/// distances, and at least 7 fill the rest of the first: 3 of them are most.
-const ENTRIES: usize = 1 << 11;
-const _: () = assert!(SECOND + 308 + 3 * 64 <= ENTRIES);
+/// behind a first table of 10 bits. Of the 30 distances, at least 10 fill the rest of the first
+/// table, and one of 32 entries takes at least 6: of 20, there are 3 of these, and one of 2.
+const ENTRIES: usize = END_AT + 1;
+/// The entries for no code word, and for the end of the block.
+const NONE_AT: usize = SECOND + 308 + 3 * 32 + 2;
+const END_AT: usize = NONE_AT + 1;
 
 /// An entry of a table.
 ///
 /// - Bits 0 to 5: the bits of the symbol, with its extra bits.
-/// - Bits 8 to 11: those of its code word alone.
+/// - Bits 8 to 11: those of its code word alone; bits 12 to 15 are 0.
 /// - Bits 16 to 24: the symbol. Distances begin at [`DISTANCES`].
+/// - Bits 25 to 28: how far extra bits are from the lowest bit of a token.
 /// - Bit 31: it is a length, and a distance follows.
-/// - Bit 30: it is no part of a token: the end of the block; a pointer to a second table, which
-///   begins at the symbol and is as wide as the code word; or no code word.
+/// - Bit 30: it is no part of a token. In a first table, it is a pointer to a second one, which
+///   begins at the entry that bits 16 to 27 say, and is as wide as the code word: also to those of
+///   one entry, for the end of the block and for no code word. So a reader asks once what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
 const SPECIAL: u32 = 1 << 30;
-const NONE: Entry = Entry(SPECIAL);
+/// No code word: a pointer to itself.
+const NONE: Entry = Entry(SPECIAL | (NONE_AT as u32) << 16);
 /// The end of the block.
 const END: u32 = 256;
 /// The first distance among all symbols.
@@ -61,31 +65,21 @@ static VALUES: [u32; 512] = {
     values
 };
 
-/// Inflated bytes of the symbols, without extra bits: of literals and lengths.
-static LENGTHS: [u16; 512] = {
-    let mut lengths = [0; 512];
-    let mut symbol = 0;
-    while symbol < 286 {
-        lengths[symbol] = match symbol {
-            0..=255 => 1,
-            256 => 0,
-            _ => LENGTH_BASE[symbol - 257] as u16,
-        };
-        symbol += 1;
+/// Extra bits of a symbol.
+fn extra_bits(symbol: u32) -> u32 {
+    match symbol {
+        257..286 => u32::from(LENGTH_EXTRA[symbol as usize - 257]),
+        DISTANCES..NO_DISTANCE => distance_extra(symbol - DISTANCES),
+        _ => 0,
     }
-    lengths
-};
+}
 
 impl Entry {
     fn new(symbol: u32, length: u32) -> Entry {
-        let extra = match symbol {
-            257..286 => u32::from(LENGTH_EXTRA[symbol as usize - 257]),
-            DISTANCES.. => distance_extra(symbol - DISTANCES),
-            _ => 0,
-        };
+        let extra = extra_bits(symbol);
         let kind = match symbol {
             END => SPECIAL,
-            257..286 => COPY,
+            257..286 => COPY | DISTANCE_BITS << 25,
             _ => 0,
         };
         Entry(kind | symbol << 16 | length << 8 | (length + extra))
@@ -102,8 +96,10 @@ impl Entry {
         self.is_special() && self.bits() > 0
     }
 
-    fn is_pointer(self) -> bool {
-        self.is_special() && self.bits() == 0 && self.length() > 0
+    /// All ones if a distance follows, otherwise 0.
+    #[inline(always)]
+    pub(super) fn length_mask(self) -> u32 {
+        (self.0 as i32 >> 31) as u32
     }
 
     /// 1 if a distance follows.
@@ -112,10 +108,22 @@ impl Entry {
         self.0 >> 31
     }
 
-    /// Bits of the symbol and its extra bits.
+    /// Bits of the symbol and its extra bits: at most 28.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.0 & 63
+    }
+
+    /// The bits after the symbol.
+    #[inline(always)]
+    pub(super) fn after(self, bits: u64) -> u64 {
+        bits >> self.bits()
+    }
+
+    /// The extra bits of the symbol that these bits begin with.
+    #[inline(always)]
+    pub(super) fn extra(self, bits: u64) -> u64 {
+        (bits & ((1 << self.bits()) - 1)) >> (self.0 >> 8 & 63)
     }
 
     /// Bits of the code word.
@@ -130,23 +138,16 @@ impl Entry {
         (self.0 >> 16 & 511) as usize
     }
 
-    /// Inflated bytes of a literal or a length; 0 of a distance.
+    /// The bits of a symbol under a code which has this word for it, and their number.
     #[inline(always)]
-    pub(super) fn inflated(self, extra: u64) -> u64 {
-        u64::from(LENGTHS[self.symbol()]) + (extra & u64::from(self.is_length().wrapping_neg()))
-    }
-
-    /// The bits of the symbol under another code, which has this word for it, and their number.
-    #[inline(always)]
-    pub(super) fn bits_under(self, word: u32, extra: u64) -> (u64, u32) {
-        let length = word >> 16 & 15;
-        (u64::from(word & 0xffff) | extra << length, length + self.bits() - self.length())
+    pub(super) fn bits_under(word: u32, extra: u64) -> (u64, u32) {
+        (u64::from(word & 0xffff) | extra << (word >> 16 & 15), word >> 24)
     }
 
     /// What the symbol and its extra bits add to a token.
     #[inline(always)]
     pub(super) fn value(self, extra: u64) -> u32 {
-        VALUES[self.symbol()] + ((extra as u32) << (self.is_length() * DISTANCE_BITS))
+        VALUES[self.symbol()] + ((extra as u32) << (self.0 >> 25 & 31))
     }
 }
 
@@ -221,12 +222,15 @@ impl Lengths {
     }
 }
 
+/// Set in words that a code has.
+pub(super) const HAS_WORD: u32 = 1 << 22;
+
 /// The code of a block: literals and lengths, and distances.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     table: [Entry; ENTRIES],
-    /// By symbol: code word, reversed; its length from bit 16 on; the number of extra bits of a
-    /// length from bit 20 on. 0 if there is none.
+    /// By symbol: its code word, reversed; the length of that from bit 16 on; [`HAS_WORD`]; and from
+    /// bit 24 on, the length with the symbol's extra bits. 0 if there is no word.
     words: [u32; 512],
 }
 
@@ -235,7 +239,7 @@ impl Code {
         table: [NONE; ENTRIES],
         words: {
             let mut words = [0; 512];
-            words[NO_DISTANCE as usize] = 1 << 31;
+            words[NO_DISTANCE as usize] = HAS_WORD;
             words
         },
     };
@@ -262,13 +266,13 @@ impl Code {
         let (first, second) = (0..1 << FIRST_BITS, SECOND);
         let symbols = |symbol: u32| if symbol < 286 { Some(symbol) } else { None };
         let (_, second) = build(literals, table, first, second, literal_words, symbols)?;
-        for (word, &extra) in literal_words[257..].iter_mut().zip(&LENGTH_EXTRA) {
-            *word |= if *word == 0 { 0 } else { u32::from(extra) << 20 };
-        }
         let distance_words = &mut words[DISTANCES as usize..][..32];
         let first = 1 << FIRST_BITS..SECOND;
         let symbols = |symbol: u32| if symbol < 30 { Some(DISTANCES + symbol) } else { None };
         build(distances, table, first, second, distance_words, symbols)?;
+        for (symbol, word) in (0..).zip(words.iter_mut()).filter(|(_, word)| **word != 0) {
+            *word += extra_bits(symbol) << 24;
+        }
         // Symbols that must not occur.
         words[286..288].fill(0);
         words[(DISTANCES + 30) as usize..][..2].fill(0);
@@ -314,27 +318,24 @@ impl Code {
     }
 
     /// The entry that the next bits begin with: of literals and lengths, or of distances if
-    /// `is_distance` is 1.
+    /// all bits of `is_distance` are set.
     #[inline(always)]
     pub(super) fn entry(&self, bits: u64, is_distance: u32) -> Entry {
-        let first =
-            is_distance << FIRST_BITS | bits as u32 & (((1 << FIRST_BITS) - 1) >> is_distance);
-        let entry = self.table[first as usize % ENTRIES];
-        if entry.is_special() { self.second(entry, bits, is_distance) } else { entry }
+        let first = is_distance & 1 << FIRST_BITS | bits as u32 & ((1 << FIRST_BITS) - 1);
+        let entry = self.table[first as usize];
+        if entry.is_special() { self.second(entry, bits) } else { entry }
     }
 
-    /// What a special entry of a first table stands for: if it is a pointer, an entry of a second
-    /// one.
+    /// The entry that a pointer leads to.
     #[inline(always)]
-    fn second(&self, entry: Entry, bits: u64, is_distance: u32) -> Entry {
-        if !entry.is_pointer() {
-            return entry;
-        }
-        let index = (bits >> (FIRST_BITS - is_distance)) as u32 & ((1 << entry.length()) - 1);
-        self.table[((entry.0 >> 16 & SECOND_MASK) + index) as usize % ENTRIES]
+    fn second(&self, entry: Entry, bits: u64) -> Entry {
+        let index = (bits >> FIRST_BITS) as u32 & ((1 << entry.length()) - 1);
+        let nth = (entry.0 >> 16 & SECOND_MASK) + index;
+        self.table.get(nth as usize).copied().unwrap_or(NONE)
     }
 
-    /// The word of a symbol: its bits, and its length from bit 16 on. 0 if there is none.
+    /// The word of a symbol: its bits, its length from bit 16 on, and [`HAS_WORD`]. 0 if there is
+    /// none.
     #[inline(always)]
     pub(super) fn word(&self, entry: Entry) -> u32 {
         self.words[entry.symbol()]
@@ -350,15 +351,13 @@ impl Code {
         let length = self.words[(symbol & 511) as usize];
         let (mut bits, mut len) = (u64::from(length & 0xffff), length >> 16 & 15);
         bits |= u64::from(if is_copy { token.length_extra() } else { 0 }) << len;
-        len += length >> 20;
-        let (symbol, extra_len, extra) = distance_parts(token.distance() - 1);
-        let (symbol, extra_len, extra) =
-            if is_copy { (DISTANCES + symbol, extra_len, extra) } else { (NO_DISTANCE, 0, 0) };
+        len = length >> 24;
+        let (symbol, _, extra) = distance_parts(token.distance() - 1);
+        let (symbol, extra) = if is_copy { (DISTANCES + symbol, extra) } else { (NO_DISTANCE, 0) };
         let distance = self.words[(symbol & 511) as usize];
         bits |= u64::from(distance & 0xffff) << len;
-        len += distance >> 16 & 15;
-        bits |= u64::from(extra) << len;
-        len += extra_len;
+        bits |= u64::from(extra) << (len + (distance >> 16 & 15));
+        len += distance >> 24;
         (length != 0 && distance != 0).then_some((bits, len))
     }
 
@@ -369,7 +368,7 @@ impl Code {
 /// Bits of a code word for code lengths.
 const META_BITS: u32 = 7;
 /// Bits of a pointer that say where its table begins.
-const SECOND_MASK: u32 = ENTRIES as u32 - 1;
+const SECOND_MASK: u32 = (4 << FIRST_BITS) - 1;
 
 /// Builds the tables of one code: a first one in `first` of `table`, and second ones from `second`
 /// on. `symbols` gives what stands for each symbol; `None` for one that must not occur. Returns
@@ -422,13 +421,19 @@ fn build(
         let length = u32::from(lengths[symbol as usize]);
         let word = next[length as usize].reverse_bits() >> (32 - length);
         next[length as usize] += 1;
-        words[symbol as usize] = word | length << 16;
+        words[symbol as usize] = word | length << 16 | HAS_WORD | length << 24;
         let entry = symbols(symbol).map_or(NONE, |symbol| Entry::new(symbol, length));
         if length <= first_bits {
+            let entry = if symbol == END && first.len() > 1 << META_BITS {
+                table[END_AT] = entry;
+                Entry(SPECIAL | (END_AT as u32) << 16)
+            } else {
+                entry
+            };
             fill(&mut table[first.clone()], word, length, entry);
         } else {
             let root = first.start + (word as usize & (first.len() - 1));
-            if !table[root].is_pointer() {
+            if table[root] == NONE {
                 let more = second_bits(&counts, length, first_bits);
                 table[root] = Entry(SPECIAL | (end as u32) << 16 | more << 8);
                 end += 1 << more;

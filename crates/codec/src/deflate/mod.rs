@@ -6,9 +6,11 @@
 
 mod bits;
 mod code;
+mod loops;
 
-pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits, transcode};
+pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits};
 pub(crate) use code::{Code, Lengths};
+pub(crate) use loops::transcode;
 
 /// A literal byte, or a length and a distance.
 ///

@@ -379,8 +379,8 @@ impl<'a> State<'a, '_> {
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
         self.work.add(tokens, TOKEN)?;
         let target = self.codes.get(self.target.ok_or_else(broken)?);
-        let copied = transcode(&mut self.residual, target, &mut self.writer, target, tokens);
-        copied.map(|_| ()).ok_or_else(broken)
+        let is_copied = transcode(&mut self.residual, target, &mut self.writer, target, tokens);
+        if is_copied { Ok(()) } else { Err(broken()) }
     }
 
     /// Skips tokens of the source.
@@ -424,10 +424,11 @@ impl<'a> State<'a, '_> {
             self.alignment.advance(u64::from(there.len()));
             left -= 1;
         }
-        let inflated = transcode(reader, code, &mut self.writer, target, left);
-        self.alignment.advance(inflated.ok_or_else(broken)?);
+        // Only how far bends are back counts, and these are out of reach: so what is left need not
+        // be counted.
+        let is_copied = transcode(reader, code, &mut self.writer, target, left);
         self.source_at = *start + reader.position();
-        if reader.is_past_end() { Err(broken()) } else { Ok(()) }
+        if reader.is_past_end() || !is_copied { Err(broken()) } else { Ok(()) }
     }
 
     fn moved(&mut self, change: i32) -> Result<(), FrameError> {
