@@ -2,7 +2,8 @@
 
 use super::bits::BitReader;
 use super::{
-    COPY, DISTANCE_BITS, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of, distance_parts,
+    COPY, DISTANCE_BITS, LENGTH_BASE, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of,
+    distance_parts,
 };
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -42,7 +43,7 @@ const NONE: Entry = Entry(SPECIAL | (NONE_AT as u32) << 16);
 /// The end of the block.
 const END: u32 = 256;
 /// The first distance among all symbols.
-const DISTANCES: u32 = 288;
+pub(super) const DISTANCES: u32 = 288;
 /// The distance of what has none.
 const NO_DISTANCE: u32 = 511;
 
@@ -63,6 +64,21 @@ static VALUES: [u32; 512] = {
         symbol += 1;
     }
     values
+};
+
+/// Inflated bytes of the symbols, without extra bits: of literals and lengths.
+static LENGTHS: [u16; 512] = {
+    let mut lengths = [0; 512];
+    let mut symbol = 0;
+    while symbol < 286 {
+        lengths[symbol] = match symbol {
+            0..=255 => 1,
+            256 => 0,
+            _ => LENGTH_BASE[symbol - 257] as u16,
+        };
+        symbol += 1;
+    }
+    lengths
 };
 
 /// Extra bits of a symbol.
@@ -136,6 +152,12 @@ impl Entry {
     pub(super) fn symbol(self) -> usize {
         // The mask tells what is known.
         (self.0 >> 16 & 511) as usize
+    }
+
+    /// Inflated bytes of a literal or a length; 0 of a distance.
+    #[inline(always)]
+    pub(super) fn inflated(self, extra: u64) -> u64 {
+        u64::from(LENGTHS[self.symbol()]) + (extra & u64::from(self.length_mask()))
     }
 
     /// The bits of a symbol under a code which has this word for it, and their number.
@@ -339,6 +361,12 @@ impl Code {
     #[inline(always)]
     pub(super) fn word(&self, entry: Entry) -> u32 {
         self.words[entry.symbol()]
+    }
+
+    /// The word of a distance symbol below 30, likewise.
+    #[inline(always)]
+    pub(super) fn distance_word(&self, symbol: u32) -> u32 {
+        self.words[((DISTANCES + symbol) & 511) as usize]
     }
 
     /// The bits of a token, and how many there are; `None` if the code has no such symbol.

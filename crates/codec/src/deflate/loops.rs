@@ -5,8 +5,8 @@
 //! a branch: after a length, the next symbol is looked up among the distances.
 
 use super::bits::{BitReader, BitWriter};
-use super::code::{Entry, HAS_WORD};
-use super::{Code, Stop, Token};
+use super::code::{DISTANCES, Entry, HAS_WORD};
+use super::{Code, MAX_DISTANCE, Stop, Token, distance_parts};
 use oncewire_kernels::{BitWork, Kernels};
 
 /// Symbols read in a row: two have no more bits than a token, or two literals.
@@ -129,6 +129,45 @@ impl BitWork for ReadTokens<'_, '_> {
     }
 }
 
+/// How distances change while tokens are copied.
+pub(crate) trait Distances {
+    /// The shortest distance that may change now, at least.
+    fn shortest(&self) -> u32;
+
+    /// What becomes of the distance of the copy whose length was just advanced over. Both are from
+    /// 1 to [`super::MAX_DISTANCE`].
+    fn change(&mut self, distance: u32) -> u32;
+
+    /// Goes over so many inflated bytes of a literal or a length, or none of a distance.
+    fn advance(&mut self, inflated: u64);
+
+    /// Whether no distance changes from here on.
+    fn are_done(&self) -> bool;
+}
+
+/// Distances stay the same.
+pub(super) struct Unchanged;
+
+impl Distances for Unchanged {
+    #[inline(always)]
+    fn shortest(&self) -> u32 {
+        u32::MAX
+    }
+
+    #[inline(always)]
+    fn change(&mut self, distance: u32) -> u32 {
+        distance
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, _: u64) {}
+
+    #[inline(always)]
+    fn are_done(&self) -> bool {
+        false
+    }
+}
+
 /// Copies `count` tokens: reads them with one code and writes them with another. Returns whether
 /// there were so many, the other code has their symbols, and there was room. Whether `from` went
 /// past its end is for the caller to see.
@@ -140,43 +179,88 @@ pub(crate) fn transcode(
     target: &Code,
     count: u64,
 ) -> bool {
-    transcode_by(Kernels::detect(), from, source, to, target, count)
+    transcode_by(Kernels::detect(), [source, target], from, to, count, &mut Unchanged) == Some(0)
 }
 
-/// The same by given kernels.
-pub(super) fn transcode_by(
-    kernels: Kernels,
+/// The same while distances change. Returns how many tokens are left when they do not any more.
+#[must_use]
+pub(crate) fn transcode_changed(
     from: &mut BitReader<'_>,
     source: &Code,
     to: &mut BitWriter<'_>,
     target: &Code,
     count: u64,
-) -> bool {
-    kernels.bit_work(Transcode { from, source, to, target, count })
+    distances: &mut impl Distances,
+) -> Option<u64> {
+    transcode_by(Kernels::detect(), [source, target], from, to, count, distances)
 }
 
-struct Transcode<'r, 'a, 'o> {
+pub(super) fn transcode_by(
+    kernels: Kernels,
+    [source, target]: [&Code; 2],
+    from: &mut BitReader<'_>,
+    to: &mut BitWriter<'_>,
+    count: u64,
+    distances: &mut impl Distances,
+) -> Option<u64> {
+    kernels.bit_work(Transcode { from, source, to, target, count, distances })
+}
+
+struct Transcode<'r, 'a, 'o, D> {
     from: &'r mut BitReader<'a>,
     source: &'r Code,
     to: &'r mut BitWriter<'o>,
     target: &'r Code,
     count: u64,
+    distances: &'r mut D,
 }
 
-impl BitWork for Transcode<'_, '_, '_> {
-    type Output = bool;
+/// The first symbol of distances that `distances` may change.
+#[inline(always)]
+fn first_changing(distances: &impl Distances) -> usize {
+    match distances.shortest() {
+        u32::MAX => usize::MAX,
+        shortest => (DISTANCES + distance_parts(shortest.clamp(1, MAX_DISTANCE) - 1).0) as usize,
+    }
+}
+
+/// The bits of a symbol with these extra bits under another code, and their number; and its word
+/// there. Distances from the symbol `changing` on may change.
+#[inline(always)]
+fn under(
+    target: &Code,
+    entry: Entry,
+    extra: u64,
+    distances: &mut impl Distances,
+    changing: &mut usize,
+) -> (u64, u32, u32) {
+    let (mut word, mut extra_under) = (target.word(entry), extra);
+    if entry.symbol() >= *changing {
+        let distance = distances.change(entry.value(extra) + 1);
+        let (symbol, _, extra) = distance_parts(distance - 1);
+        (word, extra_under) = (target.distance_word(symbol), u64::from(extra));
+        *changing = first_changing(distances);
+    }
+    distances.advance(entry.inflated(extra));
+    let (bits, count) = Entry::bits_under(word, extra_under);
+    (bits, count, word)
+}
+
+impl<D: Distances> BitWork for Transcode<'_, '_, '_, D> {
+    type Output = Option<u64>;
 
     #[inline(always)]
-    fn run(self) -> bool {
-        let Transcode { from, source, to, target, count } = self;
+    fn run(self) -> Option<u64> {
+        let Transcode { from, source, to, target, count, distances } = self;
         let data = from.data;
         let mut position = from.position();
         let mut bits = load(data, position).unwrap_or(0);
         let BitWriter { out, mut at, mut buffer, mut held } = std::mem::take(to);
+        let mut changing = first_changing(distances);
         let mut left = count;
         let mut is_distance = 0;
         let mut words = HAS_WORD;
-        'all: while left >= TOGETHER as u64 {
+        'all: while left >= TOGETHER as u64 && !distances.are_done() {
             let place = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>());
             let (Some(place), Some(loaded)) = (place, load(data, position)) else { break };
             let before = position;
@@ -187,9 +271,9 @@ impl BitWork for Transcode<'_, '_, '_> {
                     break 'all;
                 }
                 bits = if nth == 0 { loaded } else { bits };
-                let word = target.word(entry);
+                let extra = entry.extra(bits);
+                let (written, count, word) = under(target, entry, extra, distances, &mut changing);
                 words &= word;
-                let (written, count) = Entry::bits_under(word, entry.extra(bits));
                 bits = entry.after(bits);
                 position += u64::from(entry.bits());
                 buffer |= written << held;
@@ -210,16 +294,19 @@ impl BitWork for Transcode<'_, '_, '_> {
         *from = BitReader::new(data, position);
         *to = BitWriter { out, at, buffer, held };
         let mut done = words & HAS_WORD != 0;
-        while done && (left > 0 || is_distance != 0) {
+        while done && (is_distance != 0 || left > 0 && !distances.are_done()) {
             from.refill();
             let entry = source.entry(from.buffer, is_distance);
-            let word = if entry.is_special() { 0 } else { target.word(entry) };
-            let (bits, count) = Entry::bits_under(word, entry.extra(from.buffer));
+            if entry.is_special() {
+                return None;
+            }
+            let extra = entry.extra(from.buffer);
+            let (bits, count, word) = under(target, entry, extra, distances, &mut changing);
             from.consume(entry.bits());
             done = word != 0 && to.put(bits, count);
             is_distance = entry.length_mask();
             left -= u64::from(1 & !is_distance);
         }
-        done
+        done.then_some(left)
     }
 }

@@ -10,7 +10,7 @@ mod loops;
 
 pub(crate) use bits::{BitReader, BitWriter, SLACK, copy_bits};
 pub(crate) use code::{Code, Lengths};
-pub(crate) use loops::transcode;
+pub(crate) use loops::{Distances, transcode, transcode_changed};
 
 /// A literal byte, or a length and a distance.
 ///

@@ -4,7 +4,7 @@
 //! the source, as after an insertion, every copy that reaches back across that place has another
 //! distance, by the same number of bytes. This needs no inflating: tokens state their lengths.
 
-use crate::deflate::{MAX_DISTANCE, Token};
+use crate::deflate::{Distances, MAX_DISTANCE, Token};
 
 /// Most bends that are kept.
 pub(crate) const BENDS: usize = 16;
@@ -69,9 +69,20 @@ impl Alignment {
         if from >= self.bent_until - REACH || !token.is_copy() {
             return token;
         }
-        let crossed = self.bends[..self.len].iter().filter(|bend| from < bend.at);
-        let change: i64 = crossed.map(|bend| i64::from(bend.change)).sum();
+        let change = self.change_from(from);
         i32::try_from(change).ok().and_then(|change| token.moved(change)).unwrap_or(token)
+    }
+
+    /// The change of distances of copies that begin so far in the source: of those that reach back
+    /// across bends.
+    fn change_from(&self, from: i64) -> i64 {
+        let crossed = self.bends[..self.len].iter().filter(|bend| from < bend.at);
+        crossed.map(|bend| i64::from(bend.change)).sum()
+    }
+
+    /// The distances from here on, while there are bends in reach.
+    pub(crate) fn changing(&mut self) -> Changing<'_> {
+        Changing { len: 0, alignment: self }
     }
 
     /// Drops the bends out of reach; if all are in reach and there is no room for another, drops
@@ -103,9 +114,45 @@ impl Alignment {
     }
 }
 
+/// Distances of tokens that are copied from the source, as [`Alignment::expected`] has them.
+pub(crate) struct Changing<'a> {
+    alignment: &'a mut Alignment,
+    /// Inflated bytes of the last literal or length.
+    len: u64,
+}
+
+impl Distances for Changing<'_> {
+    #[inline(always)]
+    fn shortest(&self) -> u32 {
+        // Of a copy that begins here; later ones have to reach back farther.
+        let since = self.alignment.at - (self.alignment.bent_until - REACH);
+        u32::try_from(since.saturating_add(1)).unwrap_or(0)
+    }
+
+    fn change(&mut self, distance: u32) -> u32 {
+        let start = self.alignment.at - self.len as i64;
+        let change = self.alignment.change_from(start - i64::from(distance));
+        let changed = change.checked_add(i64::from(distance)).and_then(|to| u32::try_from(to).ok());
+        changed.filter(|to| (1..=MAX_DISTANCE).contains(to)).unwrap_or(distance)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, inflated: u64) {
+        self.alignment.advance(inflated);
+        self.len = inflated;
+    }
+
+    #[inline(always)]
+    fn are_done(&self) -> bool {
+        !self.alignment.is_bent()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deflate::{BitReader, BitWriter, Code, transcode_changed};
+    use proptest::prelude::*;
 
     #[test]
     fn copies_from_before_a_bend_change() {
@@ -136,5 +183,45 @@ mod tests {
             alignment.bend(10, i32::MAX);
         }
         assert_eq!(alignment.expected(copy(31)), copy(31));
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_copied_at_once_are_those_expected_one_by_one(
+            // Literals, and copies from near the bends.
+            content in proptest::collection::vec(prop_oneof![
+                any::<u8>().prop_map(Token::literal),
+                (0u32..12, 1u32..200).prop_map(|(length, distance)| Token::copy(length, 0, distance)),
+            ], 0..300),
+            bends in proptest::collection::vec((0u32..100, -100i32..100, 0usize..60), 1..6),
+        ) {
+            let code = Code::fixed();
+            let mut data = vec![0; 4 * content.len() + 64];
+            let mut writer = BitWriter::new(&mut data);
+            prop_assert!(content.iter().all(|&token| writer.token(token, code)));
+            let end = writer.position();
+            let (mut there, mut here) = (Alignment::default(), Alignment::default());
+            let (mut one, mut other) = (vec![0; 8 * data.len() + 64], vec![0; 8 * data.len() + 64]);
+            let (mut by_one, mut at_once) = (BitReader::new(&data, 0), BitReader::new(&data, 0));
+            let (mut writer, mut fast) = (BitWriter::new(&mut one), BitWriter::new(&mut other));
+            for (back, change, count) in bends {
+                there.bend(back, change);
+                here.bend(back, change);
+                let mut left = count as u64;
+                while left > 0 && there.is_bent() && by_one.position() < end {
+                    let token = by_one.token(code).unwrap();
+                    prop_assert!(writer.token(there.expected(token), code));
+                    there.advance(u64::from(token.len()));
+                    left -= 1;
+                }
+                let done = count as u64 - left;
+                let distances = &mut here.changing();
+                let copied = transcode_changed(&mut at_once, code, &mut fast, code, done, distances);
+                prop_assert_eq!(copied, Some(0));
+                prop_assert_eq!((at_once.position(), here.at()), (by_one.position(), there.at()));
+                prop_assert_eq!(fast.position(), writer.position());
+                prop_assert_eq!(fast.written(), writer.written());
+            }
+        }
     }
 }

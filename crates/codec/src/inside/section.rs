@@ -4,7 +4,9 @@
 use super::alignment::Alignment;
 use super::sequences::{self, Assembly};
 use super::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
-use crate::deflate::{BitReader, BitWriter, Code, Lengths, SLACK, copy_bits, transcode};
+use crate::deflate::{
+    BitReader, BitWriter, Code, Lengths, SLACK, copy_bits, transcode, transcode_changed,
+};
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
 use crate::format::{put_position, take_position, varint};
@@ -415,14 +417,11 @@ impl<'a> State<'a, '_> {
         let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
         let code = self.codes.get(*code);
         let mut left = tokens;
-        // One by one while distances change.
-        while left > 0 && self.alignment.is_bent() {
-            let there = reader.token(code).map_err(|_| broken())?;
-            if !self.writer.token(self.alignment.expected(there), target) {
-                return Err(broken());
-            }
-            self.alignment.advance(u64::from(there.len()));
-            left -= 1;
+        if self.alignment.is_bent() {
+            let distances = &mut self.alignment.changing();
+            let changed =
+                transcode_changed(reader, code, &mut self.writer, target, left, distances);
+            left = changed.ok_or_else(broken)?;
         }
         // Only how far bends are back counts, and these are out of reach: so what is left need not
         // be counted.
