@@ -1,11 +1,13 @@
 //! What looking inside deflate streams saves, and how long it takes: bytes and CPU time of the
-//! files given, one after the other through one encoder, without and with it.
+//! files given, one after the other through one encoder, without and with it; beside zlib inflating
+//! those that are gzip. Give versions of the same content: all after the first are found in the log.
 //!
 //! ```sh
 //! cargo run --release -p oncewire-codec --example inside -- FILE...
 //! ```
 
 use cpu_time::ProcessTime;
+use flate2::bufread::MultiGzDecoder;
 use oncewire_codec::{Decoded, Decoder, Encoder};
 use std::error::Error;
 
@@ -21,20 +23,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut encoder = Encoder::builder().inside(inside).build()?;
         encoder.prefault();
         let mut frames = Vec::new();
-        let mut sizes = Vec::new();
-        let start = ProcessTime::now();
+        // Of each file: bytes of frames, and seconds to encode and to decode.
+        let mut costs = Vec::new();
         for (_, content) in &files {
-            let before = frames.len();
+            let (before, start) = (frames.len(), ProcessTime::now());
             for block in content.chunks(65536) {
                 encoder.encode(block, &mut frames)?;
             }
-            sizes.push(frames.len() - before);
+            costs.push((frames.len() - before, start.elapsed().as_secs_f64(), 0.0));
         }
-        let encode = start.elapsed().as_secs_f64();
+        let encode: f64 = costs.iter().map(|cost| cost.1).sum();
         let stats = encoder.stats().inside;
         let mut decoder = Decoder::builder().build()?;
         decoder.prefault();
-        let start = ProcessTime::now();
+        let mut start = ProcessTime::now();
         let (mut rest, mut at, mut nth) = (&frames[..], 0, 0);
         while !rest.is_empty() {
             let Decoded::Block { content, consumed, .. } = decoder.decode(rest)? else {
@@ -48,8 +50,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             at += content.len();
             rest = &rest[consumed..];
+            if at == files[nth].1.len() {
+                costs[nth].2 = start.elapsed().as_secs_f64();
+                start = ProcessTime::now();
+            }
         }
-        let decode = start.elapsed().as_secs_f64();
+        let decode: f64 = costs.iter().map(|cost| cost.2).sum();
         let speed = |seconds: f64| total as f64 / seconds / 1e6;
         println!(
             "{:6} {total:9} {:9} {:5.1}% {:5.0} MB/s {:5.0} MB/s {:8} {:9}",
@@ -64,10 +70,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         if stats.refused > 0 {
             println!("       {} plans refused", stats.refused);
         }
-        for ((name, content), size) in files.iter().zip(sizes).take(20) {
+        for ((name, content), (size, encode, decode)) in files.iter().zip(costs).take(20) {
             let share = 100.0 * size as f64 / content.len() as f64;
-            println!("       {:9} {size:9} {share:5.1}% {name}", content.len());
+            let speed = |seconds: f64| content.len() as f64 / seconds / 1e6;
+            println!(
+                "       {:9} {size:9} {share:5.1}% {:5.0} MB/s {:5.0} MB/s {name}",
+                content.len(),
+                speed(encode),
+                speed(decode)
+            );
         }
+    }
+    for (name, content) in files.iter().filter(|(_, content)| content.starts_with(b"\x1f\x8b")) {
+        let start = ProcessTime::now();
+        let bytes = std::io::copy(&mut MultiGzDecoder::new(&content[..]), &mut std::io::sink())?;
+        let speed = content.len() as f64 / start.elapsed().as_secs_f64() / 1e6;
+        println!(
+            "zlib   {:9} {bytes:9} inflated at {speed:.0} MB/s of compressed {name}",
+            content.len()
+        );
     }
     Ok(())
 }

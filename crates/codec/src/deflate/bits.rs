@@ -1,6 +1,6 @@
 //! Bits in deflate's order: from the lowest of each byte.
 
-use super::loops::ReadTokens;
+use super::loops::{ReadTokens, SkipTokens};
 use super::{Code, Stop, Token};
 use oncewire_kernels::Kernels;
 
@@ -168,6 +168,12 @@ impl<'a> BitReader<'a> {
         (end, stop)
     }
 
+    /// Goes over `tokens` as far as their bits under `code` come next, but not over copies from
+    /// `shortest` inflated bytes back or farther, nor near the end. Returns their number.
+    pub(crate) fn skip_tokens(&mut self, code: &Code, tokens: &[Token], shortest: u32) -> usize {
+        Kernels::detect().bit_work(SkipTokens { reader: self, code, tokens, shortest })
+    }
+
     /// Goes over the low `count` bits of `bits`, at most 56, if they come next; otherwise stays.
     #[inline(always)]
     pub(crate) fn skip_if(&mut self, bits: u64, count: u32) -> bool {
@@ -315,6 +321,28 @@ mod tests {
                 prop_assert_eq!((&begins, found_end, stop), (&starts, end as u32 + 7, expected));
                 let behind = if stop == Some(Stop::End) { reader.position() } else { end };
                 prop_assert_eq!(at_once.position(), behind);
+
+                // And over them, up to the first that differs or is near the end.
+                let mut over = BitReader::new(&data, start);
+                let skipped = kernels.bit_work(SkipTokens {
+                    reader: &mut over,
+                    code,
+                    tokens: &tokens,
+                    shortest: u32::MAX,
+                });
+                let near = starts.iter().filter(|&&at| u64::from(at - 7) / 8 + 8 > data.len() as u64);
+                prop_assert_eq!(skipped, tokens.len() - near.count());
+                prop_assert_eq!(over.position(), starts.get(skipped).map_or(end, |&at| (at - 7).into()));
+                if let Some(nth) = tokens[..skipped].iter().position(|token| token.is_copy()) {
+                    let mut others = tokens.clone();
+                    others[nth] = others[nth].moved(1).or(others[nth].moved(-1)).unwrap();
+                    let far = tokens[nth].distance();
+                    for (tokens, shortest) in [(&others, u32::MAX), (&tokens, far)] {
+                        let reader = &mut BitReader::new(&data, start);
+                        let skip = SkipTokens { reader, code, tokens, shortest };
+                        prop_assert_eq!(kernels.bit_work(skip), nth);
+                    }
+                }
 
                 // And back: under the same code, the same bits.
                 let mut out = vec![0; data.len() + 2 * SLACK];

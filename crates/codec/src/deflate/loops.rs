@@ -129,6 +129,43 @@ impl BitWork for ReadTokens<'_, '_> {
     }
 }
 
+/// Goes over `tokens` as far as their bits come next, but not over copies from `shortest` inflated
+/// bytes back or farther, nor close to the end of the data. Returns their number.
+///
+/// Each symbol that is read has to wait for the one before; what is compared does not.
+pub(super) struct SkipTokens<'r, 'a> {
+    pub(super) reader: &'r mut BitReader<'a>,
+    pub(super) code: &'r Code,
+    pub(super) tokens: &'r [Token],
+    pub(super) shortest: u32,
+}
+
+impl BitWork for SkipTokens<'_, '_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self) -> usize {
+        let SkipTokens { reader, code, tokens, shortest } = self;
+        let data = reader.data;
+        let mut position = reader.position();
+        let mut count = 0;
+        for &token in tokens {
+            let (Some((bits, len)), Some(next)) = (code.bits_of(token), load(data, position))
+            else {
+                break;
+            };
+            let differs = (next ^ bits) & ((1 << len) - 1) != 0;
+            if differs | (token.is_copy() & (token.distance() >= shortest)) {
+                break;
+            }
+            position += u64::from(len);
+            count += 1;
+        }
+        *reader = BitReader::new(data, position);
+        count
+    }
+}
+
 /// How distances change while tokens are copied.
 pub(crate) trait Distances {
     /// The shortest distance that may change now, at least.

@@ -80,6 +80,16 @@ impl Alignment {
         crossed.map(|bend| i64::from(bend.change)).sum()
     }
 
+    /// The shortest distance of a copy that begins here, or later, which may change; `u32::MAX` if
+    /// there is none.
+    pub(crate) fn shortest(&self) -> u32 {
+        if !self.is_bent() {
+            return u32::MAX;
+        }
+        let since = self.at - (self.bent_until - REACH);
+        u32::try_from(since.saturating_add(1)).unwrap_or(0)
+    }
+
     /// The distances from here on, while there are bends in reach.
     pub(crate) fn changing(&mut self) -> Changing<'_> {
         Changing { len: 0, alignment: self }
@@ -124,9 +134,7 @@ pub(crate) struct Changing<'a> {
 impl Distances for Changing<'_> {
     #[inline(always)]
     fn shortest(&self) -> u32 {
-        // Of a copy that begins here; later ones have to reach back farther.
-        let since = self.alignment.at - (self.alignment.bent_until - REACH);
-        u32::try_from(since.saturating_add(1)).unwrap_or(0)
+        self.alignment.shortest()
     }
 
     fn change(&mut self, distance: u32) -> u32 {

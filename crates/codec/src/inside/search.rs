@@ -73,6 +73,8 @@ impl Ahead {
 /// Tokens of a source read in one step: at most, and at first.
 const AHEAD: usize = 256;
 const FIRST_AHEAD: usize = 24;
+/// Tokens skipped in one step while there are bends in reach.
+const SKIPPED: usize = 16;
 /// Most tokens that a run may be extended backward.
 const KEPT: usize = MOVED_IN_A_ROW + 1;
 
@@ -88,6 +90,38 @@ impl Source<'_> {
 
     fn ahead(&self) -> &[Token] {
         &self.ahead.tokens[self.next..]
+    }
+
+    /// Goes over tokens that are what those of a block are expected to be, once none is ahead,
+    /// without reading them. Returns how many these are; the next one may be such a token, too.
+    fn skip(&mut self, alignment: &mut Alignment, here: &[Token]) -> usize {
+        if self.is_read || self.next < self.ahead.tokens.len() {
+            return 0;
+        }
+        let mut same = 0;
+        loop {
+            let shortest = alignment.shortest();
+            // That grows with each token.
+            let most =
+                if shortest == u32::MAX { here.len() } else { here.len().min(same + SKIPPED) };
+            let some = &here[same..most];
+            let count = self.reader.skip_tokens(&self.code, some, shortest);
+            if shortest < u32::MAX {
+                alignment.advance(inflated(&some[..count]));
+            }
+            same += count;
+            if count < some.len() || some.is_empty() {
+                break;
+            }
+        }
+        if same > 0 {
+            let Ahead { tokens, bits } = &mut self.ahead;
+            tokens.clear();
+            bits.clear();
+            bits.push(self.reader.position() as u32);
+            self.next = 0;
+        }
+        same
     }
 
     /// Reads more if fewer than `count` tokens are ahead. Returns whether there are any.
@@ -391,7 +425,11 @@ impl<'a> Search<'a> {
                 let is_ahead = same < ahead.len();
                 at += same;
                 source.next += same;
-                if is_ahead || at == end || !source.read(1) {
+                if is_ahead || at == end {
+                    break;
+                }
+                at += source.skip(&mut alignment, &opened.tokens[at..end]);
+                if at == end || !source.read(1) {
                     break;
                 }
             }
@@ -402,7 +440,7 @@ impl<'a> Search<'a> {
                 good = (self.steps.len(), at);
                 good_alignment.clone_from(&alignment);
             }
-            let is_at_end = source.ahead().is_empty();
+            let is_at_end = !source.read(1);
             if at == end
                 || is_at_end
                 || moved == MOVED_IN_A_ROW
