@@ -182,6 +182,16 @@ const DISTANCE_SYMBOLS: usize = 30;
 pub(crate) struct Lengths([u8; LITERALS + DISTANCE_SYMBOLS]);
 
 impl Lengths {
+    /// Words of one bit for a literal and for the end; or one of two for the end, which makes no
+    /// code.
+    #[cfg(test)]
+    pub(crate) fn of_two(literal: u8, is_complete: bool) -> Lengths {
+        let mut lengths = [0; LITERALS + DISTANCE_SYMBOLS];
+        lengths[usize::from(literal)] = 1;
+        lengths[256] = 1 + u8::from(!is_complete);
+        Lengths(lengths)
+    }
+
     /// Tells most that differ apart.
     pub(crate) fn hash(&self) -> u64 {
         self.0.chunks(8).fold(0, |hash: u64, chunk| {
@@ -257,7 +267,8 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    const EMPTY: Code = Code {
+    /// It has no words.
+    pub(crate) const EMPTY: Code = Code {
         table: [NONE; ENTRIES],
         words: {
             let mut words = [0; 512];
@@ -314,10 +325,23 @@ impl Code {
     /// # Errors
     /// [`Stop::Bad`].
     pub(crate) fn of(lengths: &Lengths) -> Result<Code, Stop> {
-        let (literals, distances) = lengths.0.split_at(LITERALS);
         let mut code = Code::EMPTY;
-        code.build(literals, distances).ok_or(Stop::Bad)?;
+        code.set(lengths)?;
         Ok(code)
+    }
+
+    /// The same, in the place of this one, which is then empty if there is no such code.
+    ///
+    /// # Errors
+    /// [`Stop::Bad`].
+    pub(crate) fn set(&mut self, lengths: &Lengths) -> Result<(), Stop> {
+        let (literals, distances) = lengths.0.split_at(LITERALS);
+        self.clone_from(&Code::EMPTY);
+        if self.build(literals, distances).is_none() {
+            self.clone_from(&Code::EMPTY);
+            return Err(Stop::Bad);
+        }
+        Ok(())
     }
 
     /// Tells most codes apart whose words differ in length.

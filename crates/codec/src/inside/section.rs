@@ -129,48 +129,74 @@ enum Named {
     Nth(usize),
 }
 
-/// The codes that a frame described. Equal ones are built once.
+/// The codes that a frame described. Equal ones are built once: those of earlier frames, too, which
+/// often take the same. What a frame costs does not depend on that.
 #[derive(Debug, Default)]
 struct Codes {
-    /// Each with a hash of the lengths of its words.
-    built: Vec<(u64, Code)>,
+    built: Vec<Code>,
+    /// Of each: a hash of the lengths of its words, and the last frame that described it.
+    known: Vec<(u64, u64)>,
+    /// Frames so far.
+    frame: u64,
+    /// Different codes of this frame.
+    count: usize,
     /// For each description, in order, its index in `built`.
     described: Vec<u8>,
 }
 
 impl Codes {
-    const MEMORY: usize = MAX_CODES * (size_of::<(u64, Code)>() + 1);
+    const MEMORY: usize = MAX_CODES * (Code::MEMORY + size_of::<(u64, u64)>() + 1);
 
     fn memory(&self) -> usize {
-        self.built.capacity() * size_of::<(u64, Code)>() + self.described.capacity()
+        self.built.capacity() * Code::MEMORY
+            + self.known.capacity() * size_of::<(u64, u64)>()
+            + self.described.capacity()
     }
 
+    /// Begins the next frame.
     fn clear(&mut self) {
-        self.built.clear();
+        self.frame += 1;
+        self.count = 0;
         self.described.clear();
     }
 
     /// Adds a description. Returns what it names.
     fn add(&mut self, lengths: &Lengths, work: &mut Work) -> Result<Named, FrameError> {
         let hash = lengths.hash();
-        let known = self.built.iter().position(|(of, code)| *of == hash && code.has(lengths));
+        let mut known = self.known.iter().zip(&self.built);
+        let known = known.position(|((of, _), code)| *of == hash && code.has(lengths));
+        if known.is_none_or(|nth| self.known[nth].1 != self.frame) {
+            work.add(1, CODE)?;
+            self.count += 1;
+        }
         let nth = match known {
             Some(nth) => nth,
-            None => {
-                work.add(1, CODE)?;
-                self.built.push((hash, Code::of(lengths).map_err(|_| broken())?));
-                self.built.len() - 1
-            }
+            None => self.build(hash, lengths)?,
         };
+        self.known[nth].1 = self.frame;
         self.described.push(nth as u8);
         Ok(Named::Nth(nth))
+    }
+
+    /// Builds a code, in the place of the one that was described least recently if there are many.
+    /// A frame describes no more than there are places. Returns its index.
+    fn build(&mut self, hash: u64, lengths: &Lengths) -> Result<usize, FrameError> {
+        if self.built.len() < MAX_CODES {
+            self.built.push(Code::EMPTY);
+            self.known.push((0, 0));
+        }
+        let oldest = self.known.iter().enumerate().min_by_key(|(_, known)| known.1);
+        let nth = oldest.map_or(0, |(nth, _)| nth);
+        self.known[nth] = (hash, 0);
+        self.built[nth].set(lengths).map_err(|_| broken())?;
+        Ok(nth)
     }
 
     fn get(&self, name: Named) -> &Code {
         match name {
             Named::Fixed => Code::fixed(),
             // A name is valid by construction.
-            Named::Nth(nth) => &self.built[nth].1,
+            Named::Nth(nth) => &self.built[nth],
         }
     }
 }
@@ -201,9 +227,9 @@ impl Expander {
         self.assembly.has_read();
     }
 
-    /// Codes of deflate built for the last frame.
+    /// Different codes of deflate that the last frame described.
     pub(super) fn codes(&self) -> usize {
-        self.codes.built.len()
+        self.codes.count
     }
 
     /// As [`Expander::expand`], from zstd blocks.
@@ -438,5 +464,56 @@ impl<'a> State<'a, '_> {
         let here = self.alignment.expected(there).moved(change).ok_or_else(broken)?;
         self.alignment.advance(u64::from(there.len()));
         if self.writer.token(here, target) { Ok(()) } else { Err(broken()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a frame that describes these codes takes. Each is the one that its name gives.
+    fn describe(codes: &mut Codes, all: &[Lengths]) -> u64 {
+        let mut work = Work::of(1 << 20);
+        codes.clear();
+        for lengths in all {
+            let name = codes.add(lengths, &mut work).unwrap();
+            assert!(codes.get(name).has(lengths));
+        }
+        assert!(codes.built.len() <= MAX_CODES && codes.memory() <= Codes::MEMORY);
+        work.done()
+    }
+
+    #[test]
+    fn codes_of_earlier_frames_are_not_built_again_and_cost_the_same() {
+        let mut codes = Codes::default();
+        let [a, b] = [1, 2].map(|literal| Lengths::of_two(literal, true));
+        let both = [a.clone(), b.clone(), a.clone()];
+        assert_eq!(describe(&mut codes, &both), 2 * CODE);
+        assert_eq!(describe(&mut codes, &both), 2 * CODE);
+        assert_eq!((codes.built.len(), codes.count), (2, 2));
+        // No code: an error, in each frame.
+        for _ in 0..2 {
+            codes.clear();
+            assert!(codes.add(&Lengths::of_two(3, false), &mut Work::of(1 << 20)).is_err());
+        }
+        assert_eq!(describe(&mut codes, &both), 2 * CODE);
+    }
+
+    #[test]
+    fn the_code_that_was_described_least_recently_is_replaced() {
+        let mut codes = Codes::default();
+        let code = |literal: usize| Lengths::of_two(literal as u8, true);
+        for first in 0..256 {
+            // The first of all in each frame, too, so it stays.
+            let some: Vec<Lengths> = (first..first + 7).map(|nth| code(nth % 256)).collect();
+            assert_eq!(describe(&mut codes, &[&[code(0)][..], &some].concat()), {
+                let has_first = (first..first + 7).any(|nth| nth % 256 == 0);
+                (7 + u64::from(!has_first)) * CODE
+            });
+        }
+        assert_eq!(codes.built.len(), MAX_CODES);
+        assert!(codes.built[0].has(&code(0)));
+        let all: Vec<Lengths> = (0..MAX_CODES).map(code).collect();
+        assert_eq!(describe(&mut codes, &all), MAX_CODES as u64 * CODE);
     }
 }
