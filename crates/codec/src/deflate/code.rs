@@ -2,8 +2,8 @@
 
 use super::bits::BitReader;
 use super::{
-    COPY, DISTANCE_BITS, LENGTH_BASE, LENGTH_EXTRA, Stop, Token, distance_extra, distance_of,
-    distance_parts,
+    COPY, DISTANCE, DISTANCE_BITS, LENGTH_BASE, LENGTH_EXTRA, Stop, Token, distance_extra,
+    distance_of, distance_parts,
 };
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -396,21 +396,19 @@ impl Code {
     /// The bits of a token, and how many there are; `None` if the code has no such symbol.
     #[inline(always)]
     pub(crate) fn bits_of(&self, token: Token) -> Option<(u64, u32)> {
-        // Without a branch between literals and copies, which nothing could predict. The indices
-        // are in range; the masks say so.
-        let is_copy = token.is_copy();
-        let symbol = if is_copy { 257 + token.length_symbol() } else { token.0 & 0xff };
+        // Without a branch between literals and copies, which nothing could predict: of a literal,
+        // all that is of a copy is masked. The indices are in range; their masks say so.
+        let copy = (token.0 as i32 >> 31) as u32;
+        let symbol = (257 + token.length_symbol()) & copy | token.0 & 0xff & !copy;
         let length = self.words[(symbol & 511) as usize];
-        let (mut bits, mut len) = (u64::from(length & 0xffff), length >> 16 & 15);
-        bits |= u64::from(if is_copy { token.length_extra() } else { 0 }) << len;
-        len = length >> 24;
-        let (symbol, _, extra) = distance_parts(token.distance() - 1);
-        let (symbol, extra) = if is_copy { (DISTANCES + symbol, extra) } else { (NO_DISTANCE, 0) };
+        let (symbol, _, extra) = distance_parts(token.0 & DISTANCE);
+        let symbol = (DISTANCES + symbol) & copy | NO_DISTANCE & !copy;
         let distance = self.words[(symbol & 511) as usize];
-        bits |= u64::from(distance & 0xffff) << len;
-        bits |= u64::from(extra) << (len + (distance >> 16 & 15));
-        len += distance >> 24;
-        (length != 0 && distance != 0).then_some((bits, len))
+        let (first, _) = Entry::bits_under(length, u64::from(token.length_extra() & copy));
+        let (second, _) = Entry::bits_under(distance, u64::from(extra & copy));
+        let len = length >> 24;
+        let bits = first | second << (len & 63);
+        (length & distance & HAS_WORD != 0).then_some((bits, len + (distance >> 24)))
     }
 
     /// Memory in bytes.
