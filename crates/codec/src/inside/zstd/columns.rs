@@ -128,7 +128,7 @@ impl Zstd {
         let mut cursor = 0;
         // The columns of gaps and changes must be in reading order.
         let mut changes = Vec::with_capacity(sequences.len());
-        self.offsets(target, shifts, |nth, change, _| changes.push((nth, change)));
+        self.offsets(target, shifts, |offset| changes.push((offset.nth, offset.change)));
         let mut changes = changes.into_iter().peekable();
         for run in &self.runs[target.runs.clone()] {
             columns.number(run.first - done);

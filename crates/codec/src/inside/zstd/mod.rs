@@ -2,6 +2,7 @@
 
 mod columns;
 mod index;
+mod offsets;
 mod plan;
 mod runs;
 

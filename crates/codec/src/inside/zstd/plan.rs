@@ -6,7 +6,7 @@ use super::super::copies::Cursor;
 use super::super::find::LEAST_LEFT;
 use super::super::plan::Plan;
 use super::super::sequences::{
-    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Sources, change, expected, shift_at,
+    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
 };
 use super::super::work::{LITERAL, SEQUENCE, Work};
 use super::super::worth::matched_bytes;
@@ -147,15 +147,28 @@ impl Zstd {
             return 0;
         }
         self.search(&is_wanted, flow);
-        let mut shifts: Vec<(i64, i64)> =
-            flow.shifts.iter().map(|&(from, shift)| (from - base, shift)).collect();
-        let gains: Vec<usize> = (self.targets.iter().zip(&is_wanted))
-            .map(|(target, is_wanted)| {
-                let cost = self.cost(target, &shifts).filter(|_| *is_wanted);
-                let gain = cost.map_or(0, |cost| unmatched(&target.lies).saturating_sub(cost));
-                if gain > target.lies.len() / LEAST_PART { gain } else { 0 }
-            })
-            .collect();
+        let of_frame = |shifts: &Shifts| -> Shifts {
+            shifts.iter().map(|&(from, shift)| (from - base, shift)).collect()
+        };
+        let gains_with = |shifts: &Shifts, stated: &mut Vec<(i64, i64)>| -> Vec<usize> {
+            (self.targets.iter().zip(&is_wanted))
+                .map(|(target, is_wanted)| {
+                    let cost = self.cost(target, shifts, stated).filter(|_| *is_wanted);
+                    let gain = cost.map_or(0, |cost| unmatched(&target.lies).saturating_sub(cost));
+                    if gain > target.lies.len() / LEAST_PART { gain } else { 0 }
+                })
+                .collect()
+        };
+        let (mut shifts, mut stated) = (of_frame(&flow.shifts), Vec::new());
+        let mut gains = gains_with(&shifts, &mut stated);
+        let learned = self.learn(&shifts, stated);
+        if !learned.is_empty() {
+            for (places, shift) in learned {
+                note_shift(&mut flow.shifts, places.start + base, places.end + base, shift);
+            }
+            shifts = of_frame(&flow.shifts);
+            gains = gains_with(&shifts, &mut Vec::new());
+        }
         let work = Work::of(block.len()).left();
         let chosen = self.choose(&gains, work, index, &mut names, held);
         if chosen.is_empty() || names.all.len() > MAX_NAMED {
@@ -225,8 +238,8 @@ impl Zstd {
     fn keep_needed(&self, chosen: &[(usize, usize)], shifts: &mut Vec<(i64, i64)>) {
         let mut needed = vec![false; shifts.len()];
         for &(nth, _) in chosen {
-            self.offsets(&self.targets[nth], shifts, |_, _, from| {
-                if let Some(nth) = shift_at(shifts, from) {
+            self.offsets(&self.targets[nth], shifts, |offset| {
+                if let Some(nth) = shift_at(shifts, offset.from) {
                     needed[nth] = true;
                 }
             });
@@ -305,14 +318,23 @@ impl Zstd {
         }
     }
 
-    /// Approximate bytes that a target takes; `None` if it has no runs.
-    pub(super) fn cost(&self, target: &Target, shifts: &[(i64, i64)]) -> Option<usize> {
+    /// Approximate bytes that a target takes; `None` if it has no runs. Appends the offsets that are
+    /// stated: see [`Zstd::learn`].
+    fn cost(
+        &self,
+        target: &Target,
+        shifts: &[(i64, i64)],
+        stated: &mut Vec<(i64, i64)>,
+    ) -> Option<usize> {
         let mut found = 0;
         let mut cost = target.heads.len() + 8;
         let mut known_literals = 0;
-        self.offsets(target, shifts, |_, change, _| {
+        self.offsets(target, shifts, |offset| {
             // Few of the changes are stated.
-            cost += if change == change::NEW { 5 } else { 0 };
+            if offset.change == change::NEW {
+                cost += 5;
+                stated.extend(offset.shift.map(|shift| (offset.from, shift)));
+            }
         });
         // In half bytes.
         for run in &self.runs[target.runs.clone()] {
@@ -324,40 +346,6 @@ impl Zstd {
         let new = target.sequences.len() - found;
         let literals = target.literals.len() - known_literals;
         (found > 0).then_some((cost + new * 7 + literals * 3 / 2) / 2 + found / 32)
-    }
-
-    /// Calls `each` with the change of the offset of each sequence of a target's runs, and the
-    /// sequence.
-    pub(super) fn offsets(
-        &self,
-        target: &Target,
-        shifts: &[(i64, i64)],
-        mut each: impl FnMut(usize, u8, i64),
-    ) {
-        let sequences = &self.sequences[target.sequences.clone()];
-        let base = self.targets[0].noted.place;
-        let mut here = target.noted.place - base;
-        let mut done = 0;
-        for run in &self.runs[target.runs.clone()] {
-            here += length(&sequences[done..run.first]);
-            let there =
-                self.sources.sequences[run.source..].iter().zip(&self.sources.places[run.source..]);
-            let of_run = sequences[run.first..run.first + run.len].iter().zip(there);
-            for (nth, (sequence, (source, &(_, place)))) in of_run.enumerate() {
-                let of = source.offset;
-                here += i64::from(sequence.literals);
-                let change = if sequence.offset == expected(shifts, of, place, here) {
-                    change::EXPECTED
-                } else if sequence.offset == of {
-                    change::SAME
-                } else {
-                    change::NEW
-                };
-                each(run.first + nth, change, place - i64::from(of) + 3);
-                here += i64::from(sequence.matched) + 3;
-            }
-            done = run.first + run.len;
-        }
     }
 }
 
