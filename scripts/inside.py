@@ -4,8 +4,8 @@ and rsync.
 
     scripts/inside.py ONCEWIRE DIR [SET...]
 
-SETs are `releases`, `compressors`, `frames` and `pages`; without any, all are measured. Downloads packages with npm and pip
-into DIR once. Needs zstd and rsync; of gzip, pigz, 7z, zopfli, libdeflate-gzip and go, those that are there are
+SETs are `releases`, `compressors`, `frames`, `parts` and `pages`; without any, all are measured. Downloads packages with
+npm and pip into DIR once. Needs zstd and rsync; of gzip, pigz, 7z, zopfli, libdeflate-gzip and go, those that are there are
 measured. Prints Markdown tables. Every pack is unpacked and compared.
 """
 
@@ -166,20 +166,21 @@ def compressors(oncewire, where):
               f" {share(rsync, size)} |", flush=True)
 
 
+def tree(name, version, where):
+    """The files of a package, one after the other."""
+    with tarfile.open(npm(name, version, where)) as archive:
+        return b"".join(archive.extractfile(member).read() for member in archive if member.isfile())
+
+
 def frames(oncewire, where):
     """Two versions of a tree, as zstd frames of several levels."""
-
-    def tree(name, version):
-        with tarfile.open(npm(name, version, where)) as archive:
-            return b"".join(archive.extractfile(member).read() for member in archive if member.isfile())
-
-    old = tree("typescript", "5.5.2")
+    old = tree("typescript", "5.5.2", where)
     pairs = {
         "typescript 5.5.2, an edit in every 50 KB": (old[:20_000_000], edited(old[:20_000_000], 400, 1)),
-        "typescript 5.5.2, 5.5.3": (old, tree("typescript", "5.5.3")),
-        "bootstrap 5.3.0, 5.3.1": (tree("bootstrap", "5.3.0"), tree("bootstrap", "5.3.1")),
-        "eslint 8.57.0, 8.57.1": (tree("eslint", "8.57.0"), tree("eslint", "8.57.1")),
-        "three 0.163.0, 0.164.0": (tree("three", "0.163.0"), tree("three", "0.164.0")),
+        "typescript 5.5.2, 5.5.3": (old, tree("typescript", "5.5.3", where)),
+        "bootstrap 5.3.0, 5.3.1": (tree("bootstrap", "5.3.0", where), tree("bootstrap", "5.3.1", where)),
+        "eslint 8.57.0, 8.57.1": (tree("eslint", "8.57.0", where), tree("eslint", "8.57.1", where)),
+        "three 0.163.0, 0.164.0": (tree("three", "0.163.0", where), tree("three", "0.164.0", where)),
     }
     print("\n| versions | zstd | compressed | next version packed | inside off | zstd --patch-from | rsync -z |")
     print("|---|---|---:|---:|---:|---:|---:|")
@@ -195,6 +196,27 @@ def frames(oncewire, where):
             patch, rsync = rivals(*files, where)
             print(f"| {name} | -{level} | {size / 1e6:.2f} MB | **{share(on, size)}** | {share(off, size)} |"
                   f" {share(patch, size)} | {share(rsync, size)} |", flush=True)
+
+
+def parts(oncewire, where):
+    """The rest of a second version, without its first third, for someone who has the first version or all but its
+    first quarter."""
+    old = tree("typescript", "5.5.2", where)[:20_000_000]
+    new = edited(old, 400, 1)
+    commands = [["gzip", f"-{level}"] for level in (1, 6, 9)] + [["zstd", f"-{level}"] for level in (1, 3, 9, 19)]
+    print("\n| compressor | compressed | rest packed | inside off | without the first quarter of the old one |")
+    print("|---|---:|---:|---:|---:|")
+    for command in commands:
+        first, second = (run([*command, "-c"], input=version) for version in (old, new))
+        base, part, rest = (where / name for name in ("base", "part", "rest"))
+        base.write_bytes(first)
+        part.write_bytes(first[len(first) // 4:])
+        rest.write_bytes(second[len(second) // 3:])
+        size = rest.stat().st_size
+        on, off = (next_version(oncewire, base, rest, where, "--inside", how) for how in ["on", "off"])
+        cut = next_version(oncewire, part, rest, where)
+        print(f"| {' '.join(command)} | {len(second) / 1e6:.2f} MB | **{share(on, size)}** | {share(off, size)} |"
+              f" {share(cut, size)} |", flush=True)
 
 
 def pages(oncewire, where):
@@ -228,7 +250,7 @@ def pages(oncewire, where):
               f" {share(off, size)} |", flush=True)
 
 
-SETS = {"releases": releases, "compressors": compressors, "frames": frames, "pages": pages}
+SETS = {"releases": releases, "compressors": compressors, "frames": frames, "parts": parts, "pages": pages}
 
 
 def main():

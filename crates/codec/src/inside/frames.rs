@@ -4,6 +4,8 @@ use std::ops::Range;
 
 /// Magic number of a frame.
 pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Bytes of the header of a block.
+pub(super) const BLOCK_HEADER: usize = 3;
 /// Most pieces of a block in the log; a block with more is ignored.
 const MAX_PIECES: usize = 8;
 
@@ -24,7 +26,7 @@ pub(super) struct Block {
     /// Its pieces in the log; empty if there are too many.
     pub(super) pieces: Vec<Range<u64>>,
     pub(super) kind: Kind,
-    /// It is the first of its frame.
+    /// It is the first of its frame, or the first that was found.
     pub(super) is_first: bool,
     /// It is the last one.
     pub(super) is_last: bool,
@@ -138,6 +140,12 @@ impl Frame {
             }
         }
         None
+    }
+
+    /// At the header of a block in a frame whose beginning was not sent.
+    pub(super) fn middle() -> Frame {
+        // A checksum is skipped like anything else between two frames.
+        Frame { step: Step::BlockHeader, ..Frame::default() }
     }
 
     /// In a compressed block of which `before` in the log has been seen and `left` bytes follow.

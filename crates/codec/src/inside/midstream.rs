@@ -1,23 +1,79 @@
-//! Finds a deflate block in a stream whose beginning was not sent: a range of a file, a download
-//! that was resumed.
+//! Finds a block of deflate or zstd in a stream whose beginning was not sent: a range of a file, a
+//! download that was resumed.
 
 use super::budget;
+use super::frames::BLOCK_HEADER;
+use super::piece::Piece;
 use crate::deflate::{BitReader, Code, Lengths, Stop};
+use crate::zstd_block;
 
-/// Bytes searched in a flow, at most. Most compressors begin a block every 10 to 60 KB.
-pub(super) const SEARCHED: usize = 128 << 10;
+/// Bytes of a flow searched for deflate, at most. Most compressors begin a block every 10 to 60 KB.
+const SEARCHED: usize = 128 << 10;
+/// The same for zstd. Often only one block in several describes a code, and looking costs less.
+const SEARCHED_FOR_ZSTD: usize = 1 << 20;
+/// Most blocks of each format that are found in a flow: content of other streams may have some.
+const MOST_FOUND: u8 = 4;
 /// Pieces shorter than this are not searched: little of a block fits.
-pub(super) const SHORTEST: usize = 2 << 10;
+const SHORTEST: usize = 2 << 10;
 /// Work of the search in units a byte: each of its bits is tried.
 const BYTE: u64 = 4;
 /// Work of reading lengths that add up.
 const LENGTHS: u64 = 64;
+/// Bytes searched for a zstd block, for a unit of work.
+const ZSTD_BYTES: usize = 2;
 /// Work of a search in units, at most, for each byte. Noise takes 5.2, content made of descriptions
 /// would take 100.
-const MOST: u64 = 8;
+const MOST: u64 = 7;
+/// The same for zstd. Noise takes 0.5, content made of descriptions would take 6.
+const MOST_FOR_ZSTD: u64 = 1;
 /// Tokens that must follow a description. Bits that are none hardly ever describe codes in which
 /// each bit counts, so these need not prove much.
 const TOKENS: usize = 64;
+
+/// The search in the compressed content of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Middles {
+    /// Bytes that were searched.
+    searched: usize,
+    /// Blocks that were found, of deflate and of zstd.
+    deflate: u8,
+    zstd: u8,
+}
+
+/// Where a block begins.
+pub(super) enum Middle {
+    /// At this bit.
+    Deflate(u64),
+    /// At this byte.
+    Zstd(usize),
+}
+
+impl Middles {
+    /// Searches a piece from `bit` on, as far as the flow may be searched. Adds what it takes to
+    /// `work`.
+    pub(super) fn find(&mut self, piece: &Piece<'_>, bit: u64, work: &mut u64) -> Option<Middle> {
+        let (data, first) = (piece.data, (bit / 8) as usize);
+        data.len().checked_sub(first).filter(|&len| len >= SHORTEST)?;
+        let end_of = |most: usize, found: u8| {
+            let left = if found < MOST_FOUND { most.saturating_sub(self.searched) } else { 0 };
+            data.len().min(first + left)
+        };
+        // The bytes of a zstd block are in one piece.
+        let from = first.max(piece.carried.saturating_sub(BLOCK_HEADER));
+        let zstd = find_zstd(data, from, end_of(SEARCHED_FOR_ZSTD, self.zstd), work);
+        let (found, until) = if let Some(start) = zstd {
+            self.zstd += 1;
+            (Some(Middle::Zstd(start)), start)
+        } else if let Some(start) = find(data, bit, end_of(SEARCHED, self.deflate), work) {
+            self.deflate += 1;
+            (Some(Middle::Deflate(start)), (start / 8) as usize)
+        } else {
+            (None, data.len())
+        };
+        self.searched += until - first;
+        found
+    }
+}
 
 /// Share of all words of three bits' lengths, in 128ths.
 static SHARES: [u16; 512] = {
@@ -38,7 +94,7 @@ static SHARES: [u16; 512] = {
 
 /// The first bit from `from` on, and before byte `to`, at which a block with a description of its
 /// own begins, as far as can be told. Adds what it takes to `work`, and gives up where that is much.
-pub(super) fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<u64> {
+fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<u64> {
     let first = (from / 8) as usize;
     let most = *work + (to.saturating_sub(first)) as u64 * MOST;
     for at in first..to {
@@ -66,6 +122,27 @@ pub(super) fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<
         if *work > most {
             return None;
         }
+    }
+    None
+}
+
+/// The first byte from `from` on, and before `to`, at which a zstd block begins that describes a
+/// code for its literals, as far as can be told. Adds what it takes to `work`, and gives up where
+/// that is much.
+fn find_zstd(data: &[u8], from: usize, to: usize, work: &mut u64) -> Option<usize> {
+    let most = *work + to.saturating_sub(from) as u64 * MOST_FOR_ZSTD;
+    *work += (to.saturating_sub(from) / ZSTD_BYTES) as u64;
+    let mut at = from;
+    while at < to && *work <= most {
+        let head = u32::from_le_bytes(*data.get(at..)?.first_chunk()?);
+        // Not the last, compressed, and less than 128 KiB.
+        if head & 0xf0_0007 == 4 {
+            let len = (head & 0xff_ffff) as usize >> 3;
+            if zstd_block::may_begin(&data[at + 3..], len, work) {
+                return Some(at);
+            }
+        }
+        at += 1;
     }
     None
 }
@@ -112,6 +189,39 @@ mod tests {
         let mut work = 0;
         assert_eq!(find(&noise, 0, noise.len(), &mut work), None);
         assert!(work < 6 << 20, "{work}");
+        work = 0;
+        assert_eq!(find_zstd(&noise, 0, noise.len(), &mut work), None);
+        assert!(work < 6 << 17, "{work}");
+    }
+
+    /// Descriptions of a code, each after the header of a block and the head of its literals, in which
+    /// the sizes fit together. Streams of zeros have no bit that marks their end.
+    fn zstd_descriptions(len: usize) -> Vec<u8> {
+        // 4 streams of 180 bytes for 800 literals; 127 weights of 1, and that of the last.
+        let (count, description) = (800, 65);
+        let packed = description + 6 + 4 * 180;
+        let block = ((packed + 20) << 3 | 4) as u32;
+        let head = 2 | 1 << 2 | count << 4 | (packed as u32) << 14;
+        let mut one = block.to_le_bytes()[..3].to_vec();
+        one.extend_from_slice(&head.to_le_bytes()[..3]);
+        one.push(128 + 126);
+        one.extend_from_slice(&[0x11; 64]);
+        one.extend_from_slice(&[180, 0, 180, 0, 180, 0]);
+        one.iter().copied().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn content_made_of_zstd_descriptions_takes_no_more_work_than_it_may() {
+        let content = zstd_descriptions(64 << 10);
+        let mut work = 0;
+        assert!(!zstd_block::may_begin(&content[3..], 1 << 16, &mut work) && work > 500);
+        let each = work;
+        work = 0;
+        assert_eq!(find_zstd(&content, 0, content.len(), &mut work), None);
+        assert!(work < (64 << 10) * MOST_FOR_ZSTD + each, "{work}");
+        // Unlimited, it would take more.
+        let blocks = content.windows(2).filter(|pair| *pair == [128 + 126, 0x11]).count() as u64;
+        assert!(blocks * each > 4 * work, "{blocks} blocks of {each}");
     }
 
     /// Blocks without tokens, each under the shortest description: symbols 18 and 1 of lengths, and

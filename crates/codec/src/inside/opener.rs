@@ -6,7 +6,7 @@
 use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
 use super::frames::{self, Frame};
 use super::index::Among;
-use super::midstream;
+use super::midstream::{Middle, Middles};
 use super::opened::{BATCH, Opened, Part, Spot};
 use super::passed::Passed;
 use super::piece::Piece;
@@ -73,8 +73,7 @@ pub(super) struct Opener {
     near: usize,
     /// Bytes of compressed content that may still be searched.
     credit: usize,
-    /// Bytes of compressed content that may still be searched for the middle of a stream.
-    searchable: usize,
+    middles: Middles,
     /// Tokens of this stream.
     seen: u64,
     /// Carrier of this stream, and whether it was counted. `None` if its beginning was not seen.
@@ -98,7 +97,7 @@ impl Default for Opener {
             in_doubt: false,
             near: BEHIND,
             credit: CREDIT,
-            searchable: midstream::SEARCHED,
+            middles: Middles::default(),
             seen: 0,
             carrier: None,
             counts: StreamCounts::default(),
@@ -186,7 +185,7 @@ impl Opener {
     /// Forgets the flow's position.
     pub(super) fn lose(&mut self) {
         let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
-        *self = Opener { carry, counts, searchable: self.searchable, ..Opener::default() };
+        *self = Opener { carry, counts, middles: self.middles, ..Opener::default() };
         self.carry.clear();
     }
 
@@ -336,28 +335,26 @@ impl Opener {
                 return Next::At(start as u64 * 8);
             }
         }
-        if let Some(start) = self.middle(data, bit, opened) {
+        if let Some(start) = self.middle(piece, bit, opened) {
             return start;
         }
         let keep = data.len().saturating_sub(SEEK_CARRY).max(first);
         Next::More(keep.min(data.len()) as u64 * 8)
     }
 
-    /// Searches compressed content in which no stream begins for a block of one that began before,
-    /// once in a flow.
-    fn middle(&mut self, data: &[u8], bit: u64, opened: &mut Opened) -> Option<Next> {
-        let first = (bit / 8) as usize;
-        let len = data.len().checked_sub(first).filter(|&len| len >= midstream::SHORTEST)?;
-        if !self.is_dense || self.searchable == 0 {
+    /// Searches compressed content in which no stream begins for a block of one that began before.
+    fn middle(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Option<Next> {
+        if !self.is_dense {
             return None;
         }
-        let len = len.min(self.searchable);
-        let found = midstream::find(data, bit, first + len, &mut opened.work);
-        self.searchable = if found.is_some() { 0 } else { self.searchable - len };
-        let start = found?;
+        let found = self.middles.find(piece, bit, &mut opened.work)?;
+        let (state, start) = match found {
+            Middle::Deflate(start) => (State::Block, start),
+            Middle::Zstd(start) => (State::Frame(Frame::middle()), start as u64 * 8),
+        };
         self.carrier = None;
         self.seen = 0;
-        self.state = State::Block;
+        self.state = state;
         Some(Next::At(start))
     }
 

@@ -5,7 +5,7 @@ use super::bits::{BackReader, Writer};
 use super::fse::Table;
 
 /// Bits of the longest word.
-const MAX_BITS: u32 = 11;
+pub(super) const MAX_BITS: u32 = 11;
 /// Symbols that are read from one window: 57 bits.
 const AT_ONCE: usize = 5;
 

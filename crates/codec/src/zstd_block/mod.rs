@@ -5,11 +5,13 @@
 //! entropy coding leaves little choice. `docs/FORMAT.md`, "Sequences of zstd".
 
 mod bits;
+mod front;
 mod fse;
 mod huffman;
 mod pack;
 
 use bits::{BackReader, Take};
+pub(crate) use front::may_begin;
 use fse::Table;
 use huffman::Code;
 pub(crate) use pack::Packer;

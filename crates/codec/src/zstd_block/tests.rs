@@ -144,3 +144,33 @@ fn tables_of_others_are_needed() {
     });
     assert!(inherited > 0);
 }
+
+#[test]
+fn the_front_of_a_block_is_recognized() {
+    let content = content(5, 300_000, 40_000);
+    for level in [1, 3, 9, 19] {
+        let mut recognized = 0;
+        blocks(&compressed(&content, level), |block, _| {
+            let mut work = 0;
+            let uses = Outline::read(block).unwrap().uses;
+            let is_front = may_begin(block, block.len(), &mut work);
+            assert!(is_front || !uses.describes[0], "level {level}");
+            if !is_front {
+                return;
+            }
+            recognized += 1;
+            assert!((500..500 + 33_000 / 4).contains(&work), "{work}");
+            // It may end before the first stream does, but not before the sizes of streams.
+            assert!(may_begin(&block[..block.len() / 8], block.len(), &mut work));
+            assert!(!may_begin(&block[..20], block.len(), &mut work));
+            // Its sizes fit no other length, and no other place.
+            assert!(!may_begin(block, block.len() / 4, &mut work));
+            assert!(!may_begin(&block[1..], block.len(), &mut work));
+            // Literals of other lengths do not end with the first stream.
+            let mut other = block.to_vec();
+            other[120..160].fill(0x5a);
+            assert!(!may_begin(&other, block.len(), &mut work));
+        });
+        assert!(recognized > 0, "level {level}");
+    }
+}

@@ -20,7 +20,7 @@ use super::section::Expander;
 use super::sequences::{MAX_SEQUENCES, MAX_SHIFTS, Shifts, Sources};
 use crate::log::Log;
 use crate::matcher::Match;
-use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Room, Sequence, Tables};
+use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Outline, Room, Sequence, Tables};
 use std::ops::Range;
 
 /// Position of a flow in a zstd frame.
@@ -227,16 +227,26 @@ impl Zstd {
         let (heads, literals, sequences) =
             (self.heads.len(), self.literals.len(), self.sequences.len());
         let (content, tables) = (&self.content, &mut flow.tables);
+        // What a block that cannot be read regenerates, mostly.
+        let mut unread = 0;
         // A hostile block can expand to much from few bytes.
         let most = most_expanded(block.len());
         let room = Room {
             literals: most.literals.saturating_sub(self.literals.len()),
             sequences: most.sequences.saturating_sub(self.sequences.len()),
         };
-        let (uses, parts) =
-            zstd_block::unpack(content, tables, room, &mut self.literals, &mut self.sequences)
-                .ok()?;
-        parts.iter().for_each(|head| self.heads.extend_from_slice(head));
+        let needed = Outline::read(content).ok()?.uses().inherits;
+        let uses = if (0..4).all(|nth| tables.has(nth) || !needed[nth]) {
+            let unpacked =
+                zstd_block::unpack(content, tables, room, &mut self.literals, &mut self.sequences);
+            let (uses, parts) = unpacked.ok()?;
+            parts.iter().for_each(|head| self.heads.extend_from_slice(head));
+            uses
+        } else {
+            // The beginning of the frame was not sent. Later blocks may need its tables.
+            unread = i64::from(MAX_ZSTD_BLOCK as u32);
+            zstd_block::pass(content, tables).ok()?
+        };
         let mut matched = 0;
         let mut start = literals as u32;
         for sequence in &self.sequences[sequences..] {
@@ -260,7 +270,7 @@ impl Zstd {
             origins: flow.origins,
             place: flow.place,
         };
-        flow.place += i64::from(noted.literals) + matched;
+        flow.place += i64::from(noted.literals) + matched + unread;
         describe(&mut flow.origins, &uses, at);
         self.targets.push(Target {
             noted,
@@ -285,7 +295,9 @@ impl Zstd {
         parts: Parts<'_>,
     ) -> Found {
         self.read(place, block, ended, flow);
-        let opened = self.targets.iter().map(|target| target.lies.len()).sum();
+        // Those that could not be read have no heads.
+        let read = self.targets.iter().filter(|target| !target.heads.is_empty());
+        let opened = read.map(|target| target.lies.len()).sum();
         let work = self.targets_work();
         let mut found = Found { opened, work, ..Found::default() };
         if self.targets.is_empty() {
