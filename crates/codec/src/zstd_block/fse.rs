@@ -21,7 +21,7 @@ pub(super) struct State {
 struct Symbol {
     /// Its number of states; 0 if it has none.
     states: u16,
-    /// As `states - 1` has so many bits, a state gives one bit more or less.
+    /// From this and a state follows how many bits the state writes: one of two numbers.
     bits_delta: u32,
     /// Where its states begin in `next`, less what the shifted state is at least.
     next_delta: i32,
@@ -172,7 +172,7 @@ impl Table {
         self.states[reader.take(self.log) as usize & (self.states.len() - 1)]
     }
 
-    /// The state behind another one.
+    /// The state after another one.
     #[inline(always)]
     pub(super) fn follow(&self, state: State, reader: &mut impl Take) -> State {
         let bits = reader.take(u32::from(state.bits)) as usize;
@@ -196,7 +196,7 @@ impl Table {
         Ok(if self.log == 0 { 0 } else { self.state(found, u32::from(found.states)) })
     }
 
-    /// Writes the symbol before what a state stands for.
+    /// Writes the symbol that precedes that of a state.
     #[inline(always)]
     pub(super) fn write(
         &self,

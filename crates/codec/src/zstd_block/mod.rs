@@ -1,8 +1,8 @@
 //! Undoes the entropy coding of zstd blocks (RFC 8878, section 3.1.1.3), and does it again.
 //!
-//! Literals and sequences repeat where the bytes of blocks do not. Whoever has them, and the heads of
-//! the block's two sections with the tables that they describe, has the block: what writes its
-//! entropy coding leaves little choice. `docs/FORMAT.md`, "Sequences of zstd".
+//! Literals and sequences repeat where the bytes of blocks do not. Together with the heads of the
+//! block's two sections, which describe its tables, they determine the block: zstd's entropy coding
+//! leaves the encoder one choice. `docs/FORMAT.md`, "Sequences of zstd".
 
 mod bits;
 mod front;
@@ -24,11 +24,11 @@ pub(crate) const MAX_SEQUENCES: usize = MAX_ZSTD_BLOCK / 3;
 /// Room for every block.
 #[cfg(test)]
 const ALL: Room = Room { literals: MAX_ZSTD_BLOCK, sequences: MAX_SEQUENCES };
-/// Not a block that can be taken apart or put together.
+/// Not a block that can be decoded or encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
-/// The tables that a block may take over from those before it in its frame.
+/// The tables that a block may inherit from earlier blocks of its frame.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     literals: Option<Arc<Code>>,
@@ -64,9 +64,9 @@ const TABLE_WORK: u64 = 64;
 /// matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
-    /// It uses the one of a block before.
+    /// It uses that of an earlier block.
     pub(crate) inherits: [bool; 4],
-    /// It leaves another one to the blocks that follow.
+    /// It describes a new one, which later blocks may inherit.
     pub(crate) describes: [bool; 4],
 }
 
@@ -176,16 +176,16 @@ fn length_of(
 enum Literals {
     Raw,
     Repeated,
-    /// In so many streams.
+    /// In this many streams.
     Coded(usize),
 }
 
-/// What a block begins with, and how its sequences begin.
+/// The head of the literals section.
 struct LiteralsHead {
     kind: Literals,
     /// Literals.
     count: usize,
-    /// Bytes of the section behind the head and the description of a code.
+    /// Bytes of the section after the head and the description of a code.
     packed: usize,
     inherits: bool,
 }
@@ -332,7 +332,7 @@ fn describe_tables(
     Ok(())
 }
 
-/// What of a block has been told apart, before its literals and sequences are read.
+/// A block divided into its sections, before its literals and sequences are read.
 struct Heads<'a> {
     literals: LiteralsHead,
     /// As in the block, with descriptions.
@@ -405,11 +405,11 @@ pub(crate) struct Outline<'a> {
     kind: Literals,
     count: usize,
     uses: Uses,
-    /// The literals section behind its head, with the description of a code.
+    /// The literals section after its head, with the description of a code.
     packed_literals: &'a [u8],
     sequences: usize,
     modes: u8,
-    /// The sequences section behind the modes, with the descriptions of tables.
+    /// The sequences section after the modes, with the descriptions of tables.
     packed_sequences: &'a [u8],
 }
 
@@ -476,8 +476,8 @@ impl<'a> Outline<'a> {
         Ok(self.packed_sequences.len() - rest.len())
     }
 
-    /// Appends the literals and sequences, with all tables that they need, behind descriptions of
-    /// these lengths.
+    /// Appends the literals and sequences, given all tables that they need and the lengths of the
+    /// descriptions.
     ///
     /// # Errors
     /// [`Stop`]; what was appended is meaningless.
@@ -543,7 +543,7 @@ macro_rules! at_once {
     };
 }
 
-/// Appends the `count` sequences of a block of so many literals.
+/// Appends the `count` sequences of a block with this many literals.
 fn unpack_sequences(
     count: usize,
     literals: usize,

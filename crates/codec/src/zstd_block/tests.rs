@@ -121,7 +121,7 @@ fn damaged_blocks_are_refused_or_stand_for_something() {
             let heads = heads.concat();
             let packer = Packer::read(&mut &heads[..], &mut Tables::default(), &mut 0).unwrap();
             let mut back = Vec::new();
-            // Another block may stand for the same, and be longer than the head says.
+            // A different block may have the same content, and be longer than the head says.
             let _ = packer.pack(&tables, &literals, &sequences, &mut back);
         });
     }
