@@ -56,7 +56,7 @@ impl Compared {
     /// Why they may differ by more than five points.
     fn explained(&self) -> bool {
         // Fragments made whole, tunnels looked into, lengths believed: not the same payload
-        // (`crates/packet/tests/public_captures.rs`).
+        // (`crates/packet/tests/all/public_captures.rs`).
         let other_payload = self.payload != self.their_payload;
         // The index misses runs: their windows all hash alike. MODP as we have it forces a marker
         // in each packet.

@@ -1,7 +1,6 @@
 //! Fragments: made whole against a plain oracle, within limits, and accounted for.
-#![allow(missing_docs)]
 
-mod build;
+use crate::build;
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! Capture files of every kind: byte orders, resolutions, versions, compression, and files that end
 //! early or are no captures.
-#![allow(missing_docs)]
 
 use std::io::{self, Read, Write};
 

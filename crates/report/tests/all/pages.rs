@@ -1,6 +1,6 @@
 //! Reports in headless Chromium. Skipped where no browser is installed.
 
-mod support;
+use crate::support;
 
 use oncewire_report::html;
 use serde_json::{Value, json};

@@ -1,9 +1,8 @@
 //! One packet for each link type and each encapsulation: what it says, whole and cut at every
 //! length.
-#![allow(missing_docs)]
 
-mod build;
-mod fuzz_entry;
+use crate::build;
+use crate::fuzz_entry;
 
 use build::*;
 use oncewire_packet::{

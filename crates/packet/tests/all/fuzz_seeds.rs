@@ -1,12 +1,11 @@
 //! The fuzz target on stable: its corpus, and some thousand changes of it that are the same every
 //! time.
 //!
-//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test fuzz_seeds` writes the seeds into the
+//! `ONCEWIRE_BLESS=1 cargo test -p oncewire-packet --test all fuzz_seeds` writes the seeds into the
 //! corpus; what libFuzzer found beyond them is kept there too.
-#![allow(missing_docs)]
 
-mod build;
-mod fuzz_entry;
+use crate::build;
+use crate::fuzz_entry;
 
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Sample reports, with hostile names and numbers, in every format for people.
 
-mod support;
+use crate::support;
 
 use oncewire_report::terminal::Page;
 use oncewire_report::text::columns;
@@ -85,7 +85,7 @@ fn nothing_is_fetched() {
     for report in [reports::network(30, 0, false), reports::empty()] {
         let page = html::render(&report);
         // uPlot has an address on the web in a comment.
-        let page = page.replace(include_str!("../assets/uplot/uPlot.iife.min.js"), "");
+        let page = page.replace(include_str!("../../assets/uplot/uPlot.iife.min.js"), "");
         for attribute in [
             " src=",
             "@import",

@@ -1,0 +1,7 @@
+//! Sample reports, in every format and in a browser. One binary: each takes time to link.
+#![allow(missing_docs)]
+
+mod pages;
+mod reports;
+#[path = "../support/mod.rs"]
+mod support;
