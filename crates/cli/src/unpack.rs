@@ -117,19 +117,28 @@ fn is_binary(content: &[u8]) -> bool {
     content.iter().any(|&byte| is_control(byte) || byte == 0x7f)
 }
 
+/// Two sizes for people: exact if they would look the same otherwise.
+fn sizes(one: u64, other: u64) -> (String, String) {
+    let rounded = (binary(one), binary(other));
+    let is_same = rounded.0 == rounded.1 && one != other;
+    if is_same { (format!("{one} bytes"), format!("{other} bytes")) } else { rounded }
+}
+
 fn check_base(header: &Header, given: Option<&Base>, name: &str) -> Outcome {
     match (header.base, given) {
         (Some(needed), None) => Err(Failure::usage(format!(
-            "{name} was packed with a base of {} bytes; pass the same files with --base",
-            needed.len
+            "{name} was packed with a base of {}; pass the same files with --base",
+            binary(needed.len)
         ))),
         (None, Some(_)) => {
             Err(Failure::usage(format!("{name} was packed without a base; omit --base")))
         }
-        (Some(needed), Some(given)) if needed != *given => Err(Failure::usage(format!(
-            "{name} was packed with another base ({} bytes, this one has {}); pass the same files in the same order",
-            needed.len, given.len
-        ))),
+        (Some(needed), Some(given)) if needed != *given => {
+            let (needed, given) = sizes(needed.len, given.len);
+            Err(Failure::usage(format!(
+                "{name} was packed with another base ({needed}, this one has {given}); pass the same files in the same order"
+            )))
+        }
         _ => Ok(()),
     }
 }

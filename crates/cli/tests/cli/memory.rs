@@ -128,6 +128,8 @@ fn failed_allocations_are_one_line() {
     confined(500, args!["unpack", "-o", dir.join("output")], &claim).fails(1, &["memory"]);
     confined(500, args!["pack", tz_path(0), "--cache", "1G", "-o", dir.join("output")], b"")
         .fails(1, &["memory", "--cache"]);
+    confined(500, args!["pack", tz_path(0), "--cache", "100G", "-o", dir.join("output")], b"")
+        .fails(1, &["GiB of memory", "choose a smaller --cache"]);
     dir.holds_only(&[]);
 }
 
