@@ -275,6 +275,7 @@ impl Log {
     /// If it does; callers place blocks with [`Geometry::place`] or have checked a peer's offset.
     pub fn write(&mut self, offset: u64, block: &[u8]) {
         let position = self.generations.geometry.position(offset);
+        self.ring.fill(position..position + block.len());
         self.ring[position..position + block.len()].copy_from_slice(block);
         if let Some(runs) = self.runs.as_mut().filter(|_| !block.is_empty()) {
             let floor =

@@ -531,15 +531,16 @@ impl Outgoing {
         self.log.as_ref().map_or(0, |log| log.known.end - log.acknowledged)
     }
 
-    /// Memory in use, in bytes: the written part of the log, and a page of the table for each
-    /// fingerprint, so the whole table soon.
+    /// Memory in use, in bytes: the written part of the log, and some pages of the table and one for
+    /// each fingerprint, so the whole table soon.
     pub(crate) fn memory(&self) -> u64 {
         let of = |log: &SentLog| {
             let end = log.known.end;
             let EncoderMemory { log: capacity, table, domains, contexts, inside, buffers } =
                 log.known.memory;
             let MatchStats { looked_up, indexed_only, .. } = log.known.stats.matcher;
-            let table = (table as u64).min((looked_up + indexed_only).saturating_mul(PAGE));
+            let touched = (looked_up + indexed_only).saturating_add(TRIED);
+            let table = (table as u64).min(touched.saturating_mul(PAGE));
             end.min(capacity as u64)
                 + table
                 + (domains
@@ -582,6 +583,8 @@ impl Outgoing {
 /// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
 /// pages.
 const PAGE: u64 = 2 << 20;
+/// Pages of the table that the encoder touches when it is built.
+const TRIED: u64 = 4;
 
 fn geometry(log: u64) -> Geometry {
     Geometry::new(log, log / 4).expect("sizes of logs are checked when they are agreed on")

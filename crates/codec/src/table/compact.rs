@@ -126,6 +126,10 @@ impl<T: Slot> CompactTable<T> {
         while growing && self.memory() <= MAX_GROWING && self.used / 2 >= FIRST_SLOTS {
             self.used /= 2;
         }
+        if self.used == self.slots.len() {
+            // The first blocks touch all of them.
+            self.slots.try_huge();
+        }
         self
     }
 
