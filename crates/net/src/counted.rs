@@ -3,11 +3,14 @@
 use crate::sync::lock;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 /// A connection that counts its own bytes, such as one of QUIC.
 pub(crate) trait SelfCounting: Debug + Send {
@@ -61,6 +64,25 @@ pub(crate) struct Counted<S> {
 impl<S> Counted<S> {
     pub(crate) fn new(inner: S, bytes: Arc<WireBytes>) -> Counted<S> {
         Counted { inner, bytes }
+    }
+}
+
+#[cfg(unix)]
+impl Counted<TcpStream> {
+    /// Registers the socket with the caller's runtime instead of the one in which it was opened.
+    pub(crate) fn move_here(&mut self) -> io::Result<()> {
+        // A runtime gives its socket back only by value: another descriptor of it stays.
+        let socket = std::net::TcpStream::from(self.inner.as_fd().try_clone_to_owned()?);
+        self.inner = TcpStream::from_std(socket)?;
+        Ok(())
+    }
+}
+
+#[cfg(not(unix))]
+impl Counted<TcpStream> {
+    /// The socket stays with the runtime in which it was opened.
+    pub(crate) fn move_here(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

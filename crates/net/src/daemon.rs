@@ -4,9 +4,11 @@ use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
 use crate::handshake::HandshakeError;
-use crate::server::{ServeConfig, Server, serve};
+use crate::server::{ServeConfig, Server, serve_on};
 use crate::status::Status;
+use crate::threads::SessionThreads;
 use std::io;
+use std::num::NonZero;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +76,8 @@ impl TunnelEnd {
 /// # Errors
 /// [`NetError`] if it cannot start; [`NetError::Refused`].
 pub fn run(role: Role, daemon: Daemon) -> Result<(), NetError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // A client is one session at a time. A server's sessions have threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(NetError::Runtime)?;
@@ -90,7 +93,11 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         Role::Connect(config) => config.endpoint.clone(),
     };
     let end = Arc::new(match role {
-        Role::Serve(config) => TunnelEnd::Server(serve(config).await?),
+        Role::Serve(config) => {
+            let count = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let threads = SessionThreads::start(count).map_err(NetError::Runtime)?;
+            TunnelEnd::Server(serve_on(config, threads).await?)
+        }
         Role::Connect(config) => TunnelEnd::Client(connect(config).await?),
     });
     let signals = |kind| signal(kind).map_err(NetError::Runtime);

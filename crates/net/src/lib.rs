@@ -79,6 +79,7 @@ mod sockets;
 pub mod status;
 mod sync;
 pub mod target;
+mod threads;
 pub mod tls;
 mod transport;
 mod unauthenticated;

@@ -1,12 +1,49 @@
 //! Transports: what carries a lane, TLS over TCP or a stream of a QUIC connection.
 
+use crate::counted::Counted;
 use std::io;
 use std::net::SocketAddr;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Join};
+use tokio::net::TcpStream;
+use tokio_rustls::{client, server};
+
+/// Bytes that TLS encrypts for one system call: what a lane writes at once. The default of 64 KiB
+/// would divide every block that cannot be reduced.
+const AT_ONCE: usize = 256 << 10;
 
 /// Both directions of a transport.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The transport carries a lane from now on: the caller's runtime waits for the socket, instead
+    /// of the one in which it was opened.
+    ///
+    /// # Errors
+    /// The system's.
+    fn carry_lane(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Duplex for server::TlsStream<Counted<TcpStream>> {
+    fn carry_lane(&mut self) -> io::Result<()> {
+        let (socket, tls) = self.get_mut();
+        tls.set_buffer_limit(Some(AT_ONCE));
+        socket.move_here()
+    }
+}
+
+impl Duplex for client::TlsStream<Counted<TcpStream>> {
+    fn carry_lane(&mut self) -> io::Result<()> {
+        let (socket, tls) = self.get_mut();
+        tls.set_buffer_limit(Some(AT_ONCE));
+        socket.move_here()
+    }
+}
+
+/// The sockets of QUIC are shared by all its connections, and stay where they are.
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> Duplex for Join<R, W> {}
+
+#[cfg(test)]
+impl Duplex for tokio::io::DuplexStream {}
 
 /// An authenticated and encrypted byte stream to a peer.
 pub(crate) struct Transport {

@@ -12,6 +12,7 @@ use crate::sync::lock;
 use oncewire_session::{Ended, Logs, MAX_LANES, SMALLEST_LOG, Session};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 impl Shared {
@@ -32,7 +33,7 @@ impl Shared {
                 logs.take().filter(|(peer, _)| shared.endpoint.peers.contains(peer)).unzip();
             let session =
                 Session::connect(shared.config.with_random(random), of_peer, Instant::now());
-            let (driver, notices) = Driver::start(session, None);
+            let (driver, notices) = Driver::start(session, None, Handle::current());
             shared.set_latest(Some(driver.clone()));
             let mut phase = driver.phase();
             let run = tokio::spawn(shared.clone().run(driver.clone(), logs_of, notices));

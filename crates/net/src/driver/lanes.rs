@@ -22,6 +22,14 @@ const CONTENT: usize = 256 << 10;
 /// answer, and content that is opened takes milliseconds a block.
 const ENCODING: Duration = Duration::from_millis(1);
 
+/// How long one block after the other is encoded before others get the thread and the lock. A small
+/// answer goes out without a turn of all others.
+const TURN: Duration = Duration::from_micros(100);
+
+/// A block that takes longer than this to encode, because it is opened, lets the next one be encoded
+/// by another thread, so that other flows do not wait for it.
+const SLOW: Duration = Duration::from_millis(1);
+
 /// How long blocks are decoded before others get the thread.
 const DECODING: Duration = Duration::from_millis(1);
 
@@ -99,15 +107,18 @@ impl Driver {
         self: &Arc<Driver>,
         lane: usize,
         signals: Arc<LaneSignals>,
-        transport: Transport,
+        mut transport: Transport,
         rest: Vec<u8>,
     ) {
         let driver = self.clone();
         self.transports.send_modify(|count| *count += 1);
-        tokio::spawn(async move {
+        self.thread.spawn(async move {
             let since = Instant::now();
             let path = transport.path;
-            let cause = driver.carry(lane, &signals, transport, rest).await;
+            let cause = match transport.stream.carry_lane() {
+                Ok(()) => driver.carry(lane, &signals, transport, rest).await,
+                Err(error) => error.into(),
+            };
             // The reader may have been stopped between two blocks, with those of other lanes to do.
             driver.decode().await;
             driver.transports.send_modify(|count| *count -= 1);
@@ -153,7 +164,7 @@ impl Driver {
 
     /// Carries bytes both ways until the transport ends.
     async fn carry(
-        &self,
+        self: &Arc<Driver>,
         lane: usize,
         signals: &Arc<LaneSignals>,
         transport: Transport,
@@ -258,12 +269,13 @@ impl Driver {
     /// Fills `buffer` with what a lane has to send now, encoding blocks without the lock. Returns
     /// false if the lane has another transport now.
     async fn fill(
-        &self,
+        self: &Arc<Driver>,
         lane: usize,
         is_current: &impl Fn(&DriverState) -> bool,
         buffer: &mut Vec<u8>,
     ) -> bool {
         let (begun, mut content) = (Instant::now(), 0);
+        let mut turn = begun;
         loop {
             let mut job = {
                 let mut state = self.lock();
@@ -282,13 +294,26 @@ impl Driver {
                 });
                 self.settle(&mut state);
                 match job {
-                    Some(job) => Lent { driver: self, job: Some(job) },
+                    Some(job) => Lent { driver: self.clone(), job: Some(job) },
                     None => return true,
                 }
             };
+            if self.encodes_slowly.load(Ordering::Relaxed) {
+                // Even if nobody waits for it any more, the job is run to its end, and the session
+                // gets its encoder back.
+                let mut out = std::mem::take(buffer);
+                let running = tokio::task::spawn_blocking(move || (job.run(&mut out), out));
+                // A panic has ended the session.
+                let Ok((more, out)) = running.await else { return false };
+                content += more;
+                *buffer = out;
+                continue;
+            }
             content += job.run(buffer);
-            // Others get this thread and the lock between two blocks.
-            tokio::task::yield_now().await;
+            if turn.elapsed() >= TURN {
+                tokio::task::yield_now().await;
+                turn = Instant::now();
+            }
         }
     }
 
@@ -334,19 +359,20 @@ impl Drop for LentDecoder<'_> {
 
 /// An encoder that is out with a block. Were it lost in a panic, the session could never send again,
 /// so it ends.
-struct Lent<'a> {
-    driver: &'a Driver,
+struct Lent {
+    driver: Arc<Driver>,
     job: Option<EncodeJob>,
 }
 
-impl Lent<'_> {
+impl Lent {
     /// Encodes the block, appends its message and returns the encoder. Returns the bytes of content.
     fn run(&mut self, buffer: &mut Vec<u8>) -> usize {
         let Some(job) = &mut self.job else { return 0 };
         let content = job.content();
-        let begun = self.driver.counts_cpu.then(ThreadTime::now);
+        let (begun, clock) = (self.driver.counts_cpu.then(ThreadTime::now), Instant::now());
         job.run(buffer);
         let (cpu, now) = (begun.map(|begun| begun.elapsed()), Instant::now());
+        self.driver.encodes_slowly.store(now - clock > SLOW, Ordering::Relaxed);
         let job = self.job.take();
         self.driver.with(|session| {
             if let Some(job) = job {
@@ -360,7 +386,7 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Lent {
     fn drop(&mut self) {
         if self.job.is_some() {
             self.driver.with(Session::encoder_lost);

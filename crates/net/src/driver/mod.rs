@@ -16,6 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, info, warn};
 
@@ -138,9 +139,13 @@ pub(crate) struct Driver {
     closing: watch::Sender<bool>,
     /// Whether the session wants to know what encoding costs.
     counts_cpu: bool,
+    /// The last block took long to encode.
+    encodes_slowly: AtomicBool,
     pub(crate) born: Instant,
     /// Number of transports that are not closed yet.
     transports: watch::Sender<usize>,
+    /// The runtime of its tasks.
+    pub(crate) thread: Handle,
 }
 
 /// Counts a flow as a listener while it lives.
@@ -180,7 +185,12 @@ pub(crate) struct LaneDown {
 impl Driver {
     /// Takes over a session and starts its clock. `memory` is notified when the memory that the
     /// session may come to use has changed.
-    pub(crate) fn start(session: Session, memory: Option<Arc<Notify>>) -> (Arc<Driver>, Notices) {
+    /// `thread` is the runtime that its tasks run on.
+    pub(crate) fn start(
+        session: Session,
+        memory: Option<Arc<Notify>>,
+        thread: Handle,
+    ) -> (Arc<Driver>, Notices) {
         let (opened, opened_rx) = mpsc::unbounded_channel();
         let (lane_down, lane_down_rx) = mpsc::unbounded_channel();
         let lanes = oncewire_session::MAX_LANES;
@@ -211,11 +221,13 @@ impl Driver {
             memory,
             closing: watch::Sender::new(false),
             counts_cpu,
+            encodes_slowly: AtomicBool::new(false),
             born: Instant::now(),
             transports: watch::Sender::new(0),
+            thread,
         });
         driver.with(|_| ());
-        tokio::spawn(Driver::keep_time(driver.clone()));
+        driver.thread.spawn(Driver::keep_time(driver.clone()));
         (driver, Notices { opened: opened_rx, lane_down: lane_down_rx })
     }
 

@@ -16,6 +16,7 @@ use crate::quic;
 use crate::sockets::listen;
 use crate::status::Status;
 use crate::sync::lock;
+use crate::threads::SessionThreads;
 use crate::tls;
 use crate::transport::TransportKind;
 use crate::unauthenticated::PendingConnections;
@@ -65,6 +66,7 @@ struct Shared {
     /// Clients whose last hello could not be read, and why.
     incompatible: Mutex<HashMap<PublicKey, HelloError>>,
     started: Instant,
+    threads: SessionThreads,
 }
 
 /// Logs of a session that ended, for its peer to resume.
@@ -80,6 +82,14 @@ struct KeptLogs {
 /// # Errors
 /// [`NetError`] if it cannot listen, or the parameters cannot work.
 pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
+    serve_on(config, SessionThreads::here()).await
+}
+
+/// As [`serve`], with the sessions on other threads.
+pub(crate) async fn serve_on(
+    config: ServeConfig,
+    threads: SessionThreads,
+) -> Result<Server, NetError> {
     let tls = tls::ServerTls::new(&config.endpoint.secret, &config.endpoint.peers)?;
     let session = config.endpoint.session_config()?;
     let mut listeners = Vec::new();
@@ -114,6 +124,7 @@ pub async fn serve(config: ServeConfig) -> Result<Server, NetError> {
         incompatible: Mutex::default(),
         started: Instant::now(),
         endpoint: config.endpoint,
+        threads,
     });
     let pending = Arc::new(PendingConnections::new(MAX_UNAUTHENTICATED));
     for (listener, _, quic) in listeners {

@@ -92,7 +92,9 @@ impl Shared {
             Err(Refused(answer)) => return Err((Rejection::of(&answer), answer, transport)),
         };
         let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
-        let (driver, notices) = Driver::start(session, Some(self.memory_changed.clone()));
+        let seat = self.threads.seat();
+        let (driver, notices) =
+            Driver::start(session, Some(self.memory_changed.clone()), seat.handle.clone());
         let label = self.endpoint.peers.label(&peer);
         let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
         info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session established");
@@ -116,7 +118,12 @@ impl Shared {
         driver.set_peer(peer, label);
         sessions.insert((peer, hello.session), driver.clone());
         driver.adopt(lane, transport, rest);
-        tokio::spawn(Shared::run(self.clone(), peer, hello.session, driver, notices));
+        let shared = self.clone();
+        let name = hello.session;
+        driver.thread.clone().spawn(async move {
+            Shared::run(shared, peer, name, driver, notices).await;
+            drop(seat);
+        });
         Ok(())
     }
 
