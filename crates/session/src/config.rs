@@ -68,7 +68,8 @@ pub struct Config {
     pub dead_after: Duration,
     /// How long a lane, and with it the session, survives without a transport. Default 60 s.
     pub grace: Duration,
-    /// How long an acknowledgement may be delayed to save messages. Default 20 ms.
+    /// How long an acknowledgement may be delayed to save messages; the answer to a flow that brought
+    /// a request, a quarter of that. Default 20 ms.
     pub ack_delay: Duration,
     /// Unpredictable, and different for each session. The first two numbers make session names, log
     /// names and nonces unpredictable to outsiders; the others are a secret that keys the

@@ -63,7 +63,7 @@ enum State {
 pub(crate) enum Expired {
     /// No timer has expired.
     Nothing,
-    /// A PING or an ACK is due: call `transmit`.
+    /// A PING, an ACK or something that was to go with other messages is due: call `transmit`.
     Send,
     /// The peer was silent for too long: the lane gave up its transport.
     Transport,
@@ -103,6 +103,8 @@ pub(crate) struct Lane {
     awake: bool,
     /// Flows with messages other than DATA to send.
     control: VecDeque<FlowId>,
+    /// When these are due, if the driver was not notified of them.
+    control_due: Option<Instant>,
     /// Flows with DATA to send.
     round: Round,
     /// Flows carried on this lane.
@@ -129,6 +131,7 @@ impl Lane {
             hello_due: None,
             awake: false,
             control: VecDeque::new(),
+            control_due: None,
             round: Round::default(),
             flows: 0,
         }
@@ -192,6 +195,7 @@ impl Lane {
         self.needs = 0;
         self.waiting = None;
         (self.blocked, self.untried, self.hello_due) = (false, false, None);
+        self.control_due = None;
         self.awake = false;
     }
 
@@ -225,7 +229,8 @@ impl Lane {
             State::Up => {
                 let quiet =
                     self.ping_at().min(self.liveness.received_at() + self.timers.dead_after);
-                Some(self.acks.due().map_or(quiet, |at| at.min(quiet)))
+                let due = [self.acks.due(), self.control_due].into_iter().flatten();
+                Some(due.fold(quiet, Instant::min))
             }
         }
     }
@@ -249,7 +254,8 @@ impl Lane {
                 }
                 // The ACK goes with whatever is sent next, as soon as the transport takes it.
                 let ack = self.acks.expire(now);
-                if ping || ack { Expired::Send } else { Expired::Nothing }
+                let control = self.control_due.take_if(|at| now >= *at).is_some();
+                if ping || ack || control { Expired::Send } else { Expired::Nothing }
             }
             _ => Expired::Nothing,
         }
@@ -584,7 +590,16 @@ impl Lane {
     }
 
     pub(crate) fn next_control(&mut self) -> Option<FlowId> {
+        self.control_due = None;
         self.control.pop_front()
+    }
+
+    /// What was queued may wait a little for other messages to go with.
+    pub(crate) fn send_soon(&mut self, now: Instant) {
+        let due = now + self.timers.ack_delay / 4;
+        if !self.awake && self.state == State::Up {
+            self.control_due = Some(self.control_due.map_or(due, |at| at.min(due)));
+        }
     }
 
     /// The flows that have DATA to send, in their order.

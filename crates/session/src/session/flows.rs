@@ -54,12 +54,19 @@ impl Session {
         Ok(id)
     }
 
-    /// Notifies the peer that a flow it opened has reached its target.
+    /// Notifies the peer that a flow it opened has reached its target: at once, or, if the
+    /// application has not waited for that and is likely to get an answer, together with it.
     pub fn accept(&mut self, id: FlowId, now: Instant) {
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.pending.opened = true;
+            // Much may be an upload that waits for credit.
+            let is_request = (1..=EARLY_CREDIT / 2).contains(&flow.receive.received);
             self.widen(id, now);
-            self.queue_control(id);
+            if is_request {
+                self.queue_control_soon(id, now);
+            } else {
+                self.queue_control(id);
+            }
         }
     }
 

@@ -353,13 +353,26 @@ impl Session {
 
     /// The flow has pending messages: queues it for its lane.
     pub(super) fn queue_control(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(&id) {
-            let lane = flow.lane;
-            if !std::mem::replace(&mut flow.pending.queued, true) {
-                self.lanes[lane].queue_control(id);
-            }
+        if let Some(lane) = self.enter_control(id) {
             self.wake(lane);
         }
+    }
+
+    /// As [`Session::queue_control`] for messages that may wait a little for others to go with.
+    pub(super) fn queue_control_soon(&mut self, id: FlowId, now: Instant) {
+        if let Some(lane) = self.enter_control(id) {
+            self.lanes[lane].send_soon(now);
+        }
+    }
+
+    /// Puts a flow into its lane's queue of flows with pending messages. Returns the lane.
+    fn enter_control(&mut self, id: FlowId) -> Option<usize> {
+        let flow = self.flows.get_mut(&id)?;
+        let lane = flow.lane;
+        if !std::mem::replace(&mut flow.pending.queued, true) {
+            self.lanes[lane].queue_control(id);
+        }
+        Some(lane)
     }
 
     /// The flow joins its lane's round if it has something to send.
