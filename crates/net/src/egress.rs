@@ -11,7 +11,7 @@ use crate::log_limit::LogLimit;
 use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
 use crate::sockets::{accept, dial, listen, lookup, tune_application};
-use crate::target::Target;
+use crate::target::{Host, Target};
 use oncewire_session::{FlowId, OpenError, Owner, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -152,15 +152,17 @@ async fn reach(
         serve_listener(driver, signals, flow, &bind, rule, listener).await;
         return Ok(None);
     }
+    let has_name = !matches!(&request, FlowRequest::Tcp(to) if matches!(to.host(), Host::Ip(_)));
     let permit = driver.dials.acquire(&owner).await.map_err(|_| Refusal::Failed)?;
     let connect_timeout = egress.connect_timeout;
-    // A look-up continues after its flow was reset, so its permit stays with a separate task until
-    // then. Otherwise a peer could start any number by opening and resetting flows.
-    let found =
-        tokio::spawn(
-            async move { find(request, &egress).await.map(|addresses| (addresses, permit)) },
-        );
-    let (addresses, _permit) = found.await.map_err(|_| Refusal::Failed)??;
+    let found = async move { find(request, &egress).await.map(|addresses| (addresses, permit)) };
+    let (addresses, _permit) = if has_name {
+        // A look-up continues after its flow was reset, so its permit stays with a separate task
+        // until then. Otherwise a peer could start any number by opening and resetting flows.
+        tokio::spawn(found).await.map_err(|_| Refusal::Failed)??
+    } else {
+        found.await?
+    };
     let stream =
         dial(&addresses, connect_timeout).await.map_err(|error| Refusal::of_connect(&error))?;
     tune_application(&stream).map_err(|_| Refusal::Failed)?;

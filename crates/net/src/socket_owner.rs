@@ -21,6 +21,7 @@ mod linux {
     use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
     use netlink_sys::protocols::NETLINK_SOCK_DIAG;
     use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+    use std::cell::RefCell;
     use std::net::{IpAddr, SocketAddr};
 
     /// The user who owns the socket at `peer` that is connected to `local`; `None` if that cannot
@@ -36,9 +37,31 @@ mod linux {
     /// The kernel's answer: `Err` if it gave none that is understood, `Ok(None)` if the socket has
     /// no owner (any more).
     fn ask(peer: SocketAddr, local: SocketAddr) -> Option<Result<Option<u32>, ()>> {
+        thread_local! {
+            /// Opening one takes four system calls, so each thread keeps its own.
+            static SOCKET: RefCell<Option<Socket>> = const { RefCell::new(None) };
+        }
+        SOCKET.with_borrow_mut(|kept| {
+            let socket = kept.take().or_else(open)?;
+            let answer = ask_with(&socket, peer, local)?;
+            // After an answer that is not understood there may be more of it.
+            *kept = answer.is_ok().then_some(socket);
+            Some(answer)
+        })
+    }
+
+    fn open() -> Option<Socket> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG).ok()?;
         socket.bind_auto().ok()?;
         socket.connect(&NetlinkAddr::new(0, 0)).ok()?;
+        Some(socket)
+    }
+
+    fn ask_with(
+        socket: &Socket,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Option<Result<Option<u32>, ()>> {
         let (family, mut id) = match peer.ip() {
             IpAddr::V4(_) => (AF_INET, SocketId::new_v4()),
             IpAddr::V6(_) => (AF_INET6, SocketId::new_v6()),
