@@ -103,11 +103,8 @@ impl<T: Element> Pages<T> {
             // In a single call that is a fifth faster than as many faults. Kernels before 5.14
             // refuse.
             #[cfg(target_os = "linux")]
-            let _ = self.map.advise_range(
-                Advice::PopulateWrite,
-                self.committed,
-                next - self.committed,
-            );
+            let _ =
+                self.map.advise_range(Advice::PopulateWrite, self.committed, next - self.committed);
             self.committed = next;
         }
     }

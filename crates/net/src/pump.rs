@@ -4,10 +4,13 @@ use crate::driver::{Driver, FlowSignals};
 use crate::sockets::reset_on_drop;
 use oncewire_session::{FlowId, Read, ResetCode};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -17,7 +20,7 @@ const READ: usize = 64 << 10;
 thread_local! {
     /// One buffer per thread, because thousands of flows may be idle. It is never held across an
     /// await.
-    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How one direction of a connection ended.
@@ -42,8 +45,8 @@ pub(crate) async fn pump(
     application: TcpStream,
     limit: Limit,
 ) {
-    let (reader, mut writer) = application.into_split();
-    let up = upward(driver, flow, signals, &reader, limit);
+    let (mut reader, mut writer) = application.into_split();
+    let up = upward(driver, flow, signals, &mut reader, limit);
     let down = downward(driver, flow, signals, &mut writer);
     let both = async {
         tokio::pin!(up, down);
@@ -116,54 +119,73 @@ async fn discard(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals) {
     }
 }
 
+/// What became of an attempt to read from an application.
+enum Upward {
+    /// Bytes read, of which some were to be passed on; the flow did not take the `rest` of these.
+    Read { len: usize, passed: usize, rest: Vec<u8> },
+    /// The flow takes nothing now.
+    NoRoom,
+    /// The session was taken away.
+    Gone,
+}
+
 /// Application to flow.
 async fn upward(
     driver: &Arc<Driver>,
     flow: FlowId,
     signals: &FlowSignals,
-    reader: &OwnedReadHalf,
+    reader: &mut OwnedReadHalf,
     mut limit: Limit,
 ) -> DirectionEnd {
     loop {
-        if reader.readable().await.is_err() {
-            return DirectionEnd::Failed;
-        }
-        let Some(room) = driver.with(|session| session.room(flow)) else {
-            return DirectionEnd::Gone;
-        };
-        if room == 0 {
-            if signals.reset().is_some() {
-                return DirectionEnd::Gone;
-            }
-            if signals.has_rest() {
-                return DirectionEnd::Finished;
-            }
-            signals.writable.notified().await;
-            continue;
-        }
-        let read = BUFFER.with_borrow_mut(|buffer| {
-            let most = room.min(buffer.len());
-            let len = reader.try_read(&mut buffer[..most])?;
-            let passed =
-                limit.map_or(len, |left| len.min(usize::try_from(left).unwrap_or(usize::MAX)));
-            let taken =
-                driver.with(|session| session.write(flow, &buffer[..passed])).unwrap_or(passed);
-            // Other flows may have used up the budget: the rest must wait.
-            io::Result::Ok((len, passed, buffer[taken..passed].to_vec()))
+        // A read that fills less than the buffer does not ask again whether there is more
+        // ([`tokio::io::AsyncRead`]), so an application that sends little costs one system call.
+        let read = poll_fn(|context| {
+            BUFFER.with_borrow_mut(|buffer| {
+                // As it is now: the application may have been silent for long.
+                let Some(room) = driver.with(|session| session.room(flow)) else {
+                    return Poll::Ready(Ok(Upward::Gone));
+                };
+                if room == 0 {
+                    return Poll::Ready(Ok(Upward::NoRoom));
+                }
+                buffer.clear();
+                buffer.reserve_exact(READ);
+                let mut part = (&mut *reader).take(room.min(READ) as u64);
+                let len = ready!(pin!(part.read_buf(&mut *buffer)).poll(context))?;
+                let passed =
+                    limit.map_or(len, |left| len.min(usize::try_from(left).unwrap_or(usize::MAX)));
+                buffer.truncate(passed);
+                let taken =
+                    driver.with(|session| session.write_buffer(flow, buffer)).unwrap_or(passed);
+                // Other flows may have used up the budget: the rest must wait. If all was taken, the
+                // buffer may be another one.
+                let rest = if taken < passed { buffer[taken..].to_vec() } else { Vec::new() };
+                Poll::Ready(io::Result::Ok(Upward::Read { len, passed, rest }))
+            })
         });
-        match read {
-            Ok((0, ..)) => {
+        match read.await {
+            Ok(Upward::Gone) => return DirectionEnd::Gone,
+            Ok(Upward::NoRoom) => {
+                if signals.reset().is_some() {
+                    return DirectionEnd::Gone;
+                }
+                if signals.has_rest() {
+                    return DirectionEnd::Finished;
+                }
+                signals.writable.notified().await;
+            }
+            Ok(Upward::Read { len: 0, .. }) => {
                 driver.with(|session| session.finish(flow));
                 return DirectionEnd::Finished;
             }
-            Ok((_, passed, left)) => {
+            Ok(Upward::Read { passed, rest, .. }) => {
                 driver.note_activity();
-                limit = limit.map(|rest| rest - passed as u64);
-                if !write_all(driver, flow, signals, &left).await {
+                limit = limit.map(|left| left - passed as u64);
+                if !write_all(driver, flow, signals, &rest).await {
                     return DirectionEnd::Gone;
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return DirectionEnd::Failed,
         }
     }

@@ -3,8 +3,7 @@
 use crate::budget::Budget;
 use crate::config::EARLY_CREDIT;
 use crate::domains::Owner;
-use crate::queue::ByteQueue;
-use oncewire_codec::Stream;
+use oncewire_codec::{MAX_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -163,40 +162,97 @@ impl Flow {
     }
 }
 
-/// Bytes of the application that wait to be sent, contiguous so that a block is a slice of them.
+/// Bytes of the application that wait to be sent, in pieces. A large piece becomes a block as it is,
+/// without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    bytes: ByteQueue,
+    /// None is empty.
+    pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first piece that are gone.
+    start: usize,
+    len: usize,
     /// How many of them were acquired from the budget. The others are the little that a flow may
     /// queue beyond it.
     acquired: u64,
 }
 
+/// A piece of this many bytes is large: its buffer is well filled, and the block is no much shorter
+/// than it could be.
+pub(crate) const LARGE_PIECE: usize = MAX_BLOCK / 4 * 3;
+
 impl SendQueue {
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn front(&self, len: usize) -> &[u8] {
-        &self.bytes.bytes()[..len]
+        self.len
     }
 
     /// Adds bytes of which `acquired` were acquired from the budget.
     pub(crate) fn push(&mut self, bytes: &[u8], acquired: u64) {
         self.acquired += acquired;
-        self.bytes.push(bytes);
+        self.len += bytes.len();
+        match self.pieces.back_mut() {
+            Some(last) if last.len() + bytes.len() <= MAX_BLOCK => last.extend_from_slice(bytes),
+            _ if bytes.is_empty() => {}
+            _ => self.pieces.push_back(bytes.to_vec()),
+        }
+    }
+
+    /// Adds a large piece, all acquired from the budget but for the little beyond it.
+    pub(crate) fn push_piece(&mut self, piece: Vec<u8>, acquired: u64) {
+        self.acquired += acquired;
+        self.len += piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    /// Length of the first piece in bytes, if it is large and whole.
+    pub(crate) fn large_front(&self) -> Option<usize> {
+        let len = self.pieces.front()?.len();
+        (self.start == 0 && len >= LARGE_PIECE).then_some(len)
+    }
+
+    /// Takes the first piece, which is whole. Returns how many bytes to release to the budget, too.
+    pub(crate) fn take_front(&mut self) -> (Vec<u8>, u64) {
+        let piece = self.pieces.pop_front().unwrap_or_default();
+        self.len -= piece.len();
+        let release = self.release(piece.len());
+        (piece, release)
+    }
+
+    /// Appends the first `len` bytes, or all if there are less, to `out`.
+    pub(crate) fn copy_front(&self, len: usize, out: &mut Vec<u8>) {
+        let mut left = len.min(self.len);
+        let mut start = self.start;
+        for piece in &self.pieces {
+            let bytes = &piece[start..];
+            let bytes = &bytes[..left.min(bytes.len())];
+            out.extend_from_slice(bytes);
+            (start, left) = (0, left - bytes.len());
+            if left == 0 {
+                return;
+            }
+        }
     }
 
     /// Removes `len` bytes at the front; returns how many to release to the budget.
     pub(crate) fn pop(&mut self, len: usize) -> u64 {
-        self.bytes.pop(len);
-        let release =
-            if self.bytes.is_empty() { self.acquired } else { self.acquired.min(len as u64) };
+        self.start += len;
+        self.len -= len;
+        while let Some(first) = self.pieces.front()
+            && self.start >= first.len()
+        {
+            self.start -= first.len();
+            self.pieces.pop_front();
+        }
+        self.release(len)
+    }
+
+    /// `len` bytes were removed.
+    fn release(&mut self, len: usize) -> u64 {
+        let release = if self.len == 0 { self.acquired } else { self.acquired.min(len as u64) };
         self.acquired -= release;
         release
     }
 
-    /// Removes all bytes and frees the buffer; returns how many to release to the budget.
+    /// Removes all bytes and frees the buffers; returns how many to release to the budget.
     pub(crate) fn clear(&mut self) -> u64 {
         std::mem::take(self).acquired
     }
@@ -295,6 +351,46 @@ impl ReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_queued_comes_out_as_it_went_in() {
+        let mut queue = SendQueue::default();
+        let (mut pushed, mut popped, mut acquired) = (0u32, 0u32, 0u64);
+        for step in 0..2000usize {
+            let len = [0, 1, 37, 5000, LARGE_PIECE, MAX_BLOCK][step % 6];
+            let bytes: Vec<u8> = (0..len as u32).map(|at| ((pushed + at) % 251) as u8).collect();
+            pushed += len as u32;
+            acquired += len as u64;
+            if len >= LARGE_PIECE {
+                queue.push_piece(bytes, len as u64);
+            } else {
+                queue.push(&bytes, len as u64);
+            }
+            let (mut front, release) = (
+                Vec::new(),
+                match queue.large_front() {
+                    Some(_) if step % 7 < 4 => {
+                        let (piece, release) = queue.take_front();
+                        front = piece;
+                        release
+                    }
+                    _ => {
+                        queue.copy_front(step * 31 % 70_000, &mut front);
+                        queue.pop(front.len())
+                    }
+                },
+            );
+            let expected = (0..front.len() as u32).map(|at| ((popped + at) % 251) as u8);
+            assert!(front.iter().copied().eq(expected));
+            popped += front.len() as u32;
+            acquired -= release;
+            assert_eq!(queue.len() as u32, pushed - popped);
+            assert_eq!(queue.acquired, acquired);
+            assert!(queue.pieces.iter().all(|piece| !piece.is_empty()));
+        }
+        assert_eq!(queue.clear(), acquired);
+        assert_eq!(queue.len(), 0);
+    }
 
     #[test]
     fn the_window_grows_while_it_limits_the_flow_and_stays_within_the_pool() {

@@ -4,13 +4,14 @@
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
 use crate::encode_job::{EncodeJob, Task};
+use crate::flow::SendQueue;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::matcher::MatchStats;
 use oncewire_codec::{
     ChecksumSeed, Domain, EncodeError, Encoder, EncoderBuilder, EncoderMemory, EncoderStats,
-    Geometry, Sharing, Stream,
+    Geometry, MAX_BLOCK, Sharing, Stream,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -151,8 +152,8 @@ pub(crate) struct Outgoing {
     leaving: Option<SentLog>,
     /// Lanes whose entropy contexts are to be reset when the encoder is back.
     resets: Vec<usize>,
-    /// A buffer for the next job's block.
-    spare: Vec<u8>,
+    /// Buffers for the next jobs' blocks, at most [`SPARES`].
+    spare: Vec<Vec<u8>>,
     /// Blocks of earlier logs that are to be encoded again. A lane has at most a span of them,
     /// whichever logs they are from, because it encodes no new block before them.
     rescued: HashMap<BlockId, Rescued>,
@@ -378,34 +379,61 @@ impl Outgoing {
         self.is_lent
     }
 
-    /// Lends the encoder for the next block of a flow: the first `most` bytes of `content`, which is
-    /// all that the flow has queued, or as many as end where a chunk does if more follows
-    /// ([`Encoder::whole_chunks`]). `opens` says whether to look inside compressed content.
+    /// Lends the encoder for the next block of a flow: the first `most` bytes of `queue`; or, if more
+    /// follows, a piece that is almost as long, or as many as end where a chunk does
+    /// ([`Encoder::whole_chunks`]). `opens` says whether to look inside compressed content. Removes
+    /// the block from the queue, and returns how many bytes to release to the budget.
     pub(crate) fn lend(
         &mut self,
         task: Task,
         mut stream: Stream,
-        content: &[u8],
+        queue: &mut SendQueue,
         most: usize,
         explicit: bool,
         opens: bool,
-    ) -> Result<EncodeJob, EncoderFailed> {
+    ) -> Result<(EncodeJob, u64), EncoderFailed> {
         let (context, reset) = self.pool.of(task.lane, stream.domain());
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
         let encoder = log.encoder.take().ok_or_else(|| EncoderFailed::new("it is lent"))?;
         let ahead = encoder.ahead(&stream);
-        let len = if most < content.len() {
-            let shown = content.len().min(most + ahead);
-            encoder.whole_chunks(&mut stream, &content[..shown], most)
-        } else {
-            most
+        let whole = queue.large_front().filter(|&len| ahead == 0 && len <= most);
+        let (content, len, release) = match whole {
+            Some(len) => {
+                let (content, release) = queue.take_front();
+                (content, len, release)
+            }
+            None => {
+                let mut content = self.spare.pop().unwrap_or_default();
+                queue.copy_front(most + ahead, &mut content);
+                let len = match most < queue.len() {
+                    true => encoder.whole_chunks(&mut stream, &content, most),
+                    false => most,
+                };
+                content.truncate(len + ahead);
+                (content, len, queue.pop(len))
+            }
         };
-        let mut copy = std::mem::take(&mut self.spare);
-        copy.clear();
-        copy.extend_from_slice(&content[..content.len().min(len + ahead)]);
         self.is_lent = true;
         let log = log.epoch.log;
-        Ok(EncodeJob::new(task, log, encoder, stream, copy, len, context, reset, explicit, opens))
+        let job = EncodeJob::new(
+            task, log, encoder, stream, content, len, context, reset, explicit, opens,
+        );
+        Ok((job, release))
+    }
+
+    /// An empty buffer that can hold a block.
+    pub(crate) fn take_spare(&mut self) -> Vec<u8> {
+        let mut spare = self.spare.pop().unwrap_or_default();
+        spare.reserve_exact(MAX_BLOCK);
+        spare
+    }
+
+    /// Keeps a buffer for later, if there is not enough of them.
+    pub(crate) fn keep_spare(&mut self, mut spare: Vec<u8>) {
+        if self.spare.len() < SPARES {
+            spare.clear();
+            self.spare.push(spare);
+        }
     }
 
     /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
@@ -413,7 +441,7 @@ impl Outgoing {
         self.is_lent = false;
         let EncodeJob { log: id, encoder, stream, content, len, result, .. } = job;
         let (len, domain) = (len as u32, stream.domain());
-        self.spare = content;
+        self.keep_spare(content);
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
         let is_current = current.is_some();
         let Some(log) = current.or(self.leaving.as_mut().filter(|log| log.epoch.log == id)) else {
@@ -583,6 +611,8 @@ impl Outgoing {
 /// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
 /// pages.
 const PAGE: u64 = 2 << 20;
+/// Most buffers that are kept: one for a job, one for an application.
+const SPARES: usize = 2;
 /// Pages of the table that the encoder touches when it is built.
 const TRIED: u64 = 4;
 

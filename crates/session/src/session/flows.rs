@@ -83,6 +83,33 @@ impl Session {
     /// Queues bytes of an application on a flow. Returns how many; if not all, [`Event::Writable`]
     /// says when to continue.
     pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        self.queue(id, bytes.len(), |send, len, acquired| send.push(&bytes[..len], acquired))
+    }
+
+    /// As [`Session::write`], and may keep `bytes` in exchange for another buffer, which is empty.
+    pub fn write_buffer(&mut self, id: FlowId, bytes: &mut Vec<u8>) -> usize {
+        let other = self.outgoing.take_spare();
+        let mut other = Some(other);
+        let len = self.queue(id, bytes.len(), |send, len, acquired| {
+            match other.take_if(|_| len == bytes.len() && len >= LARGE_PIECE) {
+                Some(other) => send.push_piece(std::mem::replace(bytes, other), acquired),
+                None => send.push(&bytes[..len], acquired),
+            }
+        });
+        if let Some(unused) = other {
+            self.outgoing.keep_spare(unused);
+        }
+        len
+    }
+
+    /// Queues as many of `len` bytes as a flow and the budget take, by calling `push` with how many
+    /// that are, and how many of them were acquired from the budget.
+    fn queue(
+        &mut self,
+        id: FlowId,
+        len: usize,
+        push: impl FnOnce(&mut SendQueue, usize, u64),
+    ) -> usize {
         let Some(flow) = self
             .flows
             .get_mut(&id)
@@ -90,16 +117,17 @@ impl Session {
         else {
             return 0;
         };
-        let want = bytes.len().min(SEND_QUEUE.saturating_sub(flow.send.len()));
+        let want = len.min(SEND_QUEUE.saturating_sub(flow.send.len()));
         let acquired = self.config.sending.acquire(|available| (want as u64).min(available));
         // Each flow may queue a little beyond the budget; otherwise flows that get none of it would
         // stand still.
-        let len = (acquired as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
-        flow.send.push(&bytes[..len], acquired);
-        self.queued += len;
-        flow.wants_to_write |= len < bytes.len();
+        let taken =
+            (acquired as usize).max(want.min(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+        push(&mut flow.send, taken, acquired);
+        self.queued += taken;
+        flow.wants_to_write |= taken < len;
         self.ready(id);
-        len
+        taken
     }
 
     /// How many bytes [`Session::write`] would take now. If none, [`Event::Writable`] says when to

@@ -16,7 +16,7 @@ use crate::config::{
 use crate::decode_job::{DecodeJob, Outcome};
 use crate::domains::{MAX_DOMAIN, Owner};
 use crate::encode_job::{EncodeJob, Task};
-use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, Sending};
+use crate::flow::{Flow, FlowId, LARGE_PIECE, OpenRequest, ResetCode, SendQueue, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};

@@ -309,18 +309,18 @@ impl Session {
             let task = Task { flow: id, lane, transport: self.lanes[lane].transport() };
             let blank = Stream::new(flow.stream.domain());
             let stream = std::mem::replace(&mut flow.stream, blank);
-            let content = flow.send.front(flow.send.len());
             let more = self.queued > len;
             let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
-            let job = match self.outgoing.lend(task, stream, content, len, explicit, opens) {
-                Ok(job) => job,
+            let lent = self.outgoing.lend(task, stream, &mut flow.send, len, explicit, opens);
+            let (job, release) = match lent {
+                Ok(lent) => lent,
                 Err(error) => {
                     self.end(error.into());
                     return Next::Nothing;
                 }
             };
             let len = job.content();
-            self.config.sending.release(flow.send.pop(len));
+            self.config.sending.release(release);
             flow.sent += len as u64;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
