@@ -5,7 +5,7 @@ use crate::sockets::reset_on_drop;
 use oncewire_session::{FlowId, Read, ResetCode};
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -16,6 +16,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Bytes read from an application at once: one block.
 const READ: usize = 64 << 10;
+
+/// Bytes written to an application at once, or a little more.
+const WRITE: usize = 256 << 10;
 
 thread_local! {
     /// One buffer per thread, because thousands of flows may be idle. It is never held across an
@@ -218,22 +221,54 @@ async fn downward(
     signals: &FlowSignals,
     writer: &mut OwnedWriteHalf,
 ) -> DirectionEnd {
+    let mut chunks = Vec::new();
     loop {
-        match driver.with(|session| session.read(flow)) {
-            Some(Read::Data(chunk)) => {
-                let written = writer.write_all(&chunk).await;
-                driver.note_activity();
-                // Even if the write failed: the session no longer holds these bytes.
-                driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
-                if written.is_err() {
-                    return DirectionEnd::Failed;
+        let end = driver.with(|session| {
+            let mut len = 0;
+            // What follows the last of them is read again.
+            while len < WRITE {
+                match session.read(flow) {
+                    Read::Data(chunk) => {
+                        len += chunk.len();
+                        chunks.push(chunk);
+                    }
+                    Read::Nothing => break,
+                    end => return Some(end),
                 }
             }
-            Some(Read::Finished) => return finish(writer).await,
-            Some(Read::Nothing) => signals.readable.notified().await,
-            Some(Read::Gone) | None => return deliver_rest(signals, writer).await,
+            None
+        });
+        if !chunks.is_empty() {
+            let written = write_chunks(writer, &chunks).await;
+            driver.note_activity();
+            let len = chunks.drain(..).map(|chunk| chunk.len()).sum();
+            // Even if the write failed: the session no longer holds these bytes.
+            driver.with(|session| session.consumed(flow, len, Instant::now()));
+            if written.is_err() {
+                return DirectionEnd::Failed;
+            }
+        } else if end == Some(None) {
+            signals.readable.notified().await;
+        }
+        match end {
+            Some(None) => {}
+            Some(Some(Read::Finished)) => return finish(writer).await,
+            Some(Some(_)) | None => return deliver_rest(signals, writer).await,
         }
     }
+}
+
+/// Writes all of several chunks.
+async fn write_chunks(writer: &mut OwnedWriteHalf, chunks: &[Vec<u8>]) -> io::Result<()> {
+    let mut slices: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match writer.write_vectored(left).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            len => IoSlice::advance_slices(&mut left, len),
+        }
+    }
+    Ok(())
 }
 
 /// Passes on what had arrived when the peer closed the session, if the flow had arrived whole.

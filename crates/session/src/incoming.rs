@@ -5,6 +5,7 @@ use crate::hello::LogState;
 use crate::message::Epoch;
 use crate::outgoing::chain;
 use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
@@ -32,6 +33,9 @@ pub(crate) struct Incoming {
     early: BTreeMap<u64, u64>,
     /// End of the highest block that was decoded.
     written: u64,
+    /// The size of a log that was asked about last, and the most memory of its decoder without
+    /// contexts, in bytes.
+    promised: Cell<(u64, u64)>,
 }
 
 /// What the session asks about a decoder, which may be lent.
@@ -82,6 +86,7 @@ impl Incoming {
             chain: 0,
             early: BTreeMap::new(),
             written: 0,
+            promised: Cell::new((0, 0)),
         }
     }
 
@@ -262,8 +267,11 @@ impl Incoming {
         if !self.is_used() {
             return 0;
         }
-        let DecoderMemory { log, inside, .. } = decoder_of(size, self.contexts).memory();
-        (log + inside + self.known.memory.contexts) as u64
+        if self.promised.get().0 != size {
+            let DecoderMemory { log, inside, .. } = decoder_of(size, self.contexts).memory();
+            self.promised.set((size, (log + inside) as u64));
+        }
+        self.promised.get().1 + self.known.memory.contexts as u64
     }
 
     /// Memory in use, in bytes.

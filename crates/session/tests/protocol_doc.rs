@@ -162,11 +162,7 @@ fn limits() {
         (DOMAINS, "MAX_NAMES: usize = 4096;", "and 4,096 in all, those used last"),
         (DOMAINS, "UNKNOWN: &[u8] = b\"?\";", "The client `?` is the exception"),
         (ACKS, "ACK_MESSAGES: u64 = 1024;", "| messages | 1,024 |"),
-        (
-            SESSION,
-            "ACK_BYTES: u64 = 256 << 10;",
-            "| decoded bytes | the lesser of 256 KiB and C / 32 ",
-        ),
+        (SESSION, "ACK_BYTES: u64 = 1 << 20;", "| decoded bytes | the lesser of 1 MiB and C / 32 "),
         (RECEIVE, "ACK_BYTES.min(span / 8)", "C / 32"),
         (INCOMING, "self.capacity / 4", "S is C / 4"),
         (

@@ -16,7 +16,10 @@ const BATCH: usize = 64 << 10;
 
 /// Content that is encoded for one write: repeats become so short that their frames alone would be no
 /// limit.
-const CONTENT: usize = 256 << 10;
+const CONTENT: usize = 1 << 20;
+
+/// Content that is decoded before others get the thread, such as those who deliver it.
+const DECODED: usize = 256 << 10;
 
 /// How long blocks are encoded before what there is goes out: the first of them may be a small
 /// answer, and content that is opened takes milliseconds a block.
@@ -254,7 +257,7 @@ impl Driver {
         while let Some(job) = next {
             let mut lent = LentDecoder { driver: self, job: Some(job) };
             content += lent.run();
-            if content < CONTENT && begun.elapsed() < DECODING {
+            if content < DECODED && begun.elapsed() < DECODING {
                 next = lent.give_back(true);
                 continue;
             }

@@ -1,11 +1,13 @@
 //! Network faults between the ends: flows survive or end with an error, and no wrong byte arrives.
 
 use crate::pair::{LIMIT, Pair, Plan, client, echo, exchange, origin, trader, until};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use oncewire_net::serve;
-use oncewire_session::Counters;
+use oncewire_session::{Counters, Opening};
 use oncewire_testkit::faults::{BOTH, Direction, FaultProxy};
 use oncewire_testkit::servers::{Rng, incompressible, text_like};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -100,6 +102,33 @@ async fn flows_survive_resets_again_and_again() {
     })
     .await;
     assert!(counters.resumes > 3, "{counters:?}");
+}
+
+/// Blocks that are opened take milliseconds, so that other threads encode them: a transport that is
+/// lost meanwhile does not wait for them, and no block is lost or sent twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flows_survive_resets_while_another_thread_encodes() {
+    let text: Vec<u8> = text_like(5, 6_000_000);
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(&text).unwrap();
+    let down = gzip.finish().unwrap();
+    let (address, mut told) = trader(down.clone()).await;
+    let mut plan = Plan::new();
+    plan.serve.endpoint.opening = Opening::Always;
+    let (pair, proxy) = plan.impatient(LONG).forward(address).start_with_faults().await;
+    let application = pair.application().await;
+    let transfer = tokio::spawn(async move { exchange(application, b"request").await });
+    let received = || counters(&pair).received_bytes;
+    let mut rounds = 0;
+    while !transfer.is_finished() {
+        let before = received();
+        until("more arrives, or all has", || received() > before || transfer.is_finished()).await;
+        proxy.reset_all();
+        rounds += 1;
+    }
+    assert!(transfer.await.unwrap() == down, "wrong bytes at the client");
+    assert_eq!(told.recv().await.unwrap(), b"request");
+    assert!(rounds > 3 && counters(&pair).resumes > 0, "{rounds} {:?}", counters(&pair));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

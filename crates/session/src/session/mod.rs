@@ -77,7 +77,7 @@ const FORGIVEN: u64 = 10_000;
 /// frames, uncounted messages, and an incomplete frame.
 const INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;
 /// Decoded bytes after which an ACK is due at once.
-const ACK_BYTES: u64 = 256 << 10;
+const ACK_BYTES: u64 = 1 << 20;
 /// The round-trip time assumed before the first measurement.
 const RTT_GUESS: Duration = Duration::from_millis(100);
 /// Initial window of a flow beyond [`EARLY_CREDIT`], if the budget has it.
