@@ -176,7 +176,7 @@ pub(crate) struct SendQueue {
     acquired: u64,
 }
 
-/// A piece of this many bytes is large: its buffer is well filled, and the block is no much shorter
+/// A piece of this many bytes is large: its buffer is well filled, and the block is not much shorter
 /// than it could be.
 pub(crate) const LARGE_PIECE: usize = MAX_BLOCK / 4 * 3;
 
@@ -366,20 +366,18 @@ mod tests {
             } else {
                 queue.push(&bytes, len as u64);
             }
-            let (mut front, release) = (
-                Vec::new(),
-                match queue.large_front() {
-                    Some(_) if step % 7 < 4 => {
-                        let (piece, release) = queue.take_front();
-                        front = piece;
-                        release
-                    }
-                    _ => {
-                        queue.copy_front(step * 31 % 70_000, &mut front);
-                        queue.pop(front.len())
-                    }
-                },
-            );
+            let mut front = Vec::new();
+            let release = match queue.large_front() {
+                Some(_) if step % 7 < 4 => {
+                    let (piece, release) = queue.take_front();
+                    front = piece;
+                    release
+                }
+                _ => {
+                    queue.copy_front(step * 31 % 70_000, &mut front);
+                    queue.pop(front.len())
+                }
+            };
             let expected = (0..front.len() as u32).map(|at| ((popped + at) % 251) as u8);
             assert!(front.iter().copied().eq(expected));
             popped += front.len() as u32;
