@@ -11,11 +11,11 @@
 
 mod times;
 
+use cpu_time::ThreadTime;
 use memmap2::{Advice, MmapMut};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
-use std::time::Instant;
 use times::PageTimes;
 
 /// Of all buffers of the process.
@@ -114,14 +114,15 @@ impl<T: Element> Pages<T> {
         let address = self.map.as_ptr() as usize;
         let at = self.committed;
         let next = (address + at + 1).next_multiple_of(HUGE) - address;
-        let begun = Instant::now();
+        // Not the time of day: another thread may get the processor meanwhile.
+        let begun = ThreadTime::try_now();
         // SAFETY: `at` is inside the mapping, which is exclusively borrowed. A volatile write cannot
         // be left out by the compiler, and keeps the content.
         unsafe { std::ptr::write_volatile(self.map.as_mut_ptr().add(at), self.map[at]) };
         self.committed = next.min(self.map.len());
         // Parts at the ends are no huge pages.
         if (address + at).is_multiple_of(HUGE) && next <= self.map.len() {
-            TIMES.note(begun.elapsed());
+            TIMES.note(begun.and_then(|begun| begun.try_elapsed()).unwrap_or_default());
         }
         if TIMES.are_slow() {
             self.huge = false;
