@@ -44,8 +44,8 @@ mod linux {
         SOCKET.with_borrow_mut(|kept| {
             let socket = kept.take().or_else(open)?;
             let answer = ask_with(&socket, peer, local)?;
-            // After an answer that is not understood there may be more of it.
-            *kept = answer.is_ok().then_some(socket);
+            // A request has one answer, even if that is an error.
+            *kept = Some(socket);
             Some(answer)
         })
     }

@@ -55,6 +55,8 @@ fn memory_and_descriptors_stay_flat_under_mixed_flows() {
         std::thread::sleep(Duration::from_millis(200));
         [tunnel.serve.descriptors(), tunnel.connect.descriptors()]
     };
+    // The client opens what it keeps, for owners of connections, with the first one.
+    assert_same(&exchange(tunnel.way(0), b"first").expect("an answer"), b"first", "the first flow");
     let before = quiet();
     let mut measured = Vec::new();
     std::thread::scope(|scope| {
