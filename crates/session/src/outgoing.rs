@@ -1,5 +1,6 @@
 //! The sending half of a direction: the encoder, its epoch, and the blocks that the peer is not
-//! known to have.
+//! known to have. More than 600 lines, because whatever lends the encoder, takes it back or drops it
+//! must keep the same blocks.
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
