@@ -29,6 +29,19 @@ const TRAILER_MARK: u8 = 0xff;
 pub const TRAILER_LEN: usize = 17;
 const _: () = assert!(TRAILER_MARK & DESCRIPTORS_MASK == DESCRIPTORS_MASK);
 
+/// Entropy contexts of a pack.
+pub const CONTEXTS: usize = 4;
+/// Bytes of content whose frames use one context in a row. Shorter runs would let more of them be
+/// written side by side, and cost up to 0.3 % of a pack.
+pub const RUN: u64 = 4 << 20;
+
+/// The context of a block with `position` bytes of content before it. A reader does not depend on
+/// the choice. It depends on the content alone, so that packs do not differ by the number of threads
+/// that wrote them.
+pub fn context_of(position: u64) -> usize {
+    (position / RUN % CONTEXTS as u64) as usize
+}
+
 /// Content that both ends already have: all base files, concatenated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
@@ -80,7 +93,7 @@ impl Header {
     pub fn configure(&self, builder: EncoderBuilder) -> EncoderBuilder {
         let builder =
             builder.cache(self.cache).max_block(self.max_block).checksum_seed(self.checksum_seed());
-        builder.span(0).explicit_offsets(false).policy(CachePolicy::All)
+        builder.span(0).explicit_offsets(false).policy(CachePolicy::All).contexts(CONTEXTS)
     }
 
     fn checksum_seed(&self) -> ChecksumSeed {
@@ -183,7 +196,10 @@ pub fn pack(
         let (block, next) = rest.split_at(encoder.finder.cut(rest, header.max_block));
         rest = next;
         // Blocks are within the limit, and 2^62 bytes are not in memory.
-        encoder.encode(block, &mut out).expect("a block within the limit can be encoded");
+        encoder
+            .encode_frame(block, context_of(summary.total))
+            .expect("a block within the limit can be encoded")
+            .append_to(&mut out);
         summary.add_tokens(&encoder.tokens);
     }
     out.extend_from_slice(&summary.trailer());
@@ -374,6 +390,7 @@ impl PackReader {
         let decoder = Decoder::builder()
             .cache(header.cache)
             .max_block(header.max_block)
+            .contexts(CONTEXTS)
             .checksum_seed(header.checksum_seed());
         self.open = Some((header, decoder.build()?));
         Ok(PackStep::Header { consumed })

@@ -352,6 +352,16 @@ impl EncoderBuilder {
     /// # Errors
     /// As [`EncoderBuilder::build`].
     pub fn build_halves(self) -> Result<(Finder, FrameWriter), ConfigError> {
+        let (finder, mut writers) = self.build_parts(1)?;
+        Ok((finder, writers.remove(0)))
+    }
+
+    /// Builds the halves of an encoder with several second ones, which can run side by side: each
+    /// has all contexts, and the caller uses a context with one of them only.
+    ///
+    /// # Errors
+    /// As [`EncoderBuilder::build`].
+    pub fn build_parts(self, writers: usize) -> Result<(Finder, Vec<FrameWriter>), ConfigError> {
         let geometry = self.common.geometry()?;
         ConfigError::check_window(self.window)?;
         ConfigError::check_period(self.period)?;
@@ -364,7 +374,9 @@ impl EncoderBuilder {
             ));
         }
         let past = Past::build(&*self.search, &self.settings(), geometry)?;
-        let writer = FrameWriter::new(self.kernels, self.entropy, self.common.contexts);
+        let writers = (0..writers.max(1))
+            .map(|_| FrameWriter::new(self.kernels, self.entropy, self.common.contexts))
+            .collect();
         let mut finder = Finder::new(
             past,
             self.period,
@@ -379,7 +391,7 @@ impl EncoderBuilder {
         finder.key = self.fingerprint_key;
         let codes = matches!(self.entropy, Entropy::Zstd { .. });
         finder.inside = (self.inside && codes).then(|| Inside::new(self.common.cache));
-        Ok((finder, writer))
+        Ok((finder, writers))
     }
 }
 

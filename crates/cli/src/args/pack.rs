@@ -2,7 +2,7 @@
 
 use super::{CodecArgs, InsideArgs};
 use crate::demo::{LEAST_MEMORY, MOST_MEMORY};
-use crate::pack::MAX_DEFAULT_CACHE;
+use crate::pack::{MAX_DEFAULT_CACHE, MOST_THREADS};
 use crate::quantity::{parse_share, parse_size, size};
 use clap::Args;
 use oncewire_codec::adapt::CpuShare;
@@ -59,10 +59,11 @@ pub(crate) struct PackArgs {
     /// Largest block, up to 64K
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
     pub(crate) block: u64,
-    /// Threads, 1 to 3: 2 match and compress in parallel, 3 also read ahead. The output is the
-    /// same, except with --cpu-budget
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
-    pub(crate) threads: u8,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_THREADS as i64), help = format!(
+        "Threads, 1 to {MOST_THREADS}: one finds repeats, the others compress. The output is the same, except with \
+         --cpu-budget [default: one per core]"
+    ))]
+    pub(crate) threads: Option<u8>,
     /// Share of one core that encoding may use, such as 25%, not counting reading and writing. When
     /// over budget it first compresses less, then searches less, and finally passes data through
     /// unchanged. Meant for live input; a file is simply read more slowly [default: no limit]

@@ -149,7 +149,7 @@ mod unix {
     #[test]
     fn an_input_that_fails_half_way() {
         let dir = Dir::new();
-        for threads in ["1", "2", "3"] {
+        for threads in ["1", "2", "4"] {
             let args =
                 args!["pack", "/proc/self/mem", "-o", dir.join("output"), "--threads", threads];
             run(args, b"").fails(1, &["read", "/proc/self/mem"]);
@@ -162,7 +162,7 @@ mod unix {
     fn a_full_disk() {
         let pack = run(args!["pack", tz_path(0)], b"").fine();
         let full = ["cannot write to /dev/full", "no space left", "free some space"];
-        for threads in ["1", "2", "3"] {
+        for threads in ["1", "2", "4"] {
             run(args!["pack", tz_path(0), "-o", "/dev/full", "--threads", threads], b"")
                 .fails(1, &full);
         }

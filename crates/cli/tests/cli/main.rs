@@ -18,6 +18,7 @@ mod round_trip;
 mod study;
 mod support;
 mod terminal;
+mod threads;
 mod usage;
 mod verdicts;
 mod width;

@@ -80,7 +80,7 @@ fn every_choice_of_the_codec() {
     ];
     for entropy in entropies {
         for sampler in ["samplebyte", "fixed"] {
-            for threads in ["1", "2", "3"] {
+            for threads in ["1", "2", "4"] {
                 let rest = ["--sampler", sampler, "--threads", threads, "--cache", &cache];
                 through_pipes(&content, &[entropy, &rest].concat());
             }
@@ -107,7 +107,7 @@ fn any_number_of_threads_makes_the_same_pack() {
         &["--entropy", "none"],
         &["--entropy", "lz4", "--block", "1448"],
     ] {
-        let packs = ["1", "2", "3"]
+        let packs = ["1", "2", "4"]
             .map(|threads| through_pipes(&content, &[settings, &["--threads", threads]].concat()));
         same(&packs[1], &packs[0], "two threads");
         same(&packs[2], &packs[0], "three threads");

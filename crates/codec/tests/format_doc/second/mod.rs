@@ -478,7 +478,7 @@ pub(crate) fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
         span: 0,
         block_limit,
         policy: Policy::All,
-        contexts: 1,
+        contexts: 4,
         session,
         epoch: 0,
     };
