@@ -2,10 +2,12 @@
 
 use crate::failure::{Failure, Outcome};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use oncewire_codec::FilePages;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 enum Reader {
     File(File),
@@ -69,6 +71,13 @@ impl Input {
         }
         let len = meta.is_file().then_some(meta.len());
         Ok(Input { reader: Reader::File(file), name, len })
+    }
+
+    /// The whole content in memory, of a file that nobody can change meanwhile: see [`FilePages`].
+    /// `None` for anything else, which must be read.
+    pub(crate) fn leased(&self, longest: Duration) -> Option<FilePages> {
+        let Reader::File(file) = &self.reader else { return None };
+        self.len.and_then(|_| FilePages::leased(file, longest).ok())
     }
 
     /// Whether a read would return immediately, with data or at the end.

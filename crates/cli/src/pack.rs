@@ -10,13 +10,13 @@ use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, setup, stdout};
-use batch::{Batches, Finding};
+use batch::{Batches, Finding, Source, Whole};
 use oncewire_codec::pack::{CONTEXTS, Header, Summary};
 use oncewire_codec::{DEFAULT_CACHE, EncodeError};
 use serde::Serialize;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use work::Sink;
 
 /// Largest cache chosen by default, and the largest that `unpack` accepts by default, in bytes.
@@ -69,7 +69,15 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         base,
     };
     let encoder = args.codec.encoder(args.inside.looks_inside())?;
-    let parts = header.configure(encoder.clone()).growing_table(true).build_parts(CONTEXTS);
+    let mut input = Input::open(args.input.as_deref())?;
+    // The file itself is the log, unless something comes before it there, or it is read slowly.
+    let is_whole = base.is_none() && args.cpu_budget.is_none();
+    let whole = if is_whole { input.leased(Duration::MAX) } else { None }
+        .map(|pages| Whole { pages, name: input.name.as_str().into() });
+    let parts = header
+        .configure(encoder.clone())
+        .growing_table(true)
+        .build_parts(whole.as_ref().map(|whole| whole.pages.clone()), CONTEXTS);
     let (mut finder, writers) = parts.map_err(setup::config_failure)?;
     if header.base_skip() > 0 {
         note(&format!(
@@ -78,7 +86,6 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
             binary(base_len)
         ));
     }
-    let mut input = Input::open(args.input.as_deref())?;
     let mut output = destination.open()?;
 
     base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
@@ -94,7 +101,12 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     // What fits in a batch gives a second thread nothing to do.
     let is_short = input.len.is_some_and(|len| len <= batch::BATCH as u64);
     let finding = Finding {
-        batches: Batches::new(&mut input, header.max_block),
+        source: match &whole {
+            Some(whole) => Source::Whole(whole.clone(), 0),
+            None => Source::Read(Batches::new(&mut input, header.max_block)),
+        },
+        block: header.max_block,
+        generation: base.is_none().then_some(cache),
         finder: &mut finder,
         adapting: &mut adapting,
         position: 0,
@@ -103,6 +115,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let threads = if is_short { 1 } else { threads };
     let Sink { mut output, summary, bar } = work::run(finding, writers, sink, threads, spent)?;
     bar.finish_and_clear();
+    // Without a trailer it is no pack.
+    whole.as_ref().map_or(Ok(()), Whole::check)?;
     output.write(&summary.trailer())?;
     let (total, written) = (summary.total(), output.written());
     output.finish()?;

@@ -101,7 +101,7 @@ pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};
 pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts};
 pub use limits::{MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
-pub use oncewire_kernels::{ByteSet, Kernels, Level};
+pub use oncewire_kernels::{ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter};
 pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder};
 pub use policy::CachePolicy;
 pub use sampler::ENDRE_MARKER_BYTES;

@@ -8,7 +8,7 @@
 
 use crate::domain::{Domain, Runs};
 use crate::error::ConfigError;
-use oncewire_kernels::Pages;
+use oncewire_kernels::{FilePages, Pages};
 use std::ops::Range;
 
 /// Size and span of a log, and the rules that follow from them. The same at both ends.
@@ -198,10 +198,28 @@ impl Generations {
     }
 }
 
+/// Where the bytes of a log are.
+#[derive(Debug)]
+enum Ring {
+    /// Offset `o` lies at position `o mod capacity`.
+    Own(Pages<u8>),
+    /// In a file of all content without padding, which somebody else writes.
+    File {
+        pages: FilePages,
+        /// Padding before the newest generation, and before the one before it.
+        padded: (u64, u64),
+        /// Position below which pages are given back.
+        given_back: usize,
+    },
+}
+
+/// Bytes of a file behind the reach of the log that are given back at once.
+const GIVE_BACK: usize = 64 << 20;
+
 /// The ring. Its owner knows which ranges are valid; the log only knows where content ended.
 #[derive(Debug)]
 pub struct Log {
-    ring: Pages<u8>,
+    ring: Ring,
     generations: Generations,
     /// The domain of what is written and read now.
     domain: Domain,
@@ -221,12 +239,38 @@ impl Log {
             what: "content log",
             source,
         })?;
-        Ok(Log {
-            ring,
-            generations: Generations::new(geometry),
-            domain: Domain::COMMON,
-            runs: None,
-        })
+        Ok(Log::over(geometry, Ring::Own(ring)))
+    }
+
+    /// An empty log over a file of all content, without padding: [`Log::write`] copies nothing. It
+    /// must be written in order, without holes and rewinding. A block need not be in the file
+    /// before its place in the log is read.
+    pub fn of_file(geometry: Geometry, pages: FilePages) -> Log {
+        Log::over(geometry, Ring::File { pages, padded: (0, 0), given_back: 0 })
+    }
+
+    fn over(geometry: Geometry, ring: Ring) -> Log {
+        Log { ring, generations: Generations::new(geometry), domain: Domain::COMMON, runs: None }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match &self.ring {
+            Ring::Own(pages) => pages,
+            Ring::File { pages, .. } => pages,
+        }
+    }
+
+    #[inline(always)]
+    fn position(&self, offset: u64) -> usize {
+        match &self.ring {
+            Ring::Own(_) => self.generations.geometry.position(offset),
+            Ring::File { padded, .. } => {
+                let is_newest = offset >= self.generations.generation;
+                // An offset that was never content gives no position in the file.
+                offset.wrapping_sub(if is_newest { padded.0 } else { padded.1 }) as usize
+            }
+        }
     }
 
     /// The size and rules of this log.
@@ -239,9 +283,12 @@ impl Log {
         self.generations.end
     }
 
-    /// Memory of the ring in bytes.
+    /// Memory of the ring in bytes; none for that of a file, which the system can take back.
     pub fn memory(&self) -> usize {
-        self.ring.len()
+        match &self.ring {
+            Ring::Own(pages) => pages.len(),
+            Ring::File { .. } => 0,
+        }
     }
 
     /// Memory in bytes of the notes on domains.
@@ -251,7 +298,9 @@ impl Log {
 
     /// Touches all memory, for measurements.
     pub fn prefault(&mut self) {
-        self.ring.prefault();
+        if let Ring::Own(pages) = &mut self.ring {
+            pages.prefault();
+        }
     }
 
     /// What is written from now on belongs to `domain`, and [`Log::extent`] finds only content of
@@ -274,12 +323,29 @@ impl Log {
     /// # Panics
     /// If it does; callers place blocks with [`Geometry::place`] or have checked a peer's offset.
     pub fn write(&mut self, offset: u64, block: &[u8]) {
-        let position = self.generations.geometry.position(offset);
-        self.ring.fill(position..position + block.len());
-        self.ring[position..position + block.len()].copy_from_slice(block);
+        let capacity = self.generations.geometry.capacity;
+        match &mut self.ring {
+            Ring::Own(pages) => {
+                let position = self.generations.geometry.position(offset);
+                pages.fill(position..position + block.len());
+                pages[position..position + block.len()].copy_from_slice(block);
+            }
+            Ring::File { pages, padded, given_back } => {
+                let Generations { generation, end, .. } = self.generations;
+                let begins = self.generations.geometry.generation_start(offset) != generation;
+                // An empty block begins nothing.
+                if begins && !block.is_empty() {
+                    *padded = (padded.0 + (offset - end), padded.0);
+                }
+                let out_of_reach = (offset - padded.0).saturating_sub(capacity) as usize;
+                if out_of_reach >= *given_back + GIVE_BACK {
+                    pages.forget(*given_back..out_of_reach);
+                    *given_back = out_of_reach;
+                }
+            }
+        }
         if let Some(runs) = self.runs.as_mut().filter(|_| !block.is_empty()) {
-            let floor =
-                (offset + block.len() as u64).saturating_sub(self.generations.geometry.capacity);
+            let floor = (offset + block.len() as u64).saturating_sub(capacity);
             runs.push(offset, self.domain, floor);
         }
         self.generations.advance(offset, block.len());
@@ -298,15 +364,15 @@ impl Log {
     /// If the range crosses the end of a generation.
     #[inline(always)]
     pub fn read(&self, range: Range<u64>) -> &[u8] {
-        let position = self.generations.geometry.position(range.start);
-        &self.ring[position..position + (range.end - range.start) as usize]
+        let position = self.position(range.start);
+        &self.bytes()[position..position + (range.end - range.start) as usize]
     }
 
-    /// All bytes of the ring from `offset` to the end of its generation, valid or not, so that
+    /// All bytes from `offset` to the end of the ring or file, valid or not, so that
     /// short reads can have a fixed size.
     #[inline(always)]
     pub(crate) fn read_from(&self, offset: u64) -> &[u8] {
-        &self.ring[self.generations.geometry.position(offset)..]
+        &self.bytes()[self.position(offset)..]
     }
 
     /// Forgets what was written at `offset` and above, so that other content can go there. Returns
@@ -357,13 +423,17 @@ impl Log {
     /// Prefetches the cache line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
+        let ring = match &self.ring {
+            Ring::Own(pages) => pages,
+            Ring::File { pages, .. } => return pages.prefetch(self.position(offset)),
+        };
         let Generations { generation, geometry, .. } = self.generations;
         let position = if offset >= generation {
             offset - generation
         } else {
             (offset + geometry.capacity).wrapping_sub(generation)
         };
-        self.ring.prefetch(position as usize);
+        ring.prefetch(position as usize);
     }
 }
 

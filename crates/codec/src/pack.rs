@@ -9,8 +9,9 @@ use crate::error::{ConfigError, FrameError};
 use crate::format::{ChecksumSeed, DESCRIPTORS_MASK, FrameView, Scan};
 use crate::limits::MAX_BLOCK;
 use crate::log::Geometry;
-use crate::params::EncoderBuilder;
+use crate::params::{DecoderBuilder, EncoderBuilder};
 use crate::policy::CachePolicy;
+use oncewire_kernels::FilePages;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// First bytes of a pack. As in PNG, the top bit, the line ends and the end-of-file character
@@ -94,6 +95,14 @@ impl Header {
         let builder =
             builder.cache(self.cache).max_block(self.max_block).checksum_seed(self.checksum_seed());
         builder.span(0).explicit_offsets(false).policy(CachePolicy::All).contexts(CONTEXTS)
+    }
+
+    fn decoder(&self) -> DecoderBuilder {
+        Decoder::builder()
+            .cache(self.cache)
+            .max_block(self.max_block)
+            .contexts(CONTEXTS)
+            .checksum_seed(self.checksum_seed())
     }
 
     fn checksum_seed(&self) -> ChecksumSeed {
@@ -327,6 +336,22 @@ impl PackReader {
         self.open.as_mut().expect("the header comes first").1.prime(content);
     }
 
+    /// Uses a file as the log, so that nothing is copied into one and the log takes no memory of its
+    /// own. The caller appends each block to the file before the next step.
+    ///
+    /// # Errors
+    /// [`PackError::Config`] if a decoder with the pack's parameters cannot be built.
+    ///
+    /// # Panics
+    /// Before the header has been read, after the first block or [`PackReader::prime`], and if the
+    /// pack needs a base. A later step may panic if a block was not appended.
+    pub fn log_is_output(&mut self, output: FilePages) -> Result<(), PackError> {
+        let (header, decoder) = self.open.as_mut().expect("the header comes first");
+        assert!(header.base.is_none() && self.summary.total == 0, "the output is not the log");
+        *decoder = header.decoder().build_over(Some(output))?;
+        Ok(())
+    }
+
     /// Content delivered so far, in bytes.
     pub fn total(&self) -> u64 {
         self.summary.total
@@ -387,12 +412,7 @@ impl PackReader {
         if header.cache > self.max_cache {
             return Err(PackError::CacheTooLarge { cache: header.cache, limit: self.max_cache });
         }
-        let decoder = Decoder::builder()
-            .cache(header.cache)
-            .max_block(header.max_block)
-            .contexts(CONTEXTS)
-            .checksum_seed(header.checksum_seed());
-        self.open = Some((header, decoder.build()?));
+        self.open = Some((header, header.decoder().build()?));
         Ok(PackStep::Header { consumed })
     }
 }

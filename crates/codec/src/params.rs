@@ -16,7 +16,7 @@ use crate::log::{Geometry, Log};
 use crate::policy::CachePolicy;
 use crate::sampler::{AnySampler, SampleHash, Sampler};
 use crate::search::{MaxMatchSearch, Past, Search, SearchSettings};
-use oncewire_kernels::Kernels;
+use oncewire_kernels::{FilePages, Kernels};
 use std::sync::Arc;
 
 /// Default size of the content log: 256 MiB, a few minutes of a 10 Mbit/s link, a few seconds of a
@@ -352,16 +352,24 @@ impl EncoderBuilder {
     /// # Errors
     /// As [`EncoderBuilder::build`].
     pub fn build_halves(self) -> Result<(Finder, FrameWriter), ConfigError> {
-        let (finder, mut writers) = self.build_parts(1)?;
+        let (finder, mut writers) = self.build_parts(None, 1)?;
         Ok((finder, writers.remove(0)))
     }
 
     /// Builds the halves of an encoder with several second ones, which can run side by side: each
     /// has all contexts, and the caller uses a context with one of them only.
     ///
+    /// If `content` is given, it is the log, so that nothing is copied: the blocks are parts of it,
+    /// in order and without gaps, and none crosses a multiple of the cache's size. There is neither
+    /// [`Finder::prime`] nor [`Encoder::rewind`], and the cache policy is `all`.
+    ///
     /// # Errors
     /// As [`EncoderBuilder::build`].
-    pub fn build_parts(self, writers: usize) -> Result<(Finder, Vec<FrameWriter>), ConfigError> {
+    pub fn build_parts(
+        self,
+        content: Option<FilePages>,
+        writers: usize,
+    ) -> Result<(Finder, Vec<FrameWriter>), ConfigError> {
         let geometry = self.common.geometry()?;
         ConfigError::check_window(self.window)?;
         ConfigError::check_period(self.period)?;
@@ -373,7 +381,7 @@ impl EncoderBuilder {
                 "domains are kept apart only with the cache policy `all` and the default search",
             ));
         }
-        let past = Past::build(&*self.search, &self.settings(), geometry)?;
+        let past = Past::build(&*self.search, &self.settings(), geometry, content)?;
         let writers = (0..writers.max(1))
             .map(|_| FrameWriter::new(self.kernels, self.entropy, self.common.contexts))
             .collect();
@@ -447,7 +455,18 @@ impl DecoderBuilder {
     /// # Errors
     /// [`ConfigError`] for the first invalid parameter.
     pub fn build(self) -> Result<Decoder, ConfigError> {
-        let log = Log::new(self.common.geometry()?)?;
+        self.build_over(None)
+    }
+
+    /// As [`DecoderBuilder::build`]. If `content` is given, it is the log, so that nothing is copied
+    /// into it: a file to which the caller appends each block before it decodes the next one. Frames
+    /// must be in order, the cache policy is `all`, and there is no [`Decoder::rewind`].
+    pub(crate) fn build_over(self, content: Option<FilePages>) -> Result<Decoder, ConfigError> {
+        let geometry = self.common.geometry()?;
+        let log = match content {
+            Some(content) => Log::of_file(geometry, content),
+            None => Log::new(geometry)?,
+        };
         let mut assembler = Assembler::new(log, self.common.max_block, self.common.seed);
         assembler.policy = self.common.policy;
         let reader = FrameReader::new(self.common.contexts);

@@ -11,7 +11,7 @@ use crate::matcher::{Density, Match, MatchStats, Matcher, MaxMatch};
 use crate::policy::CachePolicy;
 use crate::sampler::{AnySampler, Sampler};
 use crate::table::{COMPACT_LIMIT, CompactTable, slot_bytes};
-use oncewire_kernels::Kernels;
+use oncewire_kernels::{FilePages, Kernels};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -219,9 +219,16 @@ impl Past {
         search: &dyn Search,
         settings: &SearchSettings,
         geometry: Geometry,
+        content: Option<FilePages>,
     ) -> Result<Past, ConfigError> {
         Ok(match search.build(settings, geometry)? {
-            Searcher::Matcher(matcher) => Past::Log { log: Log::new(geometry)?, matcher },
+            Searcher::Matcher(matcher) => {
+                let log = match content {
+                    Some(content) => Log::of_file(geometry, content),
+                    None => Log::new(geometry)?,
+                };
+                Past::Log { log, matcher }
+            }
             Searcher::Store(store) => Past::Store(store),
         })
     }

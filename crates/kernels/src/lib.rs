@@ -1,8 +1,9 @@
 //! The inner loops of Oncewire, each over a whole block or batch.
 //!
 //! They find the markers of a block, hash the windows at them, measure how far two regions agree,
-//! and hold large buffers; and they compile loops over bits of other crates for BMI2
-//! ([`BitWork`]). They know nothing of logs, matches or frames. What only the published
+//! code bytes and find short matches, hold large buffers, and map files; and they compile loops
+//! over bits of other crates for BMI2 ([`BitWork`]). They know nothing of logs, matches or frames.
+//! What only the published
 //! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`.
 //!
 //! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
@@ -27,6 +28,7 @@ mod bit_work;
 mod byteset;
 mod compare;
 pub mod family;
+mod file_pages;
 mod fingerprint;
 mod huffman;
 mod level;
@@ -42,6 +44,7 @@ mod walk;
 
 pub use bit_work::BitWork;
 pub use byteset::ByteSet;
+pub use file_pages::{FilePages, LeaseState, PagesWriter};
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
 pub use huffman::{HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, byte_counts, huffman_lengths};
 pub use level::{Kernels, Level};

@@ -148,16 +148,22 @@ impl<T: Element> Pages<T> {
     /// Prefetches the cache line of element `index`. Ignores an index out of range.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if index < self.len {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the address lies inside the mapping, and a prefetch has no effect that a
-            // program can see.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.as_ptr().add(index).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
+        prefetch(self, index);
     }
+}
+
+/// Prefetches the cache line of element `index`. Ignores an index out of range.
+#[inline(always)]
+pub(crate) fn prefetch<T>(elements: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if index < elements.len() {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the address lies inside the slice, and a prefetch has no effect that a program
+        // can see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(elements.as_ptr().add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (elements, index);
 }
 
 /// Size of a huge page, in bytes. Smaller buffers do not request them.

@@ -3,9 +3,11 @@
 use super::encode_failure;
 use crate::adapting::Adapting;
 use crate::endpoint::Input;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use cpu_time::ThreadTime;
-use oncewire_codec::{Finder, FrameWriter, Tokens};
+use oncewire_codec::{FilePages, Finder, FrameWriter, LeaseState, Tokens};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes handed over between threads, and to the output, at once.
 pub(super) const BATCH: usize = 1 << 20;
@@ -18,12 +20,64 @@ fn full(block: usize) -> usize {
     (BATCH / block).clamp(1, BATCH_BLOCKS) * block
 }
 
+/// The bytes of a batch.
+enum Content {
+    Read(Vec<u8>),
+    /// From this position on.
+    Whole(Whole, usize),
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content::Read(Vec::new())
+    }
+}
+
+impl Content {
+    fn front(&self, len: usize) -> &[u8] {
+        match self {
+            Content::Read(bytes) => &bytes[..len],
+            Content::Whole(whole, at) => &whole.pages[*at..at + len],
+        }
+    }
+
+    /// Fails unless the bytes are still what they were.
+    fn check(&self) -> Outcome {
+        if let Content::Whole(whole, _) = self { whole.check() } else { Ok(()) }
+    }
+}
+
+/// The whole input, in memory under a lease.
+#[derive(Clone)]
+pub(super) struct Whole {
+    pub(super) pages: FilePages,
+    pub(super) name: Arc<str>,
+}
+
+/// Time to stop before somebody who waits to change the input can do so: far more than a batch
+/// takes.
+const RESERVE: Duration = Duration::from_secs(15);
+
+impl Whole {
+    /// Fails before anybody can change the input.
+    pub(super) fn check(&self) -> Outcome {
+        match self.pages.lease() {
+            LeaseState::Held => Ok(()),
+            LeaseState::Recalled(left) if left > RESERVE => Ok(()),
+            _ => Err(Failure::failed(format!(
+                "cannot pack {}: another program is about to change it; run this again afterwards, or pack a copy",
+                self.name
+            ))),
+        }
+    }
+}
+
 /// Some blocks, then what was found in them, and then their frames. The buffers are reused.
 #[derive(Default)]
 pub(super) struct Batch {
     /// Content before it, in bytes.
     pub(super) start: u64,
-    content: Vec<u8>,
+    content: Content,
     pub(super) len: usize,
     /// The tokens of each block; more than there are blocks.
     tokens: Vec<Tokens>,
@@ -41,13 +95,13 @@ impl Batch {
     pub(super) fn write(&mut self, writer: &mut FrameWriter, context: usize) -> Outcome {
         let Batch { content, len, tokens, blocks, frames, .. } = self;
         frames.clear();
-        let mut rest = &content[..*len];
+        let mut rest = content.front(*len);
         for tokens in &tokens[..*blocks] {
             let (block, next) = rest.split_at(tokens.block_len());
             rest = next;
             writer.write(tokens, block, context).map_err(encode_failure)?.append_to(frames);
         }
-        Ok(())
+        content.check()
     }
 }
 
@@ -66,32 +120,60 @@ impl Batches<'_> {
 
     /// Fills a batch, with fewer blocks if the input would block: complete blocks are never held
     /// back. Returns `false` at the end of the input.
-    pub(super) fn next(&mut self, batch: &mut Batch) -> Outcome<bool> {
-        batch.content.resize(full(self.block), 0);
+    fn next(&mut self, batch: &mut Batch) -> Outcome<bool> {
+        let mut content = match std::mem::take(&mut batch.content) {
+            Content::Read(content) => content,
+            Content::Whole(..) => Vec::new(),
+        };
+        content.resize(full(self.block), 0);
         let mut filled = self.rest.len();
-        batch.content[..filled].copy_from_slice(&self.rest);
+        content[..filled].copy_from_slice(&self.rest);
         self.rest.clear();
-        while filled < batch.content.len() {
+        let mut has_ended = false;
+        while filled < content.len() && !has_ended {
             if filled >= self.block && !self.input.is_ready() {
                 break;
             }
-            match self.input.some(&mut batch.content[filled..])? {
-                0 => {
-                    batch.len = filled;
-                    return Ok(filled > 0);
-                }
+            match self.input.some(&mut content[filled..])? {
+                0 => has_ended = true,
                 n => filled += n,
             }
         }
-        batch.len = filled - filled % self.block;
-        self.rest.extend_from_slice(&batch.content[batch.len..filled]);
-        Ok(true)
+        batch.len = if has_ended { filled } else { filled - filled % self.block };
+        self.rest.extend_from_slice(&content[batch.len..filled]);
+        batch.content = Content::Read(content);
+        Ok(filled > 0)
+    }
+}
+
+/// Where content comes from.
+pub(super) enum Source<'a> {
+    Read(Batches<'a>),
+    /// From this position on.
+    Whole(Whole, usize),
+}
+
+impl Source<'_> {
+    /// Fills a batch with blocks of at most `block` bytes. Returns `false` at the end of the input.
+    fn next(&mut self, batch: &mut Batch, block: usize) -> Outcome<bool> {
+        match self {
+            Source::Read(batches) => batches.next(batch),
+            Source::Whole(whole, at) => {
+                batch.len = full(block).min(whole.pages.len() - *at);
+                batch.content = Content::Whole(whole.clone(), *at);
+                *at += batch.len;
+                Ok(batch.len > 0)
+            }
+        }
     }
 }
 
 /// The first half of the work: content to tokens.
 pub(super) struct Finding<'a> {
-    pub(super) batches: Batches<'a>,
+    pub(super) source: Source<'a>,
+    pub(super) block: usize,
+    /// Size of the log, if blocks end where a generation of it does, so that there is no padding.
+    pub(super) generation: Option<u64>,
     pub(super) finder: &'a mut Finder,
     pub(super) adapting: &'a mut Option<Adapting>,
     /// Content so far, in bytes.
@@ -101,15 +183,16 @@ pub(super) struct Finding<'a> {
 impl Finding<'_> {
     /// Fills a batch and finds its tokens. Returns `false` at the end of the input.
     pub(super) fn next(&mut self, batch: &mut Batch) -> Outcome<bool> {
-        if !self.batches.next(batch)? {
+        if !self.source.next(batch, self.block)? {
             return Ok(false);
         }
         batch.start = self.position;
         batch.blocks = 0;
-        self.position += batch.len as u64;
-        let mut rest = &batch.content[..batch.len];
+        let mut rest = batch.content.front(batch.len);
         while !rest.is_empty() {
-            let (block, next) = rest.split_at(self.finder.cut(rest, self.batches.block));
+            let room = self.generation.map_or(u64::MAX, |len| len - self.position % len);
+            let most = usize::try_from(room).unwrap_or(usize::MAX).min(self.block);
+            let (block, next) = rest.split_at(self.finder.cut(rest, most));
             // Some blocks end early, so it is not known how many there will be.
             if batch.blocks == batch.tokens.len() {
                 batch.tokens.push(Tokens::default());
@@ -128,8 +211,10 @@ impl Finding<'_> {
                 None => self.finder.find(block, tokens).map_err(encode_failure)?,
             }
             rest = next;
+            self.position += block.len() as u64;
             batch.blocks += 1;
         }
+        batch.content.check()?;
         Ok(true)
     }
 }
@@ -167,11 +252,51 @@ mod tests {
         assert_eq!(batch.len, 2000);
         writer.write_all(&[2; 500]).unwrap();
         assert!(batches.next(&mut batch).unwrap());
-        assert_eq!((batch.len, &batch.content[..1000]), (1000, &[[1; 500], [2; 500]].concat()[..]));
+        assert_eq!(
+            (batch.len, batch.content.front(1000)),
+            (1000, &[[1; 500], [2; 500]].concat()[..])
+        );
         writer.write_all(&[3; 10]).unwrap();
         drop(writer);
         assert!(batches.next(&mut batch).unwrap());
-        assert_eq!((batch.len, batch.content[0]), (10, 3));
+        assert_eq!((batch.len, batch.content.front(1)[0]), (10, 3));
         assert!(!batches.next(&mut batch).unwrap());
+    }
+
+    /// The lease here cannot be waited for, so the run ends as soon as anybody wants the file.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn packing_ends_before_another_program_changes_the_input() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("input");
+        std::fs::write(&path, vec![1; 3 * BATCH]).unwrap();
+        let input = Input::open(Some(&path)).unwrap();
+        let Some(pages) = input.leased(RESERVE) else {
+            oncewire_testkit::skipped!("the files here have no leases");
+            return;
+        };
+        let whole = Whole { pages: pages.clone(), name: "input".into() };
+        let builder = oncewire_codec::Encoder::builder();
+        let (mut finder, mut writers) = builder.build_parts(Some(pages), 1).unwrap();
+        let mut finding = Finding {
+            source: Source::Whole(whole.clone(), 0),
+            block: BLOCK,
+            generation: None,
+            finder: &mut finder,
+            adapting: &mut None,
+            position: 0,
+        };
+        let mut batch = Batch::default();
+        assert!(finding.next(&mut batch).unwrap());
+        batch.write(&mut writers[0], 0).unwrap();
+        let change =
+            || std::fs::File::options().write(true).custom_flags(nix::libc::O_NONBLOCK).open(&path);
+        assert_eq!(change().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(whole.check().unwrap_err().exit as i32, 1);
+        assert!(batch.write(&mut writers[0], 0).is_err() && finding.next(&mut batch).is_err());
+        drop((finding, batch, whole));
+        drop(finder);
+        change().unwrap();
     }
 }

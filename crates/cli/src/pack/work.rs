@@ -62,6 +62,7 @@ struct State<'a> {
 }
 
 /// What a thread does next.
+#[expect(clippy::large_enum_variant, reason = "one exists at a time, for a megabyte of content")]
 enum Step<'a> {
     Find(Finding<'a>, Batch),
     Write { number: u64, context: usize, writer: FrameWriter, batch: Batch },
@@ -263,7 +264,7 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::{BATCH, Batches};
+    use super::super::batch::{BATCH, Batches, Source};
     use super::*;
     use crate::endpoint::Input;
     use oncewire_codec::Encoder;
@@ -299,12 +300,14 @@ mod tests {
             let calls = Calls::default();
             let mut input = Input::memory("test", content);
             let builder = Encoder::builder().cache(16 << 20).contexts(CONTEXTS);
-            let (mut finder, writers) = builder.build_parts(CONTEXTS).unwrap();
+            let (mut finder, writers) = builder.build_parts(None, CONTEXTS).unwrap();
             let output = Output::over(Box::new(calls.clone()), "test".into());
             let bar = ProgressBar::hidden();
             let sink = Sink { output, summary: Summary::default(), bar };
             let finding = Finding {
-                batches: Batches::new(&mut input, 64 << 10),
+                source: Source::Read(Batches::new(&mut input, 64 << 10)),
+                block: 64 << 10,
+                generation: None,
                 finder: &mut finder,
                 adapting: &mut None,
                 position: 0,
