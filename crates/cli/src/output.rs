@@ -3,6 +3,8 @@
 //! [`Outputs`] compares all outputs with all inputs, by device and inode, before anything is opened
 //! for writing. A regular file is then written next to its place, under a name of ours, and moved
 //! there once it is complete: an error, a full disk or a signal leaves the earlier file in place.
+//! Where there is one, the new file is on the disk before it takes its place; otherwise a power
+//! failure can lose nothing that was there before.
 //! The next run that writes to the same directory removes what a killed run left there.
 
 mod names;
@@ -10,9 +12,11 @@ mod unfinished;
 
 use crate::failure::{Failure, Outcome};
 pub(crate) use names::{Destination, Outputs, is_standard};
+use oncewire_codec::FilePages;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use unfinished::{Pending, unfinished};
 pub(crate) use unfinished::{clean_up_on_signal, end};
@@ -32,13 +36,33 @@ pub(crate) struct Output {
     name: String,
     /// For a regular file.
     pending: Option<Pending>,
+    /// What the file gets in the end, if others may write to it then.
+    permissions: Option<Permissions>,
     written: u64,
 }
 
 impl Output {
     /// An output that is already open.
     pub(crate) fn over(writer: Box<dyn Write + Send>, name: String) -> Output {
-        Output { writer: BufWriter::with_capacity(BUFFER, writer), name, pending: None, written: 0 }
+        let writer = BufWriter::with_capacity(BUFFER, writer);
+        Output { writer, name, pending: None, permissions: None, written: 0 }
+    }
+
+    /// What will be written, in memory, of a regular file that nothing was written to: each call of
+    /// [`Output::write`] then goes to the file at once. `None` for anything else, or where the
+    /// system does not have it.
+    pub(crate) fn pages(&mut self) -> Option<FilePages> {
+        let pending = self.pending.as_ref().filter(|_| self.written == 0)?;
+        let permissions = pending.file.metadata().ok()?.permissions();
+        let mode = permissions.mode();
+        if mode & OTHERS_WRITE != 0 {
+            // Nobody else may change or cut it short meanwhile.
+            pending.file.set_permissions(Permissions::from_mode(mode & !OTHERS_WRITE)).ok()?;
+            self.permissions = Some(permissions);
+        }
+        let (pages, writer) = FilePages::growing(pending.file.try_clone().ok()?).ok()?;
+        self.writer = BufWriter::with_capacity(0, Box::new(writer));
+        Some(pages)
     }
 
     /// Refuses to write binary data to a terminal.
@@ -70,7 +94,8 @@ impl Output {
         self.written
     }
 
-    /// Writes out and syncs everything, and moves a regular file to its place.
+    /// Writes out everything, and moves a regular file to its place. Syncs it first if it replaces
+    /// another.
     ///
     /// # Errors
     ///
@@ -80,7 +105,7 @@ impl Output {
     }
 }
 
-/// [`Output::finish`] for several: all are on the disk before the first one is moved to its place.
+/// [`Output::finish`] for several: all are complete before the first one is moved to its place.
 ///
 /// # Errors
 ///
@@ -89,7 +114,11 @@ pub(crate) fn finish(outputs: impl IntoIterator<Item = Output>) -> Outcome {
     let mut outputs: Vec<Output> = outputs.into_iter().collect();
     for output in &mut outputs {
         output.flush()?;
-        if let Some(pending) = &output.pending {
+        let Some(pending) = &output.pending else { continue };
+        if let Some(permissions) = output.permissions.take() {
+            pending.file.set_permissions(permissions).map_err(|error| output.failure(&error))?;
+        }
+        if replaces(pending) {
             pending.file.sync_all().map_err(|error| output.failure(&error))?;
         }
     }
@@ -97,6 +126,9 @@ pub(crate) fn finish(outputs: impl IntoIterator<Item = Output>) -> Outcome {
     let mut all = unfinished();
     for output in &mut outputs {
         let Some(pending) = &mut output.pending else { continue };
+        if replaces(pending) {
+            directories.extend(pending.target.parent().map(Path::to_path_buf));
+        }
         if let Err(error) = fs::rename(&pending.beside, &pending.target) {
             // Dropping the others takes the lock.
             drop(all);
@@ -104,7 +136,6 @@ pub(crate) fn finish(outputs: impl IntoIterator<Item = Output>) -> Outcome {
         }
         pending.moved = true;
         all.retain(|path| *path != pending.beside);
-        directories.extend(pending.target.parent().map(Path::to_path_buf));
     }
     drop(all);
     for directory in directories {
@@ -113,6 +144,14 @@ pub(crate) fn finish(outputs: impl IntoIterator<Item = Output>) -> Outcome {
     }
     Ok(())
 }
+
+/// Whether an earlier file would be lost if this one were not on the disk.
+fn replaces(pending: &Pending) -> bool {
+    fs::symlink_metadata(&pending.target).is_ok()
+}
+
+/// Mode bits that let the group and others write.
+const OTHERS_WRITE: u32 = 0o022;
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

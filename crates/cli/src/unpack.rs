@@ -61,6 +61,16 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                 })?;
                 // Not earlier: an input that is not a pack must not leave a file.
                 output = destination.take().map(Destination::open).transpose()?;
+                // The output itself is the log, unless something comes before it there, or blocks
+                // are so small that writing each by itself would cost more.
+                if header.base.is_none()
+                    && header.max_block >= LEAST_BLOCK
+                    && let Some(pages) = output.as_mut().and_then(Output::pages)
+                {
+                    reader
+                        .log_is_output(pages)
+                        .map_err(|error| refuse(error, &input.name, args))?;
+                }
                 consumed
             }
             PackStep::Block { content, consumed } => {
@@ -175,6 +185,9 @@ fn truncated(reader: &PackReader, source: &Source, name: &str) -> Failure {
         reader.total()
     ))
 }
+
+/// Least block limit, in bytes, with which each block is written by itself.
+const LEAST_BLOCK: usize = 16 << 10;
 
 /// Size of the read buffer in bytes; larger than any frame.
 const BUFFER: usize = 1 << 20;

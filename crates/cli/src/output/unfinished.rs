@@ -53,12 +53,13 @@ impl Pending {
         loop {
             let beside = directory.join(unfinished_name(std::process::id(), number));
             number += 1;
-            let file = match OpenOptions::new().write(true).create_new(true).open(&beside) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
-                    continue;
-                }
-                result => result?,
-            };
+            let file =
+                match OpenOptions::new().read(true).write(true).create_new(true).open(&beside) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
+                        continue;
+                    }
+                    result => result?,
+                };
             // A concurrent sweep may take the file for a dead run's before it is locked, and remove
             // it.
             let swept = match file.try_lock() {
