@@ -344,11 +344,34 @@ impl Log {
                 }
             }
         }
-        if let Some(runs) = self.runs.as_mut().filter(|_| !block.is_empty()) {
-            let floor = (offset + block.len() as u64).saturating_sub(capacity);
-            runs.push(offset, self.domain, floor);
+        self.wrote(offset, block.len());
+    }
+
+    /// Whether it is memory, not a file.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.ring, Ring::Own(_))
+    }
+
+    /// All bytes of the ring, and the position in it of `offset`, to write a block of `len` bytes
+    /// in its place before [`Log::wrote`] tells of it. It overwrites content one capacity below.
+    /// `None` for a log over a file.
+    ///
+    /// # Panics
+    /// If the block would cross the end of a generation.
+    pub(crate) fn place(&mut self, offset: u64, len: usize) -> Option<(&mut [u8], usize)> {
+        let Ring::Own(pages) = &mut self.ring else { return None };
+        let position = self.generations.geometry.position(offset);
+        assert!(position + len <= pages.len(), "a block crosses the end of a generation");
+        Some((pages, position))
+    }
+
+    /// A block of `len` bytes was written at `offset`.
+    pub(crate) fn wrote(&mut self, offset: u64, len: usize) {
+        if let Some(runs) = self.runs.as_mut().filter(|_| len > 0) {
+            let end = offset + len as u64;
+            runs.push(offset, self.domain, end.saturating_sub(self.generations.geometry.capacity));
         }
-        self.generations.advance(offset, block.len());
+        self.generations.advance(offset, len);
     }
 
     /// Writes a block after the last one, padding as the rules say, and returns its offset.

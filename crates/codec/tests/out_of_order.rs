@@ -127,6 +127,8 @@ struct Receiver {
     end: u64,
     low: u64,
     held: Vec<Range<u64>>,
+    /// Blocks that failed have overwritten what lay below.
+    given_up: u64,
     lost: Vec<bool>,
 }
 
@@ -149,6 +151,7 @@ impl Receiver {
             end: 0,
             low: 0,
             held: Vec::new(),
+            given_up: 0,
             lost: vec![false; params.contexts],
         }
     }
@@ -206,11 +209,23 @@ impl Receiver {
 
     fn take(&mut self, sent: &Sent) {
         self.decoded.push(sent.offset - sent.padding..sent.end());
-        let all = unite(&self.decoded);
-        self.low = all.first().filter(|range| range.start == 0).map_or(0, |range| range.end);
+        self.low = unite(&self.decoded)
+            .first()
+            .filter(|range| range.start == 0)
+            .map_or(0, |range| range.end);
         self.end = self.end.max(sent.end());
-        let floor = self.end.saturating_sub(self.cache);
-        self.held = all
+        self.hold();
+    }
+
+    /// The frame failed, but its block was written to the place that it has in the log.
+    fn give_up(&mut self, sent: &Sent) {
+        self.given_up = self.given_up.max(sent.end().saturating_sub(self.cache));
+        self.hold();
+    }
+
+    fn hold(&mut self) {
+        let floor = self.end.saturating_sub(self.cache).max(self.given_up);
+        self.held = unite(&self.decoded)
             .into_iter()
             .map(|range| range.start.max(floor)..range.end)
             .filter(|range| !range.is_empty())
@@ -409,6 +424,7 @@ impl Link {
             Ok(Decoded::Missing(ranges)) => prop_assert_eq!(ranges, missing),
             Err(FrameError::Checksum { offset, len }) => {
                 prop_assert_eq!((offset, len), (sent.offset, sent.block.len()));
+                self.receiver.give_up(&sent);
                 self.receiver.check()?;
                 // The repair needs nothing; frames that continue the context can no longer be
                 // decoded.

@@ -49,7 +49,7 @@ pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
 pub use huffman::{HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, byte_counts, huffman_lengths};
 pub use level::{Kernels, Level};
 pub use markers::Sampled;
-pub use pages::{Element, Pages};
+pub use pages::{Element, Pages, prefetch};
 pub use search::first_above;
 pub use short::{
     SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns, ShortCounts,

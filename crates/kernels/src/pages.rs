@@ -154,7 +154,7 @@ impl<T: Element> Pages<T> {
 
 /// Prefetches the cache line of element `index`. Ignores an index out of range.
 #[inline(always)]
-pub(crate) fn prefetch<T>(elements: &[T], index: usize) {
+pub fn prefetch<T: Element>(elements: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if index < elements.len() {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

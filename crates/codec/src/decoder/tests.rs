@@ -1,4 +1,4 @@
-use super::*;
+use super::assembler::repeat;
 
 #[test]
 fn repeat_is_byte_after_byte() {

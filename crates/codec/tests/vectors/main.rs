@@ -259,9 +259,17 @@ fn decode(
             Err(error) => format!("error {}", variant(&error)),
         };
         if !outcome.starts_with("block") {
+            // A block that fails may have overwritten what lies one capacity below it.
+            let most = state.0 + number("span") + 2 * number("block");
+            let given_up =
+                if outcome.starts_with("error") { most.saturating_sub(number("cache")) } else { 0 };
+            let above = |held: &[std::ops::Range<u64>]| -> Vec<_> {
+                let above = held.iter().filter(|range| range.end > given_up);
+                above.map(|range| range.start.max(given_up)..range.end).collect()
+            };
             assert_eq!(
-                (decoder.acknowledged(), decoder.held()),
-                (state.0, &state.1[..]),
+                (decoder.acknowledged(), above(decoder.held())),
+                (state.0, above(&state.1)),
                 "{}: only blocks change the log",
                 record.file
             );
