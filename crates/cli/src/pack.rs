@@ -100,13 +100,15 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let threads = args.threads.map_or_else(default_threads, usize::from);
     // What fits in a batch gives a second thread nothing to do.
     let is_short = input.len.is_some_and(|len| len <= batch::BATCH as u64);
+    // Batches of a pipe end anywhere, and blocks would with them.
+    let generation = (base.is_none() && input.len.is_some()).then_some(cache);
     let finding = Finding {
         source: match &whole {
             Some(whole) => Source::Whole(whole.clone(), 0),
             None => Source::Read(Batches::new(&mut input, header.max_block)),
         },
         block: header.max_block,
-        generation: base.is_none().then_some(cache),
+        generation,
         finder: &mut finder,
         adapting: &mut adapting,
         position: 0,
