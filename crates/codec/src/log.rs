@@ -362,6 +362,7 @@ impl Log {
         let Ring::Own(pages) = &mut self.ring else { return None };
         let position = self.generations.geometry.position(offset);
         assert!(position + len <= pages.len(), "a block crosses the end of a generation");
+        pages.fill(position..position + len);
         Some((pages, position))
     }
 
