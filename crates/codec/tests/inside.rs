@@ -417,6 +417,23 @@ proptest! {
     }
 }
 
+#[test]
+fn a_frame_that_breaks_in_a_block_leaves_nothing_for_one_that_begins_there() {
+    // The second block of zstd fails after some of its sequences were read, and another frame
+    // begins before the block of ours ends.
+    let contents = versions(89, 60_000).map(|text| zstd(&text, 4, 20_000));
+    let mut broken = contents[1].clone();
+    for (share, byte, removed) in
+        [(3_341_916_184_688_583_823_u64, 0, 6), (3_346_764_330_885_219_475, 38, 31)]
+    {
+        let at = ((u128::from(share) * broken.len() as u128) >> 64) as usize;
+        broken[at] ^= byte;
+        broken.drain(at..at + removed);
+    }
+    let blocks = [19_716, 7273, 26_368];
+    send(&[contents[0].clone(), broken, contents[1].clone()], &blocks, Encoder::builder());
+}
+
 /// Every place at which a small stream can be cut in two.
 #[test]
 fn a_stream_may_be_cut_at_every_byte() {

@@ -188,9 +188,14 @@ impl Zstd {
                 *flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
             }
             let Some(now) = flow.as_deref_mut() else { continue };
+            let before = (self.heads.len(), self.literals.len(), self.sequences.len());
             if let Kind::Plain(len) = block_of.kind {
                 now.place += i64::from(len);
             } else if self.read_block(log, offset, block, block_of, now).is_none() {
+                // What was read of it has no target, and its sequences have no `starts`.
+                self.heads.truncate(before.0);
+                self.literals.truncate(before.1);
+                self.sequences.truncate(before.2);
                 *flow = None;
                 continue;
             }
