@@ -128,7 +128,8 @@ async fn flows_survive_resets_while_another_thread_encodes() {
     }
     assert!(transfer.await.unwrap() == down, "wrong bytes at the client");
     assert_eq!(told.recv().await.unwrap(), b"request");
-    assert!(rounds > 3 && counters(&pair).resumes > 0, "{rounds} {:?}", counters(&pair));
+    // The first reset comes before all has arrived; how many follow depends on the machine.
+    assert!(rounds > 1 && counters(&pair).resumes > 0, "{rounds} {:?}", counters(&pair));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
