@@ -113,8 +113,8 @@ pub(crate) struct CodecArgs {
     #[serde(deserialize_with = "tunnel::text")]
     pub(crate) sampler: SamplerName,
     /// Entropy stage, for bytes that do not repeat: none (fastest, for a link that compresses
-    /// anyway), lz4 (each frame on its own), zstd (smallest: adaptive models, also of matches), or
-    /// zstd-1 to zstd-3
+    /// anyway), lz4 (each frame on its own), zstd (smallest: short repeats and Huffman codes that
+    /// stay from frame to frame; named after what was there first), or zstd-1 to zstd-3
     #[arg(long, value_name = "STAGE", default_value = "zstd")]
     #[serde(deserialize_with = "tunnel::text")]
     pub(crate) entropy: EntropyName,
@@ -146,7 +146,9 @@ pub(crate) enum Switch {
 
 fn level_help() -> String {
     let Entropy::Zstd { level } = Entropy::DEFAULT else { unreachable!("zstd is the default") };
-    format!("zstd level, 1 to 3; same as --entropy zstd-N [default: {level}]")
+    format!(
+        "How hard the stage zstd seeks short repeats, 1 to 3; same as --entropy zstd-N [default: {level}]"
+    )
 }
 
 /// The command, except that an option takes a value such as `-5` as one: the error then says which
