@@ -54,6 +54,30 @@ fn agree_from<P: Probe>(content: &[u8], a: usize, b: usize, end: usize) -> usize
     len.min(end - a)
 }
 
+/// Appends the match of the bytes at `(position, length)`, which is grown backwards as far as
+/// `done`, after the literals from there on.
+///
+/// # Safety
+/// As of [`Ends::push`]: there is room, and `content` has 31 bytes after the match.
+#[inline(always)]
+unsafe fn append(
+    ends: &mut Ends,
+    content: &[u8],
+    done: usize,
+    (at, len): (usize, usize),
+    distance: usize,
+    last_distance: &mut usize,
+) {
+    let back = agree_before(content, at, at - distance, at - done);
+    let run = at - back - done;
+    // SAFETY: by the caller.
+    unsafe {
+        let literals = content.as_ptr().add(done);
+        ends.push(literals, run, len + back, distance, distance != *last_distance);
+    }
+    *last_distance = distance;
+}
+
 /// From which positions of the batch 4 bytes are as `distance` before.
 #[inline(always)]
 fn repeats<P: Probe>(content: &[u8], batch: usize, here: &[u8; BATCH], distance: usize) -> u64 {
@@ -112,15 +136,9 @@ pub(super) fn search<P: Probe>(
                 again &= others;
                 continue;
             }
-            let back = agree_before(content, at, at - distance, at - done);
-            let run = at - back - done;
             // SAFETY: matches and literals are those of `content[from..end]`, for which there is
-            // room; `done + run` is below `end`, which has more than 31 bytes after it.
-            unsafe {
-                let literals = content.as_ptr().add(done);
-                ends.push(literals, run, len + back, distance, distance != last_distance);
-            }
-            last_distance = distance;
+            // room, and `end` has more than 31 bytes after it.
+            unsafe { append(&mut ends, content, done, (at, len), distance, &mut last_distance) };
             done = at + len;
             let passed = done - batch;
             if passed >= BATCH {
@@ -256,15 +274,9 @@ pub(super) fn deep<P: Probe>(
             }
             let at = batch + nth;
             let Candidate { len, distance, .. } = best;
-            let back = agree_before(content, at, at - distance, at - done);
-            let run = at - back - done;
             // SAFETY: matches and literals are those of `content[from..end]`, for which there is
-            // room; `done + run` is below `end`, which has more than 31 bytes after it.
-            unsafe {
-                let literals = content.as_ptr().add(done);
-                ends.push(literals, run, len + back, distance, distance != last_distance);
-            }
-            last_distance = distance;
+            // room, and `end` has more than 31 bytes after it.
+            unsafe { append(&mut ends, content, done, (at, len), distance, &mut last_distance) };
             done = at + len;
             let passed = done - batch;
             if passed >= BATCH {
