@@ -10,6 +10,9 @@ use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, varint};
 use std::error::Error;
 use std::hint::black_box;
 
+#[path = "costly/matches.rs"]
+mod matches;
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("{:44} {:>7} {:>7} {:>10} {:>9}", "frames", "bytes", "block", "us each", "ns/byte");
     // Of 100,000 equal literals, and 5,000 sequences that take no bits.
@@ -40,10 +43,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let operations = operations(20_000);
     let rest = &block[20_001..];
     measure("60,000 operations on 20,000 tokens", &source, 1, &operations, rest, block)?;
+    matches::measure()?;
 
     println!(
-        "\n{:44} {:>7} {:>7} {:>10} {:>9}",
-        "honest versions", "bytes", "wire", "decode", "units"
+        "\n{:44} {:>7} {:>7} {:>10} {:>9} {:>9}",
+        "honest content", "bytes", "wire", "decode", "units", "ns/byte"
     );
     let first = text(2, 4_000_000);
     let second = version_of(&first);
@@ -59,7 +63,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("zstd -3, flushed every 200 bytes", |content| zstd(content, 200)),
     ];
     for (name, make) in kinds {
-        honest(name, &[make(&first)?, make(&second)?])?;
+        honest(name, &[make(&first)?, make(&second)?], 65_536)?;
+    }
+    for size in [64, 128, 256, 1024, 65_536] {
+        let name = format!("text, new, in blocks of {size} bytes");
+        honest(&name, &[text(3, 100_000), text(4, 1_000_000)], size)?;
     }
     Ok(())
 }
@@ -81,69 +89,82 @@ fn measure(
         varint::put(&mut body, source.len() as u64);
         varint::put(&mut body, source.len() as u64);
     }
-    // Compressed, as a sender would.
-    let mut packed = vec![0; 1000 + residual.len()];
-    let mut stream = zstd_safe::CCtx::create();
-    let mut output = zstd_safe::OutBuffer::around(&mut packed[..]);
-    stream
-        .set_parameter(zstd_safe::CParameter::WindowLog(17))
-        .map_err(zstd_safe::get_error_name)?;
-    stream
-        .set_parameter(zstd_safe::CParameter::ContentSizeFlag(false))
-        .map_err(zstd_safe::get_error_name)?;
-    let mut input = zstd_safe::InBuffer::around(residual);
-    while input.pos() < residual.len() {
-        stream.compress_stream(&mut output, &mut input).map_err(zstd_safe::get_error_name)?;
-    }
-    while stream.flush_stream(&mut output).map_err(zstd_safe::get_error_name)? > 0 {}
-    let len = output.pos();
+    // Coded, as a sender would.
+    let packed = coded(residual);
     varint::put(&mut body, 2 * residual.len() as u64 + 1);
     varint::put(&mut body, operations.len() as u64);
     body.extend_from_slice(operations);
-    body.extend_from_slice(&packed[..len]);
+    body.extend_from_slice(&packed);
     let seed = ChecksumSeed::default();
     body.extend_from_slice(&seed.checksum(source.len() as u64, 0, block).to_le_bytes());
     let mut frame = vec![0x2c];
     varint::put(&mut frame, body.len() as u64);
     frame.extend_from_slice(&body);
-    let times = 200;
+    time(name, source, &[(frame, block.len())])
+}
+
+/// Times frames with blocks of these lengths, behind a log of `log`. The first one starts a context.
+fn time(name: &str, log: &[u8], frames: &[(Vec<u8>, usize)]) -> Result<(), Box<dyn Error>> {
+    let times = 200usize.div_ceil(frames.len());
     let (mut seconds, mut outcome) = (0.0, String::new());
     for _ in 0..times {
-        let mut decoder = Decoder::builder().cache(1 << 20).build()?;
-        decoder.prime(source);
-        decoder.prefault();
+        let mut decoder = Decoder::builder().cache(64 << 20).build()?;
+        log.chunks(65_536).for_each(|part| decoder.prime(part));
         // A frame of the same context, so that its memory is there. It is rejected.
-        let mut other = frame.clone();
+        let mut other = frames[0].0.clone();
         *other.last_mut().ok_or("no frame")? ^= 1;
         let _ = black_box(decoder.decode(&other));
         let start = ProcessTime::now();
-        outcome = match black_box(decoder.decode(&frame)) {
-            Ok(Decoded::Block { .. }) => String::new(),
-            Ok(other) => format!("{other:?}"),
-            Err(error) => error.to_string(),
-        };
+        for (frame, _) in frames {
+            outcome = match black_box(decoder.decode(frame)) {
+                Ok(Decoded::Block { .. }) => String::new(),
+                Ok(other) => format!("{other:?}"),
+                Err(error) => error.to_string(),
+            };
+        }
         seconds += start.elapsed().as_secs_f64();
     }
-    let each = seconds / f64::from(times);
+    let wire: usize = frames.iter().map(|(frame, _)| frame.len()).sum();
+    let bytes: usize = frames.iter().map(|&(_, len)| len).sum();
+    let each = seconds / (times * frames.len()) as f64;
     println!(
-        "{name:44} {:7} {:7} {:10.1} {:9.0} {outcome}",
-        frame.len(),
-        block.len(),
+        "{name:44} {:7} {:7} {:10.1} {:9.1} {outcome}",
+        wire / frames.len(),
+        bytes / frames.len(),
         each * 1e6,
-        each * 1e9 / block.len() as f64
+        each * 1e9 * frames.len() as f64 / bytes as f64
     );
     Ok(())
 }
 
+/// A section of coded literals without short matches: parts of one value, and others as they are.
+fn coded(literals: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (vec![0], literals);
+    while !rest.is_empty() {
+        let len = if rest.len() > 32_768 { 16_384 } else { rest.len() };
+        let (part, after) = rest.split_at(len);
+        if len < 16 {
+            out.extend_from_slice(part);
+        } else if part.iter().all(|byte| *byte == part[0]) {
+            out.extend([3, part[0]]);
+        } else {
+            out.push(0);
+            out.extend_from_slice(part);
+        }
+        rest = after;
+    }
+    out
+}
+
 /// Times the frames of contents, one after the other.
-fn honest(name: &str, contents: &[Vec<u8>; 2]) -> Result<(), Box<dyn Error>> {
+fn honest(name: &str, contents: &[Vec<u8>; 2], size: usize) -> Result<(), Box<dyn Error>> {
     let mut encoder = Encoder::builder().inside(true).build()?;
     let mut decoder = Decoder::builder().build()?;
     decoder.prefault();
     let mut sent = (0, 0, 0.0, 0);
     for content in contents {
         let mut frames = Vec::new();
-        for block in content.chunks(65_536) {
+        for block in content.chunks(size) {
             encoder.encode(block, &mut frames)?;
         }
         let before = decoder.work();
@@ -161,7 +182,7 @@ fn honest(name: &str, contents: &[Vec<u8>; 2]) -> Result<(), Box<dyn Error>> {
     let (bytes, wire, seconds, work) = sent;
     let speed = bytes as f64 / seconds / 1e6;
     let units = work as f64 / bytes as f64;
-    println!("{name:44} {bytes:7} {wire:7} {speed:5.0} MB/s {units:9.1}");
+    println!("{name:44} {bytes:7} {wire:7} {speed:5.0} MB/s {units:9.1} {:9.1}", 1000.0 / speed);
     Ok(())
 }
 
@@ -200,15 +221,17 @@ fn text(seed: u64, len: usize) -> Vec<u8> {
 /// Writes symbols whose models begin as they do in a new context: section 6 of `docs/FORMAT.md`.
 #[derive(Default)]
 struct Symbols {
-    models: std::collections::HashMap<&'static str, [i16; 16]>,
+    models: std::collections::HashMap<String, [i16; 16]>,
     /// The sum before each symbol, and its frequency.
     coded: Vec<(u32, u32)>,
+    /// Even bits.
+    bits: Vec<bool>,
 }
 
 impl Symbols {
-    fn put(&mut self, model: &'static str, symbol: usize) {
+    fn put(&mut self, model: &str, symbol: usize) {
         let new = std::array::from_fn(|nth| (2048 * nth) as i16);
-        let sums = self.models.entry(model).or_insert(new);
+        let sums = self.models.entry(model.to_owned()).or_insert(new);
         let end = if symbol < 15 { i32::from(sums[symbol + 1]) } else { 32_768 };
         let start = i32::from(sums[symbol]);
         self.coded.push((start as u32, (end - start) as u32));
@@ -219,7 +242,26 @@ impl Symbols {
         }
     }
 
-    fn finish(&self) -> Vec<u8> {
+    /// A number: section 6, "Numbers".
+    fn number(&mut self, model: &str, value: u64) {
+        let bits = u64::BITS - value.leading_zeros();
+        let (mut left, mut level) = (bits, 0);
+        while left >= 15 {
+            self.put(&format!("{model} length {level}"), 15);
+            (left, level) = (left - 15, 2.min(level + 1));
+        }
+        self.put(&format!("{model} length {level}"), left as usize);
+        if bits >= 2 {
+            let below = bits - 1;
+            let even = below - below.min(3);
+            let top = (value >> even) as usize & ((1 << (below - even)) - 1);
+            self.put(&format!("{model} mantissa {}", bits.min(31)), top);
+            self.bits.extend((0..even).map(|nth| value >> nth & 1 == 1));
+        }
+    }
+
+    /// The section of what was put since the last one.
+    fn finish(&mut self) -> Vec<u8> {
         let (mut state, mut words) = (1u32 << 16, Vec::new());
         for &(start, frequency) in self.coded.iter().rev() {
             if u64::from(state) >= u64::from(frequency) << 17 {
@@ -229,7 +271,13 @@ impl Symbols {
             state = ((state / frequency) << 15) + state % frequency + start;
         }
         let words = words.iter().rev().flat_map(|word| word.to_le_bytes());
-        state.to_le_bytes().into_iter().chain(words).collect()
+        let mut out: Vec<u8> = state.to_le_bytes().into_iter().chain(words).collect();
+        let byte =
+            |bits: &[bool]| (0..).zip(bits).fold(0, |byte, (i, &bit)| byte | u8::from(bit) << i);
+        out.extend(self.bits.chunks(8).rev().map(byte));
+        self.coded.clear();
+        self.bits.clear();
+        out
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) use assembler::Assembler;
 use assembler::{COPY_SLACK, MAX_HELD_RANGES};
 pub(crate) use reader::{FrameReader, most_inside};
 
-use crate::entropy::{ColumnBuffers, ReadContext};
+use crate::entropy::{ColumnBuffers, NewCodes, ReadContext};
 use crate::error::FrameError;
 use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
 use crate::inside::Section;
@@ -168,8 +168,9 @@ impl Decoder {
             }
         }
         self.reader.begin(view)?;
+        let mut codes = NewCodes::of(view.block_len);
         if view.body.descriptors.uses_context() {
-            self.reader.read_coded(view, offset, &mut self.matches)?;
+            self.reader.read_coded(view, &mut codes, offset, &mut self.matches)?;
         }
         // Matches are disjoint and inside the block, so they cannot sum to more than it.
         let matched: usize = self.matches.iter().map(|found| found.len as usize).sum();
@@ -177,10 +178,18 @@ impl Decoder {
         let literals = match transcoded {
             Some(section) => {
                 let contents = self.assembler.contents(&self.sources);
-                self.reader.expand(view, &section, &contents, expected, &mut self.literals)?;
+                let reader = &mut self.reader;
+                reader.expand(
+                    view,
+                    &mut codes,
+                    &section,
+                    &contents,
+                    expected,
+                    &mut self.literals,
+                )?;
                 &self.literals[..]
             }
-            None => self.reader.read_literals(view, expected, &mut self.literals)?,
+            None => self.reader.read_literals(view, &mut codes, expected, &mut self.literals)?,
         };
         self.assembler.assemble(view, offset, &self.matches, literals)?;
         Ok(Some(offset))

@@ -1,7 +1,7 @@
 //! The first half of a decoder.
 
 use crate::entropy::{
-    ColumnBuffers, DescriptorSection, ReadContext, TranscodeModels, TranscodeReader,
+    ColumnBuffers, DescriptorSection, NewCodes, ReadContext, TranscodeModels, TranscodeReader,
 };
 use crate::error::FrameError;
 use crate::format::{Descriptors, FrameView, LiteralCoding};
@@ -98,12 +98,13 @@ impl FrameReader {
     pub(super) fn read_coded(
         &mut self,
         view: &FrameView<'_>,
+        codes: &mut NewCodes,
         offset: u64,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
         let FrameReader { contexts, buffers, .. } = self;
         let context = FrameReader::of(contexts, view)?;
-        context.decode_descriptors(descriptors_of(view, offset), buffers.symbols(), matches)
+        context.decode_descriptors(descriptors_of(view, offset), codes, buffers.symbols(), matches)
     }
 
     /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded
@@ -111,6 +112,7 @@ impl FrameReader {
     pub(super) fn read_literals<'l>(
         &'l mut self,
         view: &FrameView<'l>,
+        codes: &mut NewCodes,
         expected: usize,
         buffer: &'l mut Vec<u8>,
     ) -> Result<&'l [u8], FrameError> {
@@ -129,7 +131,7 @@ impl FrameReader {
             LiteralCoding::Zstd | LiteralCoding::Transcoded => {
                 let FrameReader { contexts, buffers, .. } = self;
                 let context = FrameReader::of(contexts, view)?;
-                return context.decompress(section, expected, buffers);
+                return context.decompress(section, expected, codes, buffers);
             }
         }
         Ok(&buffer[..expected])
@@ -140,6 +142,7 @@ impl FrameReader {
     pub(super) fn expand(
         &mut self,
         view: &FrameView<'_>,
+        codes: &mut NewCodes,
         section: &Section<'_>,
         sources: &[&[u8]],
         expected: usize,
@@ -149,7 +152,7 @@ impl FrameReader {
         let FrameReader { contexts, expander, buffers, work: sum } = self;
         let context = FrameReader::of(contexts, view)?;
         let (residual, models) = if section.is_zstd {
-            context.decompress_beside(section.residual, len, buffers)?
+            context.decompress_beside(section.residual, len, codes, buffers)?
         } else if section.residual.len() == len {
             (section.residual, context.transcode())
         } else {

@@ -2,7 +2,7 @@
 
 use super::Tokens;
 use crate::entropy::{
-    DescriptorBuffers, Entropy, FixedWidth, LiteralBuffers, TranscodeWriter, WriteContext,
+    DescriptorBuffers, Entropy, FixedWidth, LiteralBuffers, NewCodes, TranscodeWriter, WriteContext,
 };
 use crate::error::EncodeError;
 use crate::format::{self, Descriptors, Head, LiteralCoding};
@@ -162,7 +162,8 @@ impl FrameWriter {
         self.check_context(context)?;
         assert_eq!(tokens.block_len, block.len(), "tokens of another block");
         let entropy = tokens.stage.limit(self.entropy);
-        let descriptors = self.write_descriptors(tokens, entropy, context);
+        let mut codes = NewCodes::of(block.len());
+        let descriptors = self.write_descriptors(tokens, entropy, context, &mut codes);
         // With matches, literals are gathered; without, the block itself is the literals.
         let gathered = descriptors != Descriptors::None;
         if gathered {
@@ -182,18 +183,21 @@ impl FrameWriter {
                 &mut self.contexts[context],
                 &mut self.transcoder,
                 &mut self.operations,
-                &mut self.literal_buffers,
+                (&mut codes, &mut self.literal_buffers),
                 literals.len(),
                 &mut self.coded,
             )
         } else {
             Transcoded::No
         };
-        if transcoded == Transcoded::Reset && descriptors.uses_context() {
-            // The models that they were coded with are gone.
-            self.descriptors.clear();
-            let Self { contexts, coder, descriptors, .. } = self;
-            code_descriptors(tokens, &mut contexts[context], coder, descriptors);
+        if transcoded == Transcoded::Reset {
+            codes = NewCodes::of(block.len());
+            if descriptors.uses_context() {
+                // The models that they were coded with are gone.
+                self.descriptors.clear();
+                let Self { contexts, coder, descriptors, .. } = self;
+                code_descriptors(tokens, &mut contexts[context], &mut codes, coder, descriptors);
+            }
         }
         let coding = if transcoded == Transcoded::Yes {
             LiteralCoding::Transcoded
@@ -205,7 +209,7 @@ impl FrameWriter {
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
                 Entropy::Zstd { .. } => {
                     let Self { contexts, literal_buffers, coded, .. } = self;
-                    contexts[context].compress(literals, literal_buffers, coded);
+                    contexts[context].compress(literals, &mut codes, literal_buffers, coded);
                     LiteralCoding::Zstd
                 }
             }
@@ -238,6 +242,7 @@ impl FrameWriter {
         tokens: &Tokens,
         entropy: Entropy,
         context: usize,
+        codes: &mut NewCodes,
     ) -> Descriptors {
         self.descriptors.clear();
         if tokens.matches.is_empty() {
@@ -247,7 +252,8 @@ impl FrameWriter {
         // One or two matches are not worth the coder's state and the dependency range.
         if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
-            let coding = code_descriptors(tokens, &mut contexts[context], coder, descriptors);
+            let coding =
+                code_descriptors(tokens, &mut contexts[context], codes, coder, descriptors);
             // They take two or three bytes a match, unless hostile content trained the models
             // otherwise; then reset them.
             if self.descriptors.len() <= CODED_MAX * tokens.matches.len() {
@@ -255,6 +261,7 @@ impl FrameWriter {
             }
             self.contexts[context].reset();
             self.descriptors.clear();
+            *codes = NewCodes::of(len);
         }
         format::write_plain(&tokens.matches, offset, len, tokens.width, &mut self.descriptors);
         // Matches have at least 12 bytes and plain descriptors at most 12, so this is rare; but
@@ -272,12 +279,13 @@ impl FrameWriter {
 fn code_descriptors(
     tokens: &Tokens,
     context: &mut WriteContext,
+    codes: &mut NewCodes,
     buffers: &mut DescriptorBuffers,
     out: &mut Vec<u8>,
 ) -> Descriptors {
     let fixed = tokens.width.map(|width| FixedWidth { width, joined: &tokens.joined });
     let block = (tokens.offset, tokens.block_len);
-    if context.encode_descriptors(buffers, &tokens.matches, block, fixed, out) {
+    if context.encode_descriptors(buffers, &tokens.matches, block, fixed, codes, out) {
         Descriptors::Columns
     } else {
         Descriptors::Coded
@@ -300,7 +308,7 @@ fn transcode(
     context: &mut WriteContext,
     coder: &mut TranscodeWriter,
     operations: &mut Vec<u8>,
-    buffers: &mut LiteralBuffers,
+    (codes, buffers): (&mut NewCodes, &mut LiteralBuffers),
     literals: usize,
     out: &mut Vec<u8>,
 ) -> Transcoded {
@@ -322,7 +330,7 @@ fn transcode(
     // Whether sequences pay has been estimated: their columns shrink.
     let is_shorter = plan.is_sequences || head + residual.len() < literals;
     if is_shorter && is_zstd {
-        context.compress(residual, buffers, out);
+        context.compress(residual, codes, buffers, out);
         if out.len() < literals {
             return Transcoded::Yes;
         }

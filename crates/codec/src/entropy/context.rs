@@ -2,7 +2,7 @@
 
 use super::literals::{ColumnBuffers, LiteralBuffers, LiteralReader, LiteralWriter};
 use super::planes::{MANY_MATCHES, PlaneBuffers, PlaneReader, PlaneWriter};
-use super::{DescriptorModels, DescriptorWriter, Entropy, FixedWidth, TranscodeModels};
+use super::{DescriptorModels, DescriptorWriter, Entropy, FixedWidth, NewCodes, TranscodeModels};
 use crate::error::FrameError;
 use crate::log::Width;
 use crate::matcher::Match;
@@ -89,6 +89,7 @@ impl WriteContext {
         matches: &[Match],
         (offset, block_len): (u64, usize),
         fixed: Option<FixedWidth<'_>>,
+        codes: &mut NewCodes,
         out: &mut Vec<u8>,
     ) -> bool {
         let DescriptorBuffers { coder, planes } = buffers;
@@ -98,7 +99,7 @@ impl WriteContext {
         }
         let last_distance = self.models.last_distance();
         let writer = self.planes.get_or_insert_with(|| Box::new(PlaneWriter::NEW));
-        writer.encode(planes, matches, offset, last_distance, fixed, out);
+        writer.encode(planes, matches, (offset, last_distance), fixed, codes, out);
         true
     }
 
@@ -106,13 +107,14 @@ impl WriteContext {
     pub(crate) fn compress(
         &mut self,
         literals: &[u8],
+        codes: &mut NewCodes,
         buffers: &mut LiteralBuffers,
         out: &mut Vec<u8>,
     ) {
         let WriteContext { kernels, level, .. } = *self;
         let writer =
             self.literals.get_or_insert_with(|| Box::new(LiteralWriter::new(kernels, level)));
-        writer.write(literals, buffers, out);
+        writer.write(literals, codes, buffers, out);
     }
 }
 
@@ -214,6 +216,7 @@ impl ReadContext {
     pub(crate) fn decode_descriptors(
         &mut self,
         section: DescriptorSection<'_>,
+        codes: &mut NewCodes,
         symbols: &mut Vec<u8>,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
@@ -223,7 +226,7 @@ impl ReadContext {
         }
         let last_distance = self.models.last_distance();
         let reader = self.planes.get_or_insert_with(|| Box::new(PlaneReader::NEW));
-        reader.decode(bytes, offset, block_len, width, last_distance, symbols, matches)
+        reader.decode(section, codes, last_distance, symbols, matches)
     }
 
     /// As [`ReadContext::decode_descriptors`], without changing the context, which is reset before
@@ -240,7 +243,8 @@ impl ReadContext {
             context.models = self.models.clone();
             context.planes = self.planes.as_ref().filter(|_| section.in_columns).cloned();
         }
-        context.decode_descriptors(section, symbols, matches)
+        let mut codes = NewCodes::of(section.block_len);
+        context.decode_descriptors(section, &mut codes, symbols, matches)
     }
 
     /// Reads `section`, which must yield exactly `expected` bytes.
@@ -248,10 +252,11 @@ impl ReadContext {
         &mut self,
         section: &[u8],
         expected: usize,
+        codes: &mut NewCodes,
         buffers: &mut ColumnBuffers,
     ) -> Result<&[u8], FrameError> {
         let literals = self.literals.get_or_insert_with(|| Box::new(LiteralReader::new()));
-        literals.read(section, expected, buffers)
+        literals.read(section, expected, codes, buffers)
     }
 
     /// As [`ReadContext::decompress`], and the models of transcoded literals.
@@ -259,11 +264,12 @@ impl ReadContext {
         &mut self,
         section: &[u8],
         expected: usize,
+        codes: &mut NewCodes,
         buffers: &mut ColumnBuffers,
     ) -> Result<(&[u8], &mut TranscodeModels), FrameError> {
         let ReadContext { literals, transcode, .. } = self;
         let literals = literals.get_or_insert_with(|| Box::new(LiteralReader::new()));
         let models = transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW));
-        Ok((literals.read(section, expected, buffers)?, models))
+        Ok((literals.read(section, expected, codes, buffers)?, models))
     }
 }

@@ -2,7 +2,7 @@
 //! sought in the last 65,535 literals of the context, and all that describes them, and the rest of
 //! the literals, goes into columns.
 
-use super::columns::{ColumnReader, ColumnWriter, LengthModels};
+use super::columns::{ColumnReader, ColumnWriter, LengthModels, NewCodes};
 use super::symbols::SectionWriter;
 use crate::error::FrameError;
 use crate::format::varint;
@@ -140,6 +140,7 @@ impl LiteralWriter {
     pub(crate) fn write(
         &mut self,
         literals: &[u8],
+        codes: &mut NewCodes,
         buffers: &mut LiteralBuffers,
         out: &mut Vec<u8>,
     ) {
@@ -157,10 +158,10 @@ impl LiteralWriter {
         let coded = [tokens, high, low, runs, lens];
         let [columns @ .., last] = &mut *self.columns;
         for (column, symbols) in columns.iter_mut().zip(coded) {
-            column.write(symbols, &mut self.models, coder, out);
+            column.write(symbols, &mut self.models, codes, coder, out);
         }
         out.extend_from_slice(large);
-        last.write(literals, &mut self.models, coder, out);
+        last.write(literals, &mut self.models, codes, coder, out);
     }
 }
 
@@ -231,6 +232,7 @@ impl LiteralReader {
         &mut self,
         mut section: &[u8],
         expected: usize,
+        codes: &mut NewCodes,
         buffers: &mut ColumnBuffers,
     ) -> Result<&[u8], FrameError> {
         const DAMAGED: FrameError = FrameError::Literals { method: "columns" };
@@ -249,16 +251,16 @@ impl LiteralReader {
             symbols.resize(5 * count, 0);
         }
         let (tokens, rest) = symbols.split_at_mut(count);
-        token_column.read(kernels, models, &mut section, tokens)?;
+        token_column.read(kernels, models, codes, &mut section, tokens)?;
         let counts = ShortCounts::of(tokens);
         let (high, rest) = rest.split_at_mut(counts.distances);
-        high_column.read(kernels, models, &mut section, high)?;
+        high_column.read(kernels, models, codes, &mut section, high)?;
         let (low, rest) = rest.split_at_mut(counts.distances);
-        low_column.read(kernels, models, &mut section, low)?;
+        low_column.read(kernels, models, codes, &mut section, low)?;
         let (runs, rest) = rest.split_at_mut(counts.runs);
-        run_column.read(kernels, models, &mut section, runs)?;
+        run_column.read(kernels, models, codes, &mut section, runs)?;
         let lens = &mut rest[..counts.lens];
-        len_column.read(kernels, models, &mut section, lens)?;
+        len_column.read(kernels, models, codes, &mut section, lens)?;
         let escapes = |column: &[u8]| column.iter().filter(|&&more| more == 255).count();
         let large_runs = escapes(runs);
         let (large, rest) = section
@@ -272,7 +274,7 @@ impl LiteralReader {
             literals.resize(with_slack, 0);
         }
         let literals = &mut literals[..with_slack];
-        literal_column.read(kernels, models, &mut section, &mut literals[..count])?;
+        literal_column.read(kernels, models, codes, &mut section, &mut literals[..count])?;
         if !section.is_empty() {
             return Err(FrameError::Excess { section: "literals", extra: section.len() });
         }
@@ -342,9 +344,10 @@ mod tests {
             for text in &texts {
                 for part in text.chunks(MAX_BLOCK) {
                     let mut section = Vec::new();
-                    writer.write(part, &mut buffers, &mut section);
+                    let mut codes = NewCodes::of(part.len());
+                    writer.write(part, &mut codes.clone(), &mut buffers, &mut section);
                     prop_assert!(section.len() <= part.len() + 16);
-                    prop_assert_eq!(reader.read(&section, part.len(), &mut columns).unwrap(), part);
+                    prop_assert_eq!(reader.read(&section, part.len(), &mut codes, &mut columns).unwrap(), part);
                 }
             }
             prop_assert!(writer.memory() <= LiteralWriter::most_memory(level));
@@ -361,10 +364,11 @@ mod tests {
             for text in &texts {
                 let part = &text[..text.len().min(MAX_BLOCK)];
                 let mut section = Vec::new();
-                writer.write(part, &mut buffers, &mut section);
+                let mut codes = NewCodes::of(part.len());
+                writer.write(part, &mut codes.clone(), &mut buffers, &mut section);
                 let at = at.index(section.len());
                 section[at] = byte;
-                if let Ok(read) = reader.read(&section, part.len(), &mut columns) {
+                if let Ok(read) = reader.read(&section, part.len(), &mut codes, &mut columns) {
                     prop_assert_eq!(read.len(), part.len());
                 } else {
                     break;

@@ -9,6 +9,7 @@ mod price;
 mod symbols;
 mod transcode;
 
+pub(crate) use columns::NewCodes;
 pub(crate) use context::{DescriptorBuffers, DescriptorSection, ReadContext, WriteContext};
 pub(crate) use descriptors::FixedWidth;
 use descriptors::{DescriptorModels, DescriptorWriter};

@@ -2,12 +2,12 @@
 //! own. Decoding takes a quarter of what the adaptive models take; a few matches take fewer bytes
 //! with these.
 
-use super::columns::{ColumnReader, ColumnWriter, LengthModels};
+use super::columns::{ColumnReader, ColumnWriter, LengthModels, NewCodes};
+use super::context::DescriptorSection;
 use super::descriptors::FixedWidth;
 use super::symbols::SectionWriter;
 use crate::error::FrameError;
 use crate::format::varint;
-use crate::log::Width;
 use crate::matcher::Match;
 use oncewire_kernels::Kernels;
 
@@ -83,15 +83,15 @@ impl PlaneWriter {
 
     /// Appends the descriptors of the block at `offset`. The length of the section depends on
     /// nothing that lies in the log between the sources, or between them and the block, if positions
-    /// have a `fixed` width. `last_distance` is that of the match before, and becomes that of the
-    /// last one.
+    /// have a `fixed` width. `last_distance` is that of the match before the block, and becomes that
+    /// of the last one.
     pub(crate) fn encode(
         &mut self,
         buffers: &mut PlaneBuffers,
         matches: &[Match],
-        offset: u64,
-        last_distance: &mut u64,
+        (offset, last_distance): (u64, &mut u64),
         fixed_width: Option<FixedWidth<'_>>,
+        codes: &mut NewCodes,
         out: &mut Vec<u8>,
     ) {
         let PlaneBuffers { columns, fixed, extra, coder } = buffers;
@@ -170,7 +170,7 @@ impl PlaneWriter {
         }
         varint::put(out, matches.len() as u64);
         for (column, symbols) in self.columns.iter_mut().zip(&*columns) {
-            column.write(symbols, &mut self.models, coder, out);
+            column.write(symbols, &mut self.models, codes, coder, out);
         }
         out.extend_from_slice(fixed);
         out.extend_from_slice(extra);
@@ -217,24 +217,21 @@ impl PlaneReader {
         self.models = LengthModels::NEW;
     }
 
-    /// Reads the descriptors of the block at `offset` of `block_len` bytes. What is returned is
-    /// ascending and inside the block, and sources are below their matches; whether they may be
-    /// referred to is for the caller to check. `width` is that of the frame's positions, if it is
-    /// fixed. `symbols` is scratch.
+    /// Reads the descriptors of a block. What is returned is ascending and inside the block, and
+    /// sources are below their matches; whether they may be referred to is for the caller to check.
+    /// `symbols` is scratch.
     ///
     /// After an error the codes and `last_distance` are out of sync.
-    #[allow(clippy::too_many_arguments, reason = "a section and what it is read with")]
     pub(crate) fn decode(
         &mut self,
-        mut section: &[u8],
-        offset: u64,
-        block_len: usize,
-        width: Option<Width>,
+        section: DescriptorSection<'_>,
+        codes: &mut NewCodes,
         last_distance: &mut u64,
         symbols: &mut Vec<u8>,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
         const SHORT: FrameError = FrameError::Short { section: "descriptors" };
+        let DescriptorSection { bytes: mut section, offset, block_len, width, .. } = section;
         let kernels = Kernels::detect();
         let count = varint::field(&mut section, "match count")?;
         if count == 0 || count > block_len as u64 {
@@ -255,7 +252,8 @@ impl PlaneReader {
             ($nth:expr, $len:expr) => {{
                 // There are at most seven bytes for each match.
                 let symbols = rest.split_off_mut(..$len).unwrap_or_default();
-                self.columns[$nth].read(kernels, &mut self.models, &mut section, symbols)?;
+                let models = &mut self.models;
+                self.columns[$nth].read(kernels, models, codes, &mut section, symbols)?;
                 &*symbols
             }};
         }
@@ -358,7 +356,7 @@ impl PlaneReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Geometry;
+    use crate::log::{Geometry, Width};
     use proptest::prelude::*;
 
     fn blocks() -> impl Strategy<Value = Vec<(u64, Vec<Match>)>> {
@@ -383,6 +381,15 @@ mod tests {
         })
     }
 
+    fn section_of(
+        bytes: &[u8],
+        offset: u64,
+        block_len: usize,
+        width: Option<Width>,
+    ) -> DescriptorSection<'_> {
+        DescriptorSection { bytes, in_columns: true, offset, block_len, width }
+    }
+
     proptest! {
         #[test]
         fn round_trip_across_frames(blocks in blocks(), slack in 0usize..3, chance: u64) {
@@ -397,13 +404,14 @@ mod tests {
                 let block_len = matches.last().unwrap().end() + slack;
                 let mut section = Vec::new();
                 let fixed = Some(FixedWidth { width, joined: &joined }).filter(|_| is_fixed);
-                writer.encode(&mut buffers, &matches, offset, &mut last, fixed, &mut section);
+                let mut codes = NewCodes::of(block_len);
+                let place = (offset, &mut last);
+                writer.encode(&mut buffers, &matches, place, fixed, &mut codes.clone(), &mut section);
                 prop_assert!(buffers.memory() <= PlaneBuffers::most(matches.len().max(300)));
                 let width = Some(width).filter(|_| is_fixed);
                 let mut decoded = Vec::new();
-                reader
-                    .decode(&section, offset, block_len, width, &mut read_last, &mut symbols, &mut decoded)
-                    .unwrap();
+                let section = section_of(&section, offset, block_len, width);
+                reader.decode(section, &mut codes, &mut read_last, &mut symbols, &mut decoded).unwrap();
                 prop_assert_eq!(decoded, matches);
                 prop_assert_eq!(read_last, last);
             }
@@ -418,8 +426,9 @@ mod tests {
             let width = Width::stated(section.first().copied().unwrap_or(0) % 64);
             let (mut last, mut symbols) = (u64::from(section.len() as u8), Vec::new());
             let mut reader = PlaneReader::NEW;
-            let _ = reader
-                .decode(&section, 1 << 20, block_len, width, &mut last, &mut symbols, &mut matches);
+            let section = section_of(&section, 1 << 20, block_len, width);
+            let mut codes = NewCodes::of(block_len);
+            let _ = reader.decode(section, &mut codes, &mut last, &mut symbols, &mut matches);
             let mut done = 0;
             for found in matches {
                 prop_assert!(found.at as usize >= done && found.len > 0 && found.end() <= block_len);

@@ -82,6 +82,7 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
         let context = rng.below(params.contexts);
         let fresh = !begun[context] || rng.one_in(6);
         let mut draft = Draft { block_len: n, ..Draft::default() };
+        let mut codes = (n + 128) / 256;
         if rng.one_in(2) {
             draft.flags |= 0x80;
             draft.width = Some(p.width() as u8);
@@ -100,7 +101,8 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
                 draft.flags |= 2;
                 draft.in_columns = rng.one_in(2);
                 draft.descriptors = Some(if draft.in_columns {
-                    columns::descriptors_in_columns(&mut models, &matches, draft.width, rng)
+                    let width = draft.width;
+                    columns::descriptors_in_columns(&mut models, &matches, width, &mut codes, rng)
                 } else {
                     free::coded_descriptors(&mut models, &matches, n, draft.width, rng)
                 });
@@ -129,7 +131,7 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
                 }
             }
             2 => {
-                let section = columns::coded_literals(&mut coded, &literals, rng);
+                let section = columns::coded_literals(&mut coded, &literals, &mut codes, rng);
                 if section.len() <= room {
                     draft.flags |= 8;
                     draft.literals = section;
@@ -137,7 +139,7 @@ pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
             }
             3 => {
                 // All of them from a residual, which is compressed.
-                let section = columns::coded_literals(&mut coded, &literals, rng);
+                let section = columns::coded_literals(&mut coded, &literals, &mut codes, rng);
                 let len = literals.len() as u64;
                 let section = columns::only_residual(&mut transcoded, len, &section);
                 if section.len() <= room {

@@ -137,7 +137,7 @@ fn a_section_of_coded_literals_for_no_literals_is_one_byte() {
             .iter()
             .enumerate()
     {
-        let literals = columns::coded_literals(&mut state, content, rng);
+        let literals = columns::coded_literals(&mut state, content, &mut 0, rng);
         assert_eq!(literals == [0], content.is_empty());
         let flags = if i == 0 { 0x28 } else { 0x08 };
         let checksum = second.parameters.checksum(at, 0, content);

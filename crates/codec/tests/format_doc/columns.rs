@@ -12,14 +12,14 @@ pub(crate) fn put_column(
     column: &mut Column,
     models: &mut LengthModels,
     mut symbols: &[u8],
-    rng: &mut Rng,
+    (codes, rng): (&mut u64, &mut Rng),
 ) {
     while symbols.len() > 32_768 {
         let (part, rest) = symbols.split_at(16_384);
-        put_part(out, column, models, part, rng);
+        put_part(out, column, models, part, (codes, rng));
         symbols = rest;
     }
-    put_part(out, column, models, symbols, rng);
+    put_part(out, column, models, symbols, (codes, rng));
 }
 
 fn put_part(
@@ -27,7 +27,7 @@ fn put_part(
     column: &mut Column,
     models: &mut LengthModels,
     symbols: &[u8],
-    rng: &mut Rng,
+    (codes, rng): (&mut u64, &mut Rng),
 ) {
     if symbols.len() < 16 {
         out.extend_from_slice(symbols);
@@ -38,7 +38,7 @@ fn put_part(
     if column.has_code() && symbols.iter().all(|&s| words[usize::from(s)].is_some()) {
         ways.extend([1, 1]);
     }
-    if symbols.len() >= 64 {
+    if symbols.len() >= 64 && *codes > 0 {
         ways.extend([2, 2]);
     }
     if symbols.iter().all(|&s| s == symbols[0]) {
@@ -50,6 +50,7 @@ fn put_part(
         0 => out.extend_from_slice(symbols),
         1 => put_streams(out, column, symbols),
         2 => {
+            *codes -= 1;
             put_code(out, column, models, &any_code(symbols, rng));
             put_streams(out, column, symbols);
         }
@@ -136,7 +137,14 @@ fn any_code(symbols: &[u8], rng: &mut Rng) -> [usize; 256] {
 }
 
 /// Section 7, "Coded".
-pub(crate) fn coded_literals(state: &mut CodedLiterals, literals: &[u8], rng: &mut Rng) -> Vec<u8> {
+///
+/// `codes` is the number of new codes that the frame may still have.
+pub(crate) fn coded_literals(
+    state: &mut CodedLiterals,
+    literals: &[u8],
+    codes: &mut u64,
+    rng: &mut Rng,
+) -> Vec<u8> {
     let before = state.literals.len();
     state.literals.extend_from_slice(literals);
     let all = &state.literals;
@@ -190,13 +198,13 @@ pub(crate) fn coded_literals(state: &mut CodedLiterals, literals: &[u8], rng: &m
     let mut out = Vec::new();
     put(&mut out, tokens.len() as u64);
     let models = &mut state.models;
-    put_column(&mut out, &mut state.token, models, &tokens, rng);
-    put_column(&mut out, &mut state.high, models, &high, rng);
-    put_column(&mut out, &mut state.low, models, &low, rng);
-    put_column(&mut out, &mut state.run, models, &run, rng);
-    put_column(&mut out, &mut state.len, models, &len, rng);
+    put_column(&mut out, &mut state.token, models, &tokens, (codes, rng));
+    put_column(&mut out, &mut state.high, models, &high, (codes, rng));
+    put_column(&mut out, &mut state.low, models, &low, (codes, rng));
+    put_column(&mut out, &mut state.run, models, &run, (codes, rng));
+    put_column(&mut out, &mut state.len, models, &len, (codes, rng));
     out.extend(large);
-    put_column(&mut out, &mut state.literal, models, &rest, rng);
+    put_column(&mut out, &mut state.literal, models, &rest, (codes, rng));
     out
 }
 
@@ -211,11 +219,13 @@ pub(crate) fn only_residual(models: &mut TranscodeModels, len: u64, coded: &[u8]
     [&out[..], &operations, coded].concat()
 }
 
-/// Section 6, "Descriptors in columns".
+/// Section 6, "Descriptors in columns". `codes` is the number of new codes that the frame may still
+/// have.
 pub(crate) fn descriptors_in_columns(
     models: &mut Models,
     matches: &[Match],
     width: Option<u8>,
+    codes: &mut u64,
     rng: &mut Rng,
 ) -> Vec<u8> {
     let [mut gaps, mut kinds, mut delta, mut low, mut delta_high]: [Vec<u8>; 5] =
@@ -300,7 +310,7 @@ pub(crate) fn descriptors_in_columns(
         (&mut columns.fourth, &fourth),
         (&mut columns.fifth, &fifth),
     ] {
-        put_column(&mut out, column, models, symbols, rng);
+        put_column(&mut out, column, models, symbols, (codes, rng));
     }
     out.extend(fixed);
     out.extend(extra);

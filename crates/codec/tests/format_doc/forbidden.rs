@@ -94,6 +94,15 @@ pub(crate) fn columns_draft(section: &[u8]) -> Draft {
     Draft { in_columns: true, ..coded_draft(section.to_vec()) }
 }
 
+/// The bytes of a block that may have a new code, of which the last of 17 bytes of words of one bit
+/// has six bits left.
+const CODE_LEN: u64 = 130;
+
+/// As many coded literals, after a new code.
+fn code_draft(parts: &[&[u8]]) -> Draft {
+    Draft { block_len: CODE_LEN, ..coded_literals_draft(parts) }
+}
+
 /// A column that states a code with these lengths of words, from symbol 0 on, and nothing else.
 fn new_code(lengths: &[usize]) -> Vec<u8> {
     let mut code = [0; 256];
@@ -108,9 +117,10 @@ fn new_code(lengths: &[usize]) -> Vec<u8> {
 fn refused_columns() -> Vec<(&'static str, Draft)> {
     let one = |section: &[u8]| columns_draft(section);
     let literals = coded_literals_draft;
+    let coded = code_draft;
     let deep: Vec<usize> = (1..=11).chain([11]).collect();
     let deeper: Vec<usize> = (1..=12).chain([12]).collect();
-    let sevens = |lengths: &[usize]| [&new_code(lengths)[..], &[0; 13]].concat();
+    let sevens = |lengths: &[usize]| [&new_code(lengths)[..], &[0; 17]].concat();
     // The section of a code, changed.
     let altered = |alter: fn(&mut Vec<u8>), first_state: u64| {
         let mut code = [0; 256];
@@ -122,7 +132,7 @@ fn refused_columns() -> Vec<(&'static str, Draft)> {
         alter(&mut section);
         let mut out = vec![0, 2];
         free::put(&mut out, section.len() as u64);
-        [&out[..], &section, &[0; 13]].concat()
+        [&out[..], &section, &[0; 17]].concat()
     };
     let residual = |len: u64, coded: &[u8]| {
         let models = &mut second::TranscodeModels::new();
@@ -169,29 +179,33 @@ fn refused_columns() -> Vec<(&'static str, Draft)> {
         ("a literal too few, raw in a column", literals(&[&[0, 0], &[7; 99]])),
         ("a literal too many, raw in a column", literals(&[&[0, 0], &[7; 101]])),
         ("bytes after one value", literals(&[&[0, 3, 7, 7]])),
-        ("a code of one word", literals(&[&[0], &sevens(&[1])])),
-        ("a code of no word", literals(&[&[0], &sevens(&[])])),
-        ("a code that is not complete", literals(&[&[0], &sevens(&[1, 2])])),
-        ("a code that is too full", literals(&[&[0], &sevens(&[1, 1, 1])])),
-        ("a word of 12 bits", literals(&[&[0], &sevens(&deeper)])),
-        ("a word of 15 bits", literals(&[&[0], &sevens(&[1, 15])])),
-        ("a code of 3 bytes", literals(&[&[0, 2, 3, 0, 0, 1], &[0; 13]])),
+        ("a code of one word", coded(&[&[0], &sevens(&[1])])),
+        ("a code of no word", coded(&[&[0], &sevens(&[])])),
+        ("a code that is not complete", coded(&[&[0], &sevens(&[1, 2])])),
+        ("a code that is too full", coded(&[&[0], &sevens(&[1, 1, 1])])),
+        ("a word of 12 bits", coded(&[&[0], &sevens(&deeper)])),
+        ("a word of 15 bits", coded(&[&[0], &sevens(&[1, 15])])),
+        ("a code of 3 bytes", coded(&[&[0, 2, 3, 0, 0, 1], &[0; 17]])),
         (
             "a code without its last byte",
-            literals(&[&altered(|code| code.truncate(code.len() - 1), 0)]),
+            coded(&[&altered(|code| code.truncate(code.len() - 1), 0)]),
         ),
-        ("a code with another byte", literals(&[&altered(|code| code.push(0), 0)])),
-        ("a code with another final state", literals(&[&altered(|_| {}, 1)])),
-        ("a code beyond the section", literals(&[&[0, 2, 100, 1, 2, 3, 4, 5]])),
-        ("a stream cut short", literals(&[&[0], &new_code(&[1, 1]), &[0; 12]])),
-        ("a stream with another byte", literals(&[&[0], &new_code(&[1, 1]), &[0; 14]])),
-        ("bits after a stream", literals(&[&[0], &new_code(&[1, 1]), &[0; 12], &[1]])),
-        ("the highest bit after a stream", literals(&[&[0], &new_code(&[1, 1]), &[0; 12], &[8]])),
-        ("a word that is cut", literals(&[&[0], &new_code(&deep), &[0; 12], &[0x1f]])),
+        ("a code with another byte", coded(&[&altered(|code| code.push(0), 0)])),
+        ("a code with another final state", coded(&[&altered(|_| {}, 1)])),
+        ("a code beyond the section", coded(&[&[0, 2, 100, 1, 2, 3, 4, 5]])),
+        ("a stream cut short", coded(&[&[0], &new_code(&[1, 1]), &[0; 16]])),
+        ("a stream with another byte", coded(&[&[0], &new_code(&[1, 1]), &[0; 18]])),
+        ("bits after a stream", coded(&[&[0], &new_code(&[1, 1]), &[0; 16], &[1]])),
+        ("the highest bit after a stream", coded(&[&[0], &new_code(&[1, 1]), &[0; 16], &[0x20]])),
+        ("a word that is cut", coded(&[&[0], &new_code(&deep), &[0; 16], &[0x7f]])),
         // 40 literals remain.
         (
             "a new code for fewer than 64 symbols",
-            literals(&[&[1, 0x9f, 0, 1, 41], &new_code(&[1, 1]), &[0; 5]]),
+            coded(&[&[1, 0x9f, 0, 1, 71], &new_code(&[1, 1]), &[0; 5]]),
+        ),
+        (
+            "a new code in a block of 127 bytes",
+            Draft { block_len: 127, ..coded(&[&[0], &new_code(&[1, 1]), &[0; 16]]) },
         ),
         // Literals after one short match.
         ("too many short matches", literals(&[&[26, 3, 0], &[0; 110]])),
@@ -455,7 +469,11 @@ fn both_decoders_accept_frames_just_within_the_rules() {
                 &[1, 0x90, 0, 1, 3, 7],
             )])
         },
-        coded_literals_draft(&[&[0], &new_code(&[0, 0, 0, 0, 0, 0, 0, 1, 1]), &[0; 13]]),
+        code_draft(&[&[0], &new_code(&[0, 0, 0, 0, 0, 0, 0, 1, 1]), &[0; 17]]),
+        Draft {
+            block_len: 128,
+            ..code_draft(&[&[0], &new_code(&[0, 0, 0, 0, 0, 0, 0, 1, 1]), &[0; 16]])
+        },
     ];
     for mut draft in drafts.into_iter().chain(fixed::acceptable()) {
         let (_, mut first, mut second) = laid_out();
@@ -471,7 +489,7 @@ fn both_decoders_accept_frames_just_within_the_rules() {
 /// The content of a frame at [`AT`] with one match after ten literals of 7, or without a match.
 pub(crate) fn content_of(decoder: &second::Decoder, draft: &Draft) -> Option<Vec<u8>> {
     let mut trace = None;
-    let mut block = vec![7; LEN as usize];
+    let mut block = vec![7; draft.block_len as usize];
     let section = draft.descriptors.as_deref();
     let (at, len, distance) = match draft.flags & 3 {
         0 => return Some(block),
@@ -492,7 +510,7 @@ pub(crate) fn content_of(decoder: &second::Decoder, draft: &Draft) -> Option<Vec
         _ => {
             let (mut models, width) = (second::Models::new(), draft.width.map(u32::from));
             let found = if draft.in_columns {
-                models.read_columns(section?, AT, LEN, width)
+                models.read_columns(section?, AT, LEN, width, &mut second::NewCodes::of(LEN))
             } else {
                 models.read(section?, AT, LEN, width, &mut trace)
             };
@@ -601,7 +619,7 @@ fn contexts_are_started_lost_and_restarted() {
             state = second::CodedLiterals::new();
         }
         let block = text(low, 50);
-        let literals = columns::coded_literals(&mut state, &block, rng);
+        let literals = columns::coded_literals(&mut state, &block, &mut 0, rng);
         let parameters = second::Parameters {
             cache: 1000,
             span: 250,
@@ -697,6 +715,23 @@ fn columns_of_many_symbols_are_read_and_altered_ones_refused() {
     refused(send(0x28, &block, section(&streams[..streams.len() - 1])));
     refused(send(0x28, &block, section(&[&streams[..], &[0]].concat())));
     refused(send(0x28, &block, section(&streams[..5])));
+
+    // Two new codes need a block of 384 bytes. 64 short matches of 4 bytes at a distance of 1, and
+    // literals of 0.
+    let two_codes = |literals: usize| {
+        let models = &mut std::array::from_fn(|_| second::Model::new());
+        let (mut of_tokens, mut of_literals) = ([0; 256], [0; 256]);
+        (of_tokens[0x20], of_tokens[0x90]) = (1, 1);
+        (of_literals[0], of_literals[1]) = (1, 1);
+        let mut out = vec![64, 2];
+        columns::put_code(&mut out, &mut second::Column::new(), models, &of_tokens);
+        out.extend([0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        columns::put_code(&mut out, &mut second::Column::new(), models, &of_literals);
+        out.extend(vec![0; literals.div_ceil(8)]);
+        out
+    };
+    send(0x28, &[0; 384], two_codes(128)).unwrap();
+    refused(send(0x28, &[0; 383], two_codes(127)));
 
     // 32,768 symbols are one part. One more are parts of 16,384 and 16,385.
     send(0x28, &[5; 32_768], vec![0, 3, 5]).unwrap();

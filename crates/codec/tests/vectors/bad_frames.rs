@@ -433,29 +433,48 @@ fn literals(book: &mut Book) {
         "A column under a kept code where none was stated.",
         &[&[0, 1], &block[..]].concat(),
     );
-    literals(
+    // A block of 128 bytes may state a code.
+    let mut coded = |name, error, story, len: usize, section: &[u8]| {
+        let literals = section.to_vec();
+        let frame = Hand { flags, literals, ..Hand::raw(600, &text(92, len)) }.write();
+        book.bad(name, error, story, frame);
+    };
+    coded(
         "literals-code-too-long",
         "error Literals",
         "A code with too few words.",
+        128,
         &[&[0, 2], &code(&[(b'a', 1), (b'b', 2)])[..], &[0x55; 40]].concat(),
     );
-    literals(
+    coded(
         "literals-code-cut",
         "error Short",
         "A code without its last bytes.",
+        128,
         &[&[0, 2][..], &code(&[(b'a', 1), (b'b', 1)])[..4]].concat(),
     );
-    literals(
+    coded(
         "literals-stream-end",
         "error Literals",
-        "A stream of 121 bits, after which bits of 1 follow in its last byte.",
+        "A stream of 129 bits, after which bits of 1 follow in its last byte.",
+        128,
         &[
             &[0, 2][..],
             &code(&[(b'a', 1), (b'b', 2), (b'c', 2)]),
-            &[&[0x80][..], &[0; 14], &[0x7f]].concat(),
+            &[&[0x80][..], &[0; 15], &[0x7f]].concat(),
         ]
         .concat(),
     );
+    coded(
+        "literals-code-of-a-short-block",
+        "error TooLarge",
+        "A new code in a block of 127 bytes.",
+        127,
+        &[&[0, 2][..], &code(&[(b'a', 1), (b'b', 1)]), &[0; 16]].concat(),
+    );
+    let mut literals = |name, error, story, section: &[u8]| {
+        book.bad(name, error, story, with(flags, section));
+    };
     literals(
         "short-matches-too-many",
         "error TooLarge",

@@ -16,6 +16,16 @@ pub(crate) struct Column(pub(crate) [usize; 256]);
 
 const LONGEST: usize = 11;
 
+/// The new codes that a frame may still have.
+pub(crate) struct NewCodes(u64);
+
+impl NewCodes {
+    /// Of a frame with a block of `n` bytes.
+    pub(crate) fn of(n: u64) -> NewCodes {
+        NewCodes((n + 128) / 256)
+    }
+}
+
 impl Column {
     pub(crate) fn new() -> Column {
         Column([0; 256])
@@ -45,12 +55,13 @@ impl Column {
         section: &mut &[u8],
         count: usize,
         models: &mut LengthModels,
+        codes: &mut NewCodes,
     ) -> Result<Vec<u8>, No> {
         let mut symbols = Vec::new();
         while count - symbols.len() > 32_768 {
-            symbols.extend(self.part(section, 16_384, models)?);
+            symbols.extend(self.part(section, 16_384, models, codes)?);
         }
-        symbols.extend(self.part(section, count - symbols.len(), models)?);
+        symbols.extend(self.part(section, count - symbols.len(), models, codes)?);
         Ok(symbols)
     }
 
@@ -59,6 +70,7 @@ impl Column {
         section: &mut &[u8],
         count: usize,
         models: &mut LengthModels,
+        codes: &mut NewCodes,
     ) -> Result<Vec<u8>, No> {
         if count < 16 {
             return Ok(bytes(section, count)?.to_vec());
@@ -69,6 +81,7 @@ impl Column {
             1 => self.streams(section, count),
             2 if count < 64 => Err(Invalid("a new code for fewer than 64 symbols")),
             2 => {
+                codes.0 = codes.0.checked_sub(1).ok_or(Invalid("too many new codes"))?;
                 let len = field(section)?;
                 self.code(bytes(section, len as usize)?, models)?;
                 self.streams(section, count)

@@ -1,6 +1,6 @@
 //! Descriptors, plain and coded: sections 5 and 6.
 
-use super::columns::{bytes, length_models};
+use super::columns::{NewCodes, bytes, length_models};
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +209,7 @@ impl Models {
         o: u64,
         n: u64,
         width: Option<u32>,
+        codes: &mut NewCodes,
     ) -> Result<Vec<Match>, No> {
         let section = &mut section;
         let count = field(section)?;
@@ -218,8 +219,8 @@ impl Models {
         let count = count as usize;
         let columns = &mut self.columns;
         let models = &mut columns.models;
-        let gaps = columns.gap.read(section, count, models)?;
-        let kinds = columns.kind.read(section, count, models)?;
+        let gaps = columns.gap.read(section, count, models, codes)?;
+        let kinds = columns.kind.read(section, count, models, codes)?;
         let classes = if width.is_some() { 4 } else { 7 };
         if kinds.iter().any(|&kind| kind >= 36 * classes) {
             return Err(Invalid("kind"));
@@ -231,14 +232,15 @@ impl Models {
             Some(_) => (of(2..=2), 0, of(3..=3)),
             None => (of(2..=6), of(3..=3), 0),
         };
-        let mut delta = columns.delta.read(section, of(1..=1), models)?.into_iter();
-        let mut low = columns.low.read(section, low, models)?.into_iter();
-        let mut delta_high = columns.delta_high.read(section, of(2..=2), models)?.into_iter();
-        let mut high = columns.high.read(section, high, models)?.into_iter();
-        let mut second = columns.second.read(section, of(4..=6), models)?.into_iter();
-        let mut third = columns.third.read(section, of(4..=6), models)?.into_iter();
-        let mut fourth = columns.fourth.read(section, of(5..=6), models)?.into_iter();
-        let mut fifth = columns.fifth.read(section, of(6..=6), models)?.into_iter();
+        let mut delta = columns.delta.read(section, of(1..=1), models, codes)?.into_iter();
+        let mut low = columns.low.read(section, low, models, codes)?.into_iter();
+        let mut delta_high =
+            columns.delta_high.read(section, of(2..=2), models, codes)?.into_iter();
+        let mut high = columns.high.read(section, high, models, codes)?.into_iter();
+        let mut second = columns.second.read(section, of(4..=6), models, codes)?.into_iter();
+        let mut third = columns.third.read(section, of(4..=6), models, codes)?.into_iter();
+        let mut fourth = columns.fourth.read(section, of(5..=6), models, codes)?.into_iter();
+        let mut fifth = columns.fifth.read(section, of(6..=6), models, codes)?.into_iter();
         let width = width.unwrap_or(0).div_ceil(8) as usize;
         let mut fixed_distances = bytes(section, fixed_distances * width)?;
 

@@ -1,6 +1,6 @@
 //! Coded literals: section 7.
 
-use super::columns::{Column, LengthModels, bytes, length_models};
+use super::columns::{Column, LengthModels, NewCodes, bytes, length_models};
 use super::*;
 
 /// What a context has for them.
@@ -34,20 +34,25 @@ impl CodedLiterals {
     }
 
     /// The `l` literals of a section.
-    pub(super) fn read(&mut self, mut section: &[u8], l: u64) -> Result<Vec<u8>, No> {
+    pub(super) fn read(
+        &mut self,
+        mut section: &[u8],
+        l: u64,
+        codes: &mut NewCodes,
+    ) -> Result<Vec<u8>, No> {
         let count = field(&mut section)?;
         if count > l / 4 {
             return Err(Invalid("short match count"));
         }
         let models = &mut self.models;
-        let tokens = self.token.read(&mut section, count as usize, models)?;
+        let tokens = self.token.read(&mut section, count as usize, models, codes)?;
         let these = |with: fn(u8) -> bool| tokens.iter().filter(|&&t| with(t)).count();
         let (stated, runs, lens) =
             (these(|t| t >= 128), these(|t| t >> 4 & 7 == 7), these(|t| t & 15 == 15));
-        let high = self.high.read(&mut section, stated, models)?;
-        let low = self.low.read(&mut section, stated, models)?;
-        let run = self.run.read(&mut section, runs, models)?;
-        let len = self.len.read(&mut section, lens, models)?;
+        let high = self.high.read(&mut section, stated, models, codes)?;
+        let low = self.low.read(&mut section, stated, models, codes)?;
+        let run = self.run.read(&mut section, runs, models, codes)?;
+        let len = self.len.read(&mut section, lens, models, codes)?;
         let large = run.iter().chain(&len).filter(|&&c| c == 255).count();
         let mut large = bytes(&mut section, 3 * large)?;
 
@@ -70,7 +75,7 @@ impl CodedLiterals {
         }
         let matched: u64 = matches.iter().map(|&(_, _, length)| length).sum();
         let rest = l.checked_sub(matched).ok_or(Invalid("a length beyond the literals"))?;
-        let literal = self.literal.read(&mut section, rest as usize, models)?;
+        let literal = self.literal.read(&mut section, rest as usize, models, codes)?;
         if !section.is_empty() {
             return Err(Invalid("bytes left over"));
         }

@@ -10,7 +10,7 @@ mod literals;
 mod sequences;
 mod transcoded;
 
-pub(crate) use columns::{Column, LengthModels};
+pub(crate) use columns::{Column, LengthModels, NewCodes};
 use descriptors::plain_descriptors;
 pub(crate) use descriptors::{Match, Model, Models, Number};
 pub(crate) use literals::CodedLiterals;
@@ -322,10 +322,11 @@ impl Decoder {
                     return Err(NO_CONTEXT);
                 }
             }
+            let mut codes = NewCodes::of(n);
             let matches = match descriptor_coding {
                 0 => Vec::new(),
                 1 => plain_descriptors(descriptors, o, n, width)?,
-                _ if in_columns => models.read_columns(descriptors, o, n, width)?,
+                _ if in_columns => models.read_columns(descriptors, o, n, width, &mut codes)?,
                 _ => models.read(descriptors, o, n, width, &mut self.trace)?,
             };
             let mut transcoded = None;
@@ -359,7 +360,7 @@ impl Decoder {
                     }
                     out
                 }
-                2 => self.contexts[id].coded.read(literals, expected as u64)?,
+                2 => self.contexts[id].coded.read(literals, expected as u64, &mut codes)?,
                 _ => {
                     let fields = transcoded.ok_or(Invalid("no fields"))?;
                     let source = |m: &Match| -> Vec<u8> {
@@ -368,7 +369,7 @@ impl Decoder {
                     let sources: Vec<Vec<u8>> = fields.sources.iter().map(source).collect();
                     let Context { coded, transcode, .. } = &mut self.contexts[id];
                     let residual = if fields.is_coded {
-                        coded.read(fields.residual, fields.residual_len as u64)?
+                        coded.read(fields.residual, fields.residual_len as u64, &mut codes)?
                     } else if fields.residual.len() == fields.residual_len {
                         fields.residual.to_vec()
                     } else {
