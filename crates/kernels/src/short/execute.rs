@@ -135,6 +135,16 @@ pub(super) unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Copies 8 bytes.
+///
+/// # Safety
+/// Both have as many.
+#[inline(always)]
+unsafe fn copy_word(from: *const u8, to: *mut u8) {
+    // SAFETY: by the caller.
+    unsafe { to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()) }
+}
+
 #[inline(always)]
 fn execute(
     columns: &ShortColumns<'_>,
@@ -182,16 +192,28 @@ fn execute(
         // 64 bytes after them, so whole words of 32 may be read and written; the source begins at
         // least at the first byte of `content` and below the match.
         unsafe {
-            copy_words(literals.as_ptr().add(from), base.add(to), run);
-            from += run;
-            to += run;
-            let (begin, source) = (base.add(to), base.add(to).sub(distance));
-            if distance >= 32 {
+            let (literals, mut begin) = (literals.as_ptr().add(from), base.add(to));
+            if run < MORE_LITERALS {
+                copy_word(literals, begin);
+            } else {
+                copy_words(literals, begin, run);
+            }
+            begin = begin.add(run);
+            let source = begin.sub(distance);
+            if distance < 8 {
+                repeat(source, begin, distance, len);
+            } else if len < SHORT_LEAST + MORE_LENGTH {
+                copy_word(source, begin);
+                copy_word(source.add(8), begin.add(8));
+                copy_word(source.add(16), begin.add(16));
+            } else if distance >= 32 {
                 copy_words(source, begin, len);
             } else {
                 repeat(source, begin, distance, len);
             }
         }
+        from += run;
+        to += run;
         to += len;
     }
     let tail = literals_end - from;
