@@ -1,7 +1,7 @@
 //! Packets of a capture, down to their TCP or UDP payload.
 //!
 //! This crate reads formats that others define: capture files, link layers, encapsulations, IP, TCP
-//! and UDP.
+//! and UDP. [`fields`], [`checksum`] and [`offload`] read and complete packets of a tun device.
 //!
 //! ```text
 //! bytes -> CaptureReader (gzip, zstd, xz; pcap, pcapng) -> Record (time, link type, captured bytes)
@@ -39,14 +39,17 @@
 //! ```
 
 mod capture;
+pub mod checksum;
 mod cursor;
 mod dissect;
 mod ether;
+pub mod fields;
 mod flow;
 mod fragment;
 mod ip;
 mod layers;
 mod link;
+pub mod offload;
 pub mod prefix;
 mod record;
 mod transport;
