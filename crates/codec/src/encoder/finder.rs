@@ -131,17 +131,43 @@ impl Finder {
         tokens: &mut Tokens,
     ) -> Result<(), EncodeError> {
         let block = &content[..len];
-        if block.len() > self.max_block {
-            return Err(EncodeError::BlockTooLarge { len: block.len(), max: self.max_block });
+        let (offset, padding) = self.place(len)?;
+        // First, because it streams the block into the processor's cache; sparse sampling would
+        // wait for memory at every marker.
+        tokens.checksum = self.seed.checksum(offset, padding, block);
+        self.search(stream, content, len, offset, tokens);
+        self.append(block, tokens);
+        tokens.explicit = self.explicit_offsets.then_some((offset, padding));
+        Ok(())
+    }
+
+    /// Where the next block goes, if it has `len` bytes, and the padding before it.
+    ///
+    /// # Errors
+    /// As [`Finder::find`].
+    fn place(&self, len: usize) -> Result<(u64, u64), EncodeError> {
+        if len > self.max_block {
+            return Err(EncodeError::BlockTooLarge { len, max: self.max_block });
         }
         let end = self.past.end();
-        let offset = self.past.geometry().place(end, block.len());
+        let offset = self.past.geometry().place(end, len);
         if offset + MAX_BLOCK as u64 >= MAX_OFFSET {
             return Err(EncodeError::OffsetsExhausted);
         }
-        // First, because it streams the block into the processor's cache; sparse sampling would
-        // wait for memory at every marker.
-        tokens.checksum = self.seed.checksum(offset, offset - end, block);
+        Ok((offset, offset - end))
+    }
+
+    /// Finds the matches of a block that goes to `offset`, and indexes it, unless the policy
+    /// decides by the matches what of it to index.
+    fn search(
+        &mut self,
+        stream: Option<&mut Stream>,
+        content: &[u8],
+        len: usize,
+        offset: u64,
+        tokens: &mut Tokens,
+    ) {
+        let block = &content[..len];
         let dense = looks_compressible(block);
         let density = self.density(dense);
         tokens.matches.clear();
@@ -156,13 +182,11 @@ impl Finder {
             inside.pass(flow, offset..offset + block.len() as u64);
         }
         match &mut self.past {
-            // Without matches every policy keeps the whole block.
             Past::Log { log, matcher } if !self.effort.search() => {
                 matcher.pass(log, block, offset, density);
                 if let (Some(chunks), Some(stream)) = (&self.chunks, stream) {
                     chunks.pass(stream, log.geometry(), offset, block.len());
                 }
-                log.write(offset, block);
             }
             Past::Log { log, matcher } if self.policy == CachePolicy::All => {
                 matcher.find(log, block, offset, density, &mut tokens.matches);
@@ -183,11 +207,34 @@ impl Finder {
                 if tokens.width.is_some() {
                     note_joined(log, offset, block.len(), &tokens.matches, &mut tokens.joined);
                 }
-                log.write(offset, block);
             }
             Past::Log { log, matcher } => {
                 matcher.look(log, block, offset, density, &mut tokens.matches);
                 keep_longest(self.max_matches, &mut tokens.matches);
+            }
+            Past::Store(store) if !self.effort.search() => store.pass(block, offset),
+            Past::Store(store) => {
+                store.find(block, offset, density, &mut tokens.matches);
+                keep_longest(self.max_matches, &mut tokens.matches);
+            }
+        }
+        tokens.offset = offset;
+        tokens.block_len = block.len();
+        tokens.dense = dense;
+        tokens.binding = self.policy != CachePolicy::All;
+        tokens.stage = self.effort.stage();
+    }
+
+    /// Appends the block that was searched last to the log, and counts it.
+    fn append(&mut self, block: &[u8], tokens: &Tokens) {
+        let Tokens { offset, dense, .. } = *tokens;
+        let density = self.density(dense);
+        match &mut self.past {
+            // Without matches every policy keeps the whole block.
+            Past::Log { log, .. } if self.policy == CachePolicy::All || !self.effort.search() => {
+                log.write(offset, block);
+            }
+            Past::Log { log, matcher } => {
                 self.kept.clear();
                 self.policy.keep(block, &tokens.matches, &mut self.kept);
                 // Even if nothing is kept: the block may have started a generation.
@@ -202,19 +249,8 @@ impl Finder {
                     &tokens.matches,
                 );
             }
-            Past::Store(store) if !self.effort.search() => store.pass(block, offset),
-            Past::Store(store) => {
-                store.find(block, offset, density, &mut tokens.matches);
-                keep_longest(self.max_matches, &mut tokens.matches);
-            }
+            Past::Store(_) => {}
         }
-        tokens.offset = offset;
-        tokens.explicit = self.explicit_offsets.then_some((offset, offset - end));
-        tokens.block_len = block.len();
-        tokens.dense = dense;
-        tokens.binding = self.policy != CachePolicy::All;
-        tokens.stage = self.effort.stage();
-
         self.stats.blocks += 1;
         self.stats.block_bytes += block.len() as u64;
         self.stats.matches += tokens.matches.len() as u64;
@@ -222,7 +258,6 @@ impl Finder {
             tokens.matches.iter().map(|found| u64::from(found.len)).sum::<u64>();
         self.stats.incompressible_blocks += u64::from(!dense);
         self.stats.passed_blocks += u64::from(!self.effort.search());
-        Ok(())
     }
 
     /// How much of `content` to pass to [`Finder::find`] as the next block: at most `most` bytes, and
