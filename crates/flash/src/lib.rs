@@ -4,11 +4,47 @@
 //! Muthukrishnan, Kappes, Akella and Nath, NSDI 2010). References such as T:3944 in this crate are
 //! to lines of the text of that thesis.
 //!
-//! [`model`] has its cost model and tuning, [`device`] the devices: files and block devices,
-//! published devices by their costs, and one that crashes on request.
+//! The key space is divided into partitions, each with a *super table*: a buffer in memory, a
+//! number of full buffers on the device, called *incarnations*, and a Bloom filter in memory for
+//! each of these. An insert goes to the buffer; a full buffer is written at once and takes the place
+//! of the oldest incarnation. A look-up reads one page of each incarnation whose filter says that it
+//! may have the key, the newest first.
+//!
+//! ```
+//! use oncewire_flash::device::Memory;
+//! use oncewire_flash::{Answer, Index, Options};
+//!
+//! let options = Options { memory: 4 << 20, buffers: 512 << 10, ..Options::default() };
+//! let device = Memory::new(32 << 20);
+//! let (mut index, opened) = Index::open(Box::new(device), &options)?;
+//! assert!(opened.created);
+//! for n in 0..100_000u64 {
+//!     index.insert(&n.to_le_bytes(), &(n * n).to_le_bytes())?;
+//! }
+//! index.flush()?;
+//! assert_eq!(index.get(&7u64.to_le_bytes())?, Answer::Value(49u64.to_le_bytes().to_vec()));
+//! assert_eq!(index.get(&200_000u64.to_le_bytes())?, Answer::Absent);
+//! index.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`model`] has the cost model and tuning, [`device`] the devices: files and block devices,
+//! published devices by their costs, and one that crashes on request. [`mod@format`] has every
+//! byte, as `docs/FLASH.md` does.
 
+mod buffer;
 pub mod device;
+mod error;
+mod filter;
+pub mod format;
+mod index;
 pub mod model;
+mod options;
+
+pub use error::{IndexError, OpenError};
+pub use format::List;
+pub use index::Index;
+pub use options::{Answer, Covered, Filters, Memory, Opened, Options, Stats};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -1,0 +1,439 @@
+//! Creation and recovery.
+
+use super::{Index, Pair, Table, UNRECORDED};
+use crate::buffer::Buffers;
+use crate::device::{Aligned, Device, DeviceError, PAGE};
+use crate::error::{IndexError, OpenError};
+use crate::filter::{Shape, Sliced};
+use crate::format::directory::{self, Entry, Record};
+use crate::format::hash::{hash, mix};
+use crate::format::page::Entries;
+use crate::format::superblock::{FormatError, MOST_PAGES, MOST_PARTITIONS};
+use crate::format::{Geometry, List, Superblock, spill};
+use crate::options::{Memory, Opened, Options, Stats};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::mem::size_of;
+
+/// Bytes read at once from directory and spill.
+const CHUNK: usize = 1 << 20;
+/// Pages of the spill in a row that do not count, after which it ends.
+const GAP: u64 = 64;
+/// Most entries of the spill for which a buffer has no place, and which wait in memory.
+const WAITING: usize = 2048;
+/// Part of the memory for delete lists.
+const DELETES: u64 = 64;
+
+impl Index {
+    /// Opens the index on a device, or creates one if the device is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the options are out of range or differ from those it was created with, the device has
+    /// something else or fails, or the superblocks are damaged. Other damage is reported in
+    /// [`Opened`] and costs the keys that it hit.
+    pub fn open(device: Box<dyn Device>, options: &Options) -> Result<(Index, Opened), OpenError> {
+        check(options)?;
+        let mut opened = Opened::default();
+        let superblock = match read_superblock(&*device)? {
+            Some(superblock) => {
+                same(&superblock.geometry, options)?;
+                let (end, size) = (superblock.geometry.end(), device.size());
+                if end > size {
+                    return Err(OpenError::Truncated { end, size });
+                }
+                superblock
+            }
+            None => {
+                opened.created = true;
+                create(&*device, options)?
+            }
+        };
+        opened.clean = superblock.clean;
+        let mut index = Index::new(device, superblock, options)?;
+        index.recover(&mut opened)?;
+        Ok((index, opened))
+    }
+
+    fn new(
+        device: Box<dyn Device>,
+        superblock: Superblock,
+        options: &Options,
+    ) -> Result<Index, OpenError> {
+        let geometry = superblock.geometry;
+        let most = match geometry.list {
+            // Buffers do not fill exactly in turn.
+            List::Shared => geometry.slots.div_ceil(u64::from(geometry.partitions)) + 1,
+            List::PerPartition => geometry.incarnations(),
+        };
+        let entries = Entries { key: geometry.key, value: geometry.value };
+        let mut memory = Memory {
+            buffers: Buffers::memory(geometry.partitions, geometry.pages),
+            filters: 0,
+            // Lists of incarnations grow by doubling.
+            tables: geometry.slots * (2 * size_of::<super::Incarnation>() as u64 + 4)
+                + u64::from(geometry.partitions)
+                    * (size_of::<Table>() + size_of::<Sliced>()) as u64
+                + geometry.slot_bytes()
+                + (CHUNK + 64 * 1024) as u64,
+            deletes: options.memory / DELETES,
+        };
+        let left = options.memory.saturating_sub(memory.total()) / u64::from(geometry.partitions);
+        let most = most.min(u64::from(u32::MAX / 2)) as u32;
+        let shape = Shape::new(left, most, options.window, geometry.capacity());
+        let Some(shape) = shape else {
+            let columns = u64::from(most) + 2 * u64::from(options.window);
+            let filter = (u64::from(geometry.capacity()) * columns).div_ceil(8) + 16;
+            let least = (memory.total() - memory.deletes + filter * u64::from(geometry.partitions))
+                * DELETES
+                / (DELETES - 1);
+            return Err(OpenError::Memory { memory: options.memory, least });
+        };
+        memory.filters = shape.bytes() as u64 * u64::from(geometry.partitions);
+        Ok(Index {
+            device,
+            entries,
+            shape,
+            buffers: Buffers::new(geometry.partitions, geometry.pages, entries, superblock.secret),
+            tables: (0..geometry.partitions).map(|_| Table::default()).collect(),
+            filters: (0..geometry.partitions).map(|_| Sliced::new(&shape)).collect(),
+            owners: vec![0; geometry.slots as usize],
+            sequence: superblock.durable,
+            unrecorded: Vec::new(),
+            recorded: superblock.durable,
+            spilled: 0,
+            memory,
+            deletes_left: memory.deletes,
+            clean: superblock.clean,
+            failed: false,
+            stats: Stats::default(),
+            page: Aligned::new(PAGE),
+            candidates: Vec::new(),
+            superblock,
+        })
+    }
+
+    /// Restores tables and buffers, and starts an epoch.
+    fn recover(&mut self, opened: &mut Opened) -> Result<(), OpenError> {
+        let mut records = self.read_directory(opened)?;
+        let durable = records.values().map(|(_, record)| record.durable).max();
+        let durable = durable.unwrap_or(0).max(self.superblock.durable);
+        // Records beyond the durable ones survived a crash by chance. They count as far as none
+        // before them is missing.
+        self.sequence = durable;
+        while let Some((_, record)) = records.get(&self.sequence) {
+            self.sequence = record.sequence + 1;
+        }
+        let dropped = records.split_off(&self.sequence);
+        opened.dropped = dropped.len() as u64;
+        for (slot, record) in records.into_values() {
+            self.restore(slot, &record, opened);
+        }
+        opened.incarnations = self.tables.iter().map(|table| table.incarnations.len() as u64).sum();
+        let (waiting, stale) = self.read_spill(opened)?;
+
+        // From here on, the device changes. A crash before the superblock leaves what there was.
+        self.zero(dropped.into_values().map(|(slot, _)| slot).collect())?;
+        let device = |error| match error {
+            IndexError::Device(error) | IndexError::Full(error) => OpenError::Device(error),
+            _ => OpenError::Device(DeviceError::Failed),
+        };
+        self.superblock.epoch += 1;
+        self.superblock.clean = false;
+        self.recorded = self.sequence;
+        self.sync().map_err(device)?;
+        if stale || !waiting.is_empty() {
+            // Entries that do not count now must not count later.
+            self.spill_all(&waiting).map_err(device)?;
+        } else {
+            self.superblock.spilled = self.spilled;
+            self.write_superblock().map_err(device)?;
+        }
+        for (key, value) in waiting {
+            let hash = hash(&self.superblock.secret, self.superblock.geometry.partitions, &key);
+            self.put(hash, &key, value.as_deref()).map_err(device)?;
+        }
+        self.stats = Stats::default();
+        if opened.created {
+            self.clean = true;
+            self.tables.iter_mut().for_each(|table| table.loaded = true);
+        }
+        Ok(())
+    }
+
+    /// All valid records by sequence, with their slots.
+    fn read_directory(
+        &self,
+        opened: &mut Opened,
+    ) -> Result<BTreeMap<u64, (u64, Record)>, OpenError> {
+        let geometry = &self.superblock.geometry;
+        let mut records = BTreeMap::new();
+        let mut slot = 0;
+        let damaged = read_pages(
+            &*self.device,
+            geometry.directory_at(),
+            geometry.directory_pages(),
+            &mut |_, page| {
+                for bytes in page
+                    .chunks_exact(directory::BYTES)
+                    .take((geometry.slots - slot).min(64) as usize)
+                {
+                    match Record::read(&self.superblock.id, slot, bytes) {
+                        Entry::Record(record) if self.belongs(slot, &record) => {
+                            records.insert(record.sequence, (slot, record));
+                        }
+                        Entry::Empty => {}
+                        _ => opened.damaged += 1,
+                    }
+                    slot += 1;
+                }
+                true
+            },
+        );
+        opened.damaged += damaged;
+        Ok(records)
+    }
+
+    fn belongs(&self, slot: u64, record: &Record) -> bool {
+        let geometry = &self.superblock.geometry;
+        record.partition < geometry.partitions
+            && record.epoch <= self.superblock.epoch
+            && geometry.slot(record.sequence, record.partition, record.count) == slot
+    }
+
+    fn restore(&mut self, slot: u64, record: &Record, opened: &mut Opened) {
+        let geometry = self.superblock.geometry;
+        let table = &mut self.tables[record.partition as usize];
+        if !table.incarnations.is_empty() && record.count < table.next {
+            opened.damaged += 1;
+            return;
+        }
+        // Columns of filters are for consecutive numbers.
+        let first = (record.count + 1).saturating_sub(u64::from(self.shape.most));
+        while table.incarnations.front().is_some_and(|oldest| oldest.count < first) {
+            if let Some((slot, _)) = table.pop() {
+                self.owners[slot as usize] = 0;
+            }
+        }
+        let suspect = !self.superblock.clean
+            && match geometry.list {
+                List::Shared => {
+                    (slot + geometry.slots - self.sequence % geometry.slots) % geometry.slots
+                        < UNRECORDED
+                }
+                List::PerPartition => true,
+            };
+        table.push(super::Incarnation {
+            count: record.count,
+            sequence: record.sequence,
+            epoch: record.epoch,
+            lost: 0,
+            slot: slot as u32,
+            suspect,
+        });
+        self.owners[slot as usize] = record.partition + 1;
+    }
+
+    /// Puts what was spilled back into buffers. Returns entries that have no place there, and
+    /// whether there were entries that do not count.
+    fn read_spill(&mut self, opened: &mut Opened) -> Result<(Vec<Pair>, bool), OpenError> {
+        let Superblock { id, geometry, generation, epoch, spilled, secret, .. } = self.superblock;
+        let (mut waiting, mut stale) = (Vec::new(), false);
+        let (mut end, mut invalid) = (0, 0);
+        let (tables, buffers) = (&self.tables, &mut self.buffers);
+        let at = geometry.spill_at(generation);
+        let unreadable = read_pages(&*self.device, at, geometry.spill, &mut |number, page| {
+            let valid = spill::read(&id, generation, number, geometry.key, geometry.value, page)
+                // Later pages are of the last epoch; others survived an earlier crash by chance.
+                .filter(|(of, _)| *of == epoch || number < spilled && *of < epoch);
+            let Some((_, entries)) = valid else {
+                invalid += 1;
+                opened.damaged += u64::from(number < spilled);
+                return invalid < GAP || number < spilled;
+            };
+            (invalid, end) = (0, number + 1);
+            for entry in entries {
+                let hash = hash(&secret, geometry.partitions, entry.key);
+                let next = tables[hash.partition as usize].next;
+                if entry.count != next {
+                    // Smaller: it is in an incarnation. Larger: the flush did not return.
+                    stale |= entry.count > next;
+                    continue;
+                }
+                opened.spilled += 1;
+                let full = buffers.len(hash.partition) >= geometry.capacity()
+                    && buffers.get(hash, entry.key).is_none();
+                if full || buffers.put(hash, entry.key, entry.value).is_err() {
+                    if waiting.len() < WAITING {
+                        waiting.push((entry.key.to_vec(), entry.value.map(<[u8]>::to_vec)));
+                    } else {
+                        opened.damaged += 1;
+                    }
+                }
+            }
+            true
+        });
+        opened.damaged += unreadable;
+        self.spilled = end;
+        self.buffers.spilled();
+        Ok((waiting, stale))
+    }
+
+    /// Zeroes the records of these slots.
+    fn zero(&mut self, mut slots: Vec<u64>) -> Result<(), DeviceError> {
+        slots.sort_unstable();
+        let per_page = (PAGE / directory::BYTES) as u64;
+        for slots in slots.chunk_by(|a, b| a / per_page == b / per_page) {
+            let at = self.superblock.geometry.directory_at() + slots[0] / per_page * PAGE as u64;
+            self.device.read(at, &mut self.page)?;
+            for slot in slots {
+                let from = (slot % per_page) as usize * directory::BYTES;
+                self.page[from..from + directory::BYTES].fill(0);
+            }
+            self.device.write(at, &self.page)?;
+        }
+        Ok(())
+    }
+}
+
+fn check(options: &Options) -> Result<(), OpenError> {
+    let range = |what, value: u64, least, most| {
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(OpenError::Option { what, value, least, most })
+        }
+    };
+    let page = PAGE as u64;
+    range("bytes of a buffer", options.buffer, page, u64::from(MOST_PAGES) * page)?;
+    if !options.buffer.is_multiple_of(page) {
+        let least = options.buffer / page * page;
+        let value = options.buffer;
+        return Err(OpenError::Option { what: "bytes of a buffer", value, least, most: least });
+    }
+    let most = u64::from(MOST_PARTITIONS) * options.buffer;
+    range("bytes of all buffers", options.buffers, options.buffer, most)?;
+    range("bits of the window", u64::from(options.window), 0, 32)?;
+    range("bytes of memory", options.memory, options.buffers, u64::MAX / 64)
+}
+
+fn same(geometry: &Geometry, options: &Options) -> Result<(), OpenError> {
+    let pairs = [
+        ("bytes of a key", geometry.key as u64, options.key as u64),
+        ("bytes of a value", geometry.value as u64, options.value as u64),
+        ("bytes of a buffer", geometry.slot_bytes(), options.buffer),
+        ("buffers", u64::from(geometry.partitions), options.buffers / options.buffer),
+    ];
+    if let Some((what, found, asked)) = pairs.into_iter().find(|(_, found, asked)| found != asked) {
+        return Err(OpenError::Differs { what, found, asked });
+    }
+    if geometry.list != options.list {
+        return Err(OpenError::DiffersInList);
+    }
+    Ok(())
+}
+
+/// The valid superblock with the highest number; `None` if the device is empty.
+fn read_superblock(device: &dyn Device) -> Result<Option<Superblock>, OpenError> {
+    let mut pages = [[0; PAGE]; 2];
+    let mut best: Option<Superblock> = None;
+    let mut corrupt = None;
+    for (n, page) in pages.iter_mut().enumerate() {
+        if device.size() < (n as u64 + 1) * PAGE as u64 {
+            continue;
+        }
+        match device.read((n * PAGE) as u64, page) {
+            Ok(()) => {}
+            // The other one may do.
+            Err(error) if n == 1 && best.is_none() => return Err(error.into()),
+            Err(_) => continue,
+        }
+        match Superblock::read(page) {
+            Ok(read) if best.as_ref().is_none_or(|best| best.number < read.number) => {
+                best = Some(read);
+            }
+            Ok(_) => {}
+            Err(error) => corrupt = corrupt.filter(|_| error == FormatError::Magic).or(Some(error)),
+        }
+    }
+    match (best, corrupt) {
+        (Some(superblock), _) => Ok(Some(superblock)),
+        (None, _) if Superblock::unfinished(&pages[0], &pages[1]) => Ok(None),
+        (None, Some(error)) if error != FormatError::Magic => Err(OpenError::Corrupt(error)),
+        (None, _) => Err(OpenError::Foreign),
+    }
+}
+
+/// Makes an empty index.
+fn create(device: &dyn Device, options: &Options) -> Result<Superblock, OpenError> {
+    let partitions = (options.buffers / options.buffer) as u32;
+    let pages = (options.buffer / PAGE as u64) as u32;
+    let geometry =
+        Geometry::fit(device.size(), partitions, pages, options.key, options.value, options.list)
+            .map_err(OpenError::Geometry)?;
+    // What another program left must not look like records.
+    let zeros = Aligned::new(CHUNK);
+    let mut left = geometry.directory_pages() * PAGE as u64;
+    let mut at = geometry.directory_at();
+    while left > 0 {
+        let len = left.min(CHUNK as u64);
+        device.write(at, &zeros[..len as usize])?;
+        (at, left) = (at + len, left - len);
+    }
+    device.sync()?;
+    let superblock = Superblock {
+        id: random(),
+        secret: random(),
+        number: 0,
+        epoch: 0,
+        durable: 0,
+        generation: 0,
+        spilled: 0,
+        clean: true,
+        geometry,
+    };
+    let mut page = Aligned::new(PAGE);
+    superblock.write(&mut page);
+    device.write(superblock.at(), &page)?;
+    device.sync()?;
+    Ok(superblock)
+}
+
+/// 16 bytes that nobody can guess: keys that the standard library has from the system.
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for half in bytes.chunks_exact_mut(8) {
+        let state = RandomState::new();
+        half.copy_from_slice(&mix(state.hash_one(0x6f6e_6365_u64)).to_le_bytes());
+    }
+    bytes
+}
+
+/// Reads pages in large pieces, and hands them out one by one until the answer is no. A page that
+/// cannot be read is zeros. Returns the number of those.
+fn read_pages(
+    device: &dyn Device,
+    at: u64,
+    pages: u64,
+    each: &mut dyn FnMut(u64, &[u8]) -> bool,
+) -> u64 {
+    let mut chunk = Aligned::new(CHUNK.min(pages as usize * PAGE));
+    let mut unreadable = 0;
+    let mut number = 0;
+    while number < pages {
+        let len = ((pages - number) as usize * PAGE).min(CHUNK);
+        let from = at + number * PAGE as u64;
+        let whole = device.read(from, &mut chunk[..len]).is_ok();
+        for (n, page) in chunk[..len].chunks_exact_mut(PAGE).enumerate() {
+            if !whole && device.read(from + (n * PAGE) as u64, page).is_err() {
+                page.fill(0);
+                unreadable += 1;
+            }
+            if !each(number, page) {
+                return unreadable;
+            }
+            number += 1;
+        }
+    }
+    unreadable
+}

@@ -1,0 +1,185 @@
+//! The index beside a map: all operations, both lists, with and without windows.
+
+mod support;
+
+use oncewire_flash::device::{Crash, Fault, Memory, Operation};
+use oncewire_flash::{Answer, Index, IndexError, List, OpenError, Options};
+use std::sync::Arc;
+use support::{History, Random, small};
+
+fn key(n: u64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+/// Inserts, updates and deletes for several passes of the ring, beside the oracle.
+#[test]
+fn answers_equal_those_of_a_map() {
+    for (list, window) in
+        [(List::Shared, 0), (List::Shared, 8), (List::PerPartition, 0), (List::PerPartition, 4)]
+    {
+        let options = Options { list, window, ..small() };
+        let device = Memory::new(support::SIZE);
+        let (mut index, opened) = Index::open(Box::new(device), &options).expect("opens");
+        assert!(opened.created && opened.clean);
+        let mut history = History::new(17);
+        let mut evicted = 0;
+        for _ in 0..24_000 {
+            history.step(&mut index).expect("works");
+            if history.random.below(4) == 0 {
+                evicted += u64::from(history.check_any(&mut index));
+            }
+        }
+        let stats = index.stats();
+        assert!(stats.evicted > 10 && stats.found > 1000 && stats.delete_list > 0, "{stats:?}");
+        assert!(evicted > 0, "the ring is too large for this test: {stats:?}");
+        assert!(index.memory().total() <= options.memory, "{:?}", index.memory());
+    }
+}
+
+/// Everything of the newest incarnations is found: eviction takes the oldest only.
+#[test]
+fn eviction_is_first_in_first_out() {
+    for list in [List::Shared, List::PerPartition] {
+        let options = Options { list, ..small() };
+        let (mut index, _) =
+            Index::open(Box::new(Memory::new(support::SIZE)), &options).expect("opens");
+        let total = 3 * index.capacity();
+        for n in 0..total {
+            index.insert(&key(n), &key(!n)).expect("inserts");
+        }
+        let found = (0..total).map(|n| index.get(&key(n)).expect("answers") != Answer::Absent);
+        let found: Vec<bool> = found.collect();
+        // Partitions differ by an incarnation or two.
+        let capacity = index.capacity() as usize;
+        let newest = &found[found.len() - capacity * 6 / 10..];
+        assert!(newest.iter().all(|found| *found), "{list:?}");
+        assert!(found[..found.len() - capacity * 13 / 10].iter().all(|found| !*found), "{list:?}");
+    }
+}
+
+#[test]
+fn an_index_survives_close_and_open() {
+    for list in [List::Shared, List::PerPartition] {
+        let options = Options { list, ..small() };
+        let device = Arc::new(Memory::new(support::SIZE));
+        let mut history = History::new(3);
+        for round in 0..6 {
+            let (mut index, opened) =
+                Index::open(Box::new(device.clone()), &options).expect("opens");
+            assert_eq!((opened.created, opened.clean, opened.damaged), (round == 0, true, 0));
+            assert!(history.check_covered(&mut index) > 0 || round == 0);
+            for _ in 0..3000 {
+                history.step(&mut index).expect("works");
+            }
+            index.flush().expect("flushes");
+            history.covered();
+            index.close().expect("closes");
+        }
+    }
+}
+
+#[test]
+fn other_data_and_other_options_are_refused() {
+    let options = small();
+    let foreign = Memory::with(vec![b'x'; support::SIZE]);
+    let refused = Index::open(Box::new(foreign), &options).expect_err("foreign");
+    assert!(matches!(refused, OpenError::Foreign), "{refused}");
+    let device = Arc::new(Memory::new(support::SIZE));
+    Index::open(Box::new(device.clone()), &options).expect("opens");
+    let open =
+        |options: &Options| Index::open(Box::new(device.clone()), options).expect_err("refused");
+    let refused = open(&Options { key: 20, ..options });
+    assert_eq!(refused.to_string(), "the index has 8 bytes of a key, not 20");
+    let refused = open(&Options { list: List::PerPartition, ..options });
+    assert!(matches!(refused, OpenError::DiffersInList), "{refused}");
+    let refused = open(&Options { memory: options.buffers, ..options });
+    let OpenError::Memory { least, .. } = refused else { panic!("{refused}") };
+    let (index, _) = Index::open(Box::new(device.clone()), &Options { memory: least, ..options })
+        .expect("enough");
+    assert!(index.memory().total() <= least);
+    let refused = open(&Options { buffer: 5000, ..options });
+    assert!(matches!(refused, OpenError::Option { .. }), "{refused}");
+    let refused = Index::open(Box::new(Memory::new(1 << 16)), &options).expect_err("too small");
+    assert!(matches!(refused, OpenError::Geometry(_)), "{refused}");
+    let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    assert!(matches!(
+        index.insert(b"short", &key(1)),
+        Err(IndexError::Key { len: 5, expected: 8 })
+    ));
+    assert!(matches!(index.insert(&key(1), b""), Err(IndexError::Value { len: 0, expected: 8 })));
+    assert!(index.get(b"").is_err());
+}
+
+/// Damage to one page costs the keys of that page only, and is never taken for absence.
+#[test]
+fn a_damaged_page_costs_its_keys_only() {
+    let device = Arc::new(Crash::new(support::SIZE));
+    let options = small();
+    let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    let total = index.capacity() / 2;
+    for n in 0..total {
+        index.insert(&key(n), &key(!n)).expect("inserts");
+    }
+    index.close().expect("closes");
+    let content = device.content();
+    // The pages of slots that were written are the last ones of the device that are not zero.
+    let end = content.iter().rposition(|&byte| byte != 0).expect("not empty") as u64;
+    device.rot(end - 40_000);
+    let (mut index, opened) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    assert_eq!(opened.damaged, 0);
+    let mut unknown = 0;
+    for n in 0..total {
+        match index.get(&key(n)).expect("answers") {
+            Answer::Value(value) => assert_eq!(value, key(!n)),
+            Answer::Unknown => unknown += 1,
+            Answer::Absent => panic!("{n} is absent"),
+        }
+    }
+    let page = 248 / 2;
+    assert!((page / 2..=page * 8).contains(&unknown), "{unknown}");
+    // The same for a page that cannot be read while the filter is in memory.
+    device.fail(Operation::Read, 0, Fault::Io);
+    let first = (0..total).find(|&n| index.get(&key(n)).expect("answers") == Answer::Unknown);
+    let first = first.expect("the fault");
+    assert!(index.stats().damaged >= 1);
+    let _ = first;
+}
+
+#[test]
+fn a_full_disk_keeps_what_is_in_memory() {
+    let device = Arc::new(Crash::new(support::SIZE));
+    let (mut index, _) = Index::open(Box::new(device.clone()), &small()).expect("opens");
+    let mut n = 0;
+    device.fail(Operation::Write, 0, Fault::NoSpace);
+    let full = loop {
+        match index.insert(&key(n), &key(!n)) {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, IndexError::Full(_)), "{full}");
+    for found in 0..n {
+        assert_eq!(index.get(&key(found)).expect("answers"), Answer::Value(key(!found).to_vec()));
+    }
+    // There is space again.
+    index.insert(&key(n), &key(!n)).expect("inserts");
+    assert_eq!(index.get(&key(0)).expect("answers"), Answer::Value(key(!0).to_vec()));
+}
+
+#[test]
+fn after_a_failed_sync_only_look_ups_work() {
+    let device = Arc::new(Crash::new(support::SIZE));
+    let (mut index, _) = Index::open(Box::new(device.clone()), &small()).expect("opens");
+    let mut random = Random(1);
+    for _ in 0..3000 {
+        let n = random.next();
+        index.insert(&key(n), &key(!n)).expect("inserts");
+    }
+    device.fail(Operation::Sync, 0, Fault::Io);
+    assert!(matches!(index.flush(), Err(IndexError::Device(_))));
+    assert!(matches!(index.flush(), Err(IndexError::Failed)));
+    assert!(matches!(index.insert(&key(1), &key(1)), Err(IndexError::Failed)));
+    assert!(matches!(index.delete(&key(1)), Err(IndexError::Failed)));
+    assert_eq!(index.get(&key(1)).expect("answers"), Answer::Absent);
+    assert!(index.close().is_err());
+}

@@ -1,0 +1,138 @@
+//! A seeded history of operations with an oracle.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use oncewire_flash::{Answer, Index, IndexError, Options};
+use std::collections::BTreeMap;
+
+/// Bytes of a small device: about 12 slots of 16 KiB for 4 partitions.
+pub const SIZE: usize = 480 << 10;
+
+pub fn small() -> Options {
+    Options { memory: 3 << 20, buffers: 64 << 10, buffer: 16 << 10, ..Options::default() }
+}
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let bits = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ bits >> 31
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// What was done to a key: operation number and value; 0 is a delete.
+type Done = Vec<(u64, u64)>;
+
+/// Every value ever inserted under every key.
+#[derive(Clone)]
+pub struct Oracle {
+    pub keys: BTreeMap<u64, Done>,
+    /// Operations so far.
+    pub number: u64,
+    /// Operations that a returned flush covered.
+    pub covered: u64,
+    /// Keys in order of their last operation, which may be evicted after this many others.
+    pub window: u64,
+}
+
+pub struct History {
+    pub random: Random,
+    pub oracle: Oracle,
+    pub range: u64,
+}
+
+impl History {
+    pub fn new(seed: u64) -> History {
+        let oracle = Oracle { keys: BTreeMap::new(), number: 0, covered: 0, window: 4000 };
+        History { random: Random(seed), oracle, range: 20_000 }
+    }
+
+    /// One insert, update or delete.
+    pub fn step(&mut self, index: &mut Index) -> Result<(), IndexError> {
+        // Half of the operations are on a few keys, which are updated and deleted often.
+        let n = if self.random.below(2) == 0 {
+            self.random.below(200)
+        } else {
+            self.random.below(self.range)
+        };
+        if self.random.below(8) == 0 {
+            index.delete(&n.to_le_bytes())?;
+            self.oracle.note(n, 0);
+        } else {
+            let value = self.oracle.number + 1;
+            index.insert(&n.to_le_bytes(), &value.to_le_bytes())?;
+            self.oracle.note(n, value);
+        }
+        Ok(())
+    }
+
+    pub fn covered(&mut self) {
+        self.oracle.covered = self.oracle.number;
+    }
+
+    /// Looks up any key; whether it was evicted.
+    pub fn check_any(&mut self, index: &mut Index) -> bool {
+        let n = self.random.below(self.range);
+        self.oracle.check(index, n, self.oracle.number)
+    }
+
+    /// Checks every key, after a crash or not. Returns the number of those that are found.
+    pub fn check_covered(&mut self, index: &mut Index) -> u64 {
+        self.oracle.check_all(index, self.oracle.covered)
+    }
+}
+
+impl Oracle {
+    fn note(&mut self, key: u64, value: u64) {
+        self.number += 1;
+        self.keys.entry(key).or_default().push((self.number, value));
+    }
+
+    /// Checks the answer for a key of which operations up to `covered` must be there. Whether it
+    /// was evicted.
+    pub fn check(&self, index: &mut Index, key: u64, covered: u64) -> bool {
+        let answer = index.get(&key.to_le_bytes()).expect("answers");
+        let none = Vec::new();
+        let done = self.keys.get(&key).unwrap_or(&none);
+        let newest = done.iter().rev().find(|(number, _)| *number <= covered);
+        match answer {
+            Answer::Unknown => panic!("key {key}: nothing is damaged"),
+            Answer::Value(value) => {
+                let value = u64::from_le_bytes(value.try_into().expect("8 bytes"));
+                let of = done.iter().find(|(_, inserted)| *inserted == value && value != 0);
+                let Some((number, _)) = of else { panic!("key {key} never had value {value}") };
+                let least = newest.map_or(0, |(number, _)| *number);
+                assert!(
+                    *number >= least,
+                    "key {key}: value {value} is older than {least}, covered {covered}"
+                );
+                false
+            }
+            Answer::Absent => {
+                let Some((number, value)) = newest else { return false };
+                // A later delete may have survived.
+                let deleted = done.iter().any(|(later, value)| later >= number && *value == 0);
+                let old = number + self.window <= self.number;
+                assert!(
+                    *value == 0 || deleted || old,
+                    "key {key}: {value} of {number} is gone, covered {covered}"
+                );
+                *value != 0 && !deleted
+            }
+        }
+    }
+
+    /// [`Oracle::check`] for every key. Returns the number of those that are found.
+    pub fn check_all(&self, index: &mut Index, covered: u64) -> u64 {
+        for key in self.keys.keys() {
+            self.check(index, *key, covered);
+        }
+        index.stats().found
+    }
+}
