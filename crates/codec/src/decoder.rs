@@ -3,8 +3,8 @@
 mod assembler;
 mod reader;
 
-pub(crate) use assembler::Assembler;
-use assembler::{COPY_SLACK, MAX_HELD_RANGES};
+use assembler::MAX_HELD_RANGES;
+pub(crate) use assembler::{Assembler, COPY_SLACK, copy, copy_literals, repeat};
 pub(crate) use reader::{FrameReader, most_inside};
 
 use crate::entropy::{ColumnBuffers, NewCodes, ReadContext};

@@ -71,6 +71,7 @@
 
 pub mod adapt;
 mod chunks;
+pub mod datagram;
 mod decoder;
 mod deflate;
 mod domain;
@@ -86,6 +87,7 @@ pub mod pack;
 mod params;
 mod policy;
 mod ranges;
+mod reach;
 pub mod sampler;
 pub mod search;
 pub mod table;
@@ -104,6 +106,7 @@ pub use log::{Generations, Geometry, Log};
 pub use oncewire_kernels::{ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter};
 pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder};
 pub use policy::CachePolicy;
+pub use reach::Reach;
 pub use sampler::ENDRE_MARKER_BYTES;
 
 /// Compiles the README's examples.

@@ -8,6 +8,7 @@
 
 use crate::domain::{Domain, Runs};
 use crate::error::ConfigError;
+use crate::reach::Delivery;
 use oncewire_kernels::{FilePages, Pages};
 use std::ops::Range;
 
@@ -225,6 +226,8 @@ pub struct Log {
     domain: Domain,
     /// Where content of which domain lies; `None` as long as there is only one.
     runs: Option<Runs>,
+    /// What of it the decoder has; `None` as long as nobody has said: then all of it.
+    pub(crate) delivery: Option<Box<Delivery>>,
 }
 
 impl Log {
@@ -250,7 +253,13 @@ impl Log {
     }
 
     fn over(geometry: Geometry, ring: Ring) -> Log {
-        Log { ring, generations: Generations::new(geometry), domain: Domain::COMMON, runs: None }
+        Log {
+            ring,
+            generations: Generations::new(geometry),
+            domain: Domain::COMMON,
+            runs: None,
+            delivery: None,
+        }
     }
 
     #[inline(always)]
@@ -413,16 +422,22 @@ impl Log {
     }
 
     /// The contiguous readable content around `offset` for a block that may refer to `floor` and
-    /// above: within one generation, without padding, of the domain that was entered. `None` if
-    /// `offset` itself is not readable.
+    /// above: within one generation, without padding, of the domain that was entered, and what
+    /// [`Log::set_reach`] admits. `None` if `offset` itself is not readable.
     ///
     /// Only for a log written in order without holes, as an encoder's is.
     #[inline]
     pub fn extent(&self, offset: u64, floor: u64) -> Option<Range<u64>> {
-        let all = self.generations.extent(offset, floor)?;
-        let Some(runs) = &self.runs else { return Some(all) };
-        let run = runs.around(offset, self.domain)?;
-        Some(all.start.max(run.start)..all.end.min(run.end))
+        let mut all = self.generations.extent(offset, floor)?;
+        if let Some(runs) = &self.runs {
+            let run = runs.around(offset, self.domain)?;
+            all = all.start.max(run.start)..all.end.min(run.end);
+        }
+        if let Some(delivery) = &self.delivery {
+            let there = delivery.around(offset)?;
+            all = all.start.max(there.start)..all.end.min(there.end);
+        }
+        Some(all)
     }
 
     /// Whether all content in a range belongs to the domain that was entered, as what is written

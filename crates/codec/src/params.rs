@@ -2,6 +2,7 @@
 
 use crate::adapt::Ladder;
 use crate::chunks::ChunkIndex;
+use crate::datagram::{DatagramDecoder, DatagramEncoder};
 use crate::decoder::{
     Assembler, Decoder, DecoderMemory, FrameReader, most_decoder_buffers, most_inside,
 };
@@ -403,6 +404,36 @@ impl EncoderBuilder {
     }
 }
 
+impl EncoderBuilder {
+    /// Builds an encoder of frames for datagrams ([`crate::datagram`]). The span is how far below
+    /// the highest content a decoder still stores what comes late; the block limit holds for runs.
+    /// Entropy stage, contexts and explicit offsets do not matter.
+    ///
+    /// # Errors
+    /// As [`EncoderBuilder::build`], and [`ConfigError::Conflict`] with a cache policy other than
+    /// `all`, a search that keeps content itself, [`Sharing::Chunks`], or
+    /// [`EncoderBuilder::inside`]: these need frames in order.
+    pub fn build_datagrams(self) -> Result<DatagramEncoder, ConfigError> {
+        if self.common.policy != CachePolicy::All || self.sharing == Sharing::Chunks || self.inside
+        {
+            return Err(ConfigError::Conflict(
+                "datagrams need the cache policy `all`, share all content or none, and do not look inside compressed streams",
+            ));
+        }
+        let (finder, _) = self.build_halves()?;
+        if matches!(finder.past, Past::Store(_)) {
+            return Err(ConfigError::Conflict("datagrams need a search that uses the content log"));
+        }
+        Ok(DatagramEncoder::new(finder))
+    }
+
+    /// Upper bound of the memory in bytes of what [`EncoderBuilder::build_datagrams`] builds.
+    pub fn datagrams_memory(&self) -> EncoderMemory {
+        let buffers = DatagramEncoder::most_buffers(self.common.cache, self.common.max_block);
+        EncoderMemory { contexts: 0, inside: 0, buffers, ..self.memory() }
+    }
+}
+
 impl Decoder {
     /// Parameters, with defaults for all.
     pub fn builder() -> DecoderBuilder {
@@ -456,6 +487,27 @@ impl DecoderBuilder {
     /// [`ConfigError`] for the first invalid parameter.
     pub fn build(self) -> Result<Decoder, ConfigError> {
         self.build_over(None)
+    }
+
+    /// Builds a decoder of frames in datagrams, for what
+    /// [`EncoderBuilder::build_datagrams`] builds. Contexts do not matter.
+    ///
+    /// # Errors
+    /// As [`DecoderBuilder::build`], and [`ConfigError::Conflict`] with a cache policy other than
+    /// `all`.
+    pub fn build_datagrams(self) -> Result<DatagramDecoder, ConfigError> {
+        let geometry = self.common.geometry()?;
+        if self.common.policy != CachePolicy::All {
+            return Err(ConfigError::Conflict("datagrams need the cache policy `all`"));
+        }
+        let Common { max_block, seed, .. } = self.common;
+        Ok(DatagramDecoder::new(Log::new(geometry)?, max_block, seed))
+    }
+
+    /// Upper bound of the memory in bytes of what [`DecoderBuilder::build_datagrams`] builds, whatever
+    /// its input.
+    pub fn datagrams_memory(&self) -> usize {
+        DatagramDecoder::most_memory(self.common.cache, self.common.max_block)
     }
 
     /// As [`DecoderBuilder::build`]. If `content` is given, it is the log, so that nothing is copied

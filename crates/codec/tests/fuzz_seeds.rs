@@ -6,7 +6,7 @@
 
 mod fuzz_entry;
 
-use fuzz_entry::{container, frame, inside, round_trip};
+use fuzz_entry::{container, datagram_frame, frame, inside, round_trip};
 use oncewire_testkit::fuzz;
 
 /// Mutations of each corpus; they take about a second.
@@ -15,6 +15,11 @@ const MUTATIONS: usize = 3000;
 #[test]
 fn frame_corpus_and_mutations() {
     fuzz::replay("frame", frame::run, MUTATIONS);
+}
+
+#[test]
+fn datagram_frame_corpus_and_mutations() {
+    fuzz::replay("datagram_frame", datagram_frame::run, MUTATIONS);
 }
 
 #[test]
@@ -34,6 +39,7 @@ fn container_corpus_and_mutations() {
 
 #[test]
 fn seeds_are_in_the_corpus() {
+    fuzz::seeds("datagram_frame", fuzz::numbered(datagram_frame::seeds()));
     fuzz::seeds("frame", fuzz::numbered(frame::seeds()));
     fuzz::seeds("round_trip", fuzz::numbered(round_trip::seeds()));
     fuzz::seeds("container", fuzz::numbered(container::seeds()));

@@ -343,7 +343,7 @@ fn check_source(
 pub(super) const MAX_HELD_RANGES: usize = 1 << 16;
 /// Bytes that [`copy`] moves at once, whatever the length. The block's buffer has this much room at
 /// its end.
-pub(super) const COPY_SLACK: usize = 32;
+pub(crate) const COPY_SLACK: usize = 32;
 /// Number of matches whose source is prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
@@ -352,7 +352,7 @@ const PREFETCH_AHEAD: usize = 4;
 /// Most matches and runs of literals are short. Copying a fixed number of bytes and letting the
 /// next copy overwrite the excess is several times faster than copying the exact length.
 #[inline(always)]
-fn copy(block: &mut [u8], to: Range<usize>, from: &[u8]) {
+pub(crate) fn copy(block: &mut [u8], to: Range<usize>, from: &[u8]) {
     if to.len() <= COPY_SLACK
         && let (Some(to), Some(from)) =
             (block[to.start..].first_chunk_mut::<COPY_SLACK>(), from.first_chunk())
@@ -381,7 +381,11 @@ fn copy_within(ring: &mut [u8], from: usize, to: usize, len: usize, end: usize) 
 
 /// Copies as many literals as `to` is long, and returns the rest.
 #[inline(always)]
-fn copy_literals<'l>(block: &mut [u8], to: Range<usize>, literals: &'l [u8]) -> &'l [u8] {
+pub(crate) fn copy_literals<'l>(
+    block: &mut [u8],
+    to: Range<usize>,
+    literals: &'l [u8],
+) -> &'l [u8] {
     let len = to.len();
     copy(block, to, literals);
     // The frame reader made sure that there are as many as the matches leave room for.
@@ -390,7 +394,7 @@ fn copy_literals<'l>(block: &mut [u8], to: Range<usize>, literals: &'l [u8]) -> 
 
 /// Copies `len` bytes inside the block from `from` to `to`, which may overlap: then the bytes
 /// repeat.
-pub(super) fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
+pub(crate) fn repeat(block: &mut [u8], from: usize, to: usize, len: usize) {
     debug_assert!(from < to && to + len <= block.len());
     // Each step copies all that stands since `from`, a whole number of periods, so the stretch
     // doubles.

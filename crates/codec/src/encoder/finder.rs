@@ -56,13 +56,23 @@ impl Tokens {
     }
 }
 
+/// How a block is searched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// It looks compressible.
+    pub(crate) dense: bool,
+    /// Index it; otherwise [`Finder::index`] does so later. Only with a log and
+    /// [`CachePolicy::All`].
+    pub(crate) note: bool,
+}
+
 /// The first half of an encoder: log and matcher, or a [`Store`](crate::search::Store). Turns
 /// blocks into [`Tokens`].
 pub struct Finder {
     pub(crate) past: Past,
     effort: Effort,
-    max_block: usize,
-    seed: ChecksumSeed,
+    pub(super) max_block: usize,
+    pub(super) seed: ChecksumSeed,
     pub(super) explicit_offsets: bool,
     pub(crate) policy: CachePolicy,
     /// Most matches of a block.
@@ -71,7 +81,7 @@ pub struct Finder {
     pub(crate) sparse: bool,
     pub(crate) sharing: Sharing,
     pub(crate) key: u64,
-    domain: Domain,
+    pub(super) domain: Domain,
     /// What domains share, once there are two.
     pub(super) chunks: Option<ChunkIndex>,
     /// What they could share, until then.
@@ -135,7 +145,8 @@ impl Finder {
         // First, because it streams the block into the processor's cache; sparse sampling would
         // wait for memory at every marker.
         tokens.checksum = self.seed.checksum(offset, padding, block);
-        self.search(stream, content, len, offset, tokens);
+        let how = How { dense: looks_compressible(block), note: true };
+        self.search(stream, content, len, offset, how, tokens);
         self.append(block, tokens);
         tokens.explicit = self.explicit_offsets.then_some((offset, padding));
         Ok(())
@@ -145,7 +156,7 @@ impl Finder {
     ///
     /// # Errors
     /// As [`Finder::find`].
-    fn place(&self, len: usize) -> Result<(u64, u64), EncodeError> {
+    pub(crate) fn place(&self, len: usize) -> Result<(u64, u64), EncodeError> {
         if len > self.max_block {
             return Err(EncodeError::BlockTooLarge { len, max: self.max_block });
         }
@@ -159,16 +170,17 @@ impl Finder {
 
     /// Finds the matches of a block that goes to `offset`, and indexes it, unless the policy
     /// decides by the matches what of it to index.
-    fn search(
+    pub(crate) fn search(
         &mut self,
         stream: Option<&mut Stream>,
         content: &[u8],
         len: usize,
         offset: u64,
+        how: How,
         tokens: &mut Tokens,
     ) {
         let block = &content[..len];
-        let dense = looks_compressible(block);
+        let How { dense, note } = how;
         let density = self.density(dense);
         tokens.matches.clear();
         tokens.joined.clear();
@@ -183,13 +195,21 @@ impl Finder {
         }
         match &mut self.past {
             Past::Log { log, matcher } if !self.effort.search() => {
-                matcher.pass(log, block, offset, density);
+                if note {
+                    matcher.pass(log, block, offset, density);
+                } else {
+                    matcher.interrupt();
+                }
                 if let (Some(chunks), Some(stream)) = (&self.chunks, stream) {
                     chunks.pass(stream, log.geometry(), offset, block.len());
                 }
             }
             Past::Log { log, matcher } if self.policy == CachePolicy::All => {
-                matcher.find(log, block, offset, density, &mut tokens.matches);
+                if note {
+                    matcher.find(log, block, offset, density, &mut tokens.matches);
+                } else {
+                    matcher.look(log, block, offset, density, &mut tokens.matches);
+                }
                 match (&mut self.chunks, stream) {
                     (Some(chunks), Some(stream)) => {
                         chunks.find(log, stream, content, len, offset, &mut tokens.matches);
@@ -226,7 +246,7 @@ impl Finder {
     }
 
     /// Appends the block that was searched last to the log, and counts it.
-    fn append(&mut self, block: &[u8], tokens: &Tokens) {
+    pub(crate) fn append(&mut self, block: &[u8], tokens: &Tokens) {
         let Tokens { offset, dense, .. } = *tokens;
         let density = self.density(dense);
         match &mut self.past {
@@ -320,7 +340,7 @@ impl Finder {
     }
 
     /// How densely to sample a block that looks compressible or not.
-    fn density(&self, dense: bool) -> Density {
+    pub(super) fn density(&self, dense: bool) -> Density {
         if dense || !self.sparse { Density::Period(self.effort.period()) } else { Density::Sparse }
     }
 
@@ -337,7 +357,7 @@ impl Finder {
         (log + table) as usize
     }
 
-    pub(super) fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+    pub(crate) fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         // A log of new content only holds parts of blocks.
         if self.policy == CachePolicy::All { self.past.content(range) } else { None }
     }

@@ -1,10 +1,11 @@
 //! Blocks to frames.
 
+mod datagram;
 mod finder;
 mod writer;
 
-pub(crate) use finder::looks_compressible;
 pub use finder::{Finder, Tokens};
+pub(crate) use finder::{How, looks_compressible};
 pub(crate) use writer::most_buffers;
 pub use writer::{Frame, FrameWriter};
 

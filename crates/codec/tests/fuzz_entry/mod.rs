@@ -6,6 +6,7 @@
 #![allow(dead_code)] // Each user takes its part.
 
 pub(crate) mod container;
+pub(crate) mod datagram_frame;
 pub(crate) mod frame;
 pub(crate) mod input;
 pub(crate) mod inside;

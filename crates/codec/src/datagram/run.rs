@@ -1,0 +1,263 @@
+//! Runs: searched once, then cut into slices that decode alone.
+
+use super::frame::{self, Descriptor, OffsetWidth};
+use crate::encoder::Tokens;
+use crate::log::Log;
+use crate::reach::Reach;
+use std::ops::Range;
+
+/// A run as matches and the literals between them:
+/// [`DatagramEncoder::search`](super::DatagramEncoder::search) fills it.
+#[derive(Clone, Debug, Default)]
+pub struct RunTokens {
+    pub(super) tokens: Tokens,
+    pub(super) reach: Reach,
+    /// How often content of the log had been withdrawn when the run was searched.
+    pub(super) withdrawals: u64,
+}
+
+impl RunTokens {
+    /// Where the run lies in the log.
+    pub fn range(&self) -> Range<u64> {
+        self.tokens.offset..self.tokens.offset + self.tokens.block_len as u64
+    }
+
+    /// Whether the run looks compressible, or the caller said so.
+    pub fn looks_compressible(&self) -> bool {
+        self.tokens.dense
+    }
+}
+
+/// How a run may be cut into slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A slice ends at a multiple of so many bytes, or with the run. 0 for a run that is not
+    /// divided.
+    pub segment: usize,
+    /// Most bytes of a slice's frame.
+    pub room: usize,
+    /// Whether a slice may refer to earlier slices of its run, which are in flight, too. Never with
+    /// [`Reach::Acknowledged`].
+    pub earlier: bool,
+}
+
+/// A match of a slice, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Position in the run.
+    at: usize,
+    len: usize,
+    /// Offset in the log.
+    source: u64,
+    /// Which of the run's matches it belongs to.
+    index: usize,
+}
+
+/// A frame as it grows: which pieces it describes, and how long it is.
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    /// End in the run of the last piece.
+    done: usize,
+    /// The match of the last piece and its distance.
+    last: Option<(usize, u64)>,
+    /// Bytes of descriptors.
+    described: usize,
+    /// Bytes that matches cover.
+    matched: usize,
+}
+
+/// What slices of a run are written from.
+pub(super) struct Slices<'a> {
+    tokens: &'a Tokens,
+    log: &'a Log,
+    earlier: bool,
+    /// Content was withdrawn since the run was searched.
+    is_stale: bool,
+}
+
+impl<'a> Slices<'a> {
+    pub(super) fn new(tokens: &'a RunTokens, log: &'a Log, earlier: bool) -> Slices<'a> {
+        Slices {
+            tokens: &tokens.tokens,
+            log,
+            earlier: earlier && tokens.reach == Reach::Sent,
+            is_stale: tokens.withdrawals != log.withdrawals(),
+        }
+    }
+
+    /// See [`DatagramEncoder::fit`](super::DatagramEncoder::fit). `width` is that of offsets at
+    /// `from`.
+    pub(super) fn fit(&self, from: usize, width: OffsetWidth, limits: &Limits) -> usize {
+        let (run_len, matches) = (self.tokens.block_len, &self.tokens.matches);
+        let segment = if limits.segment == 0 { run_len.max(1) } else { limits.segment };
+        let head = frame::head_len(width);
+        let mut index = self.first_match(from);
+        let mut whole = Growth::new(from);
+        let (mut end, mut best) = (from, from);
+        while end < run_len {
+            end = (end / segment + 1).saturating_mul(segment).min(run_len);
+            // Matches that end here will be in any longer slice, too.
+            while matches.get(index).is_some_and(|found| found.end() <= end) {
+                whole = self.grow(whole, index, &(from..end));
+                index += 1;
+            }
+            let (mut now, mut settled) = (whole, end);
+            if let Some(next) = matches.get(index).filter(|next| (next.at as usize) < end) {
+                settled = (next.at as usize).max(from);
+                now = self.grow(whole, index, &(from..end));
+            }
+            if head + now.body_len(from, end) <= limits.room {
+                best = end;
+            } else if head + whole.body_len(from, settled) > limits.room {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Appends a frame of the run's `slice`. Returns whether it depends on the log.
+    pub(super) fn write(
+        &self,
+        run: &[u8],
+        slice: &Range<usize>,
+        width: OffsetWidth,
+        scratch: &mut Vec<Descriptor>,
+        checksum: impl FnOnce(u64, &[u8]) -> u64,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let offset = self.tokens.offset + slice.start as u64;
+        let content = &run[slice.clone()];
+        scratch.clear();
+        let mut growth = Growth::new(slice.start);
+        self.for_each_match(slice, |index| {
+            self.for_each_piece(index, slice, |piece| {
+                if let Some(descriptor) = self.describe(&growth, &piece) {
+                    growth.add(&piece, &descriptor, self.distance(&piece), self.tokens.width);
+                    scratch.push(descriptor);
+                }
+            });
+        });
+        if growth.body_len(slice.start, slice.end) >= content.len() {
+            frame::write_literals(offset, width, content, out);
+            return false;
+        }
+        frame::write_descriptors(offset, width, self.tokens.width, scratch, out);
+        let mut rest = content;
+        for descriptor in &*scratch {
+            out.extend_from_slice(&rest[..descriptor.gap]);
+            rest = &rest[descriptor.gap + descriptor.len..];
+        }
+        out.extend_from_slice(rest);
+        out.extend_from_slice(&checksum(offset, content).to_le_bytes());
+        true
+    }
+
+    /// Passes the ranges below the slice that its frame refers to. The frame may refer to none of
+    /// them, if that would not make it shorter.
+    pub(super) fn for_each_source(&self, slice: &Range<usize>, mut each: impl FnMut(Range<u64>)) {
+        let offset = self.tokens.offset + slice.start as u64;
+        let mut growth = Growth::new(slice.start);
+        self.for_each_match(slice, |index| {
+            self.for_each_piece(index, slice, |piece| {
+                if let Some(descriptor) = self.describe(&growth, &piece) {
+                    growth.add(&piece, &descriptor, self.distance(&piece), self.tokens.width);
+                    if piece.source < offset {
+                        each(piece.source..piece.source + piece.len as u64);
+                    }
+                }
+            });
+        });
+    }
+
+    /// The first match that ends after `from`.
+    fn first_match(&self, from: usize) -> usize {
+        self.tokens.matches.partition_point(|found| found.end() <= from)
+    }
+
+    fn for_each_match(&self, slice: &Range<usize>, mut each: impl FnMut(usize)) {
+        let first = self.first_match(slice.start);
+        let matches = &self.tokens.matches[first..];
+        let count = matches.iter().take_while(|found| (found.at as usize) < slice.end).count();
+        (first..first + count).for_each(&mut each);
+    }
+
+    /// The parts of a match in a slice: what lies before the slice, and what repeats the slice
+    /// itself. Leaves out what the slice must not refer to.
+    fn for_each_piece(&self, index: usize, slice: &Range<usize>, mut each: impl FnMut(Piece)) {
+        let found = &self.tokens.matches[index];
+        let at = (found.at as usize).max(slice.start);
+        let end = found.end().min(slice.end);
+        let source = found.source + (at - found.at as usize) as u64;
+        let own = self.tokens.offset + slice.start as u64;
+        let before = usize::try_from(own.saturating_sub(source)).unwrap_or(usize::MAX);
+        let before = before.min(end - at);
+        // The matcher divides what lies before the run from the run itself.
+        let is_earlier = found.source >= self.tokens.offset;
+        let is_withdrawn =
+            || self.is_stale && self.log.is_withdrawn(&(source..source + before as u64));
+        if before > 0 && (self.earlier || !is_earlier) && !is_withdrawn() {
+            each(Piece { at, len: before, source, index });
+        }
+        if before < end - at {
+            let (at, source) = (at + before, source + before as u64);
+            each(Piece { at, len: end - at, source, index });
+        }
+    }
+
+    fn distance(&self, piece: &Piece) -> u64 {
+        self.tokens.offset + piece.at as u64 - piece.source
+    }
+
+    /// How a piece is described, if that is shorter than the piece.
+    fn describe(&self, growth: &Growth, piece: &Piece) -> Option<Descriptor> {
+        let distance = self.distance(piece);
+        let is_same = growth.last.is_some_and(|(index, last)| {
+            last == distance
+                && (index == piece.index
+                    || self.tokens.width.is_none()
+                    || (index + 1 == piece.index && self.tokens.joined[piece.index]))
+        });
+        let gap = piece.at - growth.done;
+        let distance = (!is_same).then_some(distance);
+        let descriptor = Descriptor { gap, len: piece.len, distance };
+        (descriptor.bytes(self.tokens.width) < piece.len).then_some(descriptor)
+    }
+
+    fn grow(&self, mut growth: Growth, index: usize, slice: &Range<usize>) -> Growth {
+        self.for_each_piece(index, slice, |piece| {
+            if let Some(descriptor) = self.describe(&growth, &piece) {
+                growth.add(&piece, &descriptor, self.distance(&piece), self.tokens.width);
+            }
+        });
+        growth
+    }
+}
+
+impl Growth {
+    fn new(from: usize) -> Growth {
+        Growth { done: from, last: None, described: 0, matched: 0 }
+    }
+
+    fn add(
+        &mut self,
+        piece: &Piece,
+        descriptor: &Descriptor,
+        distance: u64,
+        width: Option<crate::log::Width>,
+    ) {
+        self.done = piece.at + piece.len;
+        self.last = Some((piece.index, distance));
+        self.described += descriptor.bytes(width);
+        self.matched += piece.len;
+    }
+
+    /// Bytes of the frame of `from..to` of the run behind its head, matches and literals or literals
+    /// only, whichever is shorter.
+    fn body_len(&self, from: usize, to: usize) -> usize {
+        let len = to - from;
+        if self.matched == 0 {
+            return len;
+        }
+        len.min(frame::matches_len(self.described) + len - self.matched)
+    }
+}
