@@ -133,6 +133,7 @@ mod flow;
 mod hello;
 mod incoming;
 mod lane;
+pub mod link;
 mod message;
 mod opening;
 mod outgoing;

@@ -6,11 +6,16 @@
 
 mod fuzz_entry;
 
-use fuzz_entry::{session_bytes, session_ops};
+use fuzz_entry::{link_datagram, session_bytes, session_ops};
 use oncewire_testkit::fuzz;
 
 /// About a second for each target.
 const MUTATIONS: usize = 1000;
+
+#[test]
+fn link_datagram_corpus_and_mutations() {
+    fuzz::replay("link_datagram", link_datagram::run, MUTATIONS);
+}
 
 #[test]
 fn session_bytes_corpus_and_mutations() {
@@ -24,6 +29,7 @@ fn session_ops_corpus_and_mutations() {
 
 #[test]
 fn seeds_are_in_the_corpus() {
+    fuzz::seeds("link_datagram", fuzz::numbered(link_datagram::seeds()));
     fuzz::seeds("session_bytes", fuzz::numbered(session_bytes::seeds()));
     fuzz::seeds("session_ops", fuzz::numbered(session_ops::seeds()));
 }

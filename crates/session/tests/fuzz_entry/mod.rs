@@ -2,6 +2,7 @@
 //! replays the corpus on stable Rust. An entry panics if the session breaks a guarantee.
 #![allow(dead_code)] // Each fuzz target uses one entry.
 
+pub(crate) mod link_datagram;
 pub(crate) mod session_bytes;
 pub(crate) mod session_ops;
 

@@ -1,0 +1,172 @@
+//! Which datagrams arrived: what a receiver reports, and what a sender makes of reports.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Most ranges in an acknowledgment.
+pub const MAX_RANGES: usize = 32;
+/// A datagram counts as lost once one that was sent this many later has arrived. Far more than paths
+/// reorder.
+pub const LOST_AFTER: u64 = 256;
+/// Counters behind the newest that are still reported. Each is reported while a sender may still
+/// count it as lost, and then as often again, since an acknowledgment may be lost, too.
+const REPORTED: u64 = 2 * LOST_AFTER;
+/// Share of the received bytes that acknowledgments without other records may take: one in this many.
+pub(super) const SHARE: u64 = 100;
+/// Longest time until something received is acknowledged.
+pub const MAX_DELAY: Duration = Duration::from_secs(1);
+
+/// An acknowledgment: the counters that have arrived, of the newest ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledgment {
+    /// Time since the largest counter arrived; a multiple of 64 us on the wire.
+    pub delay: Duration,
+    /// Ranges of counters, highest first, at most [`MAX_RANGES`], with gaps between them.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// Adds a range to ascending disjoint ranges. Work is proportional to their number.
+fn insert(ranges: &mut Vec<Range<u64>>, mut new: Range<u64>) {
+    if new.is_empty() {
+        return;
+    }
+    let from = ranges.partition_point(|range| range.end < new.start);
+    let to = ranges.partition_point(|range| range.start <= new.end);
+    if from < to {
+        new = new.start.min(ranges[from].start)..new.end.max(ranges[to - 1].end);
+    }
+    ranges.splice(from..to, [new]);
+}
+
+/// The receiver's side.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// Ascending, disjoint, at most [`MAX_RANGES`].
+    ranges: Vec<Range<u64>>,
+    largest_at: Option<Instant>,
+}
+
+impl Received {
+    pub(super) fn insert(&mut self, counter: u64, now: Instant) {
+        if self.ranges.last().is_none_or(|last| counter >= last.end) {
+            self.largest_at = Some(now);
+        }
+        insert(&mut self.ranges, counter..counter + 1);
+        let oldest = self.ranges.last().map_or(0, |last| last.end.saturating_sub(REPORTED));
+        let mut dropped = self.ranges.partition_point(|range| range.end <= oldest);
+        dropped = dropped.max(self.ranges.len().saturating_sub(MAX_RANGES));
+        self.ranges.drain(..dropped);
+    }
+
+    /// Writes what is to be acknowledged over `into`.
+    pub(super) fn report(&self, now: Instant, into: &mut Acknowledgment) {
+        into.delay = self.largest_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        into.ranges.clear();
+        into.ranges.extend(self.ranges.iter().rev().cloned());
+    }
+}
+
+/// The sender's side: counts what was lost on the path.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// Counters below this are decided.
+    floor: u64,
+    /// Acknowledged counters from the floor on: ascending and disjoint. They are fewer than
+    /// [`LOST_AFTER`] after each acknowledgment.
+    acknowledged: Vec<Range<u64>>,
+    delivered: u64,
+    lost: u64,
+}
+
+impl Sent {
+    /// Takes an acknowledgment of datagrams below `next`. Returns false if it is of others.
+    pub(super) fn acknowledged(&mut self, acknowledgment: &Acknowledgment, next: u64) -> bool {
+        let Some(largest) = acknowledgment.ranges.first() else { return true };
+        if largest.end > next {
+            return false;
+        }
+        for range in &acknowledgment.ranges {
+            insert(&mut self.acknowledged, range.start.max(self.floor)..range.end);
+        }
+        let newest = self.acknowledged.last().map_or(0, |last| last.end);
+        let floor = newest.saturating_sub(LOST_AFTER).max(self.floor);
+        let mut arrived = 0;
+        self.acknowledged.retain_mut(|range| {
+            arrived += range.end.min(floor).saturating_sub(range.start);
+            range.start = range.start.max(floor);
+            !range.is_empty()
+        });
+        self.delivered += arrived;
+        self.lost += floor - self.floor - arrived;
+        self.floor = floor;
+        true
+    }
+
+    /// Datagrams of which it is known whether they arrived: how many did, and how many did not.
+    pub(super) fn outcome(&self) -> (u64, u64) {
+        (self.delivered, self.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_a_set(inserted in proptest::collection::vec((0u64..100, 0u64..10), 0..40)) {
+            let (mut ranges, mut set) = (Vec::new(), BTreeSet::new());
+            for (start, len) in inserted {
+                insert(&mut ranges, start..start + len);
+                set.extend(start..start + len);
+            }
+            prop_assert_eq!(ranges.iter().cloned().flatten().collect::<Vec<_>>(), set.into_iter().collect::<Vec<_>>());
+            for pair in ranges.windows(2) {
+                prop_assert!(pair[0].end < pair[1].start);
+            }
+        }
+
+        /// Whatever is lost, of data and of acknowledgments, the sender's counts are right in the end
+        /// if the last acknowledgments arrive.
+        #[test]
+        fn losses_are_counted(lost in proptest::collection::vec(0u64..3000, 0..60), every in 1u64..40, acks_lost in proptest::collection::vec(any::<bool>(), 20)) {
+            let lost: BTreeSet<u64> = lost.into_iter().collect();
+            let (mut received, mut sent, mut ack) = (Received::default(), Sent::default(), Acknowledgment::default());
+            let now = start();
+            for counter in 0..3000 + LOST_AFTER {
+                if counter < 3000 && lost.contains(&counter) {
+                    continue;
+                }
+                received.insert(counter, now);
+                if counter % every == 0 && !acks_lost[(counter / every % 20) as usize] || counter >= 2999 {
+                    received.report(now, &mut ack);
+                    prop_assert!(ack.ranges.len() <= MAX_RANGES);
+                    prop_assert!(sent.acknowledged(&ack, counter + 1));
+                    prop_assert!(sent.acknowledged.len() <= LOST_AFTER as usize);
+                }
+            }
+            let (delivered, counted) = sent.outcome();
+            prop_assert_eq!(delivered + counted, 3000);
+            // More holes than an acknowledgment has ranges, or a long silence, look like losses.
+            prop_assert!(counted >= lost.len() as u64);
+            if acks_lost.iter().all(|lost| !lost) {
+                prop_assert_eq!(counted, lost.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_acknowledged() {
+        let mut sent = Sent::default();
+        let ack = Acknowledgment { ranges: [0..10].to_vec(), ..Acknowledgment::default() };
+        assert!(!sent.acknowledged(&ack, 9));
+        assert!(sent.acknowledged(&ack, 10));
+    }
+}

@@ -1,0 +1,227 @@
+//! Messages on the control stream of a link: `docs/LINK.md` has the same layouts.
+
+use oncewire_codec::varint;
+
+/// The version of the link's protocol.
+pub const VERSION: u64 = 1;
+/// Longest message in bytes, with type and length.
+pub const MAX_MESSAGE: usize = 1024;
+
+const HELLO: u64 = 1;
+const READY: u64 = 2;
+const CLOSE: u64 = 9;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The first message of each end.
+    Hello(LinkHello),
+    /// The client has the server's HELLO and opens its datagrams. From now on the server sends under
+    /// the keys of this connection.
+    Ready,
+    /// The sender ends the link.
+    Close {
+        /// 0: the sender stops. Others are reserved.
+        code: u64,
+        /// For people; at most 256 bytes.
+        text: String,
+    },
+}
+
+/// What each end says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkHello {
+    /// The sender's version; 1 now.
+    pub version: u64,
+    /// Random, and new whenever the sender starts. Content logs outlive connections between the same
+    /// incarnations.
+    pub incarnation: [u8; 16],
+    /// The index of the sender's keys: the other end writes it into each datagram. Below 2^24.
+    pub index: u32,
+    /// Whether the sender has instructions for AES. If both have, AES-256-GCM is used, otherwise
+    /// ChaCha20-Poly1305.
+    pub aes: bool,
+    /// Longest sealed datagram that the sender accepts, in bytes.
+    pub largest_datagram: u64,
+    /// Capacity of the content log that the sender can keep, in bytes. 0: none.
+    pub log_capacity: u64,
+    /// How far back the sender accepts content that was reordered, in bytes. 0: none.
+    pub reorder_window: u64,
+}
+
+/// Bytes that are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// A message is too long.
+    #[error("a control message of {len} bytes, more than {MAX_MESSAGE}")]
+    TooLong {
+        /// Its length.
+        len: u64,
+    },
+    /// A message of a type that this version does not know.
+    #[error("a control message of unknown type {kind}")]
+    Kind {
+        /// Its type.
+        kind: u64,
+    },
+    /// A message with a field that is missing or impossible.
+    #[error("a control message with an invalid {field}")]
+    Field {
+        /// The field.
+        field: &'static str,
+    },
+    /// The peer speaks another version.
+    #[error("the peer speaks version {version} of the link's protocol, this end version {VERSION}")]
+    Version {
+        /// Its version.
+        version: u64,
+    },
+}
+
+impl Control {
+    /// Appends the message.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        let kind = match self {
+            Control::Hello(hello) => {
+                varint::put(&mut body, hello.version);
+                body.extend_from_slice(&hello.incarnation);
+                body.extend_from_slice(&hello.index.to_le_bytes()[..3]);
+                body.push(u8::from(hello.aes));
+                varint::put(&mut body, hello.largest_datagram);
+                varint::put(&mut body, hello.log_capacity);
+                varint::put(&mut body, hello.reorder_window);
+                HELLO
+            }
+            Control::Ready => READY,
+            Control::Close { code, text } => {
+                varint::put(&mut body, *code);
+                body.extend_from_slice(&text.as_bytes()[..text.len().min(256)]);
+                CLOSE
+            }
+        };
+        varint::put(out, kind);
+        varint::put(out, body.len() as u64);
+        out.extend_from_slice(&body);
+    }
+
+    /// Reads a message from the front of `input`, and returns its length, too; `None` if more bytes
+    /// are needed, of at most [`MAX_MESSAGE`].
+    ///
+    /// # Errors
+    /// [`ControlError`]: the connection is of no further use.
+    pub fn read(input: &[u8]) -> Result<Option<(Control, usize)>, ControlError> {
+        let mut rest = input;
+        let mut number = |field| match varint::take(&mut rest) {
+            Ok(number) => Ok(Some(number)),
+            Err(varint::Stop::Short) => Ok(None),
+            Err(varint::Stop::Malformed) => Err(ControlError::Field { field }),
+        };
+        let Some(kind) = number("type")? else { return Ok(None) };
+        if ![HELLO, READY, CLOSE].contains(&kind) {
+            return Err(ControlError::Kind { kind });
+        }
+        let Some(len) = number("length")? else { return Ok(None) };
+        let before = input.len() - rest.len();
+        if len > (MAX_MESSAGE - before) as u64 {
+            return Err(ControlError::TooLong { len });
+        }
+        let Some(body) = rest.get(..len as usize) else { return Ok(None) };
+        let message = match kind {
+            HELLO => Control::Hello(hello(body)?),
+            READY => Control::Ready,
+            _ => {
+                let mut text = body;
+                let code =
+                    varint::take(&mut text).map_err(|_| ControlError::Field { field: "code" })?;
+                let text = String::from_utf8_lossy(&text[..text.len().min(256)]).into_owned();
+                Control::Close { code, text }
+            }
+        };
+        Ok(Some((message, before + body.len())))
+    }
+}
+
+/// Later versions may add fields at the end and bits to the flags.
+fn hello(mut body: &[u8]) -> Result<LinkHello, ControlError> {
+    let number =
+        |body: &mut &[u8], field| varint::take(body).map_err(|_| ControlError::Field { field });
+    let version = number(&mut body, "version")?;
+    if version != VERSION {
+        return Err(ControlError::Version { version });
+    }
+    let Some((&incarnation, rest)) = body.split_first_chunk::<16>() else {
+        return Err(ControlError::Field { field: "incarnation" });
+    };
+    let Some((&[i0, i1, i2, flags], mut rest)) = rest.split_first_chunk::<4>() else {
+        return Err(ControlError::Field { field: "index" });
+    };
+    Ok(LinkHello {
+        version,
+        incarnation,
+        index: u32::from_le_bytes([i0, i1, i2, 0]),
+        aes: flags & 1 != 0,
+        largest_datagram: number(&mut rest, "largest datagram")?,
+        log_capacity: number(&mut rest, "log capacity")?,
+        reorder_window: number(&mut rest, "reorder window")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_message() -> impl Strategy<Value = Control> {
+        let hello = (any::<[u8; 16]>(), 0u32..1 << 24, any::<bool>(), 0u64..1 << 60, 0u64..1 << 60)
+            .prop_map(|(incarnation, index, aes, log_capacity, reorder_window)| {
+                Control::Hello(LinkHello {
+                    version: VERSION,
+                    incarnation,
+                    index,
+                    aes,
+                    largest_datagram: log_capacity / 2,
+                    log_capacity,
+                    reorder_window,
+                })
+            });
+        let close =
+            (0u64..1000, "[a-z ]{0,200}").prop_map(|(code, text)| Control::Close { code, text });
+        prop_oneof![hello, Just(Control::Ready), close]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_round_trip(messages in proptest::collection::vec(any_message(), 1..5)) {
+            let mut wire = Vec::new();
+            for message in &messages {
+                message.write(&mut wire);
+            }
+            let mut rest = &wire[..];
+            for message in messages {
+                let (read, len) = Control::read(rest).unwrap().unwrap();
+                prop_assert_eq!(read, message);
+                for cut in 0..len {
+                    prop_assert_eq!(Control::read(&rest[..cut]), Ok(None));
+                }
+                rest = &rest[len..];
+            }
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(input in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..11) {
+            let _ = Control::read(&input);
+            let _ = Control::read(&[&[kind, input.len() as u8], &input[..]].concat());
+        }
+    }
+
+    #[test]
+    fn other_versions_types_and_lengths_are_errors() {
+        assert_eq!(Control::read(&[1, 1, 2]), Err(ControlError::Version { version: 2 }));
+        assert_eq!(Control::read(&[3]), Err(ControlError::Kind { kind: 3 }));
+        assert_eq!(Control::read(&[9, 0xff, 7]), Err(ControlError::TooLong { len: 1023 }));
+        assert_eq!(Control::read(&[1, 1, 1]), Err(ControlError::Field { field: "incarnation" }));
+    }
+}

@@ -1,0 +1,441 @@
+//! The layout of records, the plaintext of sealed datagrams: `docs/LINK.md` has the same.
+
+use super::acks::{Acknowledgment, MAX_RANGES};
+use oncewire_codec::varint;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+/// Most segments of a run.
+pub const MAX_SEGMENTS: usize = 128;
+/// Longest packet or run that a record can be part of, in bytes: IP's limit.
+pub const MAX_PACKET: usize = 65_535;
+
+const PADDING: u8 = 0;
+const PACKET: u8 = 1;
+const ACKNOWLEDGMENT: u8 = 3;
+
+/// Bit of the head: the record reaches to the end of the datagram, and has no length.
+const LAST: u8 = 0x10;
+/// Bits of a packet record's head.
+const OPEN_CHECKSUM: u8 = 0x01;
+const SEGMENTS: u8 = 0x02;
+/// Slot and control byte of a header section with a whole header and no reference.
+const WHOLE_HEADER: [u8; 2] = [0, 0x04];
+/// Bit of a segment section's second byte: the last segment is the run's last.
+const ENDS: u8 = 0x80;
+/// The unit of an acknowledgment's delay.
+const DELAY_UNIT: Duration = Duration::from_micros(64);
+
+/// A datagram whose plaintext is not a sequence of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The datagram ends inside a record, or a length is not in its shortest form.
+    #[error("a record that is truncated or has an invalid length")]
+    Length,
+    /// A kind that this version does not know.
+    #[error("a record of unknown kind {kind}")]
+    Kind {
+        /// Its number.
+        kind: u8,
+    },
+    /// A reserved bit is set.
+    #[error("a record with reserved bits set: {head:#04x}")]
+    Reserved {
+        /// Its first byte.
+        head: u8,
+    },
+    /// A header section refers to a header, which this version does not.
+    #[error("a header section with a reference")]
+    Reference,
+    /// Segments that no run has: too many, of size 0, or with a payload of another length.
+    #[error("segments that do not fit their payload")]
+    Segments,
+    /// Ranges of an acknowledgment that are too many or below 0.
+    #[error("an acknowledgment of impossible ranges")]
+    Ranges,
+    /// Padding that is not zeros.
+    #[error("padding that is not zeros")]
+    Padding,
+}
+
+/// Consecutive segments of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments {
+    /// How many segments of the run come before.
+    pub first: u8,
+    /// How many there are, 1 to [`MAX_SEGMENTS`]; with those before, no more.
+    pub count: u8,
+    /// Payload of each but the last in bytes.
+    pub size: NonZeroU16,
+    /// Whether the last is the run's last.
+    pub ends: bool,
+}
+
+impl Segments {
+    /// Whether a payload has this many segments. Only the run's last segment may be shorter than the
+    /// others.
+    fn fits(&self, payload: usize) -> bool {
+        let (size, count) = (usize::from(self.size.get()), usize::from(self.count));
+        let all = count * size;
+        let fits = if self.ends { payload > all - size && payload <= all } else { payload == all };
+        // A run without payload is one empty segment.
+        fits || (payload == 0 && count == 1 && self.ends)
+    }
+}
+
+/// A packet, or some segments of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord<'a> {
+    /// IP and transport headers; of segments, those of the run's first.
+    pub header: &'a [u8],
+    /// Whether the transport checksum is open. It is in every run.
+    pub open_checksum: bool,
+    /// For a run, which segments the payload has.
+    pub segments: Option<Segments>,
+    /// What follows the headers.
+    pub payload: &'a [u8],
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Zeros.
+    Padding,
+    /// A packet that is not in the content log.
+    Packet(PacketRecord<'a>),
+    /// Datagrams of the other direction that arrived. Counters are restored by the caller's function.
+    Acknowledgment(Acknowledgment),
+}
+
+/// Bytes of a varint.
+fn varint_len(value: usize) -> usize {
+    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Bytes of a packet record before its payload, with a length only if it is not the last record.
+pub(super) fn packet_overhead(header: usize, size: Option<u16>) -> usize {
+    1 + WHOLE_HEADER.len()
+        + varint_len(header)
+        + header
+        + size.map_or(0, |size| 2 + varint_len(size.into()))
+}
+
+/// Bytes that the length of a record with `overhead` and `payload` takes, if it is not the last.
+pub(super) fn length_len(overhead: usize, payload: usize) -> usize {
+    varint_len(overhead - 1 + payload)
+}
+
+impl PacketRecord<'_> {
+    /// Appends the record.
+    pub fn write(&self, last: bool, out: &mut Vec<u8>) {
+        let mut head = PACKET << 5;
+        if last {
+            head |= LAST;
+        }
+        if self.open_checksum {
+            head |= OPEN_CHECKSUM;
+        }
+        if self.segments.is_some() {
+            head |= SEGMENTS;
+        }
+        out.push(head);
+        if !last {
+            let size = self.segments.map(|segments| segments.size.get());
+            let body = packet_overhead(self.header.len(), size) - 1 + self.payload.len();
+            varint::put(out, body as u64);
+        }
+        out.extend_from_slice(&WHOLE_HEADER);
+        varint::put(out, self.header.len() as u64);
+        out.extend_from_slice(self.header);
+        if let Some(segments) = self.segments {
+            let ends = if segments.ends { ENDS } else { 0 };
+            out.extend_from_slice(&[segments.first, (segments.count - 1) | ends]);
+            varint::put(out, segments.size.get().into());
+        }
+        out.extend_from_slice(self.payload);
+    }
+}
+
+impl Acknowledgment {
+    /// Appends the record, with its length. Writes nothing if no range is acknowledged.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let Some(first) = self.ranges.first() else { return };
+        let mut body = Vec::with_capacity(8 + 4 * self.ranges.len());
+        body.extend_from_slice(&((first.end - 1) as u32).to_le_bytes());
+        varint::put(&mut body, (self.delay.as_micros() / DELAY_UNIT.as_micros()) as u64);
+        // RFC 9000 section 19.3.
+        varint::put(&mut body, self.ranges.len() as u64 - 1);
+        varint::put(&mut body, first.end - first.start - 1);
+        for pair in self.ranges.windows(2) {
+            varint::put(&mut body, pair[0].start - pair[1].end - 1);
+            varint::put(&mut body, pair[1].end - pair[1].start - 1);
+        }
+        out.push(ACKNOWLEDGMENT << 5);
+        varint::put(out, body.len() as u64);
+        out.extend_from_slice(&body);
+    }
+}
+
+/// Reads the records of a datagram.
+///
+/// After an error there is nothing more.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    /// The counter that the other direction sends next, from which counters are restored.
+    next: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Reads `plain`. `next` is the counter of the next datagram in the other direction.
+    pub fn new(plain: &'a [u8], next: u64) -> Records<'a> {
+        Records { rest: plain, next }
+    }
+
+    fn read(&mut self, head: u8) -> Result<Record<'a>, RecordError> {
+        self.rest = &self.rest[1..];
+        let body = if head & LAST != 0 {
+            std::mem::take(&mut self.rest)
+        } else {
+            take_bytes(&mut self.rest)?
+        };
+        let (kind, bits) = (head >> 5, head & 0x0f);
+        let allowed = if kind == PACKET { OPEN_CHECKSUM | SEGMENTS } else { 0 };
+        match kind {
+            PADDING | PACKET | ACKNOWLEDGMENT if bits & !allowed != 0 => {
+                Err(RecordError::Reserved { head })
+            }
+            PADDING if body.iter().any(|&byte| byte != 0) => Err(RecordError::Padding),
+            PADDING => Ok(Record::Padding),
+            PACKET => packet(body, bits).map(Record::Packet),
+            ACKNOWLEDGMENT => acknowledgment(body, self.next).map(Record::Acknowledgment),
+            kind => Err(RecordError::Kind { kind }),
+        }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.read(*self.rest.first()?);
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+fn number(rest: &mut &[u8]) -> Result<u64, RecordError> {
+    varint::take(rest).map_err(|_| RecordError::Length)
+}
+
+/// Bytes after their length.
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
+    let len = usize::try_from(number(rest)?).map_err(|_| RecordError::Length)?;
+    let (bytes, after) = rest.split_at_checked(len).ok_or(RecordError::Length)?;
+    *rest = after;
+    Ok(bytes)
+}
+
+fn packet(mut body: &[u8], bits: u8) -> Result<PacketRecord<'_>, RecordError> {
+    let Some((section, rest)) = body.split_first_chunk::<2>() else {
+        return Err(RecordError::Length);
+    };
+    if *section != WHOLE_HEADER {
+        return Err(RecordError::Reference);
+    }
+    body = rest;
+    let header = take_bytes(&mut body)?;
+    let segments = if bits & SEGMENTS != 0 {
+        let Some((&[first, count], rest)) = body.split_first_chunk::<2>() else {
+            return Err(RecordError::Length);
+        };
+        body = rest;
+        let size = u16::try_from(number(&mut body)?).ok().and_then(NonZeroU16::new);
+        let segments = Segments {
+            first,
+            count: (count & !ENDS) + 1,
+            size: size.ok_or(RecordError::Segments)?,
+            ends: count & ENDS != 0,
+        };
+        let end = usize::from(segments.first) + usize::from(segments.count);
+        if end > MAX_SEGMENTS || !segments.fits(body.len()) || bits & OPEN_CHECKSUM == 0 {
+            return Err(RecordError::Segments);
+        }
+        Some(segments)
+    } else {
+        None
+    };
+    if header.len() + body.len() > MAX_PACKET {
+        return Err(RecordError::Length);
+    }
+    Ok(PacketRecord { header, open_checksum: bits & OPEN_CHECKSUM != 0, segments, payload: body })
+}
+
+fn acknowledgment(mut body: &[u8], next: u64) -> Result<Acknowledgment, RecordError> {
+    let Some((low, rest)) = body.split_first_chunk::<4>() else { return Err(RecordError::Length) };
+    body = rest;
+    // The largest counter was sent already: it is below `next`, by less than 2^32.
+    let behind = (next.wrapping_sub(1) as u32).wrapping_sub(u32::from_le_bytes(*low));
+    let largest = next.checked_sub(1 + u64::from(behind)).ok_or(RecordError::Ranges)?;
+    let delay = u32::try_from(number(&mut body)?).map_err(|_| RecordError::Length)?;
+    let more = number(&mut body)?;
+    if more >= MAX_RANGES as u64 {
+        return Err(RecordError::Ranges);
+    }
+    let mut ranges = Vec::with_capacity(more as usize + 1);
+    let mut end = largest + 1;
+    for at in 0..=more {
+        if at > 0 {
+            let gap = number(&mut body)?;
+            end = gap
+                .checked_add(1)
+                .and_then(|gap| end.checked_sub(gap))
+                .ok_or(RecordError::Ranges)?;
+        }
+        let len = number(&mut body)?;
+        let start = len.checked_add(1).and_then(|len| end.checked_sub(len));
+        let start = start.ok_or(RecordError::Ranges)?;
+        ranges.push(start..end);
+        end = start;
+    }
+    if !body.is_empty() {
+        return Err(RecordError::Length);
+    }
+    Ok(Acknowledgment { delay: DELAY_UNIT * delay, ranges })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_packet() -> impl Strategy<Value = (Vec<u8>, bool, Option<Segments>, Vec<u8>)> {
+        let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
+        (
+            bytes(200),
+            any::<bool>(),
+            bytes(300),
+            proptest::option::of((0u8..128, 1u16..100, any::<bool>())),
+        )
+            .prop_map(|(header, open, mut payload, segments)| {
+                let segments = segments.map(|(first, size, ends)| {
+                    let count = if ends {
+                        payload.len().div_ceil(size.into()).clamp(1, 128)
+                    } else {
+                        (payload.len() / usize::from(size)).clamp(1, 128)
+                    };
+                    payload.resize(
+                        if ends {
+                            payload.len().min(count * usize::from(size))
+                        } else {
+                            count * usize::from(size)
+                        },
+                        7,
+                    );
+                    let first = first.min((MAX_SEGMENTS - count) as u8);
+                    Segments {
+                        first,
+                        count: count as u8,
+                        size: NonZeroU16::new(size).unwrap(),
+                        ends,
+                    }
+                });
+                (header, open || segments.is_some(), segments, payload)
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn packets_round_trip(packets in proptest::collection::vec(any_packet(), 0..6), padding in 0usize..3, next: u64) {
+            let mut plain = Vec::new();
+            let mut expected = Vec::new();
+            for (at, (header, open_checksum, segments, payload)) in packets.iter().enumerate() {
+                let record = PacketRecord { header, open_checksum: *open_checksum, segments: *segments, payload };
+                let (last, before) = (padding == 0 && at + 1 == packets.len(), plain.len());
+                record.write(last, &mut plain);
+                let overhead = packet_overhead(header.len(), segments.map(|segments| segments.size.get()));
+                let length = if last { 0 } else { length_len(overhead, payload.len()) };
+                prop_assert_eq!(plain.len() - before, overhead + length + payload.len());
+                expected.push(Record::Packet(record));
+            }
+            if padding > 0 {
+                plain.push(LAST);
+                plain.resize(plain.len() + padding, 0);
+                expected.push(Record::Padding);
+            }
+            let read: Result<Vec<Record<'_>>, RecordError> = Records::new(&plain, next).collect();
+            prop_assert_eq!(read, Ok(expected));
+        }
+
+        #[test]
+        fn acknowledgments_round_trip(largest in 0u64..1 << 40, ahead in 0u64..1 << 30, units in 0u32..1 << 20, lens in proptest::collection::vec((0u64..300, 0u64..300), 1..=MAX_RANGES)) {
+            let mut ack = Acknowledgment { delay: DELAY_UNIT * units, ranges: Vec::new() };
+            let mut end = largest + 1;
+            for (gap, len) in lens {
+                let Some(start) = end.checked_sub(len + 1) else { break };
+                ack.ranges.push(start..end);
+                let Some(below) = start.checked_sub(gap + 1) else { break };
+                end = below;
+            }
+            if ack.ranges.is_empty() {
+                return Ok(());
+            }
+            let mut plain = Vec::new();
+            ack.write(&mut plain);
+            let read: Vec<_> = Records::new(&plain, largest + 1 + ahead).collect();
+            prop_assert_eq!(read, [Ok(Record::Acknowledgment(ack))]);
+        }
+
+        #[test]
+        fn any_bytes_are_records_or_an_error(plain in proptest::collection::vec(any::<u8>(), 0..100), next: u64) {
+            let count = Records::new(&plain, next).count();
+            prop_assert!(count <= plain.len());
+        }
+    }
+
+    fn error(plain: &[u8]) -> RecordError {
+        Records::new(plain, 100).find_map(Result::err).expect("an error")
+    }
+
+    #[test]
+    fn what_no_end_sends_is_an_error() {
+        assert_eq!(error(&[0x20]), RecordError::Length, "no length");
+        assert_eq!(error(&[0x20, 9, 0]), RecordError::Length, "a longer length");
+        assert_eq!(error(&[0x30, 0]), RecordError::Length, "no control byte");
+        assert_eq!(error(&[0x30, 1, 4, 0]), RecordError::Reference, "a slot");
+        assert_eq!(error(&[0x30, 0, 5, 0]), RecordError::Reference);
+        assert_eq!(error(&[0x30, 0, 4, 2, 0]), RecordError::Length, "a longer header");
+        assert_eq!(error(&[0x34, 0, 4, 0]), RecordError::Reserved { head: 0x34 });
+        assert_eq!(error(&[0x61, 0]), RecordError::Reserved { head: 0x61 });
+        assert_eq!(error(&[0x10, 0, 1]), RecordError::Padding);
+        assert_eq!(error(&[0x50]), RecordError::Kind { kind: 2 });
+        // Two segments of two bytes: first, count - 1, size, payload.
+        let run = |segments: [u8; 3], payload: &[u8]| {
+            let plain = [&[0x33, 0, 4, 0], &segments[..], payload].concat();
+            Records::new(&plain, 100).find_map(Result::err)
+        };
+        assert_eq!(run([126, 1, 2], &[1; 4]), None);
+        assert_eq!(run([0, 0x81, 2], &[1; 3]), None);
+        assert_eq!(run([0, 0x80, 2], &[]), None);
+        for (segments, len) in [
+            ([0, 1, 2], 3),
+            ([0, 1, 2], 5),
+            ([0, 0x81, 2], 2),
+            ([0, 0x81, 2], 5),
+            ([0, 0, 2], 0),
+            ([127, 1, 2], 4),
+            ([0, 1, 0], 0),
+        ] {
+            assert_eq!(run(segments, &vec![1; len]), Some(RecordError::Segments), "{segments:?}");
+        }
+        assert_eq!(error(&[0x32, 0, 4, 0, 0, 0x80, 2, 1]), RecordError::Segments, "closed");
+        // Largest, delay, ranges - 1, first range.
+        assert_eq!(error(&[0x70, 99, 0, 0, 0, 0, 0, 100]), RecordError::Ranges);
+        assert_eq!(error(&[0x70, 100, 0, 0, 0, 0, 0, 0]), RecordError::Ranges, "not sent yet");
+        assert_eq!(error(&[0x70, 99, 0, 0, 0, 0, 32]), RecordError::Ranges);
+        assert_eq!(error(&[0x70, 99, 0, 0, 0, 0, 0, 0, 0]), RecordError::Length);
+    }
+}

@@ -1,0 +1,364 @@
+//! Both halves of two ends of a link over a simulated path that loses, reorders, repeats and
+//! corrupts. Each world follows from a seed. The oracle is a map of the packets that were sent.
+//!
+//! `ONCEWIRE_SIM_SEEDS=n` plays that many worlds.
+#![allow(missing_docs)]
+
+use oncewire_session::link::{
+    Batch, Delivered, Feedback, HEADER, Inbound, LOST_AFTER, MAX_PACKET, Receiver, SEAL, Sender,
+    TAG,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU16;
+use std::time::{Duration, Instant};
+
+/// The number in a variable of the environment, or `default`.
+#[expect(clippy::disallowed_methods, reason = "the environment says how many worlds to play")]
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// A packet as the other end must deliver it: everything that decides about its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Packet {
+    header: Vec<u8>,
+    open_checksum: bool,
+    /// Of a run: the number of the segment, the size of its segments, and whether it is the last.
+    segment: Option<(usize, u16, bool)>,
+    payload: Vec<u8>,
+}
+
+/// What the path does, in thousandths.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    loss: usize,
+    corruption: usize,
+    repeats: usize,
+    /// Most datagrams that one may be overtaken by.
+    reordering: u64,
+}
+
+const NONE: Faults = Faults { loss: 0, corruption: 0, repeats: 0, reordering: 0 };
+
+/// One direction: datagrams by time of arrival.
+#[derive(Default)]
+struct Way {
+    arrivals: BTreeMap<(u64, u64), (u64, Vec<u8>)>,
+    sent: u64,
+    lost: u64,
+}
+
+struct End {
+    sender: Sender,
+    receiver: Receiver,
+    feedback: Feedback,
+    batch: Batch,
+    delivered: Delivered,
+    /// Packets that the other end has sent and this one has not delivered, and how many there are
+    /// that are equal.
+    expected: HashMap<Packet, usize>,
+    got: u64,
+}
+
+impl End {
+    fn new(largest: usize) -> End {
+        End {
+            sender: Sender::new(largest),
+            receiver: Receiver::default(),
+            feedback: Feedback::default(),
+            batch: Batch::default(),
+            delivered: Delivered::with_room(10),
+            expected: HashMap::new(),
+            got: 0,
+        }
+    }
+}
+
+struct World {
+    rng: fastrand::Rng,
+    now: Instant,
+    ends: [End; 2],
+    /// From 0 to 1, from 1 to 0.
+    ways: [Way; 2],
+    faults: Faults,
+    largest: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let largest = [256, 1000, 1452, 1472, 9000][rng.usize(..5)];
+        let faults = Faults {
+            loss: [0, 10, 50, 300][rng.usize(..4)],
+            corruption: [0, 5][rng.usize(..2)],
+            repeats: [0, 20, 200][rng.usize(..3)],
+            reordering: [0, 3, 100, 10_000][rng.usize(..4)],
+        };
+        World {
+            rng,
+            now: start(),
+            ends: [End::new(largest), End::new(largest)],
+            ways: Default::default(),
+            faults,
+            largest,
+        }
+    }
+
+    /// A packet or a run of `from`. Headers and payloads are few, so that equal ones are frequent.
+    fn send(&mut self, from: usize, run: bool) {
+        let header = vec![self.rng.u8(..4); self.rng.usize(20..80)];
+        let room = self.largest - SEAL - header.len() - 20;
+        if run {
+            // Few sizes, so that segments of different runs could be mistaken for one another.
+            let size = [7, 100, 100, 500, 1400][self.rng.usize(..5)].min(room as u16);
+            let most = (usize::from(size) * 128).min(MAX_PACKET - header.len());
+            let mut payload = vec![self.rng.u8(..3); self.rng.usize(..=most)];
+            let len = self.rng.usize(..=payload.len().min(40));
+            self.rng.fill(&mut payload[..len]);
+            self.send_run(from, &header, size, &payload);
+        } else {
+            let mut payload = vec![self.rng.u8(..3); self.rng.usize(..room)];
+            let len = self.rng.usize(..=payload.len().min(40));
+            self.rng.fill(&mut payload[..len]);
+            let open_checksum = self.rng.bool();
+            let packet =
+                Inbound { header: &header, open_checksum, segment: None, payload: &payload };
+            self.ends[from].sender.enqueue(packet).expect("it fits");
+            let packet = Packet { header, open_checksum, segment: None, payload };
+            *self.ends[1 - from].expected.entry(packet).or_default() += 1;
+        }
+    }
+
+    fn send_run(&mut self, from: usize, header: &[u8], size: u16, payload: &[u8]) {
+        let segment = NonZeroU16::new(size);
+        let packet = Inbound { header, open_checksum: true, segment, payload };
+        self.ends[from].sender.enqueue(packet).expect("it fits");
+        let chunks: Vec<&[u8]> = match payload {
+            [] => vec![&[]],
+            _ => payload.chunks(size.into()).collect(),
+        };
+        for (at, chunk) in chunks.iter().enumerate() {
+            let packet = Packet {
+                header: header.to_vec(),
+                open_checksum: true,
+                segment: Some((at, size, at + 1 == chunks.len())),
+                payload: chunk.to_vec(),
+            };
+            *self.ends[1 - from].expected.entry(packet).or_default() += 1;
+        }
+    }
+
+    /// Moves the batch of `from` to the path.
+    fn transmit(&mut self, from: usize) {
+        let end = &mut self.ends[from];
+        if !end.sender.transmit(self.now, &mut end.batch) {
+            return;
+        }
+        let way = &mut self.ways[from];
+        for (counter, datagram) in end.batch.datagrams_mut() {
+            assert!(datagram.len() <= self.largest, "{} bytes", datagram.len());
+            assert_eq!(counter, way.sent, "counters are consecutive");
+            way.sent += 1;
+            let plain = datagram[HEADER..datagram.len() - TAG].to_vec();
+            // A corrupt datagram does not open.
+            if self.rng.usize(..1000) < self.faults.loss + self.faults.corruption {
+                way.lost += 1;
+                continue;
+            }
+            let copies = if self.rng.usize(..1000) < self.faults.repeats { 3 } else { 1 };
+            for copy in 0..copies {
+                let late = self.rng.u64(..=self.faults.reordering);
+                way.arrivals
+                    .insert((way.sent + late, way.sent * 4 + copy), (counter, plain.clone()));
+            }
+        }
+    }
+
+    /// Delivers to `to` what is to arrive in up to `most` datagrams.
+    fn arrive(&mut self, to: usize, most: usize) {
+        let way = &mut self.ways[1 - to];
+        let end = &mut self.ends[to];
+        end.delivered.clear();
+        for _ in 0..most {
+            let Some((_, (counter, plain))) = way.arrivals.pop_first() else { break };
+            if !end.receiver.admits(counter) {
+                continue;
+            }
+            let next = end.sender.next_counter();
+            end.receiver
+                .receive(counter, &plain, next, self.now, &mut end.delivered)
+                .expect("a datagram of a correct peer");
+            assert!(!end.receiver.admits(counter), "a repeat is admitted");
+        }
+        for (delivery, bytes) in end.delivered.packets_mut() {
+            assert_eq!(bytes[..10], [0; 10], "room for the device's header");
+            let (header, payload) = bytes[10..].split_at(delivery.header);
+            let mut take = |segment, payload: &[u8]| {
+                let packet = Packet {
+                    header: header.to_vec(),
+                    open_checksum: delivery.open_checksum,
+                    segment,
+                    payload: payload.to_vec(),
+                };
+                let left = end.expected.get_mut(&packet);
+                let left = left.filter(|left| **left > 0);
+                *left.unwrap_or_else(|| panic!("{packet:?} was not sent, or delivered before")) -=
+                    1;
+                end.got += 1;
+            };
+            match delivery.segments {
+                None => take(None, payload),
+                Some(segments) => {
+                    let size = segments.size.get();
+                    let mut rest = payload;
+                    for at in 0..segments.count {
+                        let is_last = segments.ends && at + 1 == segments.count;
+                        let len = if is_last { rest.len() } else { size.into() };
+                        let (segment, after) = rest.split_at(len);
+                        rest = after;
+                        take(Some((usize::from(segments.first + at), size, is_last)), segment);
+                    }
+                    assert!(rest.is_empty());
+                }
+            }
+        }
+        end.receiver.feedback(self.now, &mut end.feedback);
+        assert!(end.sender.feedback(&mut end.feedback, self.now), "acknowledged what was not sent");
+    }
+
+    fn step(&mut self) {
+        let at = self.rng.usize(..2);
+        match self.rng.usize(..10) {
+            0..3 => self.send(at, false),
+            3 => self.send(at, true),
+            4..6 => self.transmit(at),
+            6..9 => {
+                let most = self.rng.usize(1..100);
+                self.arrive(at, most);
+            }
+            _ => self.now += Duration::from_millis(self.rng.u64(..300)),
+        }
+        if self.ends[at].sender.is_full() {
+            self.transmit(at);
+        }
+    }
+
+    /// Everything under way arrives.
+    fn settle(&mut self) {
+        for round in 0.. {
+            assert!(round < 10_000, "acknowledgments have no end");
+            self.now += Duration::from_secs(2);
+            for at in 0..2 {
+                self.transmit(at);
+                self.arrive(1 - at, usize::MAX);
+            }
+            if self.ways.iter().all(|way| way.arrivals.is_empty())
+                && self.ends.iter().all(|end| end.sender.deadline().is_none())
+            {
+                break;
+            }
+        }
+    }
+}
+
+fn play(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..world.rng.usize(10..400) {
+        world.step();
+    }
+    world.settle();
+    // When the faults end, everything arrives.
+    world.faults = NONE;
+    let lost: [u64; 2] = [world.ways[0].lost, world.ways[1].lost];
+    for end in &mut world.ends {
+        end.expected.clear();
+    }
+    for _ in 0..100 {
+        world.step();
+    }
+    world.settle();
+    for end in &world.ends {
+        let missing = end.expected.values().sum::<usize>();
+        assert_eq!(missing, 0, "packets are missing after the faults ended");
+    }
+    // With enough datagrams behind them, all losses are known.
+    for at in 0..2 {
+        for round in 0..2 * LOST_AFTER {
+            world.send_run(at, &[9; 30], 100, &[7; 180]);
+            world.transmit(at);
+            if round % 8 == 0 {
+                world.arrive(1 - at, usize::MAX);
+                world.now += Duration::from_secs(2);
+                world.transmit(1 - at);
+                world.arrive(at, usize::MAX);
+            }
+        }
+    }
+    world.settle();
+    for (at, lost) in lost.into_iter().enumerate() {
+        let stats = world.ends[at].sender.stats();
+        assert!(stats.lost >= lost, "{} of {lost} losses were counted", stats.lost);
+        // Not decided: the newest, and the datagrams with nothing but an acknowledgment of the last
+        // loop, one for every eighth round.
+        let open = LOST_AFTER + 2 * LOST_AFTER / 8 + 16;
+        assert!(stats.delivered + stats.lost + open >= stats.datagrams, "{stats:?}");
+    }
+}
+
+#[test]
+fn every_delivery_equals_a_sent_packet() {
+    for seed in 0..number("ONCEWIRE_SIM_SEEDS", 60) {
+        let played = std::panic::catch_unwind(|| play(seed));
+        if let Err(panic) = played {
+            eprintln!("world {seed} breaks a guarantee");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// A download: runs of full segments in one direction, nothing in the other.
+#[test]
+fn runs_leave_in_datagrams_of_one_size_and_are_joined_again() {
+    let mut world = World { largest: 1452, faults: NONE, ..World::new(1) };
+    world.ends = [End::new(1452), End::new(1452)];
+    let header = [5; 52];
+    let size = (1452 - oncewire_session::link::OVERHEAD - header.len()) as u16;
+    let mut payload = vec![0; usize::from(size) * 44];
+    for _ in 0..100 {
+        world.rng.fill(&mut payload);
+        world.send_run(0, &header, size, &payload);
+        world.transmit(0);
+        let groups: Vec<_> = world.ends[0].batch.groups(64, 65_507).collect();
+        assert_eq!(groups, [(0..44 * 1452, 1452)], "one call sends a run");
+        world.arrive(1, usize::MAX);
+        assert_eq!(world.ends[1].delivered.packets_mut().count(), 1, "one write for a run");
+        world.transmit(1);
+        world.arrive(0, usize::MAX);
+    }
+    let (sent, back) = (world.ends[0].sender.stats(), world.ends[1].sender.stats());
+    assert_eq!((sent.packets, world.ends[1].got), (4400, 4400));
+    assert!(sent.bytes * 1000 < sent.inner_bytes * 1030, "{sent:?}");
+    assert!(back.datagrams > 0 && back.bytes * 100 <= sent.inner_bytes, "{back:?}");
+    assert!(sent.delivered > 4000 && sent.lost == 0, "{sent:?}");
+}
+
+/// Small packets that wait together share datagrams.
+#[test]
+fn small_packets_share_a_datagram() {
+    let mut world = World { largest: 1452, faults: NONE, ..World::new(2) };
+    world.ends = [End::new(1452), End::new(1452)];
+    for at in 0..20 {
+        let packet =
+            Inbound { header: &[at; 52], open_checksum: true, segment: None, payload: &[] };
+        world.ends[0].sender.enqueue(packet).unwrap();
+    }
+    let end = &mut world.ends[0];
+    assert!(end.sender.transmit(world.now, &mut end.batch));
+    assert_eq!(end.batch.len(), 1);
+    assert!(!end.sender.transmit(world.now, &mut end.batch), "nothing is left");
+}
