@@ -70,15 +70,23 @@ pub fn seal(id: &Id, place: &Place, page: &mut [u8]) {
 
 /// Whether a page is what [`seal`] left there.
 #[must_use]
-pub fn is_sealed(id: &Id, place: &Place, page: &[u8]) -> bool {
-    let found = Place {
+pub fn is_sealed(id: &Id, expected: &Place, page: &[u8]) -> bool {
+    place(id, page).as_ref() == Some(expected)
+}
+
+/// Where a page belongs, if its checksum is right.
+#[must_use]
+pub fn place(id: &Id, page: &[u8]) -> Option<Place> {
+    let place = Place {
         sequence: get64(page, 8),
         epoch: get64(page, 16),
         count: get64(page, 24),
         partition: get32(page, 32),
         page: get16(page, 36),
     };
-    found == *place && xxh3_64_with_seed(&page[8..PAGE], seed_of(id, place)) == get64(page, 0)
+    let sum = xxh3_64_with_seed(&page[8..PAGE], seed_of(id, &place));
+    (sum == get64(page, 0) && place.sequence.max(place.epoch).max(place.count) < 1 << 60)
+        .then_some(place)
 }
 
 fn seed_of(id: &Id, place: &Place) -> u64 {

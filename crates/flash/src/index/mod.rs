@@ -18,11 +18,10 @@ use crate::format::{List, Superblock, spill};
 use crate::options::{Answer, Covered, Filters, Memory, Stats};
 use table::{Incarnation, Table};
 
-/// Incarnations between writes of the directory.
-const BATCH: usize = 64;
-/// Slots from the next one on that may be written although no durable record says so: those of two
-/// batches, and one whose write failed.
-const UNRECORDED: u64 = 2 * BATCH as u64 + 1;
+/// Most incarnations between writes of the directory.
+const BATCH: u64 = 64;
+/// Parts of the ring, of which a batch is at most one.
+const PARTS: u64 = 16;
 
 /// A key with its value, or `None` for a delete.
 type Pair = (Vec<u8>, Option<Vec<u8>>);
@@ -42,6 +41,8 @@ pub struct Index {
     sequence: u64,
     /// Records of slots that were written since the directory was.
     unrecorded: Vec<(u64, Record)>,
+    /// Incarnations between writes of the directory.
+    batch: u64,
     /// All records below this sequence were written.
     recorded: u64,
     /// Pages of the spill.
@@ -130,7 +131,7 @@ impl Index {
     /// Writes a buffer as the newest incarnation of its partition.
     fn write_out(&mut self, partition: u32) -> Result<(), IndexError> {
         self.load(partition);
-        if self.unrecorded.len() >= BATCH {
+        if self.unrecorded.len() as u64 >= self.batch {
             self.sync()?;
             self.record()?;
         }
@@ -175,6 +176,7 @@ impl Index {
             epoch,
             slot: slot as u32,
             lost: 0,
+            gone: 0,
             suspect: false,
         });
         self.owners[slot as usize] = partition + 1;
@@ -336,6 +338,9 @@ impl Index {
         let filter = &self.filters[hash.partition as usize];
         filter.candidates(&self.shape, hash.inside, &mut self.candidates);
         for incarnation in table.incarnations.iter().rev() {
+            if incarnation.gone >> number & 1 == 1 {
+                continue;
+            }
             if incarnation.lost >> number & 1 == 1 {
                 return Answer::Unknown;
             }
@@ -417,22 +422,36 @@ impl Index {
             return;
         }
         self.tables[partition as usize].loaded = true;
-        let per_partition = self.superblock.geometry.list == List::PerPartition;
-        let mut image = Aligned::new(self.superblock.geometry.slot_bytes() as usize);
-        let mut kept = Vec::new();
+        let geometry = self.superblock.geometry;
+        let all = u64::MAX >> (64 - geometry.pages);
+        let mut image = Aligned::new(geometry.slot_bytes() as usize);
+        let mut kept: Vec<Incarnation> = Vec::new();
+        let mut only_evicted = true;
         for mut incarnation in std::mem::take(&mut self.tables[partition as usize].incarnations) {
             incarnation.lost = self.read_slot(partition, &incarnation, &mut image);
-            // It may have been overwritten by an incarnation that a crash lost. Those are the next
-            // ones of the list, so nothing older is left.
-            if incarnation.suspect && incarnation.lost != 0 && (!per_partition || kept.is_empty()) {
-                self.owners[incarnation.slot as usize] = 0;
-                continue;
+            let unreadable = incarnation.lost;
+            let evicted = incarnation.suspect
+                && incarnation.lost != 0
+                && (geometry.list == List::Shared || only_evicted);
+            only_evicted &= evicted;
+            if evicted {
+                // It was being overwritten when the process or machine crashed. Slots of older ones
+                // come earlier, so those are evicted, too: they may have values that this one
+                // replaced.
+                for older in kept.drain(..) {
+                    self.owners[older.slot as usize] = 0;
+                }
+                if incarnation.lost == all {
+                    self.owners[incarnation.slot as usize] = 0;
+                    continue;
+                }
+                incarnation.gone = std::mem::take(&mut incarnation.lost);
             }
             incarnation.suspect = false;
             self.stats.damaged += u64::from(incarnation.lost.count_ones());
             self.filters[partition as usize].enter(&self.shape, incarnation.count);
             for (number, page) in image.chunks_exact(PAGE).enumerate() {
-                if incarnation.lost >> number & 1 == 1 {
+                if unreadable >> number & 1 == 1 {
                     continue;
                 }
                 for (key, value) in crate::buffer::used(self.entries, page) {

@@ -1,13 +1,13 @@
 //! Creation and recovery.
 
-use super::{Index, Pair, Table, UNRECORDED};
+use super::{BATCH, Index, PARTS, Pair, Table};
 use crate::buffer::Buffers;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::{IndexError, OpenError};
 use crate::filter::{Shape, Sliced};
 use crate::format::directory::{self, Entry, Record};
 use crate::format::hash::{hash, mix};
-use crate::format::page::Entries;
+use crate::format::page::{self, Entries};
 use crate::format::superblock::{FormatError, MOST_PAGES, MOST_PARTITIONS};
 use crate::format::{Geometry, List, Superblock, spill};
 use crate::options::{Memory, Opened, Options, Stats};
@@ -100,6 +100,7 @@ impl Index {
             owners: vec![0; geometry.slots as usize],
             sequence: superblock.durable,
             unrecorded: Vec::new(),
+            batch: (geometry.slots / PARTS).clamp(1, BATCH),
             recorded: superblock.durable,
             spilled: 0,
             memory,
@@ -161,36 +162,51 @@ impl Index {
         Ok(())
     }
 
-    /// All valid records by sequence, with their slots.
+    /// All valid records by sequence, with their slots. Pages of a slot say the same as its record,
+    /// so a damaged record costs nothing.
     fn read_directory(
         &self,
         opened: &mut Opened,
     ) -> Result<BTreeMap<u64, (u64, Record)>, OpenError> {
         let geometry = &self.superblock.geometry;
-        let mut records = BTreeMap::new();
-        let mut slot = 0;
-        let damaged = read_pages(
-            &*self.device,
-            geometry.directory_at(),
-            geometry.directory_pages(),
-            &mut |_, page| {
-                for bytes in page
-                    .chunks_exact(directory::BYTES)
-                    .take((geometry.slots - slot).min(64) as usize)
-                {
-                    match Record::read(&self.superblock.id, slot, bytes) {
-                        Entry::Record(record) if self.belongs(slot, &record) => {
-                            records.insert(record.sequence, (slot, record));
-                        }
-                        Entry::Empty => {}
-                        _ => opened.damaged += 1,
+        let (mut records, mut damaged) = (BTreeMap::new(), Vec::new());
+        let (at, pages) = (geometry.directory_at(), geometry.directory_pages());
+        let per_page = (PAGE / directory::BYTES) as u64;
+        read_pages(&*self.device, at, pages, &mut |number, page| {
+            let slots = (number * per_page..geometry.slots).take(per_page as usize);
+            for (slot, bytes) in slots.zip(page.chunks_exact(directory::BYTES)) {
+                match Record::read(&self.superblock.id, slot, bytes) {
+                    Entry::Record(record) if self.belongs(slot, &record) => {
+                        records.insert(record.sequence, (slot, record));
                     }
-                    slot += 1;
+                    Entry::Empty => {}
+                    _ => damaged.push(slot),
                 }
-                true
-            },
-        );
-        opened.damaged += damaged;
+            }
+            true
+        });
+        opened.damaged += damaged.len() as u64;
+        let mut page = Aligned::new(PAGE);
+        for slot in damaged {
+            let number = |n: u64| geometry.slot_at(slot) + n * PAGE as u64;
+            let found = (0..u64::from(geometry.pages)).find_map(|n| {
+                self.device.read(number(n), &mut page).ok()?;
+                let place = page::place(&self.superblock.id, &page)?;
+                let record = Record {
+                    sequence: place.sequence,
+                    epoch: place.epoch,
+                    count: place.count,
+                    durable: 0,
+                    partition: place.partition,
+                    entries: 0,
+                    deletes: 0,
+                };
+                self.belongs(slot, &record).then_some(record)
+            });
+            if let Some(record) = found {
+                records.entry(record.sequence).or_insert((slot, record));
+            }
+        }
         Ok(records)
     }
 
@@ -218,8 +234,10 @@ impl Index {
         let suspect = !self.superblock.clean
             && match geometry.list {
                 List::Shared => {
-                    (slot + geometry.slots - self.sequence % geometry.slots) % geometry.slots
-                        < UNRECORDED
+                    // Slots that may have been written although no durable record says so: those
+                    // of two batches, and one whose write failed.
+                    let after = slot + geometry.slots - self.sequence % geometry.slots;
+                    after % geometry.slots <= 2 * self.batch
                 }
                 List::PerPartition => true,
             };
@@ -228,6 +246,7 @@ impl Index {
             sequence: record.sequence,
             epoch: record.epoch,
             lost: 0,
+            gone: 0,
             slot: slot as u32,
             suspect,
         });
@@ -410,7 +429,7 @@ fn random() -> [u8; 16] {
 }
 
 /// Reads pages in large pieces, and hands them out one by one until the answer is no. A page that
-/// cannot be read is zeros. Returns the number of those.
+/// cannot be read is full of ones, which are never valid. Returns the number of those.
 fn read_pages(
     device: &dyn Device,
     at: u64,
@@ -426,7 +445,7 @@ fn read_pages(
         let whole = device.read(from, &mut chunk[..len]).is_ok();
         for (n, page) in chunk[..len].chunks_exact_mut(PAGE).enumerate() {
             if !whole && device.read(from + (n * PAGE) as u64, page).is_err() {
-                page.fill(0);
+                page.fill(0xff);
                 unreadable += 1;
             }
             if !each(number, page) {

@@ -19,6 +19,8 @@ pub(crate) struct Incarnation {
     pub(crate) epoch: u64,
     /// Pages that are damaged, as bits.
     pub(crate) lost: u64,
+    /// Pages that were evicted, as bits.
+    pub(crate) gone: u64,
     /// Where it is.
     pub(crate) slot: u32,
     /// It may have been overwritten before the last crash.

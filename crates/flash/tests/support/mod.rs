@@ -8,7 +8,14 @@ use std::collections::BTreeMap;
 pub const SIZE: usize = 480 << 10;
 
 pub fn small() -> Options {
-    Options { memory: 3 << 20, buffers: 64 << 10, buffer: 16 << 10, ..Options::default() }
+    Options { memory: 1400 << 10, buffers: 64 << 10, buffer: 16 << 10, ..Options::default() }
+}
+
+/// Bytes of a device with about 150 slots of a page, so that the directory is written in batches.
+pub const TINY_SIZE: usize = 900 << 10;
+
+pub fn tiny() -> Options {
+    Options { memory: 1400 << 10, buffers: 16 << 10, buffer: 4 << 10, ..Options::default() }
 }
 
 pub struct Random(pub u64);
@@ -37,8 +44,12 @@ pub struct Oracle {
     pub number: u64,
     /// Operations that a returned flush covered.
     pub covered: u64,
-    /// Keys in order of their last operation, which may be evicted after this many others.
+    /// A value may be evicted after this many other operations.
     pub window: u64,
+    /// A page of the oldest incarnation of a partition may be torn, so that nobody knows.
+    pub unknown: bool,
+    /// Operations that a crash may have lost: after the first number, up to the second.
+    pub lost: Vec<(u64, u64)>,
 }
 
 pub struct History {
@@ -49,12 +60,28 @@ pub struct History {
 
 impl History {
     pub fn new(seed: u64) -> History {
-        let oracle = Oracle { keys: BTreeMap::new(), number: 0, covered: 0, window: 4000 };
+        let oracle = Oracle {
+            keys: BTreeMap::new(),
+            number: 0,
+            covered: 0,
+            window: 4000,
+            lost: Vec::new(),
+            unknown: false,
+        };
         History { random: Random(seed), oracle, range: 20_000 }
     }
 
     /// One insert, update or delete.
     pub fn step(&mut self, index: &mut Index) -> Result<(), IndexError> {
+        self.step_with(Some(index))
+    }
+
+    /// The same on paper, for what another process did.
+    pub fn imagine(&mut self) {
+        self.step_with(None).expect("nothing fails");
+    }
+
+    fn step_with(&mut self, index: Option<&mut Index>) -> Result<(), IndexError> {
         // Half of the operations are on a few keys, which are updated and deleted often.
         let n = if self.random.below(2) == 0 {
             self.random.below(200)
@@ -62,11 +89,11 @@ impl History {
             self.random.below(self.range)
         };
         if self.random.below(8) == 0 {
-            index.delete(&n.to_le_bytes())?;
+            index.map_or(Ok(()), |index| index.delete(&n.to_le_bytes()))?;
             self.oracle.note(n, 0);
         } else {
             let value = self.oracle.number + 1;
-            index.insert(&n.to_le_bytes(), &value.to_le_bytes())?;
+            index.map_or(Ok(()), |index| index.insert(&n.to_le_bytes(), &value.to_le_bytes()))?;
             self.oracle.note(n, value);
         }
         Ok(())
@@ -97,12 +124,19 @@ impl Oracle {
     /// Checks the answer for a key of which operations up to `covered` must be there. Whether it
     /// was evicted.
     pub fn check(&self, index: &mut Index, key: u64, covered: u64) -> bool {
+        self.check_at(index, key, covered, self.number)
+    }
+
+    /// The same when the last operation was `at`.
+    pub fn check_at(&self, index: &mut Index, key: u64, covered: u64, at: u64) -> bool {
         let answer = index.get(&key.to_le_bytes()).expect("answers");
         let none = Vec::new();
         let done = self.keys.get(&key).unwrap_or(&none);
-        let newest = done.iter().rev().find(|(number, _)| *number <= covered);
+        let lost =
+            |number: u64| self.lost.iter().any(|(after, to)| (after + 1..=*to).contains(&number));
+        let newest = done.iter().rev().find(|(number, _)| *number <= covered && !lost(*number));
         match answer {
-            Answer::Unknown => panic!("key {key}: nothing is damaged"),
+            Answer::Unknown if !self.unknown => panic!("key {key}: nothing is damaged"),
             Answer::Value(value) => {
                 let value = u64::from_le_bytes(value.try_into().expect("8 bytes"));
                 let of = done.iter().find(|(_, inserted)| *inserted == value && value != 0);
@@ -114,11 +148,11 @@ impl Oracle {
                 );
                 false
             }
-            Answer::Absent => {
+            Answer::Absent | Answer::Unknown => {
                 let Some((number, value)) = newest else { return false };
                 // A later delete may have survived.
                 let deleted = done.iter().any(|(later, value)| later >= number && *value == 0);
-                let old = number + self.window <= self.number;
+                let old = number + self.window <= at;
                 assert!(
                     *value == 0 || deleted || old,
                     "key {key}: {value} of {number} is gone, covered {covered}"
