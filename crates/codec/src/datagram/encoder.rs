@@ -252,7 +252,7 @@ impl DatagramEncoder {
         let descriptors = 4 * (max_block / 12 + 1) * size_of::<Descriptor>();
         most_ranges_memory(cache)
             .saturating_mul(3)
-            .saturating_add(Pending::most_memory(cache))
+            .saturating_add(Pending::MOST_MEMORY)
             .saturating_add(descriptors)
             .saturating_add(16 << 10)
     }

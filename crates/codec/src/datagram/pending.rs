@@ -9,8 +9,8 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     runs: VecDeque<Run>,
-    /// Bytes of the lists of all runs.
-    lists: usize,
+    /// Parts of them that repeat older content, of [`LONG`] bytes or more each.
+    repeats: VecDeque<Range<u64>>,
 }
 
 #[derive(Debug)]
@@ -18,8 +18,6 @@ struct Run {
     range: Range<u64>,
     domain: Domain,
     dense: bool,
-    /// Parts of the run that repeat older content, of [`LONG`] bytes or more each.
-    repeats: Box<[Range<u32>]>,
     /// Bytes that are not acknowledged.
     left: u64,
 }
@@ -35,14 +33,14 @@ pub(super) struct Part {
 /// Runs that may be in flight; the oldest are not indexed any more. Of packets of 1,400 bytes they
 /// are 90 MB.
 const MOST_RUNS: usize = 1 << 16;
-/// Bytes of log for each byte of lists.
-const PER_LIST_BYTE: u64 = 64;
+/// Repeats that are remembered. Others are indexed like everything else.
+const MOST_REPEATS: usize = 1 << 16;
 /// Shortest repeat that is not indexed as a whole, in bytes.
 const LONG: u32 = 512;
 /// Of a repeat, [`PIECE`] bytes are indexed in each of so many: its older copy is found by one hit,
 /// too, but leaves the log earlier.
 const STEP: usize = 512;
-const PIECE: usize = 128;
+const PIECE: u64 = 128;
 
 impl Pending {
     pub(super) fn is_empty(&self) -> bool {
@@ -55,20 +53,32 @@ impl Pending {
         if range.is_empty() {
             return;
         }
-        let repeats = tokens.matches.iter().filter(|found| found.len >= LONG);
-        let repeats: Box<_> = repeats.map(|found| found.at..found.at + found.len).collect();
-        self.lists += size_of_val(&*repeats);
+        if self.runs.len() >= MOST_RUNS {
+            self.runs.pop_front();
+        }
+        self.forget(floor);
+        let start = range.start;
+        let room = MOST_REPEATS - self.repeats.len();
+        let long = tokens.matches.iter().filter(|found| found.len >= LONG).take(room);
+        self.repeats
+            .extend(long.map(|found| start + u64::from(found.at)..start + found.end() as u64));
         let (left, dense) = (range.end - range.start, tokens.dense);
-        self.runs.push_back(Run { range, domain, dense, repeats, left });
-        while self.runs.len() > MOST_RUNS
-            || self.runs.front().is_some_and(|run| run.left == 0 || run.range.end <= floor)
-        {
-            let Some(run) = self.runs.pop_front() else { break };
-            self.lists -= size_of_val(&*run.repeats);
+        self.runs.push_back(Run { range, domain, dense, left });
+    }
+
+    /// Drops what is done with or has left the log, from the oldest on.
+    fn forget(&mut self, floor: u64) {
+        while self.runs.front().is_some_and(|run| run.left == 0 || run.range.end <= floor) {
+            self.runs.pop_front();
+        }
+        let oldest = self.runs.front().map_or(u64::MAX, |run| run.range.start);
+        while self.repeats.front().is_some_and(|repeat| repeat.start < oldest) {
+            self.repeats.pop_front();
         }
     }
 
-    /// `new` was acknowledged, and nothing of it before. Passes what is to be indexed of it.
+    /// `new` was acknowledged, and nothing of it before. Passes what is to be indexed of it: all
+    /// literals and short repeats, and samples of long ones.
     pub(super) fn take(&mut self, new: &Range<u64>, mut each: impl FnMut(Part)) {
         let first = self.runs.partition_point(|run| run.range.end <= new.start);
         for run in self.runs.range_mut(first..) {
@@ -77,57 +87,38 @@ impl Pending {
             }
             let part = run.range.start.max(new.start)..run.range.end.min(new.end);
             run.left = run.left.saturating_sub(part.end - part.start);
-            run.each_part(part, &mut each);
-            if run.left == 0 {
-                self.lists -= size_of_val(&*std::mem::take(&mut run.repeats));
+            let mut pass = |range: Range<u64>| {
+                let range = range.start.max(part.start)..range.end.min(part.end);
+                if !range.is_empty() {
+                    each(Part { range, domain: run.domain, dense: run.dense });
+                }
+            };
+            let mut done = part.start;
+            let first = self.repeats.partition_point(|repeat| repeat.end <= part.start);
+            for repeat in self.repeats.range(first..) {
+                if repeat.start >= part.end {
+                    break;
+                }
+                pass(done..repeat.start);
+                for at in repeat.clone().step_by(STEP) {
+                    pass(at..(at + PIECE).min(repeat.end));
+                }
+                done = repeat.end;
             }
+            pass(done..part.end);
         }
-        while self.runs.front().is_some_and(|run| run.left == 0) {
-            self.runs.pop_front();
-        }
+        self.forget(0);
     }
 
     /// Memory as of now, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.runs.capacity() * size_of::<Run>() + self.lists
+        self.runs.capacity() * size_of::<Run>() + self.repeats.capacity() * size_of::<Range<u64>>()
     }
 
-    /// Upper bound of the memory for a log of `cache` bytes. What is in flight lies in it.
-    pub(super) fn most_memory(cache: u64) -> usize {
-        let lists = usize::try_from(cache / PER_LIST_BYTE).unwrap_or(usize::MAX);
-        (2 * (MOST_RUNS + 1) * size_of::<Run>()).saturating_add(lists)
-    }
+    /// Upper bound of the memory: the queues grow by doubling.
+    pub(super) const MOST_MEMORY: usize =
+        2 * ((MOST_RUNS + 1) * size_of::<Run>() + (MOST_REPEATS + 1) * size_of::<Range<u64>>());
 }
-
-impl Run {
-    /// Passes what is to be indexed of `part`: all literals, and samples of long repeats.
-    fn each_part(&self, part: Range<u64>, each: &mut impl FnMut(Part)) {
-        let mut pass = |range: Range<u64>| {
-            let range = range.start.max(part.start)..range.end.min(part.end);
-            if !range.is_empty() {
-                each(Part { range, domain: self.domain, dense: self.dense });
-            }
-        };
-        let start = self.range.start;
-        let mut done = start;
-        let first =
-            self.repeats.partition_point(|repeat| start + u64::from(repeat.end) <= part.start);
-        for repeat in &self.repeats[first..] {
-            let repeat = start + u64::from(repeat.start)..start + u64::from(repeat.end);
-            if repeat.start >= part.end {
-                break;
-            }
-            pass(done..repeat.start);
-            for at in repeat.clone().step_by(STEP) {
-                pass(at..(at + PIECE as u64).min(repeat.end));
-            }
-            done = repeat.end;
-        }
-        pass(done..self.range.end);
-    }
-}
-
-const _: () = assert!(size_of::<Range<u32>>() as u64 * PER_LIST_BYTE <= LONG as u64);
 
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)] // Lists of ranges are what is compared.
@@ -161,7 +152,7 @@ mod tests {
             [1400..1500, 1500..1628, 2012..2140, 2524..2652, 3000..3050]
         );
         assert_eq!(taken(&mut pending, 3050..4010), [3050..4000, 4000..4010]);
-        assert_eq!((pending.runs.len(), pending.lists), (1, 0));
+        assert_eq!((pending.runs.len(), pending.repeats.len()), (1, 0));
         assert_eq!(taken(&mut pending, 4010..9000), [4010..4100]);
         assert!(pending.is_empty());
     }
@@ -173,9 +164,10 @@ mod tests {
             pending.push(&tokens(run * 1000, 1000, &[(0, 1000)]), Domain::COMMON, 0);
         }
         assert_eq!(pending.runs.len(), MOST_RUNS);
-        assert!(pending.memory() <= Pending::most_memory(MOST_RUNS as u64 * 1000));
+        assert_eq!(pending.repeats.len(), MOST_REPEATS);
+        assert!(pending.memory() <= Pending::MOST_MEMORY);
         let end = 2 * MOST_RUNS as u64 * 1000;
         pending.push(&tokens(end, 1000, &[]), Domain::COMMON, end);
-        assert_eq!((pending.runs.len(), pending.lists), (1, 0));
+        assert_eq!((pending.runs.len(), pending.repeats.len()), (1, 0));
     }
 }

@@ -261,3 +261,69 @@ impl Growth {
         len.min(frame::matches_len(self.described) + len - self.matched)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Geometry, Width};
+    use crate::matcher::Match;
+    use proptest::prelude::*;
+
+    /// Matches of a run at offset 1000 of a log that ends there, and of the run itself.
+    fn tokens(parts: &[(usize, usize, bool, u64)], rest: usize, is_fixed: bool) -> RunTokens {
+        let (mut at, mut matches) = (0, Vec::new());
+        for &(gap, len, is_own, source) in parts {
+            at += gap;
+            let position = 1000 + at as u64;
+            // Below the match: in the run, or in what lies before it.
+            let source = match (is_own, position.checked_sub(1001)) {
+                (true, Some(below)) => 1000 + source % (below + 1),
+                _ => source % (1001 - len as u64).max(1),
+            };
+            if source >= 1000 || source + len as u64 <= 1000 {
+                matches.push(Match { at: at as u32, len: len as u32, source });
+            }
+            at += len;
+        }
+        let width = is_fixed.then(|| Width::of(Geometry::new(1 << 20, 0).unwrap()));
+        let joined = (0..matches.len()).map(|index| index % 3 == 0).collect();
+        let tokens = Tokens {
+            offset: 1000,
+            block_len: at + rest,
+            matches,
+            width,
+            joined,
+            ..Tokens::default()
+        };
+        RunTokens { tokens, ..RunTokens::default() }
+    }
+
+    proptest! {
+        /// The longest slice that fits, found by writing all of them.
+        #[test]
+        fn fit_finds_the_longest_slice_that_fits(
+            parts in proptest::collection::vec((0usize..60, 1usize..200, any::<bool>(), any::<u64>()), 0..20),
+            rest in 0usize..100,
+            from in 0usize..300,
+            (segment, room) in (0usize..90, 3usize..200),
+            (earlier, is_fixed) in any::<(bool, bool)>(),
+        ) {
+            let tokens = tokens(&parts, rest, is_fixed);
+            let log = Log::new(Geometry::new(1 << 20, 0).unwrap()).unwrap();
+            let slices = Slices::new(&tokens, &log, earlier);
+            let run = vec![b'x'; tokens.tokens.block_len];
+            let from = from.min(run.len());
+            let limits = Limits { segment, room, earlier };
+            let step = if segment == 0 { run.len().max(1) } else { segment };
+            let ends = (1..).map(|k| k * step).take_while(|end| *end < run.len() + step);
+            let longest = ends.map(|end| end.min(run.len())).filter(|end| *end > from).filter(|end| {
+                let mut frame = Vec::new();
+                let width = OffsetWidth::Three;
+                slices.write(&run, &(from..*end), width, &mut Vec::new(), |_, _| 0, &mut frame);
+                frame.len() <= room
+            });
+            let longest = longest.max().unwrap_or(from);
+            prop_assert_eq!(slices.fit(from, OffsetWidth::Three, &limits), longest);
+        }
+    }
+}

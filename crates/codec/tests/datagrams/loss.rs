@@ -204,3 +204,53 @@ fn datagrams_refuse_what_needs_frames_in_order() {
         built.search(&[0; 1001], Class::Unknown, Reach::Sent, &mut RunTokens::default());
     assert_eq!(too_large, Err(EncodeError::BlockTooLarge { len: 1001, max: 1000 }));
 }
+
+/// Counts allocations through Rust's allocator on the test's own thread.
+#[test]
+fn a_steady_state_allocates_nothing_at_either_end() {
+    let blocks: Vec<Vec<u8>> = (0..40)
+        .map(|i| match i % 4 {
+            0 => text(i, 20_000),
+            1 => noise(i, 30_000),
+            2 => [text(i - 2, 20_000), noise(i - 1, 30_000)].concat(),
+            _ => noise(i - 2, 1400),
+        })
+        .collect();
+    for (reach, indexing) in
+        [(Reach::Sent, Indexing::Immediate), (Reach::Acknowledged, Indexing::Acknowledged)]
+    {
+        let (mut encoder, mut decoder) = ends(300_007, 50_000);
+        encoder.set_indexing(indexing);
+        let (mut tokens, mut frame) = (RunTokens::default(), Vec::with_capacity(2000));
+        let mut counter = 0u64;
+        for round in 0..4 {
+            for run in &blocks {
+                let mut from = 0;
+                let encoding = allocation_counter::measure(|| {
+                    encoder.search(run, Class::Unknown, reach, &mut tokens).unwrap();
+                });
+                let mut allocated = encoding.count_total;
+                while from < run.len() {
+                    let counted = allocation_counter::measure(|| {
+                        let to = encoder.fit(&tokens, from, &LIMITS);
+                        frame.clear();
+                        encoder.write(&tokens, run, from..to, &LIMITS, &mut frame);
+                        from = to;
+                        if counter % 16 != 5
+                            && let Ok(DatagramDecoded::Content { offset, bytes, stored: true }) =
+                                decoder.decode(counter, &frame)
+                        {
+                            let start = offset.unwrap();
+                            encoder.acknowledge(start..start + bytes.len() as u64);
+                        }
+                        counter += 1;
+                    });
+                    allocated += counted.count_total;
+                }
+                assert!(round < 2 || allocated == 0, "{reach:?}: {allocated} allocations");
+            }
+        }
+        let matches = encoder.stats().matches;
+        assert!(matches > 60, "{reach:?}: {matches} matches");
+    }
+}
