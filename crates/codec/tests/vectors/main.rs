@@ -2,9 +2,9 @@
 //!
 //! Decoding uses only the manifests, as any other decoder would. Vectors that our encoder wrote
 //! must be reproduced byte for byte at every kernel level, or at the one that `ONCEWIRE_KERNELS`
-//! names. `ONCEWIRE_BLESS=1 cargo test --test vectors` rewrites all of them. Use it only after an
-//! intended change of the format or of the encoder's choices; a new lz4 library may require
-//! it as well.
+//! names. `ONCEWIRE_BLESS=1 cargo test -p oncewire-codec --test vectors` rewrites all of them. Use it
+//! only after an intended change of the format or of the encoder's choices; a new lz4 library may
+//! require it as well.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]

@@ -1,0 +1,11 @@
+//! Topologies, traffic and plans: public maps, captures and made workloads. One binary: each takes
+//! time to compile and to link.
+#![allow(missing_docs)]
+
+mod captures;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod fuzz_seeds;
+mod manifest_sizes;
+mod public_topologies;
+mod workload;
