@@ -85,10 +85,10 @@ def main():
     parser.add_argument("kinds", nargs="*", default=[], choices=[*KINDS, []])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--pack", action="store_true")
-    parser.add_argument("--entropy", default="zstd-3,zstd-1")
+    parser.add_argument("--entropy", default="coded-3,coded-1")
     options = parser.parse_args()
     stages = options.entropy.split(",")
-    levels = [f"level{stage[5:]}" for stage in stages]
+    levels = [f"level{stage.removeprefix('coded-')}" for stage in stages]
     heads = [f"{candidate}_{name}" for candidate in [*levels, "zstd3"] for name in NAMES]
     heads += [f"{level}_to_zstd3_{name}" for level in levels for name in NAMES[:2]]
     heads += ["pack_bytes", "pack_speed"] if options.pack else []

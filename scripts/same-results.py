@@ -43,7 +43,7 @@ def runs(data):
     yield "bench", ["bench", "--passes", "2", "--runs", "1", "--json", *TARS], []
     family = ["--samplers", "samplehash,maxp,samplebyte,modp", "--matchers", "max,published,chunk", "--optimal"]
     yield "bench family", ["bench", *family, "--entropy", "none", "--runs", "1", "--json", "--no-rivals", TARS[0]], []
-    for entropy in ["none", "lz4", "zstd-3"]:
+    for entropy in ["none", "lz4", "coded-3"]:
         name = f"{entropy}.ow"
         yield f"pack {entropy}", ["pack", "--entropy", entropy, TARS[0], "-o", name], [name]
     yield "pack base", ["pack", "--base", TARS[0], TARS[1], "-o", "base.ow"], ["base.ow"]

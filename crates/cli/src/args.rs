@@ -113,9 +113,9 @@ pub(crate) struct CodecArgs {
     #[serde(deserialize_with = "tunnel::text")]
     pub(crate) sampler: SamplerName,
     /// Entropy stage, for bytes that do not repeat: none (fastest, for a link that compresses
-    /// anyway), lz4 (each frame on its own), zstd (smallest: short repeats and Huffman codes that
-    /// stay from frame to frame; named after what was there first), or zstd-1 to zstd-3
-    #[arg(long, value_name = "STAGE", default_value = "zstd")]
+    /// anyway), lz4 (each frame on its own), coded (smallest: short repeats and Huffman codes that
+    /// stay from frame to frame), or coded-1 to coded-3
+    #[arg(long, value_name = "STAGE", default_value = "coded")]
     #[serde(deserialize_with = "tunnel::text")]
     pub(crate) entropy: EntropyName,
     #[arg(long, value_name = "N", help = level_help())]
@@ -126,7 +126,7 @@ pub(crate) struct CodecArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InsideArgs {
     /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
-    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage zstd
+    /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage coded
     #[arg(long, value_name = "WHEN", default_value = "on")]
     inside: Switch,
 }
@@ -145,9 +145,9 @@ pub(crate) enum Switch {
 }
 
 fn level_help() -> String {
-    let Entropy::Zstd { level } = Entropy::DEFAULT else { unreachable!("zstd is the default") };
+    let Entropy::Coded { level } = Entropy::DEFAULT else { unreachable!("coded is the default") };
     format!(
-        "How hard the stage zstd seeks short repeats, 1 to 3; same as --entropy zstd-N [default: {level}]"
+        "How hard the stage coded seeks short repeats, 1 to 3; same as --entropy coded-N [default: {level}]"
     )
 }
 

@@ -9,12 +9,12 @@ use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// An entropy stage. `zstd` leaves its level to `--level`.
+/// An entropy stage. `coded` leaves its level to `--level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntropyName {
     None,
     Lz4,
-    Zstd(Option<i32>),
+    Coded(Option<i32>),
 }
 
 impl FromStr for EntropyName {
@@ -24,11 +24,15 @@ impl FromStr for EntropyName {
         match text {
             "none" => Ok(EntropyName::None),
             "lz4" => Ok(EntropyName::Lz4),
-            "zstd" => Ok(EntropyName::Zstd(None)),
-            "zstd-1" => Ok(EntropyName::Zstd(Some(1))),
-            "zstd-2" => Ok(EntropyName::Zstd(Some(2))),
-            "zstd-3" => Ok(EntropyName::Zstd(Some(3))),
-            _ => Err("use none, lz4, zstd, zstd-1, zstd-2 or zstd-3".into()),
+            "coded" => Ok(EntropyName::Coded(None)),
+            "coded-1" => Ok(EntropyName::Coded(Some(1))),
+            "coded-2" => Ok(EntropyName::Coded(Some(2))),
+            "coded-3" => Ok(EntropyName::Coded(Some(3))),
+            "zstd" => Err("the stage zstd is called coded now".into()),
+            "zstd-1" | "zstd-2" | "zstd-3" => {
+                Err(format!("the stage {text} is called {} now", text.replace("zstd", "coded")))
+            }
+            _ => Err("use none, lz4, coded, coded-1, coded-2 or coded-3".into()),
         }
     }
 }
@@ -37,13 +41,13 @@ impl EntropyName {
     /// The stage, with the level of `--level` if given.
     pub(crate) fn stage(self, level: Option<i32>) -> Result<Entropy, String> {
         match (self, level) {
-            (EntropyName::Zstd(Some(named)), Some(level)) if named != level => Err(format!(
-                "zstd-{named} and level {level} contradict each other; leave one of them out"
+            (EntropyName::Coded(Some(named)), Some(level)) if named != level => Err(format!(
+                "coded-{named} and level {level} contradict each other; leave one of them out"
             )),
-            (EntropyName::Zstd(named), _) => {
-                Ok(named.or(level).map_or(Entropy::DEFAULT, |level| Entropy::Zstd { level }))
+            (EntropyName::Coded(named), _) => {
+                Ok(named.or(level).map_or(Entropy::DEFAULT, |level| Entropy::Coded { level }))
             }
-            (_, Some(_)) => Err("--level belongs to --entropy zstd; leave one of them out".into()),
+            (_, Some(_)) => Err("--level belongs to --entropy coded; leave one of them out".into()),
             (EntropyName::None, None) => Ok(Entropy::None),
             (EntropyName::Lz4, None) => Ok(Entropy::Lz4),
         }
@@ -223,19 +227,22 @@ mod tests {
             |name: &str, level| name.parse::<EntropyName>().and_then(|name| name.stage(level));
         assert_eq!(stage("none", None), Ok(Entropy::None));
         assert_eq!(stage("lz4", None), Ok(Entropy::Lz4));
-        assert_eq!(stage("zstd", None), Ok(Entropy::DEFAULT));
-        assert_eq!(stage("zstd", Some(1)), Ok(Entropy::Zstd { level: 1 }));
-        assert_eq!(stage("zstd-1", None), stage("zstd", Some(1)));
-        assert_eq!(stage("zstd-2", Some(2)), Ok(Entropy::Zstd { level: 2 }));
+        assert_eq!(stage("coded", None), Ok(Entropy::DEFAULT));
+        assert_eq!(stage("coded", Some(1)), Ok(Entropy::Coded { level: 1 }));
+        assert_eq!(stage("coded-1", None), stage("coded", Some(1)));
+        assert_eq!(stage("coded-2", Some(2)), Ok(Entropy::Coded { level: 2 }));
         for (name, level) in [
-            ("zstd-2", Some(3)),
+            ("coded-2", Some(3)),
             ("none", Some(1)),
             ("lz4", Some(3)),
             ("gzip", None),
-            ("zstd-9", None),
+            ("coded-9", None),
             ("", None),
         ] {
             assert!(stage(name, level).is_err(), "{name} {level:?}");
+        }
+        for (name, now) in [("zstd", "coded"), ("zstd-1", "coded-1"), ("zstd-3", "coded-3")] {
+            assert!(stage(name, None).unwrap_err().contains(&format!("{now} now")), "{name}");
         }
     }
 

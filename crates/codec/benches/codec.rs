@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const CACHE: u64 = 16 << 20;
 
 const ENTROPIES: [Entropy; 4] =
-    [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }];
+    [Entropy::None, Entropy::Lz4, Entropy::Coded { level: 1 }, Entropy::Coded { level: 3 }];
 
 fn release(name: &str) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../testdata/tz", name].iter().collect();

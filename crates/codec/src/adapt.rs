@@ -69,7 +69,7 @@ pub enum Stage {
     /// The one that the encoder was built with.
     #[default]
     Full,
-    /// LZ4 instead of zstd, and plain descriptors: about 60 % of the time on new content.
+    /// LZ4 instead of the literal coder, and plain descriptors: about 60 % of the time on new content.
     Lz4,
     /// None: raw literals, plain descriptors.
     Off,
@@ -80,7 +80,7 @@ impl Stage {
     pub(crate) fn limit(self, configured: Entropy) -> Entropy {
         match (self, configured) {
             (Stage::Full, configured) => configured,
-            (Stage::Lz4, Entropy::Lz4 | Entropy::Zstd { .. }) => Entropy::Lz4,
+            (Stage::Lz4, Entropy::Lz4 | Entropy::Coded { .. }) => Entropy::Lz4,
             (Stage::Lz4, Entropy::None) | (Stage::Off, _) => Entropy::None,
         }
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Effort {
     }
 }
 
-/// Effort levels in descending order of cost: LZ4 instead of zstd, no entropy stage, the period
+/// Effort levels in descending order of cost: LZ4 instead of the literal coder, no entropy stage, the period
 /// doubled up to 1024, and finally literal blocks. The [module](self) explains the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ladder(Vec<Effort>);
@@ -140,7 +140,7 @@ impl Ladder {
         ConfigError::check_period(period)?;
         let full = Effort::full(period);
         let mut efforts = vec![full];
-        if matches!(entropy, Entropy::Zstd { .. }) {
+        if matches!(entropy, Entropy::Coded { .. }) {
             efforts.push(Effort { stage: Stage::Lz4, ..full });
         }
         if entropy != Entropy::None {

@@ -44,7 +44,7 @@ pub enum ConfigError {
         block: usize,
     },
     /// An unsupported compression level.
-    #[error("zstd level {level} is not supported: use 1 to 3")]
+    #[error("level {level} of the entropy stage is not supported: use 1 to 3")]
     Level {
         /// Requested value.
         level: i32,

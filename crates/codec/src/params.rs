@@ -208,7 +208,7 @@ impl EncoderBuilder {
         self
     }
 
-    /// Compression of literals and descriptors. Default zstd level 3.
+    /// Compression of literals and descriptors. Default [`Entropy::DEFAULT`].
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
@@ -251,7 +251,7 @@ impl EncoderBuilder {
     }
 
     /// Whether repeats are sought inside deflate streams and zstd frames. Default false. Needs
-    /// [`CachePolicy::All`], the default search and an entropy stage of zstd; with any other it
+    /// [`CachePolicy::All`], the default search and the stage [`Entropy::Coded`]; with any other it
     /// does nothing. Takes a tenth of the log's size, and about 3 MB.
     pub fn inside(mut self, inside: bool) -> Self {
         self.inside = inside;
@@ -398,7 +398,7 @@ impl EncoderBuilder {
         finder.sparse = self.search.samples_sparsely();
         finder.sharing = self.sharing;
         finder.key = self.fingerprint_key;
-        let codes = matches!(self.entropy, Entropy::Zstd { .. });
+        let codes = matches!(self.entropy, Entropy::Coded { .. });
         finder.inside = (self.inside && codes).then(|| Inside::new(self.common.cache));
         Ok((finder, writers))
     }

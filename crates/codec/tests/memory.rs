@@ -126,9 +126,9 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
     let entropies = [
         Entropy::None,
         Entropy::Lz4,
-        Entropy::Zstd { level: 1 },
-        Entropy::Zstd { level: 2 },
-        Entropy::Zstd { level: 3 },
+        Entropy::Coded { level: 1 },
+        Entropy::Coded { level: 2 },
+        Entropy::Coded { level: 3 },
     ];
     for entropy in entropies {
         for matcher in matchers() {
@@ -173,7 +173,7 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                     memory.contexts <= promised.contexts,
                     "{what}: {memory:?}, promised {promised:?}"
                 );
-                if matches!(entropy, Entropy::Zstd { .. }) {
+                if matches!(entropy, Entropy::Coded { .. }) {
                     assert!(
                         memory.contexts > promised.contexts / 4,
                         "{what}: all contexts were used"
@@ -204,7 +204,7 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                     memory.contexts <= promised_there.contexts,
                     "{what}: {memory:?}, promised {promised_there:?}"
                 );
-                if matches!(entropy, Entropy::Zstd { .. }) {
+                if matches!(entropy, Entropy::Coded { .. }) {
                     assert!(
                         memory.contexts > promised_there.contexts / 4,
                         "{what}: all contexts were used"

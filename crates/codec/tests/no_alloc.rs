@@ -46,7 +46,7 @@ fn a_block_allocates_nothing_at_either_end() {
     let blocks = blocks();
     for sampler in [SamplerKind::sample_byte(), SamplerKind::Fixed] {
         for entropy in
-            [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }]
+            [Entropy::None, Entropy::Lz4, Entropy::Coded { level: 1 }, Entropy::Coded { level: 3 }]
         {
             // Smaller than the content, so that the steady state includes padding and evictions.
             let params = Params {

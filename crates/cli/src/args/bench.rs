@@ -68,13 +68,14 @@ pub(crate) struct BenchArgs {
         "Content cache sizes to try [default: room for all data, {} to {}]", size(DEFAULT_CACHE.start), size(DEFAULT_CACHE.end)
     ))]
     pub(crate) cache: Vec<u64>,
-    /// Entropy stages to try: none, lz4, zstd, zstd-1, zstd-2, zstd-3
-    #[arg(long, value_name = "STAGE", value_delimiter = ',', default_value = "none,zstd")]
+    /// Entropy stages to try: none, lz4, coded, coded-1, coded-2,
+    /// coded-3
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', default_value = "none,coded")]
     pub(crate) entropy: Vec<EntropyName>,
     #[arg(long, value_name = "N", help = super::level_help())]
     pub(crate) level: Option<i32>,
     /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd: on, off, or both to try each. With
-    /// the entropy stage zstd
+    /// the entropy stage coded
     #[arg(long, value_name = "WHEN", value_delimiter = ',', default_value = "on")]
     pub(crate) inside: Vec<Switch>,
     /// Block sizes to try, up to 64K

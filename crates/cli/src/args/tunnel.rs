@@ -118,7 +118,7 @@ pub(crate) struct EndpointArgs {
     #[serde(skip)]
     pub(crate) codec: CodecArgs,
     /// When to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
-    /// size and 20 MB of memory. Needs the entropy stage zstd
+    /// size and 20 MB of memory. Needs the entropy stage coded
     #[arg(
         long,
         value_name = "WHEN",

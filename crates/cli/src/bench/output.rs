@@ -350,7 +350,7 @@ mod tests {
             figures.passes = vec![pass.clone(), pass];
             figures
         };
-        let name = "chunk-martynov samplebyte:a/table/of/markers p=1024 w=64 zstd-3 buckets:16x4x2 new-blocks:100";
+        let name = "chunk-martynov samplebyte:a/table/of/markers p=1024 w=64 coded-3 buckets:16x4x2 new-blocks:100";
         let figures =
             [figures(name, 65_536, Some(details)), figures("gzip -6 (zlib-rs), file", 1_448, None)];
         let pass = BoundPass { wire_bytes: 98_765_432_109, savings: 0.2, runs: 987_654_321, time };

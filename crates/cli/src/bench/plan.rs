@@ -90,7 +90,7 @@ impl Setting {
             (self.max_matches, self.entropy) = (0, Entropy::None);
         }
         let opens = matches!(self.matcher, MatcherName::Max | MatcherName::Published)
-            && matches!(self.entropy, Entropy::Zstd { .. })
+            && matches!(self.entropy, Entropy::Coded { .. })
             && self.policy == CachePolicy::All;
         if !opens {
             self.inside = Switch::On;
@@ -199,8 +199,8 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
 
 /// The requested entropy stages. `--level` applies to those that have levels.
 fn stages(args: &BenchArgs) -> Outcome<Vec<Entropy>> {
-    let zstd = args.entropy.iter().any(|name| matches!(name, EntropyName::Zstd(_)));
-    let level = |name| args.level.filter(|_| !zstd || matches!(name, EntropyName::Zstd(_)));
+    let coded = args.entropy.iter().any(|name| matches!(name, EntropyName::Coded(_)));
+    let level = |name| args.level.filter(|_| !coded || matches!(name, EntropyName::Coded(_)));
     args.entropy.iter().map(|&name| name.stage(level(name)).map_err(Failure::usage)).collect()
 }
 

@@ -149,9 +149,9 @@ fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
     }
     if options.is_flag("level")
         && !options.is_flag("entropy")
-        && matches!(codec.entropy, EntropyName::Zstd(_))
+        && matches!(codec.entropy, EntropyName::Coded(_))
     {
-        codec.entropy = EntropyName::Zstd(None);
+        codec.entropy = EntropyName::Coded(None);
     }
     codec.entropy().map_err(|failure| options.blame("level", failure))?;
     codec.encoder(inside != InsideName::Off).map_err(|failure| options.blame("sampler", failure))

@@ -318,7 +318,7 @@ mod tests {
             "log_end": u64::MAX, "log_capacity": 999_900_000_000u64, "log_unacknowledged": 999_400_000u64,
             "declined_bytes": 123_000_000u64, "unopened_bytes": 456_000_000u64, "flows_refused": 1, "unowned_flows": 6000, "forgotten_domains": 4044, "failures": 12, "resumes": 3,
         });
-        let budget = json!({ "share": 0.25, "effort": "zstd-3, p = 32", "changes": 1234 });
+        let budget = json!({ "share": 0.25, "effort": "coded-3, p = 32", "changes": 1234 });
         let session = |name: &str, there: &Value| {
             json!({
                 "peer": format!("ow1{}", "k".repeat(52)), "name": name, "phase": "established", "lanes": 8, "lanes_up": 8,

@@ -216,7 +216,7 @@ fn bench_opens_compressed_content() {
     let second = [&first[..50_000], b"a change", &first[50_000..]].concat();
     let files = [dir.write("first", &zstd(&first)), dir.write("second", &zstd(&second))];
     let args = args!["bench", &files[0], &files[1], "--json", "--runs", "1", "--no-rivals"];
-    let report = document([args, args!["--entropy", "zstd", "--inside", "on,off"]].concat(), b"");
+    let report = document([args, args!["--entropy", "coded", "--inside", "on,off"]].concat(), b"");
     let [on, off] = [0, 1].map(|nth| &report["figures"][nth]);
     assert!(off["name"].as_str().is_some_and(|name| name.ends_with(" inside off")), "{off}");
     let of = |figure: &Value, name: &str| number(&figure["passes"][0], name);
@@ -248,7 +248,7 @@ fn bench_as_csv() {
         "--windows",
         "16,32",
         "--entropy",
-        "none,lz4,zstd-1",
+        "none,lz4,coded-1",
     ];
     let shown = String::from_utf8(run(args, b"").fine()).expect("text");
     assert!(

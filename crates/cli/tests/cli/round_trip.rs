@@ -59,7 +59,7 @@ fn content_larger_than_the_cache() {
     let content = [tz(0), tz(1), tz(2)].concat();
     // The last two caches hold exactly one block, and one block and a bit.
     for cache in ["300000", "1000003", "65536", "65537"] {
-        for entropy in ["zstd", "none"] {
+        for entropy in ["coded", "none"] {
             through_pipes(&content, &["--cache", cache, "--entropy", entropy]);
         }
     }
@@ -73,10 +73,10 @@ fn every_choice_of_the_codec() {
     let entropies: [&[&str]; 6] = [
         &["--entropy", "none"],
         &["--entropy", "lz4"],
-        &["--entropy", "zstd"],
+        &["--entropy", "coded"],
         &["--level", "1"],
         &["--level", "2"],
-        &["--entropy", "zstd", "--level", "3"],
+        &["--entropy", "coded", "--level", "3"],
     ];
     for entropy in entropies {
         for sampler in ["samplebyte", "fixed"] {
@@ -180,7 +180,7 @@ fn slow_input_gives_the_same_output() {
 #[test]
 fn incompressible_content_hardly_grows() {
     let content = noise(7, 1 << 20);
-    for entropy in ["zstd", "lz4", "none"] {
+    for entropy in ["coded", "lz4", "none"] {
         let packed = through_pipes(&content, &["--entropy", entropy]);
         assert!(
             packed.len() < content.len() + content.len() / 1000 + 100,

@@ -67,14 +67,14 @@ fn values_out_of_range() {
         (&["pack", "--block", "65K"], &["block limit of 66560", "1 to 65536"]),
         (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
         (&["pack", "--level", "4"], &["level 4", "1 to 3"]),
-        (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
+        (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy coded"]),
         (
-            &["pack", "--entropy", "zstd-1", "--level", "2"],
-            &["zstd-1 and level 2", "leave one of them out"],
+            &["pack", "--entropy", "coded-1", "--level", "2"],
+            &["coded-1 and level 2", "leave one of them out"],
         ),
-        (&["bench", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy zstd"]),
-        (&["bench", "--entropy", "none,zstd", "--level", "4"], &["level 4", "1 to 3"]),
-        (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy zstd"]),
+        (&["bench", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy coded"]),
+        (&["bench", "--entropy", "none,coded", "--level", "4"], &["level 4", "1 to 3"]),
+        (&["pack", "--entropy", "lz4", "--level", "3"], &["--level belongs to --entropy coded"]),
         (&["bench", "--windows", "32,5"], &["window of 5", "12 to 64"]),
         (&["bench", "--periods", "32,2"], &["period of 2", "4 to 1024"]),
         (&["bench", "--cache", "4M,10"], &["--cache 10 is", "at least one block"]),
@@ -87,7 +87,7 @@ fn values_out_of_range() {
 
 #[test]
 fn unknown_options_and_values() {
-    let cases: [(&[&str], &[&str]); 20] = [
+    let cases: [(&[&str], &[&str]); 21] = [
         (&["pack", "--frobnicate"], &["--frobnicate", "--help"]),
         (&["pack", "--windw", "32"], &["--windw", "--window"]),
         (&["pack", "--window", "many"], &["many", "--window"]),
@@ -97,13 +97,14 @@ fn unknown_options_and_values() {
         (&["pack", "--threads", "0"], &["write 1 to 5"]),
         (&["pack", "--threads", "6"], &["write 1 to 5"]),
         (&["pack", "--sampler", "modq"], &["samplebyte", "modp"]),
-        (&["pack", "--entropy", "gzip"], &["none", "lz4", "zstd"]),
+        (&["pack", "--entropy", "gzip"], &["none", "lz4", "coded"]),
         (&["pack", "--cpu-budget", "25"], &["25", "percentage"]),
         (&["pack", "--cpu-budget", "0%"], &["0%", "0.1% to 6400%"]),
         (&["pack", "another"], &["unexpected argument"]),
         (&["unpack", "--cache", "1M"], &["--cache"]),
         (&["unpack", "--max-cache", "lots"], &["lots", "not a size"]),
-        (&["bench", "--entropy", "zstd-9"], &["zstd-1, zstd-2 or zstd-3"]),
+        (&["bench", "--entropy", "coded-9"], &["coded-1, coded-2 or coded-3"]),
+        (&["pack", "--entropy", "zstd-1"], &["zstd-1 is called coded-1 now"]),
         (&["bench", "--packets", "--block", "1K"], &["cannot be used with"]),
         (&["serve", "--csv", "x"], &["--csv"]),
         (&["bench", "--runs", "0"], &["write 1 to 99"]),
@@ -134,14 +135,14 @@ fn entropy_and_level_are_the_same_everywhere() {
     };
     let one = pack(&["--level", "1"]);
     for same in [
-        &["--entropy", "zstd-1"][..],
-        &["--entropy", "zstd", "--level", "1"],
-        &["--entropy", "zstd-1", "--level", "1"],
+        &["--entropy", "coded-1"][..],
+        &["--entropy", "coded", "--level", "1"],
+        &["--entropy", "coded-1", "--level", "1"],
     ] {
         assert_eq!(pack(same), one, "{same:?}");
     }
     assert_ne!(pack(&[]), one);
-    assert_eq!(pack(&[]), pack(&["--entropy", "zstd-3"]));
+    assert_eq!(pack(&[]), pack(&["--entropy", "coded-3"]));
     let names = |more: &[&str]| {
         let mut all =
             args!["bench", tz_path(0), "--json", "--no-rivals", "--runs", "1", "--cache", "4M"];
@@ -161,9 +162,9 @@ fn entropy_and_level_are_the_same_everywhere() {
             })
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&[]), ["none", "zstd-3"]);
-    assert_eq!(names(&["--level", "1"]), ["none", "zstd-1"]);
-    assert_eq!(names(&["--entropy", "zstd-2,zstd"]), ["zstd-2", "zstd-3"]);
+    assert_eq!(names(&[]), ["none", "coded-3"]);
+    assert_eq!(names(&["--level", "1"]), ["none", "coded-1"]);
+    assert_eq!(names(&["--entropy", "coded-2,coded"]), ["coded-2", "coded-3"]);
 }
 
 /// 64K and 64KiB are powers of two, 64KB is not; what is printed can be pasted.

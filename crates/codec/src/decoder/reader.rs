@@ -128,7 +128,7 @@ impl FrameReader {
                 }
             }
             // Transcoded literals need the log: see `expand`.
-            LiteralCoding::Zstd | LiteralCoding::Transcoded => {
+            LiteralCoding::Coded | LiteralCoding::Transcoded => {
                 let FrameReader { contexts, buffers, .. } = self;
                 let context = FrameReader::of(contexts, view)?;
                 return context.decompress(section, expected, codes, buffers);
@@ -151,7 +151,7 @@ impl FrameReader {
         let len = section.residual_len;
         let FrameReader { contexts, expander, buffers, work: sum } = self;
         let context = FrameReader::of(contexts, view)?;
-        let (residual, models) = if section.is_zstd {
+        let (residual, models) = if section.is_coded {
             context.decompress_beside(section.residual, len, codes, buffers)?
         } else if section.residual.len() == len {
             (section.residual, context.transcode())

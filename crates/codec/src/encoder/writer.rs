@@ -82,7 +82,7 @@ const SMALL_BUFFERS: usize = 16 << 10;
 /// Coded descriptors may take this many bytes per match before the models are discarded: less than
 /// the shortest match.
 const CODED_MAX: usize = 11;
-/// Fewer literals than this go raw: a zstd block header and its Huffman description would not pay.
+/// Fewer literals than this go raw: the counts of its columns would not pay.
 const FEW_LITERALS: usize = 24;
 
 impl FrameWriter {
@@ -177,7 +177,7 @@ impl FrameWriter {
         }
         let literals = if gathered { &self.literals[..] } else { block };
         self.coded.clear();
-        let transcoded = if matches!(entropy, Entropy::Zstd { .. }) && !tokens.plan.is_empty() {
+        let transcoded = if matches!(entropy, Entropy::Coded { .. }) && !tokens.plan.is_empty() {
             transcode(
                 tokens,
                 &mut self.contexts[context],
@@ -207,10 +207,10 @@ impl FrameWriter {
             match entropy {
                 Entropy::None => LiteralCoding::Raw,
                 Entropy::Lz4 => lz4(literals, &mut self.lz4_table, &mut self.coded),
-                Entropy::Zstd { .. } => {
+                Entropy::Coded { .. } => {
                     let Self { contexts, literal_buffers, coded, .. } = self;
                     contexts[context].compress(literals, &mut codes, literal_buffers, coded);
-                    LiteralCoding::Zstd
+                    LiteralCoding::Coded
                 }
             }
         };
@@ -250,7 +250,7 @@ impl FrameWriter {
         }
         let (offset, len) = (tokens.offset, tokens.block_len);
         // One or two matches are not worth the coder's state and the dependency range.
-        if matches!(entropy, Entropy::Zstd { .. }) && tokens.matches.len() > 2 {
+        if matches!(entropy, Entropy::Coded { .. }) && tokens.matches.len() > 2 {
             let Self { contexts, coder, descriptors, .. } = self;
             let coding =
                 code_descriptors(tokens, &mut contexts[context], codes, coder, descriptors);
@@ -322,14 +322,14 @@ fn transcode(
     let residual = &plan.residual;
     // Columns are compressible, whatever the block looks like.
     let is_dense = tokens.dense || plan.is_sequences;
-    let is_zstd = is_dense && residual.len() >= FEW_LITERALS;
+    let is_coded = is_dense && residual.len() >= FEW_LITERALS;
     let sources =
         section::Sources { all: &plan.sources, are_blocks: plan.is_sequences, width: tokens.width };
-    section::write(sources, tokens.offset, residual.len(), is_zstd, operations, out);
+    section::write(sources, tokens.offset, residual.len(), is_coded, operations, out);
     let head = out.len();
     // Whether sequences pay has been estimated: their columns shrink.
     let is_shorter = plan.is_sequences || head + residual.len() < literals;
-    if is_shorter && is_zstd {
+    if is_shorter && is_coded {
         context.compress(residual, codes, buffers, out);
         if out.len() < literals {
             return Transcoded::Yes;
@@ -339,7 +339,7 @@ fn transcode(
         out.clear();
         return Transcoded::Reset;
     }
-    if is_shorter && !is_zstd {
+    if is_shorter && !is_coded {
         out.extend_from_slice(residual);
         return Transcoded::Yes;
     }
@@ -394,7 +394,7 @@ mod tests {
             }
             let mut frame = Vec::new();
             writer.write(tokens, &block, 0).unwrap().append_to(&mut frame);
-            assert!(turn == 0 || frame[0] & 0x0f == 0x0a, "coded descriptors and zstd");
+            assert!(turn == 0 || frame[0] & 0x0f == 0x0a, "coded descriptors and literals");
             assert_eq!(frame[0] & 0x20 != 0, turn == 0 || turn == 4, "fresh");
             match decoder.decode(&frame) {
                 Ok(Decoded::Block { content, .. }) => assert!(content == block),

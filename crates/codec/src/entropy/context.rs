@@ -25,7 +25,7 @@ pub(crate) struct WriteContext {
 
 impl WriteContext {
     pub(crate) fn new(kernels: Kernels, entropy: Entropy) -> WriteContext {
-        let level = if let Entropy::Zstd { level } = entropy { level } else { 0 };
+        let level = if let Entropy::Coded { level } = entropy { level } else { 0 };
         WriteContext {
             models: DescriptorModels::NEW,
             planes: None,
@@ -65,7 +65,7 @@ impl WriteContext {
     /// Memory of a context in bytes, once it is used, at most.
     pub(crate) fn memory(entropy: Entropy) -> usize {
         match entropy {
-            Entropy::Zstd { level } => {
+            Entropy::Coded { level } => {
                 size_of::<WriteContext>()
                     + size_of::<PlaneWriter>()
                     + LiteralWriter::most_memory(level)

@@ -27,9 +27,8 @@ pub enum Entropy {
     /// Literals compressed with LZ4, plain descriptors. Frames are independent.
     Lz4,
     /// Literals by short matches and Huffman codes, descriptors by adaptive models or in columns.
-    /// Both continue those of the frames before in their context. The best ratio. The name is that
-    /// of the coder that was here first.
-    Zstd {
+    /// Both continue those of the frames before in their context. The best ratio.
+    Coded {
         /// How hard short matches are sought, 1 to 3.
         level: i32,
     },
@@ -38,11 +37,11 @@ pub enum Entropy {
 impl Entropy {
     /// The default: level 3. On the kinds of content of docs/PERFORMANCE.md it takes 2 to 8 % fewer
     /// bytes than level 1, in 1.1 to 1.7 times the time.
-    pub const DEFAULT: Entropy = Entropy::Zstd { level: 3 };
+    pub const DEFAULT: Entropy = Entropy::Coded { level: 3 };
 
     pub(crate) fn check(self) -> Result<(), ConfigError> {
         match self {
-            Entropy::Zstd { level } if !(1..=3).contains(&level) => {
+            Entropy::Coded { level } if !(1..=3).contains(&level) => {
                 Err(ConfigError::Level { level })
             }
             _ => Ok(()),
@@ -61,7 +60,7 @@ impl std::fmt::Display for Entropy {
         match self {
             Entropy::None => f.write_str("none"),
             Entropy::Lz4 => f.write_str("lz4"),
-            Entropy::Zstd { level } => write!(f, "zstd-{level}"),
+            Entropy::Coded { level } => write!(f, "coded-{level}"),
         }
     }
 }

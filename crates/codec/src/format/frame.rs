@@ -40,14 +40,14 @@ impl Descriptors {
 pub(crate) enum LiteralCoding {
     Raw = 0,
     Lz4 = 1,
-    Zstd = 2,
+    Coded = 2,
     Transcoded = 3,
 }
 
 impl LiteralCoding {
     /// Whether the coding reads or changes an entropy context.
     pub(crate) fn uses_context(self) -> bool {
-        matches!(self, LiteralCoding::Zstd | LiteralCoding::Transcoded)
+        matches!(self, LiteralCoding::Coded | LiteralCoding::Transcoded)
     }
 }
 
@@ -61,7 +61,7 @@ const FIXED_WIDTH: u8 = 0b1000_0000;
 
 /// Bytes of the checksum at the end of a frame.
 pub(crate) const CHECKSUM_LEN: usize = 8;
-/// A body may be this much larger than its block: fields, a zstd header, the checksum. An encoder
+/// A body may be this much larger than its block: fields, the head of a section, the checksum. An encoder
 /// stays within it.
 pub(crate) const BODY_SLACK: usize = 128;
 
@@ -244,7 +244,7 @@ impl<'a> FrameView<'a> {
         let literals = match (flags & LITERALS_MASK) >> 2 {
             0 => LiteralCoding::Raw,
             1 => LiteralCoding::Lz4,
-            2 => LiteralCoding::Zstd,
+            2 => LiteralCoding::Coded,
             _ => LiteralCoding::Transcoded,
         };
         let uses_context = descriptors.uses_context() || literals.uses_context();

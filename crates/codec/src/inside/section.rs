@@ -35,7 +35,7 @@ pub(crate) struct Section<'a> {
     /// Bytes of the residual.
     pub(crate) residual_len: usize,
     /// Whether the residual is coded as literals are.
-    pub(crate) is_zstd: bool,
+    pub(crate) is_coded: bool,
     pub(crate) residual: &'a [u8],
     /// The sources are zstd blocks; the operation section holds literals outside of them.
     pub(crate) is_sequences: bool,
@@ -56,7 +56,7 @@ pub(crate) fn write(
     sources: Sources<'_>,
     offset: u64,
     residual_len: usize,
-    is_zstd: bool,
+    is_coded: bool,
     operations: &[u8],
     out: &mut Vec<u8>,
 ) {
@@ -65,7 +65,7 @@ pub(crate) fn write(
         put_position(sources.width, out, offset - source.source);
         varint::put(out, u64::from(source.len));
     }
-    varint::put(out, (residual_len as u64) << 1 | u64::from(is_zstd));
+    varint::put(out, (residual_len as u64) << 1 | u64::from(is_coded));
     varint::put(out, operations.len() as u64);
     out.extend_from_slice(operations);
 }
@@ -115,7 +115,7 @@ impl<'a> Section<'a> {
         Ok(Section {
             operations,
             residual_len: residual_len as usize,
-            is_zstd: residual & 1 == 1,
+            is_coded: residual & 1 == 1,
             residual: residual_section,
             is_sequences,
         })

@@ -355,17 +355,17 @@ fn kinds() -> Vec<Kind> {
     [
         ("raw", 0x10, Entropy::None, noise(1, 60)),
         ("lz4", 0x14, Entropy::Lz4, fresh_text.clone()),
-        ("zstd", 0x18, Entropy::DEFAULT, fresh_text),
+        ("literals", 0x18, Entropy::DEFAULT, fresh_text),
         ("plain, raw", 0x11, Entropy::None, repeat.clone()),
         ("plain, lz4", 0x15, Entropy::Lz4, [&b"tell me ".repeat(5), &repeat[..]].concat()),
-        ("plain, zstd", 0x19, Entropy::DEFAULT, [&text(5, 100), &repeat[..]].concat()),
+        ("plain, literals", 0x19, Entropy::DEFAULT, [&text(5, 100), &repeat[..]].concat()),
         (
             "coded, raw",
             0x12,
             Entropy::DEFAULT,
             [&base[1000..1400], b"!", &base[300..600], b"?", &base[1500..2000]].concat(),
         ),
-        ("coded, zstd", 0x1a, Entropy::DEFAULT, mixed),
+        ("coded, literals", 0x1a, Entropy::DEFAULT, mixed),
     ]
     .into_iter()
     .map(|(name, flags, entropy, block)| {

@@ -180,7 +180,7 @@ proptest! {
 
 #[test]
 fn blocks_of_zero_one_limit_and_limit_plus_one_bytes() {
-    for entropy in [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }] {
+    for entropy in [Entropy::None, Entropy::Lz4, Entropy::Coded { level: 1 }] {
         for max_block in [1, 2, 100, MAX_BLOCK] {
             let params =
                 Params { cache: max_block as u64, max_block, entropy, ..Params::default() };
@@ -260,7 +260,7 @@ fn random_bytes_are_found_the_second_time() {
 #[test]
 fn long_runs_cost_almost_nothing() {
     for entropy in
-        [Entropy::None, Entropy::Lz4, Entropy::Zstd { level: 1 }, Entropy::Zstd { level: 3 }]
+        [Entropy::None, Entropy::Lz4, Entropy::Coded { level: 1 }, Entropy::Coded { level: 3 }]
     {
         for unit in [
             &b"\0"[..],

@@ -110,7 +110,7 @@ pub(crate) fn entropy() -> impl Strategy<Value = Entropy> {
     prop_oneof![
         2 => Just(Entropy::None),
         2 => Just(Entropy::Lz4),
-        4 => (1i32..=3).prop_map(|level| Entropy::Zstd { level }),
+        4 => (1i32..=3).prop_map(|level| Entropy::Coded { level }),
     ]
 }
 

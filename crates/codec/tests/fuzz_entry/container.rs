@@ -71,7 +71,7 @@ fn entropy(byte: u8) -> Entropy {
     match byte % 5 {
         0 => Entropy::None,
         1 => Entropy::Lz4,
-        level => Entropy::Zstd { level: i32::from(level) - 1 },
+        level => Entropy::Coded { level: i32::from(level) - 1 },
     }
 }
 

@@ -645,7 +645,7 @@ fn coded(kernels: Kernels) -> Vec<Vector> {
     let params = Params {
         cache: 8009,
         max_block: 2000,
-        entropy: Entropy::Zstd { level: 1 },
+        entropy: Entropy::Coded { level: 1 },
         window: 16,
         period: 4,
         ..Params::default()

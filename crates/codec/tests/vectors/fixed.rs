@@ -15,7 +15,7 @@ fn params(cache: u64, max_block: usize) -> Params {
         cache,
         max_block,
         contexts: 2,
-        entropy: Entropy::Zstd { level: 1 },
+        entropy: Entropy::Coded { level: 1 },
         ..Params::default()
     }
 }

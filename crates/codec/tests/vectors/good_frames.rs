@@ -12,7 +12,7 @@ use oncewire_codec::{CachePolicy, ChecksumSeed, Entropy, Kernels};
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{MatcherKind, SamplerKind};
 
-const ZSTD_1: Entropy = Entropy::Zstd { level: 1 };
+const LEVEL_1: Entropy = Entropy::Coded { level: 1 };
 
 fn params(cache: u64, max_block: usize, entropy: Entropy) -> Params {
     Params { cache, max_block, entropy, ..Params::default() }
@@ -148,7 +148,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     make(
         "literals",
         "Coded literals repeat those of all frames of a context; frames without them in between do not touch it.",
-        params(20_011, 2000, ZSTD_1),
+        params(20_011, 2000, LEVEL_1),
         &|m| {
             let base = text(11, 1800);
             m.block(LITERALS | FRESH, 0, &base).block(LITERALS, 0, &text(12, 1700)).block(
@@ -163,7 +163,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     );
     for (name, level) in [("literals-level-2", 2), ("literals-level-3", 3)] {
         let story = "Other compression levels change what an encoder writes and nothing else.";
-        make(name, story, params(50_021, 5000, Entropy::Zstd { level }), &|m| {
+        make(name, story, params(50_021, 5000, Entropy::Coded { level }), &|m| {
             m.block(LITERALS | FRESH, 0, &text(15, 5000)).block(LITERALS, 0, &text(16, 3000));
         });
     }
@@ -171,7 +171,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         "coded-descriptors",
         "Descriptors coded by adaptive models that go on from frame to frame: the same distance, near ones up and down, far ones, and \
          multiples of 512, near and far.",
-        Params { window: 16, period: 4, ..params(60_013, 6000, ZSTD_1) },
+        Params { window: 16, period: 4, ..params(60_013, 6000, LEVEL_1) },
         &|m| {
             let base = digits(17, 6000);
             m.block(LITERALS | FRESH, 0, &base);
@@ -209,7 +209,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
             explicit: true,
             window: 16,
             period: 8,
-            ..params(30_011, 1500, ZSTD_1)
+            ..params(30_011, 1500, LEVEL_1)
         },
         &|m| {
             let parts: Vec<Vec<u8>> = (0..4).map(|i| digits(20 + i, 1200)).collect();
@@ -284,7 +284,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         "columns",
         "Descriptors of many matches, in columns: changes of the distance by one byte and by two, distances of two and three bytes, long \
          gaps and lengths.",
-        Params { window: 16, period: 4, ..params(400_031, 20_000, ZSTD_1) },
+        Params { window: 16, period: 4, ..params(400_031, 20_000, LEVEL_1) },
         &|m| {
             let base = digits(21, 8000);
             m.block(LITERALS | FRESH, 0, &base);
@@ -314,7 +314,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     make(
         "large-blocks",
         "Blocks of 65,536 bytes with much in common, literals and descriptors coded.",
-        params(200_003, 65_536, Entropy::Zstd { level: 3 }),
+        params(200_003, 65_536, Entropy::Coded { level: 3 }),
         &|m| {
             let old = [text(41, 20_000), run(b" and so on", 30_000), text(42, 15_536)].concat();
             let mut new = old.clone();
@@ -331,7 +331,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
             explicit: true,
             window: 16,
             period: 8,
-            ..params(20_021, 1500, ZSTD_1)
+            ..params(20_021, 1500, LEVEL_1)
         },
         &|m| {
             let (a, b, d) = (digits(51, 1000), digits(52, 1000), digits(53, 600));
@@ -359,7 +359,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
     make(
         "repairs",
         "Frames replaced by repairs: literal, with offset and padding, whatever the frame was that they stand for.",
-        Params { explicit: true, window: 16, period: 8, ..params(1009, 300, ZSTD_1) },
+        Params { explicit: true, window: 16, period: 8, ..params(1009, 300, LEVEL_1) },
         &|m| {
             for i in 0..3 {
                 m.block(
@@ -471,7 +471,7 @@ fn family(kernels: Kernels) -> Vec<Vector> {
     {
         let story = "Only blocks enter the log of which matches cover less than a share: one of two fifths, one of all, one of none.";
         let policy = CachePolicy::NewBlocks { below_percent };
-        let entropy = Entropy::Zstd { level: 1 };
+        let entropy = Entropy::Coded { level: 1 };
         make(
             name,
             story,
@@ -648,7 +648,7 @@ fn by_hand() -> Vec<Vector> {
 
 /// An empty dependency range.
 fn no_hull(kernels: Kernels) -> Vector {
-    let params = Params { window: 16, period: 4, ..params(8009, 2000, ZSTD_1) };
+    let params = Params { window: 16, period: 4, ..params(8009, 2000, LEVEL_1) };
     let story =
         "Coded descriptors of which all sources lie in the block itself: the hull is 0 and 0.";
     let mut maker = Maker::new(kernels, "hull-of-nothing", story, params);
@@ -667,7 +667,7 @@ fn no_hull(kernels: Kernels) -> Vector {
 
 /// A dependency range that is larger than necessary.
 fn wide_hull(kernels: Kernels) -> Vector {
-    let params = Params { window: 16, period: 4, ..params(8009, 2000, ZSTD_1) };
+    let params = Params { window: 16, period: 4, ..params(8009, 2000, LEVEL_1) };
     let story =
         "The hull of coded descriptors is 128 bytes wider at its start than the matches are.";
     let mut maker = Maker::new(kernels, "hand-wide-hull", story, params);

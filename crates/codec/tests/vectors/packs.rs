@@ -42,7 +42,7 @@ fn all(kernels: Kernels) -> Vec<Pack> {
     let builder = |entropy| builder(entropy, kernels);
     let mut all = Vec::new();
     let content = [text(1, 3000), noise(1, 500), text(1, 2000), run(b" \n", 700)].concat();
-    let zstd = Entropy::Zstd { level: 3 };
+    let coded = Entropy::Coded { level: 3 };
     for (name, story, cache, max_block, entropy, content) in [
         ("pack-of-nothing", "No content: header and trailer.", 1, 1, Entropy::None, &content[..0]),
         (
@@ -59,7 +59,7 @@ fn all(kernels: Kernels) -> Vec<Pack> {
             "Blocks of 65,536 bytes at most, coded literals.",
             70_001,
             65_536,
-            zstd,
+            coded,
             &content,
         ),
     ] {

@@ -12,7 +12,7 @@ fn params() -> Params {
     Params {
         cache: 100_003,
         max_block: 8000,
-        entropy: Entropy::Zstd { level: 1 },
+        entropy: Entropy::Coded { level: 1 },
         ..Params::default()
     }
 }

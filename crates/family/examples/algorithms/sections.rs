@@ -383,7 +383,7 @@ fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Er
             windows.map(|window| plain(cache, block).entropy(entropy).window(window)).to_vec()
         };
         let none = measure(&corpus.data, block, corpus.runs, &of(Entropy::None));
-        let zstd = measure(&corpus.data, block, corpus.runs.min(3), &of(Entropy::DEFAULT));
+        let coded = measure(&corpus.data, block, corpus.runs.min(3), &of(Entropy::DEFAULT));
         let rows: Vec<_> = windows
             .iter()
             .enumerate()
@@ -395,8 +395,8 @@ fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Er
                     none[i].stats.matches.to_string(),
                     format!("{:.0}", none[i].stats.mean_match_len().unwrap_or(0.0)),
                     none[i].stats.matcher.false_hits.to_string(),
-                    format!("{:.3} %", zstd[i].savings()),
-                    format!("{:.2}", zstd[i].gbit()),
+                    format!("{:.3} %", coded[i].savings()),
+                    format!("{:.2}", coded[i].gbit()),
                 ]
             })
             .collect();
@@ -408,7 +408,7 @@ fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Er
             "matches",
             "mean bytes",
             "false hits",
-            "with zstd-3",
+            "with coded-3",
             "Gbit/s",
         ];
         table(out, &head, &rows);
@@ -464,10 +464,10 @@ fn policies(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn E
     for cache in [corpus.data.len() as u64 + (1 << 20), 64 << 20, 16 << 20] {
         let settings: Vec<_> =
             policies.iter().map(|(_, policy)| plain(cache, MAX_BLOCK).policy(*policy)).collect();
-        let zstd: Vec<_> =
+        let coded: Vec<_> =
             settings.iter().map(|setting| setting.clone().entropy(Entropy::DEFAULT)).collect();
         let none = measure(&corpus.data, MAX_BLOCK, corpus.runs, &settings);
-        let zstd = measure(&corpus.data, MAX_BLOCK, 1, &zstd);
+        let coded = measure(&corpus.data, MAX_BLOCK, 1, &coded);
         let rows: Vec<_> = policies
             .iter()
             .enumerate()
@@ -477,12 +477,12 @@ fn policies(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn E
                     format!("{:.2} %", none[i].savings()),
                     format!("{:.2}", none[i].gbit()),
                     none[i].stats.matches.to_string(),
-                    format!("{:.2} %", zstd[i].savings()),
+                    format!("{:.2} %", coded[i].savings()),
                 ]
             })
             .collect();
         writeln!(out, "**Cache of {:.0} MiB**\n", cache as f64 / (1 << 20) as f64)?;
-        table(out, &["policy", "savings", "Gbit/s", "matches", "with zstd-3"], &rows);
+        table(out, &["policy", "savings", "Gbit/s", "matches", "with coded-3"], &rows);
     }
     Ok(())
 }

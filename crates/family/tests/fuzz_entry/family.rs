@@ -80,7 +80,7 @@ impl Ends {
         let entropy = match input.u8() % 5 {
             0 => Entropy::None,
             1 => Entropy::Lz4,
-            level => Entropy::Zstd { level: i32::from(level) - 1 },
+            level => Entropy::Coded { level: i32::from(level) - 1 },
         };
         let (sampler, mut matcher) = (sampler(input), matcher(input));
         let shape = input.u8();

@@ -283,7 +283,7 @@ fn the_worked_frame_with_positions_of_fixed_width_can_be_read() {
 fn the_worked_coded_literals_match_the_code() {
     let document = document();
     let frames = hex(fenced(&document, "hex literals"));
-    let entropy = Entropy::Zstd { level: 1 };
+    let entropy = Entropy::Coded { level: 1 };
     let params = Params { cache: 65_536, window: 64, entropy, ..Params::default() };
     let (mut encoder, (mut first, mut second)) = (params.encoder(), decoders(&params));
     let (mut rest, mut written) = (&frames[..], Vec::new());
