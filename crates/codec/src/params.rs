@@ -446,11 +446,12 @@ impl Decoder {
 pub struct DecoderBuilder {
     common: Common,
     inside: bool,
+    kernels: Kernels,
 }
 
 impl Default for DecoderBuilder {
     fn default() -> DecoderBuilder {
-        DecoderBuilder { common: Common::default(), inside: true }
+        DecoderBuilder { common: Common::default(), inside: true, kernels: Kernels::detect() }
     }
 }
 
@@ -462,6 +463,13 @@ impl DecoderBuilder {
     /// once used.
     pub fn inside(mut self, inside: bool) -> Self {
         self.inside = inside;
+        self
+    }
+
+    /// The instruction set. Default the best that the machine has. What is decoded does not depend
+    /// on it.
+    pub fn kernels(mut self, kernels: Kernels) -> Self {
+        self.kernels = kernels;
         self
     }
 
@@ -521,7 +529,7 @@ impl DecoderBuilder {
         };
         let mut assembler = Assembler::new(log, self.common.max_block, self.common.seed);
         assembler.policy = self.common.policy;
-        let reader = FrameReader::new(self.common.contexts);
+        let reader = FrameReader::new(self.kernels, self.common.contexts);
         Ok(Decoder::new(reader, assembler, self.common.max_block, self.inside))
     }
 }

@@ -102,8 +102,11 @@ impl Setting {
         let figures = Figures::new(self.name(), self.block, Some(self.window), Some(self.cache));
         let (block, cache, window, period) = (self.block, self.cache, self.window, self.period);
         // Also for candidates without our decoder: blocks and caches must be valid for all.
-        let decoder =
-            Decoder::builder().cache(self.cache).max_block(self.block).policy(self.policy);
+        let decoder = Decoder::builder()
+            .cache(self.cache)
+            .max_block(self.block)
+            .policy(self.policy)
+            .kernels(kernels);
         decoder.clone().build().map_err(setup::config_failure)?;
         let matcher = match self.matcher {
             MatcherName::Payload => {

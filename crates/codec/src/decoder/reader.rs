@@ -7,6 +7,7 @@ use crate::error::FrameError;
 use crate::format::{Descriptors, FrameView, LiteralCoding};
 use crate::inside::{Expander, MAX_SOURCES, Section, Work};
 use crate::matcher::Match;
+use oncewire_kernels::Kernels;
 
 /// Upper bound in bytes of what a decoder needs for transcoded literals: codes and models, and the
 /// sources of a frame, in a buffer that grows by doubling.
@@ -36,10 +37,10 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(crate) fn new(contexts: usize) -> FrameReader {
+    pub(crate) fn new(kernels: Kernels, contexts: usize) -> FrameReader {
         FrameReader {
-            contexts: (0..contexts).map(|_| ReadContext::new()).collect(),
-            expander: Expander::default(),
+            contexts: (0..contexts).map(|_| ReadContext::new(kernels)).collect(),
+            expander: Expander::new(kernels),
             buffers: ColumnBuffers::default(),
             work: 0,
         }

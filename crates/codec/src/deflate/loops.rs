@@ -210,18 +210,20 @@ impl Distances for Unchanged {
 /// past its end is for the caller to see.
 #[must_use]
 pub(crate) fn transcode(
+    kernels: Kernels,
     from: &mut BitReader<'_>,
     source: &Code,
     to: &mut BitWriter<'_>,
     target: &Code,
     count: u64,
 ) -> bool {
-    transcode_by(Kernels::detect(), [source, target], from, to, count, &mut Unchanged) == Some(0)
+    transcode_by(kernels, [source, target], from, to, count, &mut Unchanged) == Some(0)
 }
 
 /// The same while distances change. Returns how many tokens are left when they do not any more.
 #[must_use]
 pub(crate) fn transcode_changed(
+    kernels: Kernels,
     from: &mut BitReader<'_>,
     source: &Code,
     to: &mut BitWriter<'_>,
@@ -229,7 +231,7 @@ pub(crate) fn transcode_changed(
     count: u64,
     distances: &mut impl Distances,
 ) -> Option<u64> {
-    transcode_by(Kernels::detect(), [source, target], from, to, count, distances)
+    transcode_by(kernels, [source, target], from, to, count, distances)
 }
 
 pub(super) fn transcode_by(

@@ -151,6 +151,7 @@ pub(crate) struct DescriptorSection<'a> {
 
 /// State of a context at the decoder.
 pub(crate) struct ReadContext {
+    kernels: Kernels,
     models: DescriptorModels,
     /// Created when first used.
     planes: Option<Box<PlaneReader>>,
@@ -164,8 +165,9 @@ pub(crate) struct ReadContext {
 }
 
 impl ReadContext {
-    pub(crate) fn new() -> ReadContext {
+    pub(crate) fn new(kernels: Kernels) -> ReadContext {
         ReadContext {
+            kernels,
             models: DescriptorModels::NEW,
             planes: None,
             transcode: None,
@@ -226,7 +228,7 @@ impl ReadContext {
         }
         let last_distance = self.models.last_distance();
         let reader = self.planes.get_or_insert_with(|| Box::new(PlaneReader::NEW));
-        reader.decode(section, codes, last_distance, symbols, matches)
+        reader.decode(self.kernels, section, codes, last_distance, symbols, matches)
     }
 
     /// As [`ReadContext::decode_descriptors`], without changing the context, which is reset before
@@ -238,7 +240,7 @@ impl ReadContext {
         symbols: &mut Vec<u8>,
         matches: &mut Vec<Match>,
     ) -> Result<(), FrameError> {
-        let mut context = ReadContext::new();
+        let mut context = ReadContext::new(self.kernels);
         if !fresh {
             context.models = self.models.clone();
             context.planes = self.planes.as_ref().filter(|_| section.in_columns).cloned();
@@ -255,7 +257,8 @@ impl ReadContext {
         codes: &mut NewCodes,
         buffers: &mut ColumnBuffers,
     ) -> Result<&[u8], FrameError> {
-        let literals = self.literals.get_or_insert_with(|| Box::new(LiteralReader::new()));
+        let kernels = self.kernels;
+        let literals = self.literals.get_or_insert_with(|| Box::new(LiteralReader::new(kernels)));
         literals.read(section, expected, codes, buffers)
     }
 
@@ -267,8 +270,8 @@ impl ReadContext {
         codes: &mut NewCodes,
         buffers: &mut ColumnBuffers,
     ) -> Result<(&[u8], &mut TranscodeModels), FrameError> {
-        let ReadContext { literals, transcode, .. } = self;
-        let literals = literals.get_or_insert_with(|| Box::new(LiteralReader::new()));
+        let ReadContext { kernels, literals, transcode, .. } = self;
+        let literals = literals.get_or_insert_with(|| Box::new(LiteralReader::new(*kernels)));
         let models = transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW));
         Ok((literals.read(section, expected, codes, buffers)?, models))
     }

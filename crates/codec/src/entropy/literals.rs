@@ -199,9 +199,9 @@ impl ColumnBuffers {
 }
 
 impl LiteralReader {
-    pub(crate) fn new() -> LiteralReader {
+    pub(crate) fn new(kernels: Kernels) -> LiteralReader {
         LiteralReader {
-            kernels: Kernels::detect(),
+            kernels,
             past: Past::default(),
             columns: Box::new([ColumnReader::NEW; COLUMNS]),
             models: LengthModels::NEW,
@@ -339,7 +339,7 @@ mod tests {
         #[test]
         fn sections_come_back_in_order(texts in texts(), level in 1i32..=3) {
             let mut writer = LiteralWriter::new(Kernels::detect(), level);
-            let mut reader = LiteralReader::new();
+            let mut reader = LiteralReader::new(Kernels::detect());
             let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
             for text in &texts {
                 for part in text.chunks(MAX_BLOCK) {
@@ -359,7 +359,7 @@ mod tests {
         #[test]
         fn damaged_sections_are_refused_or_read(texts in texts(), at: prop::sample::Index, byte: u8) {
             let mut writer = LiteralWriter::new(Kernels::detect(), 1);
-            let mut reader = LiteralReader::new();
+            let mut reader = LiteralReader::new(Kernels::detect());
             let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
             for text in &texts {
                 let part = &text[..text.len().min(MAX_BLOCK)];

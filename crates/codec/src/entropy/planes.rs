@@ -224,6 +224,7 @@ impl PlaneReader {
     /// After an error the codes and `last_distance` are out of sync.
     pub(crate) fn decode(
         &mut self,
+        kernels: Kernels,
         section: DescriptorSection<'_>,
         codes: &mut NewCodes,
         last_distance: &mut u64,
@@ -232,7 +233,6 @@ impl PlaneReader {
     ) -> Result<(), FrameError> {
         const SHORT: FrameError = FrameError::Short { section: "descriptors" };
         let DescriptorSection { bytes: mut section, offset, block_len, width, .. } = section;
-        let kernels = Kernels::detect();
         let count = varint::field(&mut section, "match count")?;
         if count == 0 || count > block_len as u64 {
             return Err(FrameError::TooLarge {
@@ -411,7 +411,7 @@ mod tests {
                 let width = Some(width).filter(|_| is_fixed);
                 let mut decoded = Vec::new();
                 let section = section_of(&section, offset, block_len, width);
-                reader.decode(section, &mut codes, &mut read_last, &mut symbols, &mut decoded).unwrap();
+                reader.decode(Kernels::detect(), section, &mut codes, &mut read_last, &mut symbols, &mut decoded).unwrap();
                 prop_assert_eq!(decoded, matches);
                 prop_assert_eq!(read_last, last);
             }
@@ -428,7 +428,7 @@ mod tests {
             let mut reader = PlaneReader::NEW;
             let section = section_of(&section, 1 << 20, block_len, width);
             let mut codes = NewCodes::of(block_len);
-            let _ = reader.decode(section, &mut codes, &mut last, &mut symbols, &mut matches);
+            let _ = reader.decode(Kernels::detect(), section, &mut codes, &mut last, &mut symbols, &mut matches);
             let mut done = 0;
             for found in matches {
                 prop_assert!(found.at as usize >= done && found.len > 0 && found.end() <= block_len);

@@ -160,6 +160,7 @@ impl Distances for Changing<'_> {
 mod tests {
     use super::*;
     use crate::deflate::{BitReader, BitWriter, Code, transcode_changed};
+    use oncewire_kernels::Kernels;
     use proptest::prelude::*;
 
     #[test]
@@ -224,7 +225,7 @@ mod tests {
                 }
                 let done = count as u64 - left;
                 let distances = &mut here.changing();
-                let copied = transcode_changed(&mut at_once, code, &mut fast, code, done, distances);
+                let copied = transcode_changed(Kernels::detect(), &mut at_once, code, &mut fast, code, done, distances);
                 prop_assert_eq!(copied, Some(0));
                 prop_assert_eq!((at_once.position(), here.at()), (by_one.position(), there.at()));
                 prop_assert_eq!(fast.position(), writer.position());

@@ -12,6 +12,7 @@ use crate::error::FrameError;
 use crate::format::{put_position, take_position, varint};
 use crate::log::Width;
 use crate::matcher::Match;
+use oncewire_kernels::Kernels;
 
 /// Most codes that a frame may describe. Each takes [`Code::MEMORY`] bytes.
 pub(crate) const MAX_CODES: usize = 128;
@@ -204,11 +205,16 @@ impl Codes {
 /// Expands transcoded literals. Kept between frames for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Expander {
+    kernels: Kernels,
     codes: Codes,
     assembly: Assembly,
 }
 
 impl Expander {
+    pub(crate) fn new(kernels: Kernels) -> Expander {
+        Expander { kernels, ..Expander::default() }
+    }
+
     /// Memory in bytes as of now.
     pub(crate) fn memory(&self) -> usize {
         self.codes.memory() + self.assembly.memory()
@@ -271,6 +277,7 @@ impl Expander {
             Some(*end)
         });
         let mut state = State {
+            kernels: self.kernels,
             ends: ends.collect(),
             codes: &mut self.codes,
             sources,
@@ -337,6 +344,7 @@ struct State<'a, 'o> {
     ends: Vec<u64>,
     residual: BitReader<'a>,
     writer: BitWriter<'o>,
+    kernels: Kernels,
     /// Total bits of literals.
     end: u64,
     target: Option<Named>,
@@ -407,7 +415,8 @@ impl<'a> State<'a, '_> {
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
         self.work.add(tokens, TOKEN)?;
         let target = self.codes.get(self.target.ok_or_else(broken)?);
-        let is_copied = transcode(&mut self.residual, target, &mut self.writer, target, tokens);
+        let (from, to) = (&mut self.residual, &mut self.writer);
+        let is_copied = transcode(self.kernels, from, target, to, target, tokens);
         if is_copied { Ok(()) } else { Err(broken()) }
     }
 
@@ -444,14 +453,14 @@ impl<'a> State<'a, '_> {
         let code = self.codes.get(*code);
         let mut left = tokens;
         if self.alignment.is_bent() {
-            let distances = &mut self.alignment.changing();
+            let (to, distances) = (&mut self.writer, &mut self.alignment.changing());
             let changed =
-                transcode_changed(reader, code, &mut self.writer, target, left, distances);
+                transcode_changed(self.kernels, reader, code, to, target, left, distances);
             left = changed.ok_or_else(broken)?;
         }
         // Only how far bends are back counts, and these are out of reach: so what is left need not
         // be counted.
-        let is_copied = transcode(reader, code, &mut self.writer, target, left);
+        let is_copied = transcode(self.kernels, reader, code, &mut self.writer, target, left);
         self.source_at = *start + reader.position();
         if reader.is_past_end() || !is_copied { Err(broken()) } else { Ok(()) }
     }

@@ -4,7 +4,9 @@
 use crate::common::config;
 use crate::common::content::{History, Rng, noise, piece, text};
 use crate::common::params::{Params, max_block, params};
-use oncewire_codec::{Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, MAX_BLOCK, Scan};
+use oncewire_codec::{
+    Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Kernels, Level, MAX_BLOCK, Scan,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -112,6 +114,8 @@ fn scan(frame: &[u8], max_block: usize) -> Option<FrameView<'_>> {
 /// The decoder and the expected state.
 struct Judge {
     decoder: Decoder,
+    /// One with portable kernels, which must say the same of every frame.
+    portable: Decoder,
     params: Params,
     /// Blocks by offset.
     truth: BTreeMap<u64, Vec<u8>>,
@@ -131,6 +135,7 @@ impl Judge {
     fn new(params: &Params) -> Judge {
         Judge {
             decoder: params.decoder(),
+            portable: params.decoder_at(Kernels::at(Level::Portable).unwrap_or_default()),
             params: params.clone(),
             truth: BTreeMap::new(),
             lost: vec![false; params.contexts],
@@ -150,7 +155,9 @@ impl Judge {
         let before = self.state();
         let (cache, max_block) = (self.params.cache, self.params.max_block);
         let (mut decoded, mut failed) = (false, false);
-        match self.decoder.decode(frame) {
+        let answer = self.decoder.decode(frame);
+        prop_assert_eq!(&answer, &self.portable.decode(frame));
+        match answer {
             Ok(Decoded::Block { offset, content, consumed }) => {
                 let right = content.is_empty()
                     || self.truth.get(&offset).is_some_and(|block| block == content);
@@ -226,7 +233,9 @@ impl Judge {
         let fresh = frame[0] & 0x20 != 0;
         let lost = context.is_some_and(|context| self.lost[context]) && !fresh;
         let unsure = context.is_some_and(|context| self.unsure[context]) && !fresh;
-        match self.decoder.decode(frame) {
+        let answer = self.decoder.decode(frame);
+        prop_assert_eq!(&answer, &self.portable.decode(frame));
+        match answer {
             Ok(Decoded::Block { offset: at, content, consumed }) => {
                 prop_assert!(content == block, "wrong content at {offset}");
                 prop_assert_eq!((at, consumed), (offset, frame.len()));
@@ -387,6 +396,7 @@ fn every_flipped_bit_is_detected_or_harmless() {
             let mut judge = Judge::new(&params);
             for frame in &frames {
                 assert!(matches!(judge.decoder.decode(frame), Ok(Decoded::Block { .. })));
+                assert!(matches!(judge.portable.decode(frame), Ok(Decoded::Block { .. })));
             }
             judge.truth.insert(offset, block.clone());
             let mut damaged = frame.clone();

@@ -100,6 +100,10 @@ impl Params {
         self.decoder_builder().build().unwrap()
     }
 
+    pub(crate) fn decoder_at(&self, kernels: Kernels) -> Decoder {
+        self.decoder_builder().kernels(kernels).build().unwrap()
+    }
+
     /// Upper bound on the memory of a decoder with these parameters.
     pub(crate) fn decoder_bound(&self) -> usize {
         self.decoder_builder().memory().total()
