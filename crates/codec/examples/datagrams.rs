@@ -6,25 +6,64 @@
 //!
 //! The file is cut into runs of up to 64 KiB, as the kernel hands them over, and dealt to datagrams of
 //! at most MTU bytes (1,424). LOSS percent (5) of them are lost, and one in fifty comes up to 30
-//! datagrams late, the same ones in each line. What the decoder stored is acknowledged DELAY datagrams
-//! later (100), in ranges. Each line is a policy: what runs may refer to, and when they are indexed.
-//! Bytes are those of frames; a datagram that was lost is one, and *missing* are those that arrived and
-//! could not be decoded, because what they refer to was lost. There is nobody who sends either again.
+//! datagrams late: which ones depends on their numbers only. What the decoder stored is acknowledged
+//! DELAY datagrams later (100), in ranges. What lacks content waits for 64 datagrams, then counts as
+//! *missing*; in the lines with *answered*, the encoder hears of it, withdraws what is missing, and
+//! sends the frame once more, whole. Nobody sends lost datagrams again.
+//!
+//! Each line is a policy: what runs may refer to, and when they are indexed. Bytes are those of
+//! frames. *Inner loss* is content that was not delivered; *beyond* is what of it did not get lost on
+//! the path itself.
 
-use oncewire_codec::datagram::{Class, DatagramDecoded, Indexing, Limits, RunTokens};
+use oncewire_codec::datagram::{
+    Class, DatagramDecoded, DatagramDecoder, DatagramEncoder, Indexing, Limits, RunTokens,
+};
 use oncewire_codec::{Decoder, Encoder, Reach};
 use std::collections::VecDeque;
 use std::error::Error;
+use std::ops::Range;
 
 const RUN: usize = 64 << 10;
 const SEGMENT: usize = 1400;
 const CACHE: u64 = 256 << 20;
 const REORDER: u64 = 4 << 20;
-const POLICIES: [(&str, Reach, Indexing); 4] = [
-    ("immediate", Reach::Sent, Indexing::Immediate),
-    ("immediate, indexed late", Reach::Sent, Indexing::Acknowledged),
-    ("acked, indexed at once", Reach::Acknowledged, Indexing::Immediate),
-    ("acked", Reach::Acknowledged, Indexing::Acknowledged),
+/// Datagrams for which a frame waits for what it lacks.
+const PATIENCE: u64 = 64;
+
+struct Policy {
+    name: &'static str,
+    reach: Reach,
+    indexing: Indexing,
+    /// Rejections are answered.
+    answers: bool,
+}
+
+const POLICIES: [Policy; 5] = [
+    Policy { name: "immediate", reach: Reach::Sent, indexing: Indexing::Immediate, answers: false },
+    Policy {
+        name: "immediate, answered",
+        reach: Reach::Sent,
+        indexing: Indexing::Immediate,
+        answers: true,
+    },
+    Policy {
+        name: "indexed late, answered",
+        reach: Reach::Sent,
+        indexing: Indexing::Acknowledged,
+        answers: true,
+    },
+    Policy {
+        name: "acked, indexed at once",
+        reach: Reach::Acknowledged,
+        indexing: Indexing::Immediate,
+        answers: false,
+    },
+    Policy {
+        name: "acked",
+        reach: Reach::Acknowledged,
+        indexing: Indexing::Acknowledged,
+        answers: false,
+    },
 ];
 
 struct Path {
@@ -38,89 +77,178 @@ struct Outcome {
     datagrams: u64,
     bytes: u64,
     lost: u64,
+    /// Content of datagrams that were lost.
+    lost_content: u64,
     missing: u64,
     delivered: u64,
-    holes: usize,
 }
 
-/// A datagram on its way: its place in the order of arrival, counter, frame and content.
-type OnItsWay = (u64, u64, Vec<u8>, std::ops::Range<usize>);
+/// A datagram on its way, or waiting at the decoder.
+struct Datagram {
+    /// When it arrives, or is given up.
+    due: u64,
+    counter: u64,
+    frame: Vec<u8>,
+    /// Where its content is in the file.
+    place: Range<usize>,
+    waits: bool,
+}
 
-fn send(
-    content: &[u8],
-    path: &Path,
-    (reach, indexing): (Reach, Indexing),
-) -> Result<Outcome, Box<dyn Error>> {
+struct Link<'a> {
+    content: &'a [u8],
+    path: &'a Path,
+    policy: &'a Policy,
+    encoder: DatagramEncoder,
+    decoder: DatagramDecoder,
+    on_the_way: Vec<Datagram>,
+    /// Datagrams sent so far, and time after the last one.
+    now: u64,
+    /// Ranges that the decoder stored, and when the encoder hears of it.
+    stored: VecDeque<(u64, Range<u64>)>,
+    /// Rejected content: when the encoder hears of it, its place in the log and in the file, and what
+    /// was missing.
+    rejected: VecDeque<(u64, Range<u64>, Range<usize>, Vec<Range<u64>>)>,
+    out: Outcome,
+}
+
+impl Link<'_> {
+    fn send(&mut self, frame: Vec<u8>, place: Range<usize>) {
+        let counter = self.out.datagrams;
+        self.out.datagrams += 1;
+        self.out.bytes += frame.len() as u64;
+        self.now += 1;
+        let mut fate = fastrand::Rng::with_seed(counter.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (is_lost, is_late) = (fate.f64() * 100.0 < self.path.loss, fate.u8(0..50) == 0);
+        if is_lost {
+            self.out.lost += 1;
+            self.out.lost_content += place.len() as u64;
+        } else {
+            let due = self.now + if is_late { fate.u64(1..=30) } else { 0 };
+            self.on_the_way.push(Datagram { due, counter, frame, place, waits: false });
+        }
+        self.arrive();
+        self.hear();
+    }
+
+    /// Decodes what has arrived by now.
+    fn arrive(&mut self) {
+        let Link { content, policy, path, decoder, on_the_way, stored, rejected, out, .. } = self;
+        let now = self.now;
+        on_the_way.retain_mut(|datagram| {
+            if !datagram.waits && datagram.due > now {
+                return true;
+            }
+            match decoder.decode(datagram.counter, &datagram.frame) {
+                Ok(DatagramDecoded::Content { offset: Some(offset), stored: is_new, bytes }) => {
+                    assert!(bytes == &content[datagram.place.clone()], "wrong content");
+                    out.delivered += bytes.len() as u64;
+                    if is_new {
+                        stored.push_back((now + path.delay, offset..offset + bytes.len() as u64));
+                    }
+                    false
+                }
+                Ok(DatagramDecoded::Missing { .. }) if !datagram.waits => {
+                    (datagram.waits, datagram.due) = (true, now + PATIENCE);
+                    true
+                }
+                Ok(DatagramDecoded::Missing { .. }) if datagram.due > now => true,
+                Ok(DatagramDecoded::Missing { offset, ranges }) => {
+                    out.missing += 1;
+                    if policy.answers {
+                        let place = datagram.place.clone();
+                        let range = offset..offset + place.len() as u64;
+                        rejected.push_back((now + path.delay, range, place, ranges.to_vec()));
+                    }
+                    false
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+
+    /// What comes back to the encoder by now.
+    fn hear(&mut self) {
+        let now = self.now;
+        while self.stored.front().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, mut range)) = self.stored.pop_front()
+        {
+            // Neighbors that are due are one range.
+            while let Some((due, next)) = self.stored.front()
+                && *due <= now
+                && next.start == range.end
+            {
+                range.end = next.end;
+                self.stored.pop_front();
+            }
+            self.encoder.acknowledge(range);
+        }
+        while self.rejected.front().is_some_and(|(due, ..)| *due <= now)
+            && let Some((_, range, place, missing)) = self.rejected.pop_front()
+        {
+            missing.into_iter().for_each(|range| self.encoder.withdraw(range));
+            // As many datagrams as it takes.
+            for (range, place) in parts(range, place, self.path.mtu - 9) {
+                let mut frame = Vec::new();
+                if self.encoder.repair(range, &mut frame).is_ok() {
+                    self.send(frame, place);
+                }
+            }
+        }
+    }
+}
+
+/// Divides a range of the log and its place in the file.
+fn parts(
+    range: Range<u64>,
+    place: Range<usize>,
+    most: usize,
+) -> impl Iterator<Item = (Range<u64>, Range<usize>)> {
+    place.clone().step_by(most).map(move |from| {
+        let to = (from + most).min(place.end);
+        let start = range.start + (from - place.start) as u64;
+        (start..start + (to - from) as u64, from..to)
+    })
+}
+
+fn transfer(content: &[u8], path: &Path, policy: &Policy) -> Result<Outcome, Box<dyn Error>> {
     let mut encoder = Encoder::builder().cache(CACHE).span(REORDER).build_datagrams()?;
-    let mut decoder = Decoder::builder().cache(CACHE).span(REORDER).build_datagrams()?;
-    encoder.set_indexing(indexing);
+    encoder.set_indexing(policy.indexing);
+    let mut link = Link {
+        content,
+        path,
+        policy,
+        encoder,
+        decoder: Decoder::builder().cache(CACHE).span(REORDER).build_datagrams()?,
+        on_the_way: Vec::new(),
+        now: 0,
+        stored: VecDeque::new(),
+        rejected: VecDeque::new(),
+        out: Outcome::default(),
+    };
     let limits = Limits { segment: SEGMENT, room: path.mtu, earlier: false };
-    let (mut out, mut tokens) = (Outcome::default(), RunTokens::default());
-    let mut on_the_way: Vec<OnItsWay> = Vec::new();
-    let mut stored: VecDeque<(u64, std::ops::Range<u64>)> = VecDeque::new();
+    let mut tokens = RunTokens::default();
     for (number, run) in content.chunks(RUN).enumerate() {
-        encoder.search(run, Class::Unknown, reach, &mut tokens)?;
+        link.encoder.search(run, Class::Unknown, policy.reach, &mut tokens)?;
         let mut from = 0;
         while from < run.len() {
-            let to = encoder.fit(&tokens, from, &limits);
+            let to = link.encoder.fit(&tokens, from, &limits);
             if to == from {
                 return Err("the MTU is too small for a segment".into());
             }
             let mut frame = Vec::new();
-            encoder.write(&tokens, run, from..to, &limits, &mut frame);
-            let counter = out.datagrams;
-            out.datagrams += 1;
-            out.bytes += frame.len() as u64;
-            // The same place on the path has the same fate, whatever is in the datagram.
-            let mut fate = fastrand::Rng::with_seed(counter.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let (is_lost, is_late) = (fate.f64() * 100.0 < path.loss, fate.u8(0..50) == 0);
-            let late = if is_late { fate.u64(1..=30) } else { 0 };
-            if is_lost {
-                out.lost += 1;
-            } else {
-                let start = number * RUN;
-                on_the_way.push((counter + late, counter, frame, start + from..start + to));
-            }
+            link.encoder.write(&tokens, run, from..to, &limits, &mut frame);
+            let start = number * RUN;
+            link.send(frame, start + from..start + to);
             from = to;
-            on_the_way.retain(|(due, counter, frame, place)| {
-                if *due > out.datagrams {
-                    return true;
-                }
-                match decoder.decode(*counter, frame) {
-                    Ok(DatagramDecoded::Content {
-                        offset: Some(offset),
-                        stored: is_stored,
-                        bytes,
-                    }) => {
-                        assert!(bytes == &content[place.clone()], "wrong content");
-                        out.delivered += bytes.len() as u64;
-                        if is_stored {
-                            let range = offset..offset + bytes.len() as u64;
-                            stored.push_back((out.datagrams + path.delay, range));
-                        }
-                    }
-                    Ok(DatagramDecoded::Missing { .. }) => out.missing += 1,
-                    other => panic!("{other:?}"),
-                }
-                false
-            });
-            while stored.front().is_some_and(|(due, _)| *due <= out.datagrams)
-                && let Some((_, mut range)) = stored.pop_front()
-            {
-                // Neighbors that are due are one range.
-                while let Some((due, next)) = stored.front()
-                    && *due <= out.datagrams
-                    && next.start == range.end
-                {
-                    range.end = next.end;
-                    stored.pop_front();
-                }
-                encoder.acknowledge(range);
-            }
         }
     }
-    out.holes = decoder.held().len().saturating_sub(1);
-    Ok(out)
+    // Time goes on until everything has arrived or is given up, and rejections are answered.
+    while !link.on_the_way.is_empty() || !link.rejected.is_empty() {
+        link.now += 1;
+        link.arrive();
+        link.hear();
+    }
+    Ok(link.out)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -138,20 +266,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         path.delay
     );
     println!(
-        "{:<24} {:>9} {:>11} {:>7} {:>7} {:>8} {:>10} {:>6}",
-        "policy", "datagrams", "bytes", "saved", "lost", "missing", "inner loss", "holes"
+        "{:<24} {:>9} {:>11} {:>7} {:>7} {:>8} {:>10} {:>8}",
+        "policy", "datagrams", "bytes", "saved", "lost", "missing", "inner loss", "beyond"
     );
-    for (name, reach, indexing) in POLICIES {
-        let out = send(&content, &path, (reach, indexing))?;
+    for policy in &POLICIES {
+        let out = transfer(&content, &path, policy)?;
+        let share = |bytes: u64| 100.0 * bytes as f64 / content.len() as f64;
+        let undelivered = content.len() as u64 - out.delivered;
         println!(
-            "{name:<24} {:>9} {:>11} {:>6.1}% {:>7} {:>8} {:>9.2}% {:>6}",
+            "{:<24} {:>9} {:>11} {:>6.1}% {:>7} {:>8} {:>9.2}% {:>7.2}%",
+            policy.name,
             out.datagrams,
             out.bytes,
-            100.0 - 100.0 * out.bytes as f64 / content.len() as f64,
+            100.0 - share(out.bytes),
             out.lost,
             out.missing,
-            100.0 - 100.0 * out.delivered as f64 / content.len() as f64,
-            out.holes
+            share(undelivered),
+            share(undelivered.saturating_sub(out.lost_content))
         );
     }
     Ok(())
