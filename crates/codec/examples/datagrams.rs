@@ -94,6 +94,16 @@ struct Datagram {
     waits: bool,
 }
 
+/// A frame that was given up.
+struct Rejection {
+    /// When the encoder hears of it.
+    due: u64,
+    /// Its content in the log, and in the file.
+    range: Range<u64>,
+    place: Range<usize>,
+    missing: Vec<Range<u64>>,
+}
+
 struct Link<'a> {
     content: &'a [u8],
     path: &'a Path,
@@ -105,9 +115,7 @@ struct Link<'a> {
     now: u64,
     /// Ranges that the decoder stored, and when the encoder hears of it.
     stored: VecDeque<(u64, Range<u64>)>,
-    /// Rejected content: when the encoder hears of it, its place in the log and in the file, and what
-    /// was missing.
-    rejected: VecDeque<(u64, Range<u64>, Range<usize>, Vec<Range<u64>>)>,
+    rejected: VecDeque<Rejection>,
     out: Outcome,
 }
 
@@ -157,7 +165,8 @@ impl Link<'_> {
                     if policy.answers {
                         let place = datagram.place.clone();
                         let range = offset..offset + place.len() as u64;
-                        rejected.push_back((now + path.delay, range, place, ranges.to_vec()));
+                        let (due, missing) = (now + path.delay, ranges.to_vec());
+                        rejected.push_back(Rejection { due, range, place, missing });
                     }
                     false
                 }
@@ -182,8 +191,8 @@ impl Link<'_> {
             }
             self.encoder.acknowledge(range);
         }
-        while self.rejected.front().is_some_and(|(due, ..)| *due <= now)
-            && let Some((_, range, place, missing)) = self.rejected.pop_front()
+        while self.rejected.front().is_some_and(|rejection| rejection.due <= now)
+            && let Some(Rejection { range, place, missing, .. }) = self.rejected.pop_front()
         {
             missing.into_iter().for_each(|range| self.encoder.withdraw(range));
             // As many datagrams as it takes.

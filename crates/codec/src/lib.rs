@@ -52,7 +52,7 @@
 //! After an error nothing of the frame has entered the log. [`Encoder::repair`] replaces the block,
 //! and [`Encoder::reset_context`] restarts the entropy context that the decoder has lost.
 //! [`EncoderBuilder::memory`] and [`DecoderBuilder::memory`] say beforehand what each end will use.
-//! To compress a file or stream, use [`pack`].
+//! To compress a file or stream, use [`pack`]; for datagrams that may be lost, [`datagram`].
 //!
 //! # How it works
 //!

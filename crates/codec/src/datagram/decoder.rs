@@ -31,7 +31,7 @@ pub enum DatagramDecoded<'a> {
     Missing {
         /// Where the frame's content would lie.
         offset: u64,
-        /// What is missing, in ascending order.
+        /// What is missing, in ascending order: all of it, or at least 64 ranges.
         ranges: &'a [Range<u64>],
     },
 }

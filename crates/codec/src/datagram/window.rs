@@ -12,6 +12,10 @@ use std::ops::Range;
 /// Datagrams whose ends of content are remembered: as many as the replay window of a link admits.
 pub(super) const REMEMBERED: u64 = 8192;
 
+/// Most missing ranges that are named. A rejection has room for a few only, and a hostile frame may
+/// lack one for every three of its bytes.
+pub(super) const MOST_MISSING: usize = 64;
+
 /// The log of a decoder, of which any part may be missing.
 ///
 /// New content is stored wherever nothing is held, up to one span below the highest content seen:
@@ -57,7 +61,7 @@ impl Window {
     }
 
     /// Collects the parts of the matches' sources that the log does not hold, of content of `len`
-    /// bytes at `offset`.
+    /// bytes at `offset`; not much more than [`MOST_MISSING`] of them.
     ///
     /// # Errors
     /// [`FrameError::Reference`] if no frame at this place may refer to a source.
@@ -76,7 +80,7 @@ impl Window {
                 let (source_offset, len) = (source.start, u64::from(found.len));
                 return Err(FrameError::Reference { source_offset, len });
             }
-            if !self.held.contains(&source) {
+            if missing.count() < MOST_MISSING && !self.held.contains(&source) {
                 self.held.holes_in(&source, missing);
             }
         }

@@ -194,6 +194,24 @@ fn missing_ranges_are_exact() {
 }
 
 #[test]
+fn a_frame_that_lacks_a_range_for_each_match_is_cheap_to_refuse() {
+    let mut decoder = primed();
+    // Matches of one byte, each from two bytes further back: descending, and none is held.
+    let mut descriptors = Vec::new();
+    for i in 0..4000u32 {
+        let distance = 20_000 + 3 * i;
+        descriptors.extend([0, 2, 0x80 | (distance & 0x7f) as u8]);
+        descriptors.extend([0x80 | (distance >> 7 & 0x7f) as u8, (distance >> 14) as u8]);
+    }
+    assert_eq!(descriptors.len(), 20_000);
+    let frame = [&hex("14 4c 00 a0 9c 01"), &descriptors[..], &[0; 8]].concat();
+    match decoder.decode(9, &frame) {
+        Ok(DatagramDecoded::Missing { offset: 65_612, ranges }) => assert_eq!(ranges.len(), 64),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_datagram_that_is_too_old_has_no_offset_but_content() {
     let mut decoder = primed();
     decoder.decode(9000, &hex("10 4a 00 61")).unwrap();
