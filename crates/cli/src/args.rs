@@ -4,6 +4,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod bench;
+pub(crate) mod index;
 mod man;
 mod pack;
 pub(crate) mod plan;
@@ -87,6 +88,8 @@ pub(crate) enum Command {
     /// Runs the real codec at every device, and compares what leaves the network with what entered
     /// it.
     Emulate(Box<plan::EmulateArgs>),
+    /// Size and measure an index of small keys on a flash disk
+    Index(index::IndexArgs),
     /// Make a table of marker bytes for --sampler samplebyte:FILE
     Train(TrainArgs),
     /// Write manual pages

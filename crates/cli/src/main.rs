@@ -13,6 +13,7 @@ mod demo;
 mod endpoint;
 mod failure;
 mod family;
+mod index;
 mod man;
 mod output;
 mod pack;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Emulate(args) => plan::emulate::run(args),
+        Command::Index(args) => index::run(args),
         Command::Train(args) => train::run(args),
         Command::Man(args) => man::pages(args),
         Command::Completions(args) => man::completions(args),

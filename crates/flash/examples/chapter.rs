@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
     );
     figure_3();
     figure_4()?;
-    figure_5(64.max(scale), directory.as_deref())?;
+    figure_5(256.max(scale), directory.as_deref())?;
     table_2(scale, directory.as_deref())?;
     table_3(64.max(scale), directory.as_deref())
 }
@@ -117,7 +117,7 @@ fn figure_3() {
         "\nFigure 5.3: reads of an absent key by the size of the filters, model, 0.31 ms a read"
     );
     println!("{:>12} {:>12} {:>12}", "filters", "32 GB", "64 GB");
-    for filters in [64, 128, 256, 512, 1024, 2048, 4096] {
+    for filters in [64u64, 128, 256, 512, 1024, 2048, 4096] {
         let cost = |flash: u64| {
             let flash = (flash * GIB) as f64;
             let buffers = best_buffers(flash, 32.0);
@@ -135,7 +135,7 @@ fn figure_4() -> Result<(), Failure> {
         ("Transcend SSD", Costs::TRANSCEND_SSD),
     ] {
         println!(
-            "\nFigure 5.4: inserts on the {name}, I/O only: the model, and an index of 256 MiB"
+            "\nFigure 5.4: inserts on the {name}, I/O only: the model, and an index of 48 MiB"
         );
         println!(
             "{:>10} {:>12} {:>12} {:>12} {:>12} {:>14}",
@@ -143,15 +143,15 @@ fn figure_4() -> Result<(), Failure> {
         );
         for buffer in [16 * KIB, 32 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 160 * KIB, 256 * KIB] {
             let options = Options {
-                memory: 64 << 20,
+                memory: 24 << 20,
                 buffers: 16 * buffer,
                 buffer,
                 list: List::PerPartition,
                 ..Options::default()
             };
-            let mut setup = Setup::new(costs, 256 << 20, &options, None)?;
+            let mut setup = Setup::new(costs, 48 << 20, &options, None)?;
             setup.fill(u64::MAX)?;
-            let inserts = 300_000;
+            let inserts = 4 * setup.index.filters().partitions * setup.index.filters().entries;
             let (mut sum, mut worst, mut moved) = (Duration::ZERO, Duration::ZERO, 0);
             for n in 0..inserts {
                 let key = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -106,6 +106,11 @@ fn of_bench() {
 }
 
 #[test]
+fn of_index() {
+    run_examples("index", &Dir::new(), &[]);
+}
+
+#[test]
 fn of_train() {
     let dir = Dir::new();
     files(&dir, &["monday.tar", "tuesday.tar"], 60_000);

@@ -8,6 +8,7 @@ mod examples;
 mod family;
 mod files;
 mod help;
+mod index;
 mod mapped;
 mod memory;
 mod outputs;

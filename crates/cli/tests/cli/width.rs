@@ -45,6 +45,27 @@ fn demo() {
 }
 
 #[test]
+fn index() {
+    fits(args!["index", "tune", "--like", "transcend-ssd"]);
+    fits(args![
+        "index",
+        "bench",
+        "--like",
+        "flash-chip",
+        "--flash",
+        "16M",
+        "--memory",
+        "6M",
+        "--buffers",
+        "1M",
+        "--operations",
+        "1000"
+    ]);
+    let dir = Dir::new();
+    fits(args!["index", "tune", dir.path(), "--time", "10ms", "--test-size", "8M"]);
+}
+
+#[test]
 fn bench_with_every_column() {
     let dir = Dir::new();
     let data =
