@@ -81,7 +81,7 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
         },
         window: u32::from(args.window),
     };
-    let (name, device, chip) = device(args)?;
+    let Place { name, device, chip } = device(args)?;
     let (index, _) = Index::open(device, &options).map_err(|error| refused(args, &error))?;
     let failed = |error: IndexError| Failure::failed(format!("{name}: {error}"));
     let mut run = Run { index, chip, state: 1 };
@@ -152,7 +152,15 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
     })
 }
 
-fn device(args: &IndexBenchArgs) -> Outcome<(String, Box<dyn Device>, Option<Arc<Chip>>)> {
+/// What the index lies on.
+struct Place {
+    name: String,
+    device: Box<dyn Device>,
+    /// If it is simulated.
+    chip: Option<Arc<Chip>>,
+}
+
+fn device(args: &IndexBenchArgs) -> Outcome<Place> {
     if let Some(like) = args.like {
         if args.flash > MOST_IN_MEMORY {
             return Err(Failure::usage(format!(
@@ -163,14 +171,15 @@ fn device(args: &IndexBenchArgs) -> Outcome<(String, Box<dyn Device>, Option<Arc
         }
         let (name, costs) = super::costs(like);
         let chip = Arc::new(Chip::new(Box::new(Memory::new(args.flash as usize)), costs));
-        return Ok((name.to_owned(), Box::new(chip.clone()), Some(chip)));
+        let device = Box::new(chip.clone());
+        return Ok(Place { name: name.to_owned(), device, chip: Some(chip) });
     }
     let Some(place) = args.place.as_deref() else {
         return Err(Failure::usage("name a directory for the index, or a device with --like"));
     };
     let device = FileDevice::temporary(place, args.flash)
         .map_err(|error| Failure::io("make a temporary file in", place.display(), &error))?;
-    Ok((place.display().to_string(), Box::new(device), None))
+    Ok(Place { name: place.display().to_string(), device: Box::new(device), chip: None })
 }
 
 /// Options that do not fit are wrong options.

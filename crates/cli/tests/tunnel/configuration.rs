@@ -64,7 +64,7 @@ fn check(role: &str, config: &Path) -> Output {
 fn check_and_start_report_a_wrong_configuration_in_one_line() {
     let files = Files::new();
     // Lines for serve, and words of the error.
-    let cases: [(&str, &[&str]); 36] = [
+    let cases: [(&str, &[&str]); 37] = [
         ("listn = [\"7077\"]", &["line 1", "\"listn\"", "did you mean \"listen\"?"]),
         (
             "\n# memory\nmemry = \"1G\"\nlisen = []",
