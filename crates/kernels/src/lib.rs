@@ -2,7 +2,8 @@
 //!
 //! They find the markers of a block, hash the windows at them, measure how far two regions agree,
 //! code bytes and find short matches, hold large buffers, and map files; and they compile loops
-//! over bits of other crates for BMI2 ([`BitWork`]). They know nothing of logs, matches or frames.
+//! over bits of other crates for BMI2 ([`BitWork`]). With the feature `zstd` they have libzstd code
+//! matches that were found elsewhere. They know nothing of logs, matches or frames of ours.
 //! What only the published
 //! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`.
 //!
@@ -41,6 +42,8 @@ mod streams;
 #[cfg(test)]
 mod testing;
 mod walk;
+#[cfg(feature = "zstd")]
+mod zstd_blocks;
 
 pub use bit_work::BitWork;
 pub use byteset::ByteSet;
@@ -52,10 +55,12 @@ pub use markers::Sampled;
 pub use pages::{Element, Pages, prefetch};
 pub use search::first_above;
 pub use short::{
-    SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns, ShortCounts,
-    ShortMatches, ShortSearch,
+    SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, Sequence, SequenceSearch,
+    ShortColumns, ShortCounts, ShortMatches, ShortSearch,
 };
 pub use streams::stdout_was_closed;
+#[cfg(feature = "zstd")]
+pub use zstd_blocks::{ZSTD_BLOCK_MAX, ZSTD_DISTANCE_MAX, ZstdBlocks, ZstdFailure};
 
 /// Compiles the README's examples.
 #[cfg(doctest)]

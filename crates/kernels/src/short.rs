@@ -9,10 +9,12 @@
 mod execute;
 mod probe;
 mod search;
+mod sequences;
 #[cfg(test)]
 mod tests;
 
 pub use execute::{ShortColumns, ShortCounts};
+pub use sequences::{Sequence, SequenceSearch};
 
 use crate::Kernels;
 #[cfg(target_arch = "x86_64")]

@@ -26,7 +26,7 @@ pub(super) struct Portable;
 
 /// Of the first `H` bytes, 5 to 8.
 #[inline(always)]
-fn hash<const H: usize>(bytes: &[u8; 8]) -> u32 {
+pub(super) fn hash<const H: usize>(bytes: &[u8; 8]) -> u32 {
     let word = u64::from_le_bytes(*bytes);
     (word as u32)
         .wrapping_mul(0x9e37_79b1)

@@ -28,7 +28,7 @@ pub(super) unsafe fn search_avx2(
 
 /// As many bytes as agree before `a` and `b`, at most 8 and `most`.
 #[inline(always)]
-fn agree_before(content: &[u8], a: usize, b: usize, most: usize) -> usize {
+pub(super) fn agree_before(content: &[u8], a: usize, b: usize, most: usize) -> usize {
     let most = most.min(b);
     if let (Some(x), Some(y)) = (content[..a].last_chunk::<8>(), content[..b].last_chunk::<8>()) {
         let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
@@ -40,7 +40,7 @@ fn agree_before(content: &[u8], a: usize, b: usize, most: usize) -> usize {
 
 /// As many bytes as agree from `a` and from `b` below it on, before `a` reaches `end`.
 #[inline(always)]
-fn agree_from<P: Probe>(content: &[u8], a: usize, b: usize, end: usize) -> usize {
+pub(super) fn agree_from<P: Probe>(content: &[u8], a: usize, b: usize, end: usize) -> usize {
     let mut len = 0;
     while let (Some(x), Some(y)) =
         (content[a + len..].first_chunk(), content[b + len..].first_chunk())
@@ -80,7 +80,12 @@ unsafe fn append(
 
 /// From which positions of the batch 4 bytes are as `distance` before.
 #[inline(always)]
-fn repeats<P: Probe>(content: &[u8], batch: usize, here: &[u8; BATCH], distance: usize) -> u64 {
+pub(super) fn repeats<P: Probe>(
+    content: &[u8],
+    batch: usize,
+    here: &[u8; BATCH],
+    distance: usize,
+) -> u64 {
     if distance > batch {
         return 0;
     }
@@ -157,7 +162,7 @@ pub(super) fn search<P: Probe>(
 
 /// Which positions of the batch are not below `done` and not from `end` on.
 #[inline(always)]
-fn left(batch: usize, done: usize, end: usize) -> u64 {
+pub(super) fn left(batch: usize, done: usize, end: usize) -> u64 {
     let from_done = match done.saturating_sub(batch) {
         passed @ 0..BATCH => u64::MAX << passed,
         _ => 0,
@@ -170,7 +175,7 @@ fn left(batch: usize, done: usize, end: usize) -> u64 {
 
 /// The batch after `batch`, if all up to `done` is in matches.
 #[inline(always)]
-fn next_batch(mut batch: usize, done: usize) -> usize {
+pub(super) fn next_batch(mut batch: usize, done: usize) -> usize {
     // Where nothing was found for long, look at less.
     if done + 2048 < batch {
         return batch + BATCH * (1 + ((batch - done) >> 11).min(8));

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Text of few words, with runs and with noise.
-fn content() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn content() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => (0usize..12).prop_map(|word| {
             let words = ["the ", "wire ", "of ", "content", "log; ", "abcabcabc", "0", "--\n", "x", "sent once ", "block", ", "];
@@ -20,7 +20,7 @@ fn columns<'a>(found: &'a ShortMatches, literals: &'a [u8]) -> ShortColumns<'a> 
     ShortColumns { tokens, high, low, runs, lens, large, literals }
 }
 
-fn with_slack(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn with_slack(bytes: &[u8]) -> Vec<u8> {
     [bytes, &[0; SHORT_SLACK]].concat()
 }
 
