@@ -130,13 +130,19 @@ pub(crate) struct CodecArgs {
 pub(crate) struct InsideArgs {
     /// Whether to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
     /// size and 20 MB of memory, and time where there is such content. Needs the entropy stage coded
-    #[arg(long, value_name = "WHEN", default_value = "on")]
-    inside: Switch,
+    /// [default: on]
+    #[arg(long, value_name = "WHEN")]
+    inside: Option<Switch>,
 }
 
 impl InsideArgs {
     pub(crate) fn looks_inside(&self) -> bool {
-        self.inside == Switch::On
+        self.inside != Some(Switch::Off)
+    }
+
+    /// Whether it was asked for.
+    pub(crate) fn is_on(&self) -> bool {
+        self.inside == Some(Switch::On)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `oncewire pack`.
 
 mod batch;
+mod format;
 mod work;
 
 use crate::adapting::{self, Adapting};
@@ -11,7 +12,10 @@ use crate::output::{Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{base, progress, setup, stdout};
 use batch::{Batches, Finding, Source, Whole};
+pub(crate) use format::FormatName;
+use format::{Container, Writer};
 use oncewire_codec::pack::{CONTEXTS, Header, Summary};
+use oncewire_codec::zstd_frames::{self, ContentChecksum};
 use oncewire_codec::{DEFAULT_CACHE, EncodeError};
 use serde::Serialize;
 use std::num::NonZero;
@@ -55,20 +59,26 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
             "--json prints its document on standard output, so the pack needs a file: pass -o FILE",
         ));
     }
+    let entropy = args.codec.entropy()?;
+    format::check(args, entropy)?;
+    let is_zstd = args.format == FormatName::Zstd;
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;
     let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
     let base = base::identify(&args.base)?;
     let base_len = base.map_or(0, |base| base.len);
     // Room for the base and as much new content as without one.
-    let cache = args.cache.unwrap_or_else(|| (base_len + DEFAULT_CACHE).min(MAX_DEFAULT_CACHE));
+    let cache = args.cache.unwrap_or_else(|| match args.format {
+        FormatName::Oncewire => (base_len + DEFAULT_CACHE).min(MAX_DEFAULT_CACHE),
+        FormatName::Zstd => zstd_frames::DEFAULT_WINDOW,
+    });
     let header = Header {
         cache,
         max_block: usize::try_from(args.block).unwrap_or(usize::MAX),
         seed: 0,
         base,
     };
-    let encoder = args.codec.encoder(args.inside.looks_inside())?;
+    let encoder = args.codec.encoder(args.inside.looks_inside() && !is_zstd)?;
     let mut input = Input::open(args.input.as_deref())?;
     // The file itself is the log, unless something comes before it there, or it is read slowly.
     let is_whole = base.is_none() && args.cpu_budget.is_none();
@@ -79,6 +89,16 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         .growing_table(true)
         .build_parts(whole.as_ref().map(|whole| whole.pages.clone()), CONTEXTS);
     let (mut finder, writers) = parts.map_err(setup::config_failure)?;
+    let writers = Writer::all(writers, args.format, entropy)?;
+    let mut container = match args.format {
+        FormatName::Oncewire => Container::Oncewire(header),
+        FormatName::Zstd => Container::Zstd {
+            window: cache,
+            // Only of a file that cannot change.
+            len: whole.as_ref().map(|whole| whole.pages.len() as u64),
+            checksum: ContentChecksum::default(),
+        },
+    };
     if header.base_skip() > 0 {
         note(&format!(
             "only the last {} of the {} of base files fit in the cache; raise --cache to use them all",
@@ -91,7 +111,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
         finder.prime(block).map_err(encode_failure)
     })?;
-    output.write(&header.to_bytes())?;
+    output.write(&container.header())?;
     // Lets the receiver of a live stream prepare.
     output.flush()?;
     let bar = progress::bar(input.len);
@@ -100,8 +120,9 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let threads = args.threads.map_or_else(default_threads, usize::from);
     // What fits in a batch gives a second thread nothing to do.
     let is_short = input.len.is_some_and(|len| len <= batch::BATCH as u64);
-    // Batches of a pipe end anywhere, and blocks would with them.
-    let generation = (base.is_none() && input.len.is_some()).then_some(cache);
+    // Batches of a pipe end anywhere, and blocks would with them. Distances in a frame of zstd are
+    // those in the content, so there is no padding.
+    let generation = (base.is_none() && (input.len.is_some() || is_zstd)).then_some(cache);
     let finding = Finding {
         source: match &whole {
             Some(whole) => Source::Whole(whole.clone(), 0),
@@ -111,6 +132,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         generation,
         finder: &mut finder,
         adapting: &mut adapting,
+        checksum: container.checksum(),
         position: 0,
     };
     let sink = Sink { output, summary: Summary::default(), bar };
@@ -119,7 +141,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     bar.finish_and_clear();
     // Without a trailer it is no pack.
     whole.as_ref().map_or(Ok(()), Whole::check)?;
-    output.write(&summary.trailer())?;
+    output.write(&container.trailer(&summary))?;
     let (total, written) = (summary.total(), output.written());
     output.finish()?;
 

@@ -1,5 +1,7 @@
 //! `oncewire unpack`.
 
+mod zstd;
+
 use crate::args::UnpackArgs;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
@@ -8,6 +10,7 @@ use crate::quantity::{binary, bytes, rate};
 use crate::{base, progress, setup, stdout};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, PackStep};
+use oncewire_codec::zstd_frames;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -41,53 +44,58 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     let mut output: Option<Output> = None;
     let to_terminal = is_standard(args.output.as_deref()) && io::stdout().is_terminal();
     let bar = progress::bar(input.len);
+    while source.bytes().len() < zstd_frames::MAGIC.len() && source.refill(&mut input, None)? > 0 {}
+    if let Some(destination) =
+        destination.take_if(|_| source.bytes().starts_with(&zstd_frames::MAGIC))
+    {
+        let (output, window) =
+            zstd::run(args, &mut input, &mut source, destination, to_terminal, |len| bar.inc(len))?;
+        bar.finish_and_clear();
+        return finish(args, output, source.consumed, begun, (window, 0));
+    }
     loop {
-        let consumed = match reader
-            .step(source.bytes())
-            .map_err(|error| refuse(error, &input.name, args))?
-        {
-            PackStep::NeedMore(_) => {
-                if source.refill(&mut input, output.as_mut())? == 0 {
-                    return Err(truncated(&reader, &source, &input.name));
+        let consumed =
+            match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
+                PackStep::NeedMore(_) => {
+                    if source.refill(&mut input, output.as_mut())? == 0 {
+                        return Err(truncated(&reader, &source, &input.name));
+                    }
+                    continue;
                 }
-                continue;
-            }
-            PackStep::Header { consumed } => {
-                let header = *reader.header().expect("it was just read");
-                check_base(&header, base.as_ref(), &input.name)?;
-                base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
-                    reader.prime(block);
-                    Ok(())
-                })?;
-                // Not earlier: an input that is not a pack must not leave a file.
-                output = destination.take().map(Destination::open).transpose()?;
-                // The output itself is the log, unless something comes before it there, or blocks
-                // are so small that writing each by itself would cost more.
-                if header.base.is_none()
-                    && header.max_block >= LEAST_BLOCK
-                    && let Some(pages) = output.as_mut().and_then(Output::pages)
-                {
-                    reader
-                        .log_is_output(pages)
-                        .map_err(|error| refuse(error, &input.name, args))?;
+                PackStep::Header { consumed } => {
+                    let header = *reader.header().expect("it was just read");
+                    check_base(&header, base.as_ref(), &input.name)?;
+                    base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
+                        reader.prime(block);
+                        Ok(())
+                    })?;
+                    // Not earlier: an input that is not a pack must not leave a file.
+                    output = destination.take().map(Destination::open).transpose()?;
+                    // The output itself is the log, unless something comes before it there, or blocks
+                    // are so small that writing each by itself would cost more.
+                    if header.base.is_none()
+                        && header.max_block >= LEAST_BLOCK
+                        && let Some(pages) = output.as_mut().and_then(Output::pages)
+                    {
+                        reader
+                            .log_is_output(pages)
+                            .map_err(|error| refuse(error, &input.name, args))?;
+                    }
+                    consumed
                 }
-                consumed
-            }
-            PackStep::Block { content, consumed } => {
-                if to_terminal && is_binary(content) {
-                    return Err(Failure::usage(
-                        "the content is binary, and would go to the terminal; name a file with -o, or pipe it",
-                    ));
+                PackStep::Block { content, consumed } => {
+                    if to_terminal && is_binary(content) {
+                        return Err(binary_to_terminal());
+                    }
+                    output.as_mut().expect("the header comes first").write(content)?;
+                    bar.inc(consumed as u64);
+                    consumed
                 }
-                output.as_mut().expect("the header comes first").write(content)?;
-                bar.inc(consumed as u64);
-                consumed
-            }
-            PackStep::End { consumed } => {
-                source.consume(consumed);
-                break;
-            }
-        };
+                PackStep::End { consumed } => {
+                    source.consume(consumed);
+                    break;
+                }
+            };
         source.consume(consumed);
     }
     if !source.bytes().is_empty() || source.refill(&mut input, output.as_mut())? > 0 {
@@ -98,27 +106,39 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     }
     bar.finish_and_clear();
     let output = output.expect("the header comes first");
+    let cache = reader.header().map_or(0, |header| header.cache);
+    finish(args, output, source.consumed, begun, (cache, base.map_or(0, |base| base.len)))
+}
+
+/// Moves the output to its place and reports.
+fn finish(
+    args: &UnpackArgs,
+    output: Output,
+    consumed: u64,
+    begun: Instant,
+    (cache_bytes, base_bytes): (u64, u64),
+) -> Outcome {
     let total = output.written();
     output.finish()?;
-
     let elapsed = begun.elapsed();
-    progress::note(&format!(
-        "{} -> {} at {}",
-        bytes(source.consumed),
-        bytes(total),
-        rate(total, elapsed)
-    ));
+    progress::note(&format!("{} -> {} at {}", bytes(consumed), bytes(total), rate(total, elapsed)));
     if args.json {
         stdout::json(&Report {
-            bytes_in: source.consumed,
+            bytes_in: consumed,
             bytes_out: total,
-            savings: stdout::savings(source.consumed, total),
+            savings: stdout::savings(consumed, total),
             seconds: elapsed.as_secs_f64(),
-            cache_bytes: reader.header().map_or(0, |header| header.cache),
-            base_bytes: base.map_or(0, |base| base.len),
+            cache_bytes,
+            base_bytes,
         })?;
     }
     Ok(())
+}
+
+fn binary_to_terminal() -> Failure {
+    Failure::usage(
+        "the content is binary, and would go to the terminal; name a file with -o, or pipe it",
+    )
 }
 
 /// Whether content could do anything to a terminal but print and move on.

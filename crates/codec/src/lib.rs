@@ -92,6 +92,7 @@ pub mod sampler;
 pub mod search;
 pub mod table;
 mod zstd_block;
+pub mod zstd_frames;
 
 pub use chunks::Stream;
 pub use decoder::{Decoded, Decoder, DecoderMemory};
@@ -103,7 +104,9 @@ pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};
 pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts};
 pub use limits::{MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
-pub use oncewire_kernels::{ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter};
+pub use oncewire_kernels::{
+    ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter, ZstdFailure,
+};
 pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder};
 pub use policy::CachePolicy;
 pub use reach::Reach;

@@ -2,7 +2,7 @@
 
 use super::{CodecArgs, InsideArgs};
 use crate::demo::{LEAST_MEMORY, MOST_MEMORY};
-use crate::pack::{MAX_DEFAULT_CACHE, MOST_THREADS};
+use crate::pack::{FormatName, MAX_DEFAULT_CACHE, MOST_THREADS};
 use crate::quantity::{parse_share, parse_size, size};
 use clap::Args;
 use oncewire_codec::adapt::CpuShare;
@@ -39,6 +39,7 @@ Examples:
   tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
   oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
   nc -l 9000 | oncewire pack --cpu-budget 25% -o feed.ow
+  oncewire pack --format zstd backup.tar -o backup.tar.zst
 
 `unpack` needs as much memory as --cache, and refuses more than it allows (--max-cache).")]
 pub(crate) struct PackArgs {
@@ -47,6 +48,11 @@ pub(crate) struct PackArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
+    /// Format to write: oncewire, or zstd, which `unpack` and every zstd decode. zstd has no --base,
+    /// --inside or --cpu-budget, and finds repeats up to 128M back; with a larger --cache, up to 2G,
+    /// it takes `zstd -d --long=31` to decode
+    #[arg(long, value_name = "FORMAT", default_value = "oncewire", hide_possible_values = true)]
+    pub(crate) format: FormatName,
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
         "Size of the content cache, which is how far back repeats are found [default: {}, plus the size of the --base \
          files, up to {}]", size(DEFAULT_CACHE), size(MAX_DEFAULT_CACHE)

@@ -1,11 +1,13 @@
 //! Content on its way from the input to the output, by the megabyte.
 
 use super::encode_failure;
+use super::format::Writer;
 use crate::adapting::Adapting;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use cpu_time::ThreadTime;
-use oncewire_codec::{FilePages, Finder, FrameWriter, LeaseState, Tokens};
+use oncewire_codec::zstd_frames::ContentChecksum;
+use oncewire_codec::{FilePages, Finder, LeaseState, Tokens};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,15 +94,10 @@ impl Batch {
     }
 
     /// Writes the frames of all blocks.
-    pub(super) fn write(&mut self, writer: &mut FrameWriter, context: usize) -> Outcome {
-        let Batch { content, len, tokens, blocks, frames, .. } = self;
+    pub(super) fn write(&mut self, writer: &mut Writer, context: usize) -> Outcome {
+        let Batch { start, content, len, tokens, blocks, frames } = self;
         frames.clear();
-        let mut rest = content.front(*len);
-        for tokens in &tokens[..*blocks] {
-            let (block, next) = rest.split_at(tokens.block_len());
-            rest = next;
-            writer.write(tokens, block, context).map_err(encode_failure)?.append_to(frames);
-        }
+        writer.write(&tokens[..*blocks], content.front(*len), *start, context, frames)?;
         content.check()
     }
 }
@@ -176,6 +173,8 @@ pub(super) struct Finding<'a> {
     pub(super) generation: Option<u64>,
     pub(super) finder: &'a mut Finder,
     pub(super) adapting: &'a mut Option<Adapting>,
+    /// Of all content, if the format has one.
+    pub(super) checksum: Option<&'a mut ContentChecksum>,
     /// Content so far, in bytes.
     pub(super) position: u64,
 }
@@ -209,6 +208,9 @@ impl Finding<'_> {
                     adapting.charge(block.len(), self.finder);
                 }
                 None => self.finder.find(block, tokens).map_err(encode_failure)?,
+            }
+            if let Some(checksum) = &mut self.checksum {
+                checksum.update(block);
             }
             rest = next;
             self.position += block.len() as u64;
@@ -279,22 +281,24 @@ mod tests {
         let whole = Whole { pages: pages.clone(), name: "input".into() };
         let builder = oncewire_codec::Encoder::builder();
         let (mut finder, mut writers) = builder.build_parts(Some(pages), 1).unwrap();
+        let mut writer = Writer::Oncewire(writers.remove(0));
         let mut finding = Finding {
             source: Source::Whole(whole.clone(), 0),
             block: BLOCK,
             generation: None,
             finder: &mut finder,
             adapting: &mut None,
+            checksum: None,
             position: 0,
         };
         let mut batch = Batch::default();
         assert!(finding.next(&mut batch).unwrap());
-        batch.write(&mut writers[0], 0).unwrap();
+        batch.write(&mut writer, 0).unwrap();
         let change =
             || std::fs::File::options().write(true).custom_flags(nix::libc::O_NONBLOCK).open(&path);
         assert_eq!(change().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(whole.check().unwrap_err().exit as i32, 1);
-        assert!(batch.write(&mut writers[0], 0).is_err() && finding.next(&mut batch).is_err());
+        assert!(batch.write(&mut writer, 0).is_err() && finding.next(&mut batch).is_err());
         drop((finding, batch, whole));
         drop(finder);
         change().unwrap();

@@ -7,12 +7,12 @@
 //! that finds repeats writes as well, so that no processor waits for another.
 
 use super::batch::{Batch, Finding};
+use super::format::Writer;
 use crate::adapting::Spent;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, give_up};
 use cpu_time::ThreadTime;
 use indicatif::ProgressBar;
-use oncewire_codec::FrameWriter;
 use oncewire_codec::pack::{CONTEXTS, RUN, Summary, context_of};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ struct State<'a> {
     /// `None` while a thread uses it.
     finding: Option<Finding<'a>>,
     sink: Option<Sink>,
-    writers: [Option<FrameWriter>; CONTEXTS],
+    writers: [Option<Writer>; CONTEXTS],
     /// The input has ended, or failed.
     ended: bool,
     /// A thread has panicked.
@@ -65,7 +65,7 @@ struct State<'a> {
 #[expect(clippy::large_enum_variant, reason = "one exists at a time, for a megabyte of content")]
 enum Step<'a> {
     Find(Finding<'a>, Batch),
-    Write { number: u64, context: usize, writer: FrameWriter, batch: Batch },
+    Write { number: u64, context: usize, writer: Writer, batch: Batch },
     Emit(Sink, Batch),
     Wait,
     End,
@@ -227,7 +227,7 @@ impl<'a> Shared<'a> {
 /// The first failure. Ends the program instead if others may be blocked on the input.
 pub(super) fn run(
     finding: Finding<'_>,
-    writers: Vec<FrameWriter>,
+    writers: Vec<Writer>,
     sink: Sink,
     threads: usize,
     spent: Option<Spent>,
@@ -310,8 +310,10 @@ mod tests {
                 generation: None,
                 finder: &mut finder,
                 adapting: &mut None,
+                checksum: None,
                 position: 0,
             };
+            let writers = writers.into_iter().map(Writer::Oncewire).collect();
             let sink = run(finding, writers, sink, threads, None).unwrap();
             let written = sink.output.written();
             sink.output.finish().unwrap();

@@ -24,3 +24,4 @@ mod threads;
 mod usage;
 mod verdicts;
 mod width;
+mod zstd;

@@ -14,9 +14,9 @@ mod picture;
 /// The documents with commands and outputs, by their paths in the checkout.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/GUIDE.md"];
 
-/// Prefixes of commands that need a second host, a peer, root or a registry. All other commands
-/// run.
-const ELSEWHERE: [&str; 8] = [
+/// Prefixes of commands that need a second host, a peer, root, a registry or another program. All
+/// other commands run.
+const ELSEWHERE: [&str; 9] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
@@ -25,6 +25,7 @@ const ELSEWHERE: [&str; 8] = [
     "tcpdump ",
     "curl ",
     "tar c . | oncewire pack | ssh ",
+    "zstd -d ",
 ];
 
 fn document(name: &str) -> String {

@@ -89,19 +89,19 @@ impl LiteralBuffers {
         2 * (MOST + 5 * (MOST / SHORT_LEAST + 1) + 6 * MOST / 255) + (8 << 10);
 }
 
-impl LiteralWriter {
-    /// Bits of the table's index, and whether the search is deep, at a level of 1 to 3.
-    fn effort(level: i32) -> (u32, bool) {
-        match level {
-            1 => (14, false),
-            2 => (16, false),
-            _ => (16, true),
-        }
+/// Bits of the index of the search's table, and whether it is deep, at a level of 1 to 3.
+pub(crate) fn search_effort(level: i32) -> (u32, bool) {
+    match level {
+        1 => (14, false),
+        2 => (16, false),
+        _ => (16, true),
     }
+}
 
+impl LiteralWriter {
     /// For a level of 1 to 3.
     pub(crate) fn new(kernels: Kernels, level: i32) -> LiteralWriter {
-        let (bits, is_deep) = LiteralWriter::effort(level);
+        let (bits, is_deep) = search_effort(level);
         LiteralWriter {
             kernels,
             past: Past::default(),
@@ -113,7 +113,7 @@ impl LiteralWriter {
 
     /// Memory in bytes, at most.
     pub(crate) fn most_memory(level: i32) -> usize {
-        let (bits, is_deep) = LiteralWriter::effort(level);
+        let (bits, is_deep) = search_effort(level);
         size_of::<LiteralWriter>()
             + Past::MEMORY
             + ShortSearch::most_memory(bits, is_deep)

@@ -13,7 +13,7 @@ pub(crate) use columns::NewCodes;
 pub(crate) use context::{DescriptorBuffers, DescriptorSection, ReadContext, WriteContext};
 pub(crate) use descriptors::FixedWidth;
 use descriptors::{DescriptorModels, DescriptorWriter};
-pub(crate) use literals::{ColumnBuffers, LiteralBuffers};
+pub(crate) use literals::{ColumnBuffers, LiteralBuffers, search_effort};
 pub(crate) use price::Price;
 pub(crate) use transcode::{CodeAt, Operation, TranscodeModels, TranscodeReader, TranscodeWriter};
 
