@@ -142,7 +142,7 @@ impl ZstdWriter {
     /// # Errors
     /// If there is not enough memory.
     pub fn new(entropy: Entropy) -> Option<Result<ZstdWriter, ZstdFailure>> {
-        let Entropy::Zstd { level } = entropy else { return None };
+        let Entropy::Coded { level } = entropy else { return None };
         let (bits, is_deep) = search_effort(level);
         let writer = |blocks| ZstdWriter {
             kernels: Kernels::detect(),
@@ -257,7 +257,7 @@ mod tests {
 
     /// A frame, written by `CONTEXTS` writers.
     fn frame(content: &[u8], cache: u64, max_block: usize, level: i32) -> Vec<u8> {
-        let entropy = Entropy::Zstd { level };
+        let entropy = Entropy::Coded { level };
         let builder = Encoder::builder().cache(cache).max_block(max_block).entropy(entropy);
         let mut finder = builder.build_halves().unwrap().0;
         let mut writers: Vec<_> =

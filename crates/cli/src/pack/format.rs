@@ -31,7 +31,7 @@ pub(super) fn check(args: &PackArgs, entropy: Entropy) -> Outcome {
     if args.cpu_budget.is_some() {
         return refuse("cannot keep to a CPU budget; omit --cpu-budget");
     }
-    if !matches!(entropy, Entropy::Zstd { .. }) {
+    if !matches!(entropy, Entropy::Coded { .. }) {
         return refuse("has an entropy stage of its own; omit --entropy, and choose a --level");
     }
     if let Some(cache) = args.cache.filter(|&cache| cache > MAX_WINDOW) {
