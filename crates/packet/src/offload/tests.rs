@@ -1,7 +1,6 @@
 use super::*;
 use crate::fields::Headers;
 use proptest::prelude::*;
-use std::net::IpAddr;
 
 /// A packet as the kernel passes it: with an open checksum, and with segments of `size` bytes.
 fn frame(v6: bool, protocol: u8, payload: &[u8], size: u16) -> Vec<u8> {
@@ -86,7 +85,7 @@ fn verify(packet: &[u8]) {
         transport.len(),
     );
     assert_eq!(pseudo.with(transport).checksum(), 0, "transport checksum");
-    if let IpAddr::V4(_) = headers.source {
+    if headers.source.is_ipv4() {
         assert_eq!(Sum::default().with(&packet[..headers.network]).checksum(), 0, "IP checksum");
         assert_eq!(usize::from(u16::from_be_bytes([packet[2], packet[3]])), packet.len());
     }

@@ -165,7 +165,10 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_not_acknowledged() {
         let mut sent = Sent::default();
-        let ack = Acknowledgment { ranges: [0..10].to_vec(), ..Acknowledgment::default() };
+        let ack = Acknowledgment {
+            ranges: std::iter::once(0..10).collect(),
+            ..Acknowledgment::default()
+        };
         assert!(!sent.acknowledged(&ack, 9));
         assert!(sent.acknowledged(&ack, 10));
     }
