@@ -6,11 +6,12 @@ mod work;
 
 use crate::adapting::{self, Adapting};
 use crate::args::PackArgs;
+use crate::base::BaseFiles;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate, savings};
-use crate::{base, progress, setup, stdout};
+use crate::{progress, setup, stdout};
 use batch::{Batches, Finding, Source, Whole};
 pub(crate) use format::FormatName;
 use format::{Container, Writer};
@@ -65,7 +66,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     Output::refuse_terminal(args.output.as_deref(), "packed data")?;
     let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
-    let base = base::identify(&args.base)?;
+    let base_files = BaseFiles::open(&args.base)?;
+    let base = base_files.identify()?;
     let base_len = base.map_or(0, |base| base.len);
     // Room for the base and as much new content as without one.
     let cache = args.cache.unwrap_or_else(|| match args.format {
@@ -108,9 +110,11 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     }
     let mut output = destination.open()?;
 
-    base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
+    base_files.each_block(header.base_skip(), header.max_block, |block| {
         finder.prime(block).map_err(encode_failure)
     })?;
+    // The lease on them ends.
+    drop(base_files);
     output.write(&container.header())?;
     // Lets the receiver of a live stream prepare.
     output.flush()?;

@@ -3,11 +3,12 @@
 mod zstd;
 
 use crate::args::UnpackArgs;
+use crate::base::BaseFiles;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, Outputs, is_standard};
 use crate::quantity::{binary, bytes, rate};
-use crate::{base, progress, setup, stdout};
+use crate::{progress, setup, stdout};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, PackStep};
 use oncewire_codec::zstd_frames;
@@ -37,7 +38,8 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
         .chain(args.base.iter().map(PathBuf::as_path));
     let mut destination = Some(Outputs::beside(inputs)?.file("-o", args.output.as_deref())?);
     let begun = Instant::now();
-    let base = base::identify(&args.base)?;
+    let base_files = BaseFiles::open(&args.base)?;
+    let base = base_files.identify()?;
     let mut input = Input::open(args.input.as_deref())?;
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, consumed: 0 };
     let mut reader = PackReader::new(args.max_cache);
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                 PackStep::Header { consumed } => {
                     let header = *reader.header().expect("it was just read");
                     check_base(&header, base.as_ref(), &input.name)?;
-                    base::each_block(&args.base, header.base_skip(), header.max_block, |block| {
+                    base_files.each_block(header.base_skip(), header.max_block, |block| {
                         reader.prime(block);
                         Ok(())
                     })?;
