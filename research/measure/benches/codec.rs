@@ -1,4 +1,5 @@
-//! Speed of the codec, one core, everything in memory: `cargo bench -p oncewire-codec`.
+//! Speed of the codec, one core, everything in memory: `cargo bench -p
+//! oncewire-research-measure --bench codec`.
 //!
 //! Content is a release of the time zone data as a tar, the release after it, and noise. Each bench
 //! first checks the size of what it makes against what it was when the bench was written, so that a

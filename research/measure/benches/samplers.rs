@@ -1,4 +1,5 @@
-//! Speed of the search for markers, one core: `cargo bench -p oncewire-family`.
+//! Speed of the search for markers, one core: `cargo bench -p oncewire-research-measure
+//! --bench samplers`.
 //!
 //! Each bench first checks how many markers it finds, so that a fast wrong answer does not pass for
 //! a fast one.
