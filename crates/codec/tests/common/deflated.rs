@@ -118,6 +118,12 @@ pub(crate) fn zstd(content: &[u8], level: i32, flush: usize) -> Vec<u8> {
     let mut context = CCtx::create();
     context.set_parameter(CParameter::CompressionLevel(level)).unwrap();
     context.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+    if level > 19 {
+        // Enough for the content here. That of unknown length gets tables of 640 MB at level 22,
+        // and clearing them takes longer than all else.
+        context.set_parameter(CParameter::HashLog(18)).unwrap();
+        context.set_parameter(CParameter::ChainLog(20)).unwrap();
+    }
     let pieces = content.len() / flush.max(1) + 1;
     let mut out = vec![0; compress_bound(content.len()) + 16 * pieces];
     let mut output = OutBuffer::around(&mut out[..]);
