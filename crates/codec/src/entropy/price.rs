@@ -11,6 +11,12 @@ const LEVEL: i32 = 3;
 
 /// Compresses content to see how long it becomes. A context's own coder cannot be asked: it cannot
 /// go back.
+///
+/// A second coder of literals was tried in place of zstd, at levels 1 and 3. Nine kinds of gzip, zip
+/// and zstd took the same bytes; gzip -6 and zstd -3 took the same instructions, and deflate with a
+/// flush every 150 bytes 14 % fewer. But some content with a flush every 20 to 100 bytes took 0.4 %
+/// (level 1) and 2 % (level 3) more bytes than if it was not opened: the estimates around it
+/// (`inside/worth.rs`) suit zstd.
 #[derive(Default)]
 pub(crate) struct Price {
     /// Created when first used.
