@@ -142,9 +142,10 @@ impl Log {
 
     /// Nothing refers to `range` any more, whatever is acknowledged: its content was rejected
     /// (Santos and Wetherall, section 3.1.2: such entries are illegal until the decoder is reset).
+    /// Content that is yet to be written does not belong to it.
     pub fn withdraw(&mut self, range: Range<u64>) {
-        let floor = self.end().saturating_sub(self.geometry().capacity());
-        self.delivery_mut().withdraw(range, floor);
+        let (floor, end) = (self.end().saturating_sub(self.geometry().capacity()), self.end());
+        self.delivery_mut().withdraw(range.start..range.end.min(end), floor);
     }
 
     /// What [`Log::extent`] finds from now on. A new log has [`Reach::Sent`].
@@ -252,10 +253,16 @@ mod tests {
         assert_eq!((log.extent(550, 0), log.acknowledged_end()), (Some(500..600), 600));
         log.append(&[2; 300]);
         assert_eq!((log.extent(550, 0), log.extent(600, 0)), (Some(500..600), None));
+        log.withdraw(850..5000);
+        log.set_reach(Reach::Sent);
+        assert_eq!((log.extent(840, 0), log.extent(850, 0)), (Some(250..850), None));
+        log.set_reach(Reach::Acknowledged);
         // The ring overwrites the first hundred bytes.
         log.append(&[3; 100]);
         log.append(&[4; 100]);
         log.acknowledge(0..150);
         assert_eq!((log.extent(120, 100), log.extent(99, 100)), (Some(100..200), None));
+        log.set_reach(Reach::Sent);
+        assert_eq!(log.extent(950, 0), Some(900..1000), "it was not written yet when withdrawn");
     }
 }

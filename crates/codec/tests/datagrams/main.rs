@@ -6,6 +6,7 @@
 #[path = "../common/content.rs"]
 mod content;
 
+mod domains;
 mod golden;
 mod loss;
 mod model;
