@@ -49,18 +49,17 @@ fn view(policy: (Reach, Indexing), victim: &[Vec<u8>]) -> Vec<Vec<usize>> {
     for domain in [98, 99] {
         send(&mut encoder, Domain(domain), &[b'x'; 10]);
     }
-    let messages = messages();
+    let (messages, mut in_flight) = (messages(), Vec::new());
     let views = messages.iter().enumerate().map(|(nth, message)| {
         let seen = send(&mut encoder, ATTACKER, message);
         let other = &victim[nth % victim.len()];
         let others = other.chunks(60_000).flat_map(|run| send(&mut encoder, VICTIM, run));
         let others: Vec<Datagram> = others.collect();
-        // All but the last message is acknowledged.
-        if nth + 1 < messages.len() {
-            for datagram in seen.iter().chain(&others) {
-                encoder.acknowledge(datagram.range.clone());
-            }
+        // While the attacker sends, the last message of the victim is in flight.
+        for range in in_flight.drain(..) {
+            encoder.acknowledge(range);
         }
+        in_flight.extend(seen.iter().chain(&others).map(|datagram| datagram.range.clone()));
         seen.iter().map(|datagram| datagram.frame.len()).collect()
     });
     views.collect()

@@ -157,6 +157,23 @@ fn withdrawn_content_is_not_referred_to_even_by_tokens_found_before() {
 }
 
 #[test]
+fn slices_out_of_order_state_their_whole_offset() {
+    let (mut encoder, mut decoder) = ends(1 << 20, 1 << 16);
+    let (run, mut tokens) = (noise(1, 4000), RunTokens::default());
+    encoder.search(&run, Class::Unknown, Reach::Sent, &mut tokens).unwrap();
+    for (counter, (slice, head)) in
+        [(1400..2800, 3), (0..1400, 9), (2800..4000, 3)].into_iter().enumerate()
+    {
+        let mut frame = Vec::new();
+        encoder.write(&tokens, &run, slice.clone(), &LIMITS, &mut frame);
+        assert_eq!(frame.len(), slice.len() + head);
+        let (offset, bytes) = (Some(slice.start as u64), &run[slice]);
+        let content = DatagramDecoded::Content { offset, stored: true, bytes };
+        assert_eq!(decoder.decode(counter as u64, &frame), Ok(content));
+    }
+}
+
+#[test]
 fn a_repair_fills_the_hole_in_its_place() {
     let (mut encoder, mut decoder) = ends(1 << 20, 1 << 16);
     let (run, mut counter) = (noise(1, 1400), 0);
