@@ -2,14 +2,16 @@
 //! virtual time: the load of the machine does not matter.
 //!
 //! ```text
-//! cargo run --release -p oncewire-flash --example chapter -- [SCALE [DIR]]
+//! cargo run --release -p oncewire-flash --example chapter -- [SCALE [DIR [PARTS]]]
 //! ```
 //!
 //! `SCALE` divides the published sizes of flash and memory (32 GB and 4 GB): 8 if it is not given.
-//! The content of the device is a temporary file in `DIR`, or memory if there is none.
+//! The content of the device is a temporary file in `DIR`, or memory if there is none. `PARTS` are
+//! Figures 5.3 to 5.5 and Tables 5.2 and 5.3: `f3,f4,f5,t2,t3`.
 #![allow(missing_docs)]
 
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
+use oncewire_flash::format::Geometry;
 use oncewire_flash::model::{Costs, Tuning, best_buffers};
 use oncewire_flash::{Answer, Index, List, Options, Stats};
 use std::path::{Path, PathBuf};
@@ -36,16 +38,18 @@ fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let scale: u64 = args.next().map_or(Ok(8), |text| text.parse())?;
     let directory = args.next().map(PathBuf::from);
-    println!(
-        "Flash of {} MiB, memory of {} MiB: 1/{scale} of the published sizes",
-        32 * 1024 / scale,
-        4 * 1024 / scale
-    );
-    figure_3();
-    figure_4()?;
-    figure_5(256.max(scale), directory.as_deref())?;
-    table_2(scale, directory.as_deref())?;
-    table_3(64.max(scale), directory.as_deref())
+    let parts = args.next().unwrap_or_else(|| "f3,f4,f5,t2,t3".into());
+    for part in parts.split(',') {
+        match part {
+            "f3" => figure_3(),
+            "f4" => figure_4()?,
+            "f5" => figure_5(scale, directory.as_deref())?,
+            "t2" => table_2(scale, directory.as_deref())?,
+            "t3" => table_3(scale, directory.as_deref())?,
+            _ => return Err(format!("{part}: write f3, f4, f5, t2 or t3").into()),
+        }
+    }
+    Ok(())
 }
 
 /// An index on a simulated device.
@@ -104,12 +108,31 @@ fn range_for(capacity: u64, found: f64) -> u64 {
     if found == 0.0 { u64::MAX } else { (-(capacity as f64) / (1.0 - found).ln()) as u64 }
 }
 
-fn published(scale: u64, buffers: u64) -> Options {
-    // Memory for tables and delete lists is not part of what the chapter divides.
-    let filters_and_buffers = 4 * GIB / scale;
+/// The published configuration: as many slots and as much memory for buffers and filters. What
+/// the format adds (directory, spill areas) and tables in memory come on top.
+fn published(
+    costs: Costs,
+    scale: u64,
+    buffers: u64,
+    window: u32,
+    directory: Option<&Path>,
+) -> Result<Setup, Failure> {
+    let buffers = buffers / scale;
     let slots = 32 * GIB / scale / (128 * KIB);
-    let memory = (filters_and_buffers + slots * 160 + (3 << 20)) * 64 / 63;
-    Options { memory, buffers, ..Options::default() }
+    let partitions = (buffers / (128 * KIB)) as u32;
+    let mut flash = 32 * GIB / scale;
+    loop {
+        let fits = Geometry::fit(flash, partitions, 32, 8, 8, List::Shared)?.slots;
+        if fits >= slots {
+            break;
+        }
+        flash += (slots - fits) * (128 * KIB + 64);
+    }
+    let generous =
+        Options { memory: 5 * GIB / scale + (16 << 20), buffers, window, ..Options::default() };
+    let tables = Setup::new(costs, flash, &generous, directory)?.index.memory().tables;
+    let memory = (4 * GIB / scale + tables) * 64 / 63;
+    Setup::new(costs, flash, &Options { memory, ..generous }, directory)
 }
 
 fn figure_3() {
@@ -183,12 +206,10 @@ fn figure_5(scale: u64, directory: Option<&Path>) -> Result<(), Failure> {
         "buffers", "k", "h", "model", "index", "window of 8"
     );
     for buffers in [256, 512, 1024, 2048, 3072] {
-        let bytes = (buffers << 20) / scale;
         let mut found = Vec::new();
         let mut filters = None;
         for window in [0, 8] {
-            let options = Options { window, ..published(scale, bytes) };
-            let mut setup = Setup::new(Costs::INTEL_SSD, 32 * GIB / scale, &options, directory)?;
+            let mut setup = published(Costs::INTEL_SSD, scale, buffers << 20, window, directory)?;
             setup.fill(u64::MAX)?;
             for _ in 0..200_000 {
                 setup.look_up(u64::MAX)?;
@@ -218,8 +239,7 @@ fn table_2(scale: u64, directory: Option<&Path>) -> Result<(), Failure> {
     println!("\nTable 5.2: pages that a look-up reads, 2 GB of buffers; index at 1/{scale}");
     let printed = [[0.9899, 0.0094, 0.0005, 0.00005], [0.6032, 0.3894, 0.0073, 0.00003]];
     for (column, found) in [0.0, 0.4].into_iter().enumerate() {
-        let options = published(scale, 2 * GIB / scale);
-        let mut setup = Setup::new(Costs::INTEL_SSD, 32 * GIB / scale, &options, directory)?;
+        let mut setup = published(Costs::INTEL_SSD, scale, 2 * GIB, 0, directory)?;
         let range = range_for(setup.index.capacity(), found);
         setup.fill(range)?;
         let mut times = Vec::new();
@@ -265,8 +285,7 @@ fn table_3(scale: u64, directory: Option<&Path>) -> Result<(), Failure> {
         "\nTable 5.3: an operation on the Transcend SSD, I/O only, 40 % found; index at 1/{scale}"
     );
     println!("{:>10} {:>12} {:>12} {:>14}", "look-ups", "published", "index", "Berkeley DB");
-    let options = published(scale, 2 * GIB / scale);
-    let mut setup = Setup::new(Costs::TRANSCEND_SSD, 32 * GIB / scale, &options, directory)?;
+    let mut setup = published(Costs::TRANSCEND_SSD, scale, 2 * GIB, 0, directory)?;
     let range = range_for(setup.index.capacity(), 0.4);
     setup.fill(range)?;
     for (share, published, berkeley) in [
