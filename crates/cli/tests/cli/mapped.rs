@@ -61,6 +61,35 @@ fn a_file_that_cannot_be_mapped_gives_the_same_pack() {
     }
 }
 
+#[test]
+fn a_base_that_cannot_be_mapped_gives_the_same_pack() {
+    let dir = Dir::new();
+    let (input, output, pack) = (dir.join("input"), dir.join("output"), dir.join("pack"));
+    let content = content();
+    written(&input, &content);
+    // Parts of files that make no whole blocks.
+    let bases = [dir.join("first"), dir.join("second"), dir.join("third")];
+    for (base, part) in bases.iter().zip([
+        &content[..1_234_567],
+        &content[2_000_000..2_000_100],
+        &content[..70_000],
+    ]) {
+        written(base, part);
+    }
+    let base = args!["--base", bases[0], "--base", bases[1], "--base", bases[2]];
+    let packed = || {
+        run([args!["pack", input, "-o", pack], base.clone()].concat(), b"").fine();
+        run([args!["unpack", pack, "-o", output], base.clone()].concat(), b"").fine();
+        same(&read(&output), &content, "unpacked");
+        read(&pack)
+    };
+    let mapped = packed();
+    // Somebody has it open for writing, so there is no lease.
+    let writer = change(&bases[0]).expect("nobody has a lease");
+    same(&packed(), &mapped, "read");
+    drop(writer);
+}
+
 /// Starts packing `input` to a pipe, and returns once it is in progress.
 fn begin(input: &Path) -> (Child, Vec<u8>) {
     let mut child = Command::new(ONCEWIRE)
