@@ -5,6 +5,8 @@
 
 mod bench;
 pub(crate) mod index;
+#[cfg(target_os = "linux")]
+mod link;
 mod man;
 mod pack;
 pub(crate) mod plan;
@@ -16,6 +18,8 @@ pub(crate) mod tunnel;
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+pub(crate) use link::LinkArgs;
 pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
@@ -61,7 +65,13 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Run the client end of a tunnel, near the clients
     Connect(Box<ConnectArgs>),
-    /// Show what a running `serve` or `connect` does and saves
+    /// Carry all IP packets between two sites, encrypted (Linux)
+    ///
+    /// TCP, UDP and anything else, IPv4 and IPv6. This version encrypts and carries packets; it does
+    /// not reduce them yet. `serve` and `connect` reduce TCP connections.
+    #[cfg(target_os = "linux")]
+    Link(Box<LinkArgs>),
+    /// Show what a running `serve`, `connect` or `link` does
     Status(StatusArgs),
     /// Check a configuration file without starting anything
     CheckConfig(CheckConfigArgs),

@@ -14,6 +14,8 @@ mod endpoint;
 mod failure;
 mod family;
 mod index;
+#[cfg(target_os = "linux")]
+mod link;
 mod man;
 mod output;
 mod pack;
@@ -40,15 +42,14 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| usage(error));
     // Which options were given, and which have defaults.
     let given = matches.subcommand().map(|(_, given)| given).expect("a command is required");
-    if !matches!(
-        cli.command,
-        Command::Serve(_)
-            | Command::Connect(_)
-            | Command::Study(_)
-            | Command::Plan(_)
-            | Command::Emulate(_)
-    ) {
-        // These handle signals themselves.
+    let handles_signals = match cli.command {
+        Command::Serve(_) | Command::Connect(_) => true,
+        #[cfg(target_os = "linux")]
+        Command::Link(_) => true,
+        Command::Study(_) | Command::Plan(_) | Command::Emulate(_) => true,
+        _ => false,
+    };
+    if !handles_signals {
         output::clean_up_on_signal();
     }
     let outcome = match &cli.command {
@@ -56,6 +57,8 @@ fn main() -> ExitCode {
         Command::Keygen(args) => tunnel::keygen(args),
         Command::Serve(_) => tunnel::serve(given),
         Command::Connect(_) => tunnel::connect(given),
+        #[cfg(target_os = "linux")]
+        Command::Link(args) => link::run(args),
         Command::Status(args) => tunnel::status(args),
         Command::CheckConfig(args) => tunnel::check_config(args),
         Command::Pack(args) => pack::run(args),

@@ -4,6 +4,8 @@ use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
 use crate::handshake::HandshakeError;
+#[cfg(target_os = "linux")]
+use crate::link::{LinkConfig, LinkError, LinkStatus};
 use crate::server::{ServeConfig, Server, serve_on};
 use crate::status::Status;
 use crate::threads::SessionThreads;
@@ -108,7 +110,8 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     );
     let socket = daemon.status.as_deref().map(bind_status).transpose()?;
     if let Some(listener) = socket {
-        tokio::spawn(answer(listener, end.clone(), daemon.render));
+        let end = end.clone();
+        tokio::spawn(answer(listener, move || (daemon.render)(&end.status())));
     }
     (daemon.ready)(&end.status());
     let refused = loop {
@@ -154,6 +157,57 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     refused.map_or(Ok(()), |why| Err(NetError::Refused(why)))
 }
 
+/// Runs one end of a packet link until SIGTERM or SIGINT. `ready` is called once it has its port and
+/// its device.
+///
+/// # Errors
+/// [`LinkError`] if it cannot start, or if its device or port fails.
+#[cfg(target_os = "linux")]
+pub fn run_link(
+    config: LinkConfig,
+    status: Option<&Path>,
+    render: fn(&LinkStatus) -> String,
+    ready: impl FnOnce(&LinkStatus),
+) -> Result<(), LinkError> {
+    // One thread for each direction; control takes little.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(NetError::Runtime)?;
+    let result = runtime.block_on(async {
+        let signals = |kind| signal(kind).map_err(NetError::Runtime);
+        let (mut term, mut int) =
+            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let socket = status.map(bind_status).transpose()?;
+        let link = Arc::new(crate::link::start(config).await?);
+        let answering = socket.map(|listener| {
+            let link = link.clone();
+            tokio::spawn(answer(listener, move || render(&link.status())))
+        });
+        ready(&link.status());
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        info!("stopping");
+        if let Some(answering) = answering {
+            answering.abort();
+            // Its clone of the link goes with it.
+            let _ = answering.await;
+        }
+        if let Some(link) = Arc::into_inner(link) {
+            link.stop().await;
+        }
+        if let Some(path) = status {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    });
+    runtime.shutdown_background();
+    result
+}
+
 fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     let failed = |source| NetError::Listen { bind: path.display().to_string(), source };
     // Remove the socket of an earlier process. Refuse if a process still answers on it, or if the
@@ -170,13 +224,13 @@ fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
 }
 
 /// Answers every connection with the state as it is known here. Nothing is asked of the peers.
-async fn answer(listener: UnixListener, end: Arc<TunnelEnd>, render: fn(&Status) -> String) {
+async fn answer(listener: UnixListener, render: impl Fn() -> String) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let text = render(&end.status());
+        let text = render();
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
         });

@@ -47,6 +47,7 @@
 //! | what a peer may reach | [`Egress`] and [`allow`] |
 //! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
 //! | counters and state | [`status`] |
+//! | IP packets between two sites, without the tunnel | `link` (Linux) |
 //! | running one end as a process | [`daemon`] |
 //!
 //! The rules of the protocol are in the crate `oncewire-session`, which this crate gives sockets and
@@ -65,6 +66,8 @@ mod egress;
 mod endpoint;
 mod handshake;
 pub mod keys;
+#[cfg(target_os = "linux")]
+pub mod link;
 pub mod listener;
 mod log_limit;
 pub mod loopback;

@@ -46,17 +46,20 @@ fn setup_failed(error: impl std::fmt::Display) -> NetError {
     NetError::Quic(error.to_string())
 }
 
+/// Settings of a QUIC server whose peers prove their keys as over TCP.
+pub(crate) fn server_config(tls: &tls::ServerTls) -> Result<ServerConfig, NetError> {
+    let any = QuicServerConfig::try_from(tls.config()?).map_err(setup_failed)?;
+    let crypto = PerConnectionTls { tls: tls.clone(), any: Arc::new(any) };
+    Ok(ServerConfig::with_crypto(Arc::new(crypto)))
+}
+
 /// Listens for QUIC on a UDP port.
 pub(crate) fn server(
     tls: &tls::ServerTls,
     address: SocketAddr,
     idle: Duration,
 ) -> Result<Endpoint, NetError> {
-    let any = QuicServerConfig::try_from(tls.config()?).map_err(setup_failed)?;
-    let mut config = ServerConfig::with_crypto(Arc::new(PerConnectionTls {
-        tls: tls.clone(),
-        any: Arc::new(any),
-    }));
+    let mut config = server_config(tls)?;
     config.transport_config(transport(idle));
     udp_at(address)
         .and_then(|socket| {

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 /// Number of the document's layout. It grows when a key changes its meaning or goes away, not when
 /// one is added.
-pub(super) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// The status as one JSON document.
 pub(super) fn render(status: &Status) -> String {

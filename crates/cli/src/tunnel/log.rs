@@ -29,14 +29,14 @@ enum Entry {
 
 /// Writes each event on one line, from a separate thread.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(crate) struct Log {
     queue: SyncSender<Entry>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Log {
     /// Starts the writing thread. If that fails, nothing is logged.
-    pub(super) fn start() -> Log {
+    pub(crate) fn start() -> Log {
         Log::start_with(say)
     }
 
@@ -52,7 +52,7 @@ impl Log {
     }
 
     /// Waits until the lines so far are written, at most [`LAST`].
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let until = Instant::now() + LAST;
         let (done, written) = sync_channel(1);
         let mut marker = Entry::Flush(done);
@@ -108,7 +108,7 @@ impl<'a> MakeWriter<'a> for Log {
 /// Writes an event's fields as `name=value`, all in one way: a word as it is, anything else in
 /// quotes. The subscriber's own way depends on the type of a value, which no reader knows.
 #[derive(Clone, Copy)]
-pub(super) struct Fields;
+pub(crate) struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {

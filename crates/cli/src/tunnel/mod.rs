@@ -5,6 +5,8 @@ mod document;
 mod file;
 mod log;
 
+pub(crate) use document::FORMAT as STATUS_FORMAT;
+
 use crate::args::{CheckConfigArgs, KeygenArgs, StatusArgs};
 use crate::failure::{Failure, Outcome, note, without_number};
 use crate::quantity::{binary, size};
@@ -24,14 +26,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The directory for sockets of this user's processes, if the system has one.
-fn runtime_dir() -> Option<PathBuf> {
+pub(crate) fn runtime_dir() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
 }
 
 /// A secret key cannot be loaded or made.
-fn key_failure(error: &SecretKeyError) -> Failure {
+pub(crate) fn key_failure(error: &SecretKeyError) -> Failure {
     let hint = match error {
         error if error.is_not_found() => {
             "; check the name, or make a key with `oncewire keygen FILE`"
@@ -100,20 +103,24 @@ pub(crate) fn connect(given: &ArgMatches) -> Outcome {
     run(Role::Connect(config), process, Box::new(|| Ok(None)))
 }
 
-type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::Egress>, String> + Send + Sync>;
-
-fn run(role: Role, process: Process, reload: Reload) -> Outcome {
+/// Starts to log on standard error.
+pub(crate) fn start_log(level: LevelFilter, json: bool) -> Log {
     let log = Log::start();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_max_level(process.log)
-        .with_ansi(false);
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(level).with_ansi(false);
     // Cannot fail: the process has no other subscriber.
-    let _ = if process.log_json {
+    let _ = if json {
         subscriber.json().try_init()
     } else {
         subscriber.fmt_fields(Fields).with_target(false).try_init()
     };
+    log
+}
+
+type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::Egress>, String> + Send + Sync>;
+
+fn run(role: Role, process: Process, reload: Reload) -> Outcome {
+    let log = start_log(process.log, process.log_json);
     let ready = |status: &Status| {
         for address in &status.listening {
             tracing::info!(role = status.role, %address, key = %status.key, "listening");
@@ -196,19 +203,32 @@ fn ask(path: &Path) -> Outcome<serde_json::Value> {
     }
 }
 
+/// Prints the status of a tunnel or of a link.
+fn show<W: io::Write>(
+    document: &serde_json::Value,
+    page: &mut terminal::Page<'_, W>,
+) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if document["role"] == "link" {
+        return crate::link::show(document, page);
+    }
+    document::show(document, page)
+}
+
 pub(crate) fn status(args: &StatusArgs) -> Outcome {
     let sockets = match &args.socket {
         Some(path) => vec![path.clone()],
         None => {
             let own = runtime_dir().into_iter().flat_map(|dir| {
-                ["oncewire-serve.sock", "oncewire-connect.sock"].map(|name| dir.join(name))
+                ["oncewire-serve.sock", "oncewire-connect.sock", "oncewire-link.sock"]
+                    .map(|name| dir.join(name))
             });
             let places: Vec<PathBuf> = own.chain(UNITS.map(PathBuf::from)).collect();
             let found: Vec<PathBuf> = places.iter().filter(|path| path.exists()).cloned().collect();
             if found.is_empty() {
                 let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
                 return Err(Failure::failed(format!(
-                    "no running `oncewire serve` or `oncewire connect` found at {}; if one has another --status socket, pass --socket PATH",
+                    "no running `oncewire serve`, `oncewire connect` or `oncewire link` found at {}; if one has another --status socket, pass --socket PATH",
                     places.join(", ")
                 )));
             }
@@ -233,7 +253,7 @@ pub(crate) fn status(args: &StatusArgs) -> Outcome {
                 if at > 0 {
                     page.line("")?;
                 }
-                document::show(one, page)
+                show(one, page)
             })
         });
     }

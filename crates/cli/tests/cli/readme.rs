@@ -20,6 +20,7 @@ const ELSEWHERE: [&str; 9] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
+    "oncewire link ",
     "oncewire status",
     "oncewire study --interface ",
     "tcpdump ",

@@ -5,6 +5,8 @@
 //! all programs.
 
 mod configuration;
+#[cfg(target_os = "linux")]
+mod link;
 mod logging;
 mod process;
 mod programs;

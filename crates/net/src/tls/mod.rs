@@ -121,6 +121,7 @@ pub struct ServerTls {
     identity: Identity,
     peers: AuthorizedPeers,
     provider: Arc<CryptoProvider>,
+    alpn: &'static [u8],
 }
 
 impl ServerTls {
@@ -134,7 +135,14 @@ impl ServerTls {
             identity,
             peers: peers.clone(),
             provider: Arc::new(ring::default_provider()),
+            alpn: ALPN,
         })
+    }
+
+    /// The same for another application protocol.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn speaking(self, alpn: &'static [u8]) -> ServerTls {
+        ServerTls { alpn, ..self }
     }
 
     /// Settings for one connection: they depend on what the client's first message offers.
@@ -150,7 +158,7 @@ impl ServerTls {
             .map_err(TlsError::Setup)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(AsOffered { identity, client_is_raw }));
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![self.alpn.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;

@@ -1,0 +1,62 @@
+//! The tun device of a link: made, addressed, and routed to.
+
+use super::LinkError;
+use ipnet::IpNet;
+use std::process::Command;
+use tun_rs::{AsyncDevice, DeviceBuilder};
+
+/// Packets that the device's queue holds. The default of 500 loses packets of fast flows.
+const QUEUE: u32 = 1000;
+
+/// Parameters of the device.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Name of the device, up to 15 bytes.
+    pub name: String,
+    /// Addresses of this end in the device's networks.
+    pub addresses: Vec<IpNet>,
+    /// Longest packet in bytes.
+    pub mtu: u16,
+    /// Networks that are routed to the device.
+    pub routes: Vec<IpNet>,
+}
+
+/// Makes the device. Needs the capability CAP_NET_ADMIN.
+///
+/// # Errors
+/// [`LinkError::Device`] or [`LinkError::Ip`].
+pub(super) fn open(config: &DeviceConfig) -> Result<AsyncDevice, LinkError> {
+    let failed = |source| LinkError::Device { name: config.name.clone(), source };
+    let device = DeviceBuilder::new()
+        .name(&config.name)
+        .mtu(config.mtu)
+        .tx_queue_len(QUEUE)
+        .offload(true)
+        // Up once it has its addresses.
+        .enable(false)
+        .build_async()
+        .map_err(failed)?;
+    let name = &config.name;
+    for address in &config.addresses {
+        ip(&["address", "add", &address.to_string(), "dev", name])?;
+    }
+    ip(&["link", "set", "dev", name, "up"])?;
+    for route in &config.routes {
+        let family = if route.addr().is_ipv4() { "-4" } else { "-6" };
+        ip(&[family, "route", "replace", &route.trunc().to_string(), "dev", name])?;
+    }
+    Ok(device)
+}
+
+/// Runs the `ip` program.
+fn ip(args: &[&str]) -> Result<(), LinkError> {
+    let command = || format!("ip {}", args.join(" "));
+    let output = Command::new("ip").args(args).output();
+    let output =
+        output.map_err(|error| LinkError::Ip { command: command(), said: error.to_string() })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(LinkError::Ip { command: command(), said })
+}
