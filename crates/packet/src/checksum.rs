@@ -11,8 +11,8 @@ impl Sum {
     /// The sum of a pseudo-header. `len` counts the bytes of the transport header and its payload.
     pub fn of_pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Sum {
         let addresses = |sum: Sum, address| match address {
-            IpAddr::V4(address) => sum.with(&address.octets()),
-            IpAddr::V6(address) => sum.with(&address.octets()),
+            IpAddr::V4(address) => sum.plus(&address.octets()),
+            IpAddr::V6(address) => sum.plus(&address.octets()),
         };
         let sum = addresses(addresses(Sum::default(), source), destination);
         Sum(sum.0 + u64::from(protocol) + len as u64)
@@ -20,7 +20,7 @@ impl Sum {
 
     /// Adds bytes. After a part of an odd length nothing may follow.
     #[must_use]
-    pub fn with(self, bytes: &[u8]) -> Sum {
+    pub fn plus(self, bytes: &[u8]) -> Sum {
         let mut sum = self.0;
         let (words, rest) = bytes.as_chunks::<4>();
         for word in words {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn the_example_of_the_rfc() {
         // RFC 1071 section 3.
-        let sum = Sum::default().with(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        let sum = Sum::default().plus(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.folded(), 0xddf2);
         assert_eq!(sum.checksum(), !0xddf2);
     }
@@ -68,7 +68,7 @@ mod tests {
             0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8,
             0, 0xc7,
         ];
-        assert_eq!(Sum::default().with(&header).checksum(), 0);
+        assert_eq!(Sum::default().plus(&header).checksum(), 0);
     }
 
     proptest! {
@@ -80,7 +80,7 @@ mod tests {
                 (sum & 0xffff) + (sum >> 16)
             });
             let (first, rest) = bytes.split_at((at * 2).min(bytes.len()));
-            prop_assert_eq!(u32::from(Sum::default().with(first).with(rest).folded()), naive);
+            prop_assert_eq!(u32::from(Sum::default().plus(first).plus(rest).folded()), naive);
         }
     }
 }

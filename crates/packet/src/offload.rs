@@ -119,7 +119,7 @@ pub fn from_device(frame: &mut [u8]) -> Result<Offered<'_>, OffloadError> {
     let transport_len = packet.len() - headers.network;
     // Ones' complement: to subtract is to add the complement.
     let open = u16::from_be_bytes([packet[at], packet[at + 1]]);
-    let without = Sum::default().with(&open.to_be_bytes()).with(&complement_of(transport_len));
+    let without = Sum::default().plus(&open.to_be_bytes()).plus(&complement_of(transport_len));
     packet[at..at + 2].copy_from_slice(&without.folded().to_be_bytes());
     if headers.is_v6() {
         packet[4..6].fill(0);
@@ -135,7 +135,7 @@ pub fn from_device(frame: &mut [u8]) -> Result<Offered<'_>, OffloadError> {
 
 /// A number that, added, subtracts `len` in ones' complement.
 fn complement_of(len: usize) -> [u8; 2] {
-    (!Sum::default().with(&(len as u32).to_be_bytes()).folded()).to_be_bytes()
+    (!Sum::default().plus(&(len as u32).to_be_bytes()).folded()).to_be_bytes()
 }
 
 /// Fills in the header of a packet for a device, and what the shape asks for in its own headers.
@@ -170,7 +170,7 @@ pub fn to_device(frame: &mut [u8], header: usize, shape: Shape) -> Result<Header
     }
     advance(packet, &headers, first.into(), size, ends);
     let transport_len = set_lengths(packet, &headers);
-    let sum = Sum::default().with(&packet[at..at + 2]).with(&transport_len.to_be_bytes());
+    let sum = Sum::default().plus(&packet[at..at + 2]).plus(&transport_len.to_be_bytes());
     packet[at..at + 2].copy_from_slice(&sum.folded().to_be_bytes());
     open(virtio, &headers, at);
     if packet.len() - header > usize::from(size.get()) {
@@ -213,7 +213,7 @@ pub fn segments(
         let packet = &mut frame[VIRTIO_HEADER..];
         advance(packet, &headers, usize::from(first) + i, size, ends && i == last);
         let transport_len = set_lengths(packet, &headers);
-        let sum = Sum::default().with(&packet[at..at + 2]).with(&transport_len.to_be_bytes());
+        let sum = Sum::default().plus(&packet[at..at + 2]).plus(&transport_len.to_be_bytes());
         packet[at..at + 2].copy_from_slice(&sum.folded().to_be_bytes());
         complete_checksum(packet, headers.network, at)?;
         each(&frame);
@@ -273,7 +273,7 @@ fn set_lengths(packet: &mut [u8], headers: &Headers) -> u16 {
     } else {
         packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
         packet[10..12].fill(0);
-        let checksum = Sum::default().with(&packet[..network]).checksum();
+        let checksum = Sum::default().plus(&packet[..network]).checksum();
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
     if headers.protocol == UDP {
@@ -288,7 +288,7 @@ fn complete_checksum(packet: &mut [u8], start: usize, at: usize) -> Result<(), O
         return Err(OffloadError::Mismatch);
     }
     // The field itself holds the sum of the pseudo-header.
-    let checksum = match Sum::default().with(&packet[start..]).checksum() {
+    let checksum = match Sum::default().plus(&packet[start..]).checksum() {
         // For UDP, 0 means that there is none (RFC 768); both are zero in ones' complement.
         0 => 0xffff,
         checksum => checksum,

@@ -49,7 +49,7 @@ fn frame(v6: bool, protocol: u8, payload: &[u8], size: u16) -> Vec<u8> {
     };
     let network = packet.len();
     if !v6 {
-        let sum = Sum::default().with(&packet).checksum();
+        let sum = Sum::default().plus(&packet).checksum();
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     packet.extend(transport);
@@ -84,9 +84,9 @@ fn verify(packet: &[u8]) {
         headers.protocol,
         transport.len(),
     );
-    assert_eq!(pseudo.with(transport).checksum(), 0, "transport checksum");
+    assert_eq!(pseudo.plus(transport).checksum(), 0, "transport checksum");
     if headers.source.is_ipv4() {
-        assert_eq!(Sum::default().with(&packet[..headers.network]).checksum(), 0, "IP checksum");
+        assert_eq!(Sum::default().plus(&packet[..headers.network]).checksum(), 0, "IP checksum");
         assert_eq!(usize::from(u16::from_be_bytes([packet[2], packet[3]])), packet.len());
     }
 }
@@ -117,7 +117,7 @@ fn packets_of(frame: &[u8]) -> Vec<Vec<u8>> {
             one[4..6].copy_from_slice(&id.to_be_bytes());
             one[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             one[10..12].fill(0);
-            let sum = Sum::default().with(&one[..start]).checksum();
+            let sum = Sum::default().plus(&one[..start]).checksum();
             one[10..12].copy_from_slice(&sum.to_be_bytes());
         } else {
             one[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
@@ -140,7 +140,7 @@ fn packets_of(frame: &[u8]) -> Vec<Vec<u8>> {
             len - start,
         );
         one[at..at + 2].fill(0);
-        let checksum = pseudo.with(&one[start..]).checksum();
+        let checksum = pseudo.plus(&one[start..]).checksum();
         one[at..at + 2]
             .copy_from_slice(&if checksum == 0 { 0xffff } else { checksum }.to_be_bytes());
         made.push(one);
