@@ -16,7 +16,7 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/GUIDE.md"];
 
 /// Prefixes of commands that need a second host, a peer, root, a registry or another program. All
 /// other commands run.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
