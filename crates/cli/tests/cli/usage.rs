@@ -17,7 +17,7 @@ fn every_verb_has_help_with_an_example() {
             );
             let json = match &verb[..] {
                 // These run until a signal; they log to standard error, and `status` queries them.
-                "serve" | "connect" => "--log-json",
+                "serve" | "connect" | "link" => "--log-json",
                 // These print pages and scripts.
                 "man" | "completions" => "--help",
                 _ => "--json",
@@ -207,7 +207,7 @@ fn numbers_and_hyphens_are_refused_in_our_words() {
         (&["pack", "--window", ""], "not a whole number\n"),
         (&["pack", "--cache", "-5"], "invalid value '-5' for '--cache <SIZE>': not a size"),
         (&["bench", "x", "--passes", "-5"], "invalid value '-5' for '--passes"),
-        (&["pack", "--frobnicate"], "unexpected argument '--frobnicate' found\n\nUsage:"),
+        (&["pack", "--quux"], "unexpected argument '--quux' found\n\nUsage:"),
     ];
     for (args, words) in cases {
         let ran = run(args.iter().map(OsString::from).collect(), b"");

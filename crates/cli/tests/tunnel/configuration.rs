@@ -150,12 +150,12 @@ fn check_and_start_report_a_wrong_configuration_in_one_line() {
     for memory in ["512M", "512MiB", "512 MB", "1GB", "1.5G", "1.5 GiB", "600000000"] {
         let good = check(
             "serve",
-            &files.config(&format!("memory = {memory:?}\nentropy = \"zstd\"\nlevel = 1")),
+            &files.config(&format!("memory = {memory:?}\nentropy = \"coded\"\nlevel = 1")),
         );
         assert!(good.status.success(), "{memory}: {}", text(&good));
     }
     // An error in an option on the command line does not name the file.
-    let config = files.config("keep_alive = \"1s\"\nentropy = \"zstd\"\nlevel = 1");
+    let config = files.config("keep_alive = \"1s\"\nentropy = \"coded\"\nlevel = 1");
     let serve = |more: &[&str]| {
         let args = ["serve", "--config", config.to_str().unwrap()];
         oncewire(args.iter().chain(more).copied())

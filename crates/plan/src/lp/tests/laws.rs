@@ -47,7 +47,15 @@ proptest! {
         let (value, broken) = naive.judge(&solution, objective);
         prop_assert!(broken <= 1e-9, "a limit is broken by a part of {broken:e}");
         prop_assert!(near(value, solution.objective, 1e-9), "value {value}, said to be {}", solution.objective);
-        prop_assert!(solution.bound.is_finite() && solution.gap() <= 1e-6, "gap {:e} by {}", solution.gap(), solution.method);
+        // Where less than a trillionth of the traffic can be saved, a relative gap is one of rounding
+        // errors: with seed 15885237828254888730, it is 0 by a plan and 1e-21 bytes by the prices.
+        let is_next_to_nothing = (solution.bound - solution.objective).abs() <= 1e-12 * instance.footprint();
+        prop_assert!(
+            solution.bound.is_finite() && (solution.gap() <= 1e-6 || (is_next_to_nothing && !load)),
+            "gap {:e} by {}",
+            solution.gap(),
+            solution.method
+        );
         if objective == Objective::Footprint {
             let (bound, _) = naive.certificate(&solution);
             prop_assert!(near(bound, solution.bound, 1e-9), "the prices prove {bound}, not {}", solution.bound);
