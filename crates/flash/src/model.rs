@@ -2,7 +2,7 @@
 //! 2012, section 5.3), as functions without state.
 //!
 //! Sizes are in bytes and times in seconds. The published formulas have bits: their `s`, `B` and
-//! `b` are 8 times ours. What they call `c` incarnations is [`incarnations`], and the least gain
+//! `b` are 8 times ours. What they call `c` incarnations is [`Tuning::incarnations`], and the least gain
 //! over a table without buffers, printed as "B'αs", is B'/(αs).
 
 use std::f64::consts::LN_2;

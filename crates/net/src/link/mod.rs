@@ -1,6 +1,6 @@
 //! The packet link on sockets and a tun device: `oncewire link`.
 //!
-//! [`run`] reads packets from the device, seals them, and sends them to the peer as datagrams; and
+//! A [`Link`] reads packets from the device, seals them, and sends them to the peer as datagrams; and
 //! the other way. `docs/LINK.md` specifies the bytes, `oncewire_session::link` has the state machines.
 //!
 //! ```text

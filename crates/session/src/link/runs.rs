@@ -80,7 +80,7 @@ impl Batch {
     }
 }
 
-/// A received packet or run: where it is in [`Delivered::bytes_mut`].
+/// A received packet or run, of which [`Delivered::packets_mut`] gives the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Start of the room before the packet.
