@@ -11,6 +11,9 @@ use std::time::Instant;
 
 /// Indices have 24 bits.
 pub(super) const INDICES: u32 = 1 << 24;
+/// Most keys that open at a time. A link needs three: previous, current and next. More come from a
+/// peer that connects again and again, or from handshakes that were given up half way.
+const MOST_KEYS: usize = 16;
 
 /// The keys of one handshake, and the state of both directions under them.
 pub(super) struct Keyed {
@@ -62,9 +65,22 @@ struct State {
 }
 
 impl Keys {
-    /// Opens datagrams with these keys, too, from now on.
+    /// Opens datagrams with these keys, too, from now on. If there are too many, the oldest are
+    /// forgotten, and their connections end.
     pub(super) fn add(&self, keyed: Arc<Keyed>) {
-        lock(&self.state).opening.push(keyed);
+        let surplus = {
+            let mut state = lock(&self.state);
+            let State { opening, sealing, earlier } = &mut *state;
+            opening.push(keyed);
+            let surplus = surplus(opening, sealing.as_ref());
+            for keyed in &surplus {
+                *earlier += keyed.traffic();
+            }
+            surplus
+        };
+        for keyed in surplus {
+            keyed.connection.close(quinn::VarInt::from_u32(0), b"too many connections");
+        }
     }
 
     /// Seals with these keys from now on. Returns those that were used before.
@@ -104,5 +120,38 @@ impl Keys {
             traffic += keyed.traffic();
         }
         traffic
+    }
+}
+
+/// Takes the oldest keys above [`MOST_KEYS`] out, but not those that this end seals with.
+fn surplus<T>(opening: &mut Vec<Arc<T>>, sealing: Option<&Arc<T>>) -> Vec<Arc<T>> {
+    let mut surplus = Vec::new();
+    while opening.len() > MOST_KEYS {
+        let in_use = |keyed: &Arc<T>| sealing.is_some_and(|sealing| Arc::ptr_eq(sealing, keyed));
+        let Some(oldest) = opening.iter().position(|keyed| !in_use(keyed)) else { break };
+        surplus.push(opening.remove(oldest));
+    }
+    surplus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_keys_go_but_never_those_in_use() {
+        let (mut opening, mut gone) = (Vec::new(), Vec::new());
+        let mut sealing = None;
+        for nth in 0..100 {
+            opening.push(Arc::new(nth));
+            gone.extend(surplus(&mut opening, sealing.as_ref()).iter().map(|keyed| **keyed));
+            assert!(opening.len() <= MOST_KEYS);
+            if nth == 5 {
+                sealing = opening.last().cloned();
+            }
+        }
+        assert!(opening.iter().any(|keyed| **keyed == 5));
+        let expected: Vec<_> = (0..=84).filter(|&nth| nth != 5).collect();
+        assert_eq!(gone, expected);
     }
 }
