@@ -27,7 +27,8 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
     let mut frame = vec![0; VIRTIO_HEADER + MAX_PACKET + 1];
     let (mut batch, mut part) = (Batch::default(), Vec::new());
     loop {
-        let due = shared.keys.sealing().and_then(|keyed| lock(&keyed.sender).deadline());
+        let due =
+            shared.keys.sealing().and_then(|keyed| lock(&keyed.association.sender).deadline());
         let timer = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -56,7 +57,7 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
         };
         let peer = *lock(&keyed.address);
         {
-            let mut sender = lock(&keyed.sender);
+            let mut sender = lock(&keyed.association.sender);
             for _ in 0..BACKLOG {
                 if len > 0 {
                     enqueue(&shared, &mut sender, peer, &mut frame[..len], &mut part);
@@ -76,7 +77,7 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
             if !sender.transmit(Instant::now(), &mut batch) {
                 continue;
             }
-            keyed.next.store(sender.next_counter(), Relaxed);
+            keyed.association.next.store(sender.next_counter(), Relaxed);
         }
         send(&shared, &keyed, &mut batch, peer).await;
     }
@@ -180,8 +181,8 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
         }
         for keyed in &keys {
             let now = Instant::now();
-            lock(&keyed.receiver).feedback(now, &mut feedback);
-            let mut sender = lock(&keyed.sender);
+            lock(&keyed.association.receiver).feedback(now, &mut feedback);
+            let mut sender = lock(&keyed.association.sender);
             let was_due = sender.deadline().is_some();
             sender.feedback(&mut feedback, now);
             if !was_due && sender.deadline().is_some() {
@@ -216,13 +217,15 @@ fn open(
         },
     };
     let keyed = &keys[at];
-    let next = keyed.next.load(Relaxed);
-    let mut receiver = lock(&keyed.receiver);
+    let next = keyed.association.next.load(Relaxed);
+    let mut receiver = lock(&keyed.association.receiver);
     let counter = receiver.window().restore(low);
     if !receiver.admits(counter) {
         return count(&drops.replayed);
     }
-    let Some(plain) = keyed.opening.open(counter, datagram) else { return count(&keyed.forged) };
+    let Some(plain) = keyed.opening.open(counter, datagram) else {
+        return count(&keyed.association.forged);
+    };
     let newest = counter >= receiver.window().next();
     match receiver.receive(counter, plain, next, Instant::now(), delivered) {
         Ok(()) => {}

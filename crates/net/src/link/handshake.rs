@@ -1,18 +1,16 @@
 //! Connecting to the peer: TLS and QUIC, HELLO, keys.
 
-use super::peers::{INDICES, Keyed};
-use super::seal::{Cipher, DirectionKey, EXPORTER, Exported, has_aes};
+use super::peers::{AssociationId, INDICES, Keyed};
+use super::seal::{ASSOCIATION_EXPORTER, Cipher, DirectionKey, EXPORTER, Exported, has_aes};
 use super::{LinkError, Shared};
 use crate::handshake::HandshakeError;
 use crate::keys::PublicKey;
 use crate::quic::{self, peer_key};
 use crate::tls::{self, Credential, TlsError};
-use oncewire_session::link::Sender;
 use oncewire_session::link::control::{Control, ControlError, LinkHello, MAX_MESSAGE, VERSION};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -175,7 +173,7 @@ fn our_hello(shared: &Shared) -> Result<LinkHello, PeerError> {
         if shared.keys.find(index).is_none() {
             return Ok(LinkHello {
                 version: VERSION,
-                incarnation: shared.incarnation,
+                association: shared.keys.association(),
                 index,
                 aes: has_aes(),
                 largest_datagram: u64::from(u16::MAX),
@@ -198,6 +196,10 @@ fn keyed(
     connection
         .export_keying_material(&mut exported, EXPORTER, &[])
         .map_err(|_| PeerError::Key(TlsError::NoKey))?;
+    let mut association: AssociationId = [0; 16];
+    connection
+        .export_keying_material(&mut association, ASSOCIATION_EXPORTER, &[])
+        .map_err(|_| PeerError::Key(TlsError::NoKey))?;
     let cipher = if ours.aes && theirs.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
     let [client, server] = DirectionKey::both(&exported, cipher);
     let (sealing, opening) = if is_client { (client, server) } else { (server, client) };
@@ -210,12 +212,13 @@ fn keyed(
         cipher,
         sealing,
         opening,
-        sender: Mutex::new(Sender::new(largest)),
-        next: AtomicU64::new(0),
-        receiver: Mutex::default(),
+        association: shared.keys.associate(
+            [ours.association, theirs.association],
+            association,
+            largest,
+        ),
         address: Mutex::new(shared.port.own_form(connection.remote_address())),
         since: Instant::now(),
-        forged: AtomicU64::new(0),
         connection,
     };
     Ok((Arc::new(keyed), key))

@@ -35,7 +35,6 @@ use crate::tls::TlsError;
 use oncewire_packet::prefix::Prefixes;
 use oncewire_session::link::OVERHEAD;
 use peers::Keys;
-use ring::rand::{SecureRandom, SystemRandom};
 use socket::Port;
 use status::DropCounters;
 use std::io;
@@ -169,7 +168,6 @@ struct Shared {
     device: AsyncDevice,
     keys: Keys,
     drops: DropCounters,
-    incarnation: [u8; 16],
     started: Instant,
     /// Wakes the outgoing task: an acknowledgment is due later.
     wake: Notify,
@@ -194,8 +192,6 @@ pub async fn start(config: LinkConfig) -> Result<Link, LinkError> {
     let (port, to_quic, quic) = bind(&config.role)?;
     let device = device::open(&config.device)?;
     let text: String = config.allowed.iter().map(|net| format!("{net}\n")).collect();
-    let mut incarnation = [0; 16];
-    SystemRandom::new().fill(&mut incarnation).map_err(|_| NetError::Random)?;
     let shared = Arc::new(Shared {
         // Cannot fail: they are networks already.
         allowed: Prefixes::parse(&text).unwrap_or_default(),
@@ -203,7 +199,6 @@ pub async fn start(config: LinkConfig) -> Result<Link, LinkError> {
         device,
         keys: Keys::default(),
         drops: DropCounters::default(),
-        incarnation,
         started: Instant::now(),
         wake: Notify::new(),
         peer: Mutex::default(),

@@ -15,7 +15,40 @@ pub(super) const INDICES: u32 = 1 << 24;
 /// peer that connects again and again, or from handshakes that were given up half way.
 const MOST_KEYS: usize = 16;
 
-/// The keys of one handshake, and the state of both directions under them.
+/// Counters and logs of both directions. They outlive the keys of a connection, as long as both ends
+/// have them.
+#[derive(Debug)]
+pub(super) struct Association {
+    pub(super) sender: Mutex<Sender>,
+    /// The sender's next counter, for the other direction.
+    pub(super) next: AtomicU64,
+    pub(super) receiver: Mutex<Receiver>,
+    /// Datagrams that did not open.
+    pub(super) forged: AtomicU64,
+}
+
+impl Association {
+    /// Nothing was sent or received. Sends datagrams of up to `largest` bytes.
+    pub(super) fn new(largest: usize) -> Association {
+        Association {
+            sender: Mutex::new(Sender::new(largest)),
+            next: AtomicU64::new(0),
+            receiver: Mutex::default(),
+            forged: AtomicU64::new(0),
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let (sent, received) = (lock(&self.sender).stats(), lock(&self.receiver).stats());
+        Traffic { sent, received, forged: self.forged.load(Relaxed) }
+    }
+}
+
+/// What names an association in HELLO. Both ends export it from the connection that began it. Zeros
+/// name none.
+pub(super) type AssociationId = [u8; 16];
+
+/// The keys of one handshake.
 pub(super) struct Keyed {
     /// The index in datagrams to this end.
     pub(super) our_index: u32,
@@ -24,28 +57,17 @@ pub(super) struct Keyed {
     pub(super) cipher: Cipher,
     pub(super) sealing: DirectionKey,
     pub(super) opening: DirectionKey,
-    pub(super) sender: Mutex<Sender>,
-    /// The sender's next counter, for the other direction.
-    pub(super) next: AtomicU64,
-    pub(super) receiver: Mutex<Receiver>,
+    pub(super) association: Arc<Association>,
     /// Where the newest datagram that opened came from: the peer may have moved.
     pub(super) address: Mutex<SocketAddr>,
     pub(super) since: Instant,
-    /// Datagrams that did not open.
-    pub(super) forged: AtomicU64,
     pub(super) connection: quinn::Connection,
 }
 
 impl Keyed {
     /// Datagrams sealed or opened with these keys, whichever are more.
     pub(super) fn used(&self) -> u64 {
-        let sent = lock(&self.sender).next_counter();
-        sent.max(lock(&self.receiver).window().next())
-    }
-
-    pub(super) fn traffic(&self) -> Traffic {
-        let (sent, received) = (lock(&self.sender).stats(), lock(&self.receiver).stats());
-        Traffic { sent, received, forged: self.forged.load(Relaxed) }
+        self.sealing.used().max(self.opening.used())
     }
 }
 
@@ -60,8 +82,23 @@ struct State {
     /// Those that open: current, next and previous.
     opening: Vec<Arc<Keyed>>,
     sealing: Option<Arc<Keyed>>,
-    /// Traffic under keys that are no longer in force.
+    /// The newest association, and what names it.
+    association: Option<(AssociationId, Arc<Association>)>,
+    /// Traffic of associations that have ended.
     earlier: Traffic,
+}
+
+impl State {
+    /// Counts what `gone` has carried, unless its association goes on.
+    fn forget(&mut self, gone: &Keyed) {
+        let is_newest =
+            |(_, newest): &(_, Arc<Association>)| Arc::ptr_eq(newest, &gone.association);
+        let goes_on = self.association.as_ref().is_some_and(is_newest)
+            || self.opening.iter().any(|other| Arc::ptr_eq(&other.association, &gone.association));
+        if !goes_on {
+            self.earlier += gone.association.traffic();
+        }
+    }
 }
 
 impl Keys {
@@ -70,11 +107,11 @@ impl Keys {
     pub(super) fn add(&self, keyed: Arc<Keyed>) {
         let surplus = {
             let mut state = lock(&self.state);
-            let State { opening, sealing, earlier } = &mut *state;
-            opening.push(keyed);
+            state.opening.push(keyed);
+            let State { opening, sealing, .. } = &mut *state;
             let surplus = surplus(opening, sealing.as_ref());
             for keyed in &surplus {
-                *earlier += keyed.traffic();
+                state.forget(keyed);
             }
             surplus
         };
@@ -91,15 +128,11 @@ impl Keys {
     /// Forgets keys. Returns whether this end sealed with them: it then has none.
     pub(super) fn remove(&self, keyed: &Arc<Keyed>) -> bool {
         let mut state = lock(&self.state);
-        let State { opening, sealing, earlier } = &mut *state;
-        opening.retain(|other| {
-            let is_other = !Arc::ptr_eq(other, keyed);
-            if !is_other {
-                *earlier += other.traffic();
-            }
-            is_other
-        });
-        sealing.take_if(|sealing| Arc::ptr_eq(sealing, keyed)).is_some()
+        if let Some(at) = state.opening.iter().position(|other| Arc::ptr_eq(other, keyed)) {
+            state.opening.remove(at);
+            state.forget(keyed);
+        }
+        state.sealing.take_if(|sealing| Arc::ptr_eq(sealing, keyed)).is_some()
     }
 
     /// The keys to seal with, unless the link is down.
@@ -116,10 +149,46 @@ impl Keys {
     pub(super) fn traffic(&self) -> Traffic {
         let state = lock(&self.state);
         let mut traffic = state.earlier;
-        for keyed in &state.opening {
-            traffic += keyed.traffic();
+        let newest = state.association.iter().map(|(_, association)| association);
+        let mut all: Vec<_> = state.opening.iter().map(|keyed| &keyed.association).collect();
+        all.extend(newest);
+        all.sort_by_key(|association| Arc::as_ptr(association));
+        all.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        for association in all {
+            traffic += association.traffic();
         }
         traffic
+    }
+
+    /// What names the association that this end holds; zeros for none.
+    pub(super) fn association(&self) -> AssociationId {
+        lock(&self.state).association.as_ref().map_or([0; 16], |(id, _)| *id)
+    }
+
+    /// The association of a new connection: that which both ends name, or else a new one for
+    /// datagrams of up to `largest` bytes, which `exported` names from now on.
+    pub(super) fn associate(
+        &self,
+        [ours, theirs]: [AssociationId; 2],
+        exported: AssociationId,
+        largest: usize,
+    ) -> Arc<Association> {
+        let mut state = lock(&self.state);
+        if let Some((id, held)) = &state.association
+            && ours == *id
+            && theirs == *id
+        {
+            lock(&held.sender).set_largest(largest);
+            return held.clone();
+        }
+        let new = Arc::new(Association::new(largest));
+        let before = state.association.replace((exported, new.clone()));
+        if let Some((_, before)) = before
+            && !state.opening.iter().any(|keyed| Arc::ptr_eq(&keyed.association, &before))
+        {
+            state.earlier += before.traffic();
+        }
+        new
     }
 }
 
@@ -137,6 +206,25 @@ fn surplus<T>(opening: &mut Vec<Arc<T>>, sealing: Option<&Arc<T>>) -> Vec<Arc<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_association_goes_on_only_if_both_ends_name_it() {
+        let keys = Keys::default();
+        assert_eq!(keys.association(), [0; 16]);
+        let first = keys.associate([[0; 16]; 2], [1; 16], 1400);
+        assert_eq!(keys.association(), [1; 16]);
+        first.forged.store(5, Relaxed);
+        assert!(Arc::ptr_eq(&first, &keys.associate([[1; 16]; 2], [2; 16], 1400)));
+        for (ours, theirs) in [([1; 16], [0; 16]), ([0; 16], [1; 16]), ([1; 16], [9; 16])] {
+            let held = keys.associate([keys.association(); 2], [0; 16], 1400);
+            let begun = keys.associate([ours, theirs], [1; 16], 1400);
+            assert!(!Arc::ptr_eq(&held, &begun));
+        }
+        // This end has begun another one since it said HELLO.
+        let held = keys.associate([[1; 16]; 2], [0; 16], 1400);
+        assert!(!Arc::ptr_eq(&held, &keys.associate([[7; 16]; 2], [3; 16], 1400)));
+        assert_eq!((keys.association(), keys.traffic().forged), ([3; 16], 5));
+    }
 
     #[test]
     fn the_oldest_keys_go_but_never_those_in_use() {

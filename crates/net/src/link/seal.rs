@@ -3,11 +3,14 @@
 use oncewire_session::link::{HEADER, SEAL, TAG};
 use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// First byte of a sealed datagram. RFC 9443 leaves 4 to 15 free; packets of QUIC have 64 or more.
 pub(super) const SEALED: u8 = 0x08;
 /// The label with which both ends export keys from TLS (RFC 8446 section 7.5).
 pub(super) const EXPORTER: &[u8] = b"EXPORTER-oncewire-link";
+/// That of the name of an association that begins with the connection.
+pub(super) const ASSOCIATION_EXPORTER: &[u8] = b"EXPORTER-oncewire-link-association";
 /// Datagrams under one key after which it is renewed: half of [`MOST_DATAGRAMS`].
 pub(super) const RENEW_DATAGRAMS: u64 = MOST_DATAGRAMS / 2;
 /// Most datagrams under one key: RFC 9001 appendix B.1.1 for AES-GCM and packets of up to 2,048
@@ -68,6 +71,8 @@ pub(super) struct UsedUp;
 pub(super) struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; IV],
+    /// Datagrams sealed or opened so far.
+    used: AtomicU64,
 }
 
 impl DirectionKey {
@@ -79,7 +84,7 @@ impl DirectionKey {
             // Cannot fail: both algorithms take 32 bytes.
             let key = UnboundKey::new(cipher.algorithm(), key).expect("a key of 32 bytes");
             let iv = iv.try_into().expect("an IV of 12 bytes");
-            DirectionKey { key: LessSafeKey::new(key), iv }
+            DirectionKey { key: LessSafeKey::new(key), iv, used: AtomicU64::new(0) }
         })
     }
 
@@ -94,7 +99,7 @@ impl DirectionKey {
 
     /// Seals a datagram in its place: header, records and tag. Each counter may be used once.
     pub(super) fn seal(&self, index: u32, counter: u64, datagram: &mut [u8]) -> Result<(), UsedUp> {
-        if counter >= MOST_DATAGRAMS {
+        if self.used.fetch_add(1, Relaxed) >= MOST_DATAGRAMS {
             return Err(UsedUp);
         }
         let header = (u64::from(SEALED) | u64::from(index) << 8 | counter << 32).to_le_bytes();
@@ -115,7 +120,14 @@ impl DirectionKey {
     pub(super) fn open<'a>(&self, counter: u64, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let (head, sealed) = datagram.split_first_chunk_mut::<HEADER>()?;
         let opened = self.key.open_in_place(self.nonce(counter), Aad::from(*head), sealed);
-        opened.ok().map(|records| &*records)
+        let records = opened.ok()?;
+        self.used.fetch_add(1, Relaxed);
+        Some(records)
+    }
+
+    /// Datagrams sealed or opened with this key.
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
     }
 }
 
@@ -178,8 +190,11 @@ mod tests {
     #[test]
     fn a_key_is_used_up() {
         let [client, _] = keys(Cipher::Aes256Gcm);
-        assert_eq!(client.seal(1, MOST_DATAGRAMS - 1, &mut datagram(b"x")), Ok(()));
-        assert_eq!(client.seal(1, MOST_DATAGRAMS, &mut datagram(b"x")), Err(UsedUp));
+        // Counters go on from key to key: what counts is how many this one has sealed.
+        client.used.store(MOST_DATAGRAMS - 1, Relaxed);
+        assert_eq!(client.seal(1, 1 << 40, &mut datagram(b"x")), Ok(()));
+        assert_eq!(client.seal(1, (1 << 40) + 1, &mut datagram(b"x")), Err(UsedUp));
+        assert!(client.used() >= MOST_DATAGRAMS);
     }
 
     #[test]

@@ -33,9 +33,9 @@ pub enum Control {
 pub struct LinkHello {
     /// The sender's version; 1 now.
     pub version: u64,
-    /// Random, and new whenever the sender starts. Content logs outlive connections between the same
-    /// incarnations.
-    pub incarnation: [u8; 16],
+    /// Names the counters and logs that the sender holds of the other end, from an earlier
+    /// connection; zeros for none. They go on if both ends name the same ones.
+    pub association: [u8; 16],
     /// The index of the sender's keys: the other end writes it into each datagram. Below 2^24.
     pub index: u32,
     /// Whether the sender has instructions for AES. If both have, AES-256-GCM is used, otherwise
@@ -86,7 +86,7 @@ impl Control {
         let kind = match self {
             Control::Hello(hello) => {
                 varint::put(&mut body, hello.version);
-                body.extend_from_slice(&hello.incarnation);
+                body.extend_from_slice(&hello.association);
                 body.extend_from_slice(&hello.index.to_le_bytes()[..3]);
                 body.push(u8::from(hello.aes));
                 varint::put(&mut body, hello.largest_datagram);
@@ -151,15 +151,15 @@ fn hello(mut body: &[u8]) -> Result<LinkHello, ControlError> {
     if version != VERSION {
         return Err(ControlError::Version { version });
     }
-    let Some((&incarnation, rest)) = body.split_first_chunk::<16>() else {
-        return Err(ControlError::Field { field: "incarnation" });
+    let Some((&association, rest)) = body.split_first_chunk::<16>() else {
+        return Err(ControlError::Field { field: "association" });
     };
     let Some((&[i0, i1, i2, flags], mut rest)) = rest.split_first_chunk::<4>() else {
         return Err(ControlError::Field { field: "index" });
     };
     Ok(LinkHello {
         version,
-        incarnation,
+        association,
         index: u32::from_le_bytes([i0, i1, i2, 0]),
         aes: flags & 1 != 0,
         largest_datagram: number(&mut rest, "largest datagram")?,
@@ -175,10 +175,10 @@ mod tests {
 
     fn any_message() -> impl Strategy<Value = Control> {
         let hello = (any::<[u8; 16]>(), 0u32..1 << 24, any::<bool>(), 0u64..1 << 60, 0u64..1 << 60)
-            .prop_map(|(incarnation, index, aes, log_capacity, reorder_window)| {
+            .prop_map(|(association, index, aes, log_capacity, reorder_window)| {
                 Control::Hello(LinkHello {
                     version: VERSION,
-                    incarnation,
+                    association,
                     index,
                     aes,
                     largest_datagram: log_capacity / 2,
@@ -222,6 +222,6 @@ mod tests {
         assert_eq!(Control::read(&[1, 1, 2]), Err(ControlError::Version { version: 2 }));
         assert_eq!(Control::read(&[3]), Err(ControlError::Kind { kind: 3 }));
         assert_eq!(Control::read(&[9, 0xff, 7]), Err(ControlError::TooLong { len: 1023 }));
-        assert_eq!(Control::read(&[1, 1, 1]), Err(ControlError::Field { field: "incarnation" }));
+        assert_eq!(Control::read(&[1, 1, 1]), Err(ControlError::Field { field: "association" }));
     }
 }

@@ -6,7 +6,8 @@
 //! ([`Feedback`]). Neither half has a socket, a clock, a key or a random number, and neither reads a
 //! header: the driver says where the payload begins, seals, and opens.
 //!
-//! A half belongs to one set of keys. When they are renewed, the driver makes new halves.
+//! Both halves outlive the keys of a connection: counters go on when keys are renewed. They end when
+//! either end has lost its own.
 //!
 //! The driver:
 //!
@@ -160,6 +161,17 @@ impl Sender {
             due: None,
             stats: SenderStats::default(),
         }
+    }
+
+    /// Sends sealed datagrams of up to `largest` bytes from now on.
+    ///
+    /// # Panics
+    /// As [`Sender::new`].
+    pub fn set_largest(&mut self, largest: usize) {
+        assert!(largest >= 256, "datagrams of {largest} bytes");
+        // What is open may be longer than the new room.
+        self.close();
+        self.room = largest.min(MAX_PACKET) - SEAL;
     }
 
     /// The counter of the next datagram.
