@@ -63,7 +63,7 @@ pub(crate) struct LinkArgs {
     pub(crate) routes: Switch,
     #[arg(long, value_name = "BYTES", default_value_t = PATH_MTU,
         value_parser = clap::value_parser!(u16).range(i64::from(LEAST_PATH_MTU)..=i64::from(MOST_PATH_MTU)),
-        help = format!("MTU of the path between the ends, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the device is 80 less"))]
+        help = format!("MTU of the path between the ends, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the device is 84 less"))]
     pub(crate) path_mtu: u16,
     /// Silence after which the end that connects probes the other one
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().keep_alive), help_heading = "Timeouts")]

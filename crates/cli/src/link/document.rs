@@ -186,7 +186,7 @@ mod tests {
             uptime: Duration::from_secs(7_300),
             address: "[::]:7077".into(),
             device: "oncewire0".into(),
-            mtu: 1420,
+            mtu: 1416,
             is_up: true,
             peer: Some(PeerStatus {
                 key: format!("ow1{}", "k".repeat(52)),
@@ -221,7 +221,7 @@ mod tests {
                 "1.00 %",
                 "12.3 ms",
                 "ChaCha20",
-                "MTU of 1420",
+                "MTU of 1416",
                 "5 datagrams of this",
                 "77 datagrams that",
             ] {

@@ -131,7 +131,7 @@ fn every_protocol_crosses_the_link() {
     for (from, to) in [(0, "10.2.0.1"), (1, "10.1.0.1"), (0, "fd02::1")] {
         assert!(link.ping(from, &["-c", "5", to]), "ICMP to {to}: {}", ends[0].said());
     }
-    // Fragments: a packet larger than the device's MTU of 1,420.
+    // Fragments: a packet larger than the device's MTU of 1,416.
     for to in ["10.2.0.1", "fd02::1"] {
         assert!(link.ping(0, &["-c", "3", "-s", "4000", to]), "fragments to {to}");
     }

@@ -6,6 +6,7 @@ use super::seal;
 use super::socket::{Buffers, Kind, ToQuic};
 use super::status::count;
 use crate::sync::lock;
+use oncewire_codec::Domain;
 use oncewire_packet::offload::{self, MAX_PACKET, Offered, Shape, VIRTIO_HEADER};
 use oncewire_session::link::{
     Batch, Delivered, Delivery, Dropped, Feedback, Inbound, MAX_SEGMENTS, Sender, Violation,
@@ -116,12 +117,13 @@ fn enqueue(
     if !shared.allowed.contains(offered.headers.destination) {
         return count(&drops.destination_not_allowed);
     }
+    let domain = Domain(0);
     let result = match offered.segment {
-        Some(size) => enqueue_run(sender, &offered, size, part),
+        Some(size) => enqueue_run(sender, &offered, size, domain, part),
         None => {
             let (header, payload) = offered.packet.split_at(offered.headers.total());
             let open_checksum = offered.open_checksum;
-            sender.enqueue(Inbound { header, open_checksum, segment: None, payload })
+            sender.enqueue(Inbound { header, open_checksum, segment: None, payload, domain })
         }
     };
     match result {
@@ -131,8 +133,8 @@ fn enqueue(
     }
 }
 
-fn run<'a>(header: &'a [u8], payload: &'a [u8], size: NonZeroU16) -> Inbound<'a> {
-    Inbound { header, open_checksum: true, segment: Some(size), payload }
+fn run<'a>(header: &'a [u8], payload: &'a [u8], size: NonZeroU16, domain: Domain) -> Inbound<'a> {
+    Inbound { header, open_checksum: true, segment: Some(size), payload, domain }
 }
 
 /// A run with more segments than a record can number is divided.
@@ -140,17 +142,18 @@ fn enqueue_run(
     sender: &mut Sender,
     offered: &Offered<'_>,
     size: NonZeroU16,
+    domain: Domain,
     part: &mut Vec<u8>,
 ) -> Result<(), Dropped> {
     let (header, payload) = offered.packet.split_at(offered.headers.total());
     let most = MAX_SEGMENTS * usize::from(size.get());
     if payload.len() <= most {
-        return sender.enqueue(run(header, payload, size));
+        return sender.enqueue(run(header, payload, size, domain));
     }
     let parts = payload.len().div_ceil(most);
     for (at, payload) in payload.chunks(most).enumerate() {
         offload::header_of_part(offered, at * MAX_SEGMENTS, size, at + 1 == parts, part);
-        sender.enqueue(run(part, payload, size))?;
+        sender.enqueue(run(part, payload, size, domain))?;
     }
     Ok(())
 }

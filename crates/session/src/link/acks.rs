@@ -79,15 +79,51 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Takes an acknowledgment of datagrams below `next`. Returns false if it is of others.
-    pub(super) fn acknowledged(&mut self, acknowledgment: &Acknowledgment, next: u64) -> bool {
+    /// Takes an acknowledgment of datagrams below `next`, and passes the counters that are new, in
+    /// ranges. Returns false if it is of others.
+    pub(super) fn acknowledged(
+        &mut self,
+        acknowledgment: &Acknowledgment,
+        next: u64,
+        mut each: impl FnMut(Range<u64>),
+    ) -> bool {
         let Some(largest) = acknowledgment.ranges.first() else { return true };
         if largest.end > next {
             return false;
         }
-        for range in &acknowledgment.ranges {
-            insert(&mut self.acknowledged, range.start.max(self.floor)..range.end);
+        // Lowest first, as content was sent.
+        for range in acknowledgment.ranges.iter().rev() {
+            let range = range.start.max(self.floor)..range.end;
+            let mut from = range.start;
+            let known = self.acknowledged.partition_point(|known| known.end <= from);
+            for known in &self.acknowledged[known..] {
+                if known.start >= range.end {
+                    break;
+                }
+                if from < known.start {
+                    each(from..known.start);
+                }
+                from = known.end;
+            }
+            if from < range.end {
+                each(from..range.end);
+            }
+            insert(&mut self.acknowledged, range);
         }
+        self.settle();
+        true
+    }
+
+    /// A datagram has arrived, although it is not acknowledged.
+    pub(super) fn arrived(&mut self, counter: u64) {
+        if counter >= self.floor {
+            insert(&mut self.acknowledged, counter..counter + 1);
+            self.settle();
+        }
+    }
+
+    /// Decides about counters far below the newest.
+    fn settle(&mut self) {
         let newest = self.acknowledged.last().map_or(0, |last| last.end);
         let floor = newest.saturating_sub(LOST_AFTER).max(self.floor);
         let mut arrived = 0;
@@ -99,7 +135,6 @@ impl Sent {
         self.delivered += arrived;
         self.lost += floor - self.floor - arrived;
         self.floor = floor;
-        true
     }
 
     /// Datagrams of which it is known whether they arrived: how many did, and how many did not.
@@ -139,7 +174,7 @@ mod tests {
         fn losses_are_counted(lost in proptest::collection::vec(0u64..3000, 0..60), every in 1u64..40, acks_lost in proptest::collection::vec(any::<bool>(), 20)) {
             let lost: BTreeSet<u64> = lost.into_iter().collect();
             let (mut received, mut sent, mut ack) = (Received::default(), Sent::default(), Acknowledgment::default());
-            let now = start();
+            let (now, mut news) = (start(), BTreeSet::new());
             for counter in 0..3000 + LOST_AFTER {
                 if counter < 3000 && lost.contains(&counter) {
                     continue;
@@ -148,11 +183,17 @@ mod tests {
                 if counter % every == 0 && !acks_lost[(counter / every % 20) as usize] || counter >= 2999 {
                     received.report(now, &mut ack);
                     prop_assert!(ack.ranges.len() <= MAX_RANGES);
-                    prop_assert!(sent.acknowledged(&ack, counter + 1));
+                    let known = sent.acknowledged(&ack, counter + 1, |new| {
+                        for counter in new {
+                            assert!(!lost.contains(&counter) && news.insert(counter), "{counter}");
+                        }
+                    });
+                    prop_assert!(known);
                     prop_assert!(sent.acknowledged.len() <= LOST_AFTER as usize);
                 }
             }
             let (delivered, counted) = sent.outcome();
+            prop_assert_eq!(news.range(..3000).count() as u64, delivered);
             prop_assert_eq!(delivered + counted, 3000);
             // More holes than an acknowledgment has ranges, or a long silence, look like losses.
             prop_assert!(counted >= lost.len() as u64);
@@ -169,7 +210,7 @@ mod tests {
             ranges: std::iter::once(0..10).collect(),
             ..Acknowledgment::default()
         };
-        assert!(!sent.acknowledged(&ack, 9));
-        assert!(sent.acknowledged(&ack, 10));
+        assert!(!sent.acknowledged(&ack, 9, |_| panic!("they were not sent")));
+        assert!(sent.acknowledged(&ack, 10, |_| {}));
     }
 }

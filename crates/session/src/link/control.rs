@@ -1,5 +1,6 @@
 //! Messages on the control stream of a link: `docs/LINK.md` has the same layouts.
 
+use super::logs::LogTerms;
 use oncewire_codec::varint;
 
 /// The version of the link's protocol.
@@ -9,6 +10,8 @@ pub const MAX_MESSAGE: usize = 1024;
 
 const HELLO: u64 = 1;
 const READY: u64 = 2;
+const LOG: u64 = 3;
+const LOG_READY: u64 = 4;
 const CLOSE: u64 = 9;
 
 /// A message.
@@ -19,6 +22,10 @@ pub enum Control {
     /// The client has the server's HELLO and opens its datagrams. From now on the server sends under
     /// the keys of this connection.
     Ready,
+    /// The sender begins a content log for what it sends.
+    Log(LogTerms),
+    /// The sender has made the log of this number for what it receives.
+    LogReady(u64),
     /// The sender ends the link.
     Close {
         /// 0: the sender stops. Others are reserved.
@@ -95,6 +102,17 @@ impl Control {
                 HELLO
             }
             Control::Ready => READY,
+            Control::Log(terms) => {
+                for value in [terms.id, terms.capacity, terms.reorder, terms.first] {
+                    varint::put(&mut body, value);
+                }
+                body.extend_from_slice(&terms.seed.to_le_bytes());
+                LOG
+            }
+            Control::LogReady(id) => {
+                varint::put(&mut body, *id);
+                LOG_READY
+            }
             Control::Close { code, text } => {
                 varint::put(&mut body, *code);
                 body.extend_from_slice(&text.as_bytes()[..text.len().min(256)]);
@@ -119,7 +137,7 @@ impl Control {
             Err(varint::Stop::Malformed) => Err(ControlError::Field { field }),
         };
         let Some(kind) = number("type")? else { return Ok(None) };
-        if ![HELLO, READY, CLOSE].contains(&kind) {
+        if ![HELLO, READY, LOG, LOG_READY, CLOSE].contains(&kind) {
             return Err(ControlError::Kind { kind });
         }
         let Some(len) = number("length")? else { return Ok(None) };
@@ -131,6 +149,8 @@ impl Control {
         let message = match kind {
             HELLO => Control::Hello(hello(body)?),
             READY => Control::Ready,
+            LOG => Control::Log(log(body)?),
+            LOG_READY => Control::LogReady(field(&mut { body }, "number")?),
             _ => {
                 let mut text = body;
                 let code =
@@ -143,11 +163,22 @@ impl Control {
     }
 }
 
+fn field(body: &mut &[u8], field: &'static str) -> Result<u64, ControlError> {
+    varint::take(body).map_err(|_| ControlError::Field { field })
+}
+
+/// Later versions may add fields at the end.
+fn log(mut body: &[u8]) -> Result<LogTerms, ControlError> {
+    let body = &mut body;
+    let (id, capacity) = (field(body, "number")?, field(body, "capacity")?);
+    let (reorder, first) = (field(body, "reorder window")?, field(body, "counter")?);
+    let Some(&seed) = body.first_chunk() else { return Err(ControlError::Field { field: "seed" }) };
+    Ok(LogTerms { id, capacity, reorder, first, seed: u64::from_le_bytes(seed) })
+}
+
 /// Later versions may add fields at the end and bits to the flags.
 fn hello(mut body: &[u8]) -> Result<LinkHello, ControlError> {
-    let number =
-        |body: &mut &[u8], field| varint::take(body).map_err(|_| ControlError::Field { field });
-    let version = number(&mut body, "version")?;
+    let version = field(&mut body, "version")?;
     if version != VERSION {
         return Err(ControlError::Version { version });
     }
@@ -162,9 +193,9 @@ fn hello(mut body: &[u8]) -> Result<LinkHello, ControlError> {
         association,
         index: u32::from_le_bytes([i0, i1, i2, 0]),
         aes: flags & 1 != 0,
-        largest_datagram: number(&mut rest, "largest datagram")?,
-        log_capacity: number(&mut rest, "log capacity")?,
-        reorder_window: number(&mut rest, "reorder window")?,
+        largest_datagram: field(&mut rest, "largest datagram")?,
+        log_capacity: field(&mut rest, "log capacity")?,
+        reorder_window: field(&mut rest, "reorder window")?,
     })
 }
 
@@ -188,7 +219,13 @@ mod tests {
             });
         let close =
             (0u64..1000, "[a-z ]{0,200}").prop_map(|(code, text)| Control::Close { code, text });
-        prop_oneof![hello, Just(Control::Ready), close]
+        let log = (0u64..1 << 62, 0u64..1 << 40, 0u64..1 << 60, any::<u64>()).prop_map(
+            |(id, capacity, first, seed)| {
+                Control::Log(LogTerms { id, capacity, reorder: capacity / 3, first, seed })
+            },
+        );
+        let ready = (0u64..1 << 62).prop_map(Control::LogReady);
+        prop_oneof![hello, Just(Control::Ready), log, ready, close]
     }
 
     proptest! {
@@ -220,7 +257,9 @@ mod tests {
     #[test]
     fn other_versions_types_and_lengths_are_errors() {
         assert_eq!(Control::read(&[1, 1, 2]), Err(ControlError::Version { version: 2 }));
-        assert_eq!(Control::read(&[3]), Err(ControlError::Kind { kind: 3 }));
+        assert_eq!(Control::read(&[5]), Err(ControlError::Kind { kind: 5 }));
+        assert_eq!(Control::read(&[3, 1, 1]), Err(ControlError::Field { field: "capacity" }));
+        assert_eq!(Control::read(&[4, 0]), Err(ControlError::Field { field: "number" }));
         assert_eq!(Control::read(&[9, 0xff, 7]), Err(ControlError::TooLong { len: 1023 }));
         assert_eq!(Control::read(&[1, 1, 1]), Err(ControlError::Field { field: "association" }));
     }

@@ -14,31 +14,46 @@
 //! 1. passes each packet or run to [`Sender::enqueue`] and takes batches with [`Sender::transmit`];
 //! 2. asks [`Receiver::admits`] before it opens a datagram, and calls [`Receiver::receive`] after;
 //! 3. moves [`Receiver::feedback`] to [`Sender::feedback`] after each batch of received datagrams;
-//! 4. calls [`Sender::transmit`] again at [`Sender::deadline`].
+//! 4. calls [`Sender::transmit`] again at [`Sender::deadline`], and [`Receiver::expire`] at
+//!    [`Receiver::deadline`];
+//! 5. tells the sender of each new connection ([`Sender::connected`]), and carries messages of both
+//!    halves ([`Sender::message`], [`Receiver::log`]).
+//!
+//! Each direction has a content log. The sender finds what repeats, and refers to it; the receiver
+//! stores what it decodes, and acknowledges a datagram once all of it is stored. A frame that lacks
+//! content waits for a while, as paths reorder. Then it is rejected: the sender refers to what is
+//! missing no more, and sends the frame's content whole.
 //!
 //! Invariants: what is delivered is what was enqueued, however datagrams are lost, reordered or
-//! repeated; memory is bounded; work is proportional to bytes.
+//! repeated, and whatever an end has forgotten; memory is bounded; work is proportional to bytes.
 
 mod acks;
 pub mod control;
+mod in_flight;
+mod logs;
 mod receiver;
 mod records;
+mod rejection;
 mod replay;
 mod runs;
 mod sender;
+mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
+pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{MAX_PACKET, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments};
+pub use rejection::{MAX_LACKING, Reason, Rejection};
 pub use replay::{COUNTERS, REPLAY_WINDOW, ReplayWindow};
 pub use runs::{Batch, Delivered, Delivery, HEADER, TAG};
-pub use sender::{Dropped, FULL_BATCH, Inbound, Sender, SenderStats};
+pub use sender::{Dropped, FULL_BATCH, Inbound, Policy, Sender, SenderStats};
 
 /// Bytes that sealing adds to a datagram's records.
 pub const SEAL: usize = HEADER + TAG;
 /// Bytes that a datagram with a single full segment has beside the inner packet: the seal; head, slot,
-/// control byte and header length; number, count and size of the segment.
-pub const OVERHEAD: usize = SEAL + 8;
+/// control byte and header length; number, count and size of the segment; flags and offset of the
+/// frame.
+pub const OVERHEAD: usize = SEAL + 12;
 
 /// What a [`Receiver`] tells the [`Sender`] of the same end.
 #[derive(Debug, Default)]
@@ -47,6 +62,10 @@ pub struct Feedback {
     acknowledged: Vec<Acknowledgment>,
     /// What to acknowledge.
     acknowledgment: Acknowledgment,
-    /// Bytes received that are to be acknowledged and were not reported here before.
+    /// Inner bytes received that are to be acknowledged and were not reported here before.
     bytes: u64,
+    /// What the peer has rejected.
+    rejected: Vec<Rejection>,
+    /// What to reject.
+    rejections: Vec<Rejection>,
 }

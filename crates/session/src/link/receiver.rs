@@ -1,15 +1,29 @@
 //! The half that receives: opened datagrams to packets.
 
 use super::acks::{Acknowledgment, Received};
-use super::records::{Record, RecordError, Records};
+use super::control::Control;
+use super::logs::{LogOffer, LogRefused, LogTerms, ReceiveLog};
+use super::records::{MAX_PACKET, PacketRecord, Record, RecordError, Records};
+use super::rejection::{Reason, Rejection};
 use super::replay::ReplayWindow;
 use super::runs::Delivered;
+use super::waiting::{Waiting, WaitingFrame};
 use super::{Feedback, SEAL};
-use std::time::Instant;
+use oncewire_codec::FrameError;
+use oncewire_codec::datagram::DatagramDecoded;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// Acknowledgments that wait for the sender. What an older one says is in the newer ones, except on
 /// paths that lose or reorder much.
 const MAX_WAITING: usize = 16;
+/// Rejections that wait for the sender. Further ones are dropped: nobody answers them.
+const MAX_REJECTIONS: usize = 256;
+/// Shortest time that a frame waits for content.
+const LEAST_PATIENCE: Duration = Duration::from_millis(5);
+/// Longest.
+const MOST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Counters of a [`Receiver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,10 +36,25 @@ pub struct ReceiverStats {
     pub packets: u64,
     /// Their bytes, with their headers.
     pub inner_bytes: u64,
+    /// Frames that came before content that they refer to.
+    pub waited: u64,
+    /// Frames that were given up, since content that they refer to did not come, or is another.
+    pub rejected: u64,
+    /// Frames of a log that this end does not have any more.
+    pub stale: u64,
+}
+
+impl ReceiverStats {
+    /// Counts a packet or segments.
+    fn count(&mut self, packet: &PacketRecord<'_>) {
+        let count = packet.segments.map_or(1, |segments| u64::from(segments.count));
+        self.packets += count;
+        self.inner_bytes += count * packet.header.len() as u64 + packet.payload.len() as u64;
+    }
 }
 
 /// Why an opened datagram was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// Its counter came before, or is too old.
@@ -34,20 +63,114 @@ pub enum Violation {
     /// The peer breaks the format.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A frame breaks the format.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
 }
 
 /// The half that receives.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Receiver {
     window: ReplayWindow,
     received: Received,
     acknowledged: Vec<Acknowledgment>,
-    /// Bytes received since the last feedback in datagrams that are to be acknowledged.
+    /// Inner bytes received since the last feedback in datagrams that are to be acknowledged.
     bytes: u64,
+    offer: LogOffer,
+    log: Option<ReceiveLog>,
+    /// The number of the newest log that was announced.
+    newest_log: u64,
+    waiting: Waiting,
+    /// Datagrams with frames that wait.
+    unfinished: BTreeMap<u64, Unfinished>,
+    /// A quarter of the round-trip time.
+    patience: Duration,
+    rejected: Vec<Rejection>,
+    rejections: Vec<Rejection>,
     stats: ReceiverStats,
 }
 
+/// A datagram that is not processed as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Unfinished {
+    /// Frames that wait.
+    waiting: u32,
+    /// Whether the content of all others is stored.
+    is_stored: bool,
+}
+
+/// What became of a frame.
+enum Fate {
+    /// Delivered. The range of the log that it fills now; empty if it does not belong there.
+    Stored(Range<u64>),
+    /// Delivered, but not stored, or given up.
+    NotStored,
+    /// It waits.
+    Waits,
+}
+
+/// A record with a frame, and where it came from.
+struct Frame<'a> {
+    place: (u64, u8),
+    record: PacketRecord<'a>,
+    /// How often it was tried, and until when it waits, if it did.
+    waited: Option<(u8, Instant)>,
+}
+
+impl Default for Receiver {
+    /// Keeps no log.
+    fn default() -> Receiver {
+        Receiver {
+            window: ReplayWindow::default(),
+            received: Received::default(),
+            acknowledged: Vec::new(),
+            bytes: 0,
+            offer: LogOffer::default(),
+            log: None,
+            newest_log: 0,
+            waiting: Waiting::default(),
+            unfinished: BTreeMap::new(),
+            patience: LEAST_PATIENCE,
+            rejected: Vec::new(),
+            rejections: Vec::new(),
+            stats: ReceiverStats::default(),
+        }
+    }
+}
+
 impl Receiver {
+    /// Keeps logs as `offer` says.
+    pub fn with_logs(mut self, offer: LogOffer) -> Receiver {
+        self.offer = offer;
+        self
+    }
+
+    /// The other end has announced a log. Returns the answer, if there is one.
+    ///
+    /// # Errors
+    /// [`LogRefused`] if the log is larger than was offered, or there is no memory for it.
+    pub fn log(&mut self, terms: LogTerms) -> Result<Option<Control>, LogRefused> {
+        if terms.id > self.newest_log {
+            self.log = None;
+            self.waiting.clear();
+            self.unfinished.clear();
+            self.log = Some(ReceiveLog::new(terms, self.offer)?);
+            self.newest_log = terms.id;
+        }
+        let is_newest = self.log.as_ref().is_some_and(|log| log.id() == terms.id);
+        Ok(is_newest.then_some(Control::LogReady(terms.id)))
+    }
+
+    /// The round-trip time, for how long frames wait.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.patience = (rtt / 4).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+    }
+
+    /// Memory in bytes: of the log as much as it takes once it is full.
+    pub fn memory(&self) -> usize {
+        self.log.as_ref().map_or(0, |log| log.decoder.memory()) + self.waiting.bytes()
+    }
+
     /// Counters so far.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
@@ -66,8 +189,10 @@ impl Receiver {
     /// Takes the records of an opened datagram. `next` is [`Sender::next_counter`] of this end, or
     /// any later counter.
     ///
+    /// [`Sender::next_counter`]: super::Sender::next_counter
+    ///
     /// # Errors
-    /// [`Violation`]: nothing of the datagram counts.
+    /// [`Violation`]. Of a datagram that is no sequence of records, nothing counts.
     pub fn receive(
         &mut self,
         counter: u64,
@@ -85,17 +210,31 @@ impl Receiver {
         }
         self.stats.datagrams += 1;
         self.stats.bytes += (plain.len() + SEAL) as u64;
+        let inner_before = self.stats.inner_bytes;
         let mut is_acknowledged = false;
-        for record in Records::new(plain, next) {
+        let mut unfinished = Unfinished { waiting: 0, is_stored: true };
+        let mut violation = None;
+        for (at, record) in Records::new(plain, next).enumerate() {
             match record? {
                 Record::Padding => {}
                 Record::Packet(packet) => {
                     is_acknowledged = true;
-                    let count = packet.segments.map_or(1, |segments| u64::from(segments.count));
-                    self.stats.packets += count;
-                    self.stats.inner_bytes +=
-                        count * packet.header.len() as u64 + packet.payload.len() as u64;
+                    self.stats.count(&packet);
                     out.push(&packet);
+                }
+                Record::Run(record) => {
+                    is_acknowledged = true;
+                    let place = (counter, at.min(255) as u8);
+                    let frame = Frame { place, record, waited: None };
+                    match self.decode(&frame, now, out) {
+                        Ok(Fate::Stored(range)) => self.stored(range, now, out),
+                        Ok(Fate::NotStored) => unfinished.is_stored = false,
+                        Ok(Fate::Waits) => unfinished.waiting += 1,
+                        Err(error) => {
+                            unfinished.is_stored = false;
+                            violation = Some(error);
+                        }
+                    }
                 }
                 Record::Acknowledgment(acknowledgment) => {
                     if self.acknowledged.len() == MAX_WAITING {
@@ -103,19 +242,154 @@ impl Receiver {
                     }
                     self.acknowledged.push(acknowledgment);
                 }
+                Record::Rejection(rejection) => {
+                    if self.rejected.len() < MAX_REJECTIONS {
+                        self.rejected.push(rejection);
+                    }
+                }
             }
         }
-        self.received.insert(counter, now);
-        // A datagram with nothing but an acknowledgment is not acknowledged by itself.
+        // A datagram with nothing but feedback is not acknowledged by itself.
         if is_acknowledged {
-            self.bytes += (plain.len() + SEAL) as u64;
+            self.bytes += self.stats.inner_bytes - inner_before;
         }
-        Ok(())
+        match unfinished {
+            Unfinished { waiting: 1.., .. } => {
+                self.unfinished.insert(counter, unfinished);
+            }
+            Unfinished { is_stored: true, .. } => self.received.insert(counter, now),
+            _ => {}
+        }
+        violation.map_or(Ok(()), Err)
+    }
+
+    /// Decodes a frame and delivers its content, or lets it wait, or gives it up.
+    fn decode(
+        &mut self,
+        frame: &Frame<'_>,
+        now: Instant,
+        out: &mut Delivered,
+    ) -> Result<Fate, Violation> {
+        let Frame { place, record, waited } = frame;
+        let Some(log) = self.log.as_mut().filter(|log| log.has(place.0)) else {
+            self.stats.stale += 1;
+            return Ok(Fate::NotStored);
+        };
+        let rejection = match log.decoder.decode(place.0, record.payload) {
+            Ok(DatagramDecoded::Content { offset, stored, bytes }) => {
+                let fits = record.segments.is_none_or(|segments| segments.fits(bytes.len()));
+                if !fits || record.header.len() + bytes.len() > MAX_PACKET {
+                    return Err(RecordError::Segments.into());
+                }
+                let packet = PacketRecord { payload: bytes, ..*record };
+                self.stats.count(&packet);
+                out.push(&packet);
+                return Ok(match offset {
+                    Some(offset) if stored => Fate::Stored(offset..offset + bytes.len() as u64),
+                    Some(_) => Fate::NotStored,
+                    None => Fate::Stored(0..0),
+                });
+            }
+            Ok(DatagramDecoded::Missing { offset, ranges }) => {
+                let (tries, due) = waited.map_or((0, now + self.patience), |waited| waited);
+                let has_room = self.waiting.has_room(record.header.len() + record.payload.len());
+                if now < due && has_room {
+                    self.stats.waited += u64::from(waited.is_none());
+                    self.waiting.push(WaitingFrame {
+                        place: *place,
+                        header: record.header.to_vec(),
+                        open_checksum: record.open_checksum,
+                        segments: record.segments,
+                        frame: record.payload.to_vec(),
+                        lacks: ranges.first().map_or(0, |range| range.start),
+                        due,
+                        tries: tries + 1,
+                    });
+                    return Ok(Fate::Waits);
+                }
+                Rejection::new(*place, Reason::Missing, offset, ranges.iter().cloned())
+            }
+            Err(FrameError::Checksum { offset, .. }) => {
+                Rejection::new(*place, Reason::Checksum, offset, log.decoder.sources())
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.stats.rejected += 1;
+        if self.rejections.len() < MAX_REJECTIONS {
+            self.rejections.push(rejection);
+        }
+        Ok(Fate::NotStored)
+    }
+
+    /// Content was stored: frames that waited for it are tried again.
+    fn stored(&mut self, range: Range<u64>, now: Instant, out: &mut Delivered) {
+        if self.waiting.is_empty() || range.is_empty() {
+            return;
+        }
+        let mut ranges = vec![range];
+        while let Some(range) = ranges.pop() {
+            while let Some(frame) = self.waiting.take_for(&range) {
+                ranges.extend(self.retry(frame, now, out));
+            }
+        }
+    }
+
+    /// Tries a frame again that waited. Returns what it has stored.
+    fn retry(
+        &mut self,
+        frame: WaitingFrame,
+        now: Instant,
+        out: &mut Delivered,
+    ) -> Option<Range<u64>> {
+        let WaitingFrame { place, open_checksum, segments, tries, due, .. } = frame;
+        let record =
+            PacketRecord { header: &frame.header, open_checksum, segments, payload: &frame.frame };
+        let waited = Some((tries, due));
+        // A violation was found when it came.
+        let before = self.stats.inner_bytes;
+        let fate = self.decode(&Frame { place, record, waited }, now, out);
+        let fate = fate.unwrap_or(Fate::NotStored);
+        self.bytes += self.stats.inner_bytes - before;
+        let is_stored = match &fate {
+            Fate::Waits => return None,
+            Fate::Stored(_) => true,
+            Fate::NotStored => false,
+        };
+        if let Some(unfinished) = self.unfinished.get_mut(&place.0) {
+            unfinished.waiting -= 1;
+            unfinished.is_stored &= is_stored;
+            if unfinished.waiting == 0 {
+                if unfinished.is_stored {
+                    self.received.insert(place.0, now);
+                }
+                self.unfinished.remove(&place.0);
+            }
+        }
+        match fate {
+            Fate::Stored(range) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Gives up frames that have waited long enough, after a last try.
+    pub fn expire(&mut self, now: Instant, out: &mut Delivered) {
+        while let Some(frame) = self.waiting.take_due(now) {
+            if let Some(range) = self.retry(frame, now, out) {
+                self.stored(range, now, out);
+            }
+        }
+    }
+
+    /// When to call [`Receiver::expire`].
+    pub fn deadline(&self) -> Option<Instant> {
+        self.waiting.due()
     }
 
     /// Adds what the sender of this end must know to `out`.
     pub fn feedback(&mut self, now: Instant, out: &mut Feedback) {
         out.acknowledged.append(&mut self.acknowledged);
+        out.rejected.append(&mut self.rejected);
+        out.rejections.append(&mut self.rejections);
         if self.bytes > 0 {
             out.bytes += std::mem::take(&mut self.bytes);
             self.received.report(now, &mut out.acknowledgment);

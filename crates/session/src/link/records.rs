@@ -1,6 +1,7 @@
 //! The layout of records, the plaintext of sealed datagrams: `docs/LINK.md` has the same.
 
 use super::acks::{Acknowledgment, MAX_RANGES};
+use super::rejection::{MAX_LACKING, Reason, Rejection};
 use oncewire_codec::varint;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -12,7 +13,9 @@ pub const MAX_PACKET: usize = 65_535;
 
 const PADDING: u8 = 0;
 const PACKET: u8 = 1;
+const RUN: u8 = 2;
 const ACKNOWLEDGMENT: u8 = 3;
+const REJECTION: u8 = 4;
 
 /// Bit of the head: the record reaches to the end of the datagram, and has no length.
 const LAST: u8 = 0x10;
@@ -54,6 +57,9 @@ pub enum RecordError {
     /// Ranges of an acknowledgment that are too many or below 0.
     #[error("an acknowledgment of impossible ranges")]
     Ranges,
+    /// A rejection with a reason that is not known, or of ranges that are too many or impossible.
+    #[error("an impossible rejection")]
+    Rejection,
     /// Padding that is not zeros.
     #[error("padding that is not zeros")]
     Padding,
@@ -75,7 +81,7 @@ pub struct Segments {
 impl Segments {
     /// Whether a payload has this many segments. Only the run's last segment may be shorter than the
     /// others.
-    fn fits(&self, payload: usize) -> bool {
+    pub(super) fn fits(&self, payload: usize) -> bool {
         let (size, count) = (usize::from(self.size.get()), usize::from(self.count));
         let all = count * size;
         let fits = if self.ends { payload > all - size && payload <= all } else { payload == all };
@@ -93,7 +99,7 @@ pub struct PacketRecord<'a> {
     pub open_checksum: bool,
     /// For a run, which segments the payload has.
     pub segments: Option<Segments>,
-    /// What follows the headers.
+    /// What follows the headers; in a run with references, the frame of that.
     pub payload: &'a [u8],
 }
 
@@ -104,8 +110,12 @@ pub enum Record<'a> {
     Padding,
     /// A packet that is not in the content log.
     Packet(PacketRecord<'a>),
+    /// A packet whose payload is a frame of the content log.
+    Run(PacketRecord<'a>),
     /// Datagrams of the other direction that arrived. Counters are restored by the caller's function.
     Acknowledgment(Acknowledgment),
+    /// A frame that could not be decoded.
+    Rejection(Rejection),
 }
 
 /// Bytes of a varint.
@@ -129,7 +139,16 @@ pub(super) fn length_len(overhead: usize, payload: usize) -> usize {
 impl PacketRecord<'_> {
     /// Appends the record.
     pub fn write(&self, last: bool, out: &mut Vec<u8>) {
-        let mut head = PACKET << 5;
+        self.write_kind(PACKET, last, out);
+    }
+
+    /// Appends a record whose payload is a frame of the content log.
+    pub fn write_run(&self, last: bool, out: &mut Vec<u8>) {
+        self.write_kind(RUN, last, out);
+    }
+
+    fn write_kind(&self, kind: u8, last: bool, out: &mut Vec<u8>) {
+        let mut head = kind << 5;
         if last {
             head |= LAST;
         }
@@ -177,6 +196,22 @@ impl Acknowledgment {
     }
 }
 
+impl Rejection {
+    /// Appends the record, with its length. Distances are those of ranges below the frame's content.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::with_capacity(6 + 10 * self.lacking.len());
+        body.extend_from_slice(&(self.counter as u32).to_le_bytes());
+        body.extend_from_slice(&[self.record, self.reason as u8]);
+        for &(back, len) in &self.lacking {
+            varint::put(&mut body, back);
+            varint::put(&mut body, len);
+        }
+        out.push(REJECTION << 5);
+        varint::put(out, body.len() as u64);
+        out.extend_from_slice(&body);
+    }
+}
+
 /// Reads the records of a datagram.
 ///
 /// After an error there is nothing more.
@@ -201,14 +236,14 @@ impl<'a> Records<'a> {
             take_bytes(&mut self.rest)?
         };
         let (kind, bits) = (head >> 5, head & 0x0f);
-        let allowed = if kind == PACKET { OPEN_CHECKSUM | SEGMENTS } else { 0 };
+        let allowed = if matches!(kind, PACKET | RUN) { OPEN_CHECKSUM | SEGMENTS } else { 0 };
         match kind {
-            PADDING | PACKET | ACKNOWLEDGMENT if bits & !allowed != 0 => {
-                Err(RecordError::Reserved { head })
-            }
+            PADDING..=REJECTION if bits & !allowed != 0 => Err(RecordError::Reserved { head }),
             PADDING if body.iter().any(|&byte| byte != 0) => Err(RecordError::Padding),
             PADDING => Ok(Record::Padding),
-            PACKET => packet(body, bits).map(Record::Packet),
+            PACKET => packet(body, bits, false).map(Record::Packet),
+            RUN => packet(body, bits, true).map(Record::Run),
+            REJECTION => rejection(body, self.next).map(Record::Rejection),
             ACKNOWLEDGMENT => acknowledgment(body, self.next).map(Record::Acknowledgment),
             kind => Err(RecordError::Kind { kind }),
         }
@@ -239,7 +274,8 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
     Ok(bytes)
 }
 
-fn packet(mut body: &[u8], bits: u8) -> Result<PacketRecord<'_>, RecordError> {
+/// `is_frame`: the length of the content is not known yet.
+fn packet(mut body: &[u8], bits: u8, is_frame: bool) -> Result<PacketRecord<'_>, RecordError> {
     let Some((section, rest)) = body.split_first_chunk::<2>() else {
         return Err(RecordError::Length);
     };
@@ -261,7 +297,8 @@ fn packet(mut body: &[u8], bits: u8) -> Result<PacketRecord<'_>, RecordError> {
             ends: count & ENDS != 0,
         };
         let end = usize::from(segments.first) + usize::from(segments.count);
-        if end > MAX_SEGMENTS || !segments.fits(body.len()) || bits & OPEN_CHECKSUM == 0 {
+        let fits = is_frame || segments.fits(body.len());
+        if end > MAX_SEGMENTS || !fits || bits & OPEN_CHECKSUM == 0 {
             return Err(RecordError::Segments);
         }
         Some(segments)
@@ -274,12 +311,35 @@ fn packet(mut body: &[u8], bits: u8) -> Result<PacketRecord<'_>, RecordError> {
     Ok(PacketRecord { header, open_checksum: bits & OPEN_CHECKSUM != 0, segments, payload: body })
 }
 
-fn acknowledgment(mut body: &[u8], next: u64) -> Result<Acknowledgment, RecordError> {
+/// A counter from its low bits. It was sent already: it is below `next`, by less than 2^32.
+fn counter(body: &mut &[u8], next: u64) -> Result<u64, RecordError> {
     let Some((low, rest)) = body.split_first_chunk::<4>() else { return Err(RecordError::Length) };
-    body = rest;
-    // The largest counter was sent already: it is below `next`, by less than 2^32.
+    *body = rest;
     let behind = (next.wrapping_sub(1) as u32).wrapping_sub(u32::from_le_bytes(*low));
-    let largest = next.checked_sub(1 + u64::from(behind)).ok_or(RecordError::Ranges)?;
+    next.checked_sub(1 + u64::from(behind)).ok_or(RecordError::Ranges)
+}
+
+fn rejection(mut body: &[u8], next: u64) -> Result<Rejection, RecordError> {
+    let counter = counter(&mut body, next)?;
+    let Some((&[record, reason], rest)) = body.split_first_chunk::<2>() else {
+        return Err(RecordError::Length);
+    };
+    body = rest;
+    let reason = Reason::read(reason).ok_or(RecordError::Rejection)?;
+    let mut lacking = Vec::new();
+    while !body.is_empty() {
+        let (back, len) = (number(&mut body)?, number(&mut body)?);
+        // A range below the frame's content.
+        if len == 0 || len > back || lacking.len() == MAX_LACKING {
+            return Err(RecordError::Rejection);
+        }
+        lacking.push((back, len));
+    }
+    Ok(Rejection { counter, record, reason, lacking })
+}
+
+fn acknowledgment(mut body: &[u8], next: u64) -> Result<Acknowledgment, RecordError> {
+    let largest = counter(&mut body, next)?;
     let delay = u32::try_from(number(&mut body)?).map_err(|_| RecordError::Length)?;
     let more = number(&mut body)?;
     if more >= MAX_RANGES as u64 {
@@ -355,11 +415,12 @@ mod tests {
             for (at, (header, open_checksum, segments, payload)) in packets.iter().enumerate() {
                 let record = PacketRecord { header, open_checksum: *open_checksum, segments: *segments, payload };
                 let (last, before) = (padding == 0 && at + 1 == packets.len(), plain.len());
-                record.write(last, &mut plain);
+                let is_run = at % 2 == 1;
+                if is_run { record.write_run(last, &mut plain) } else { record.write(last, &mut plain) };
                 let overhead = packet_overhead(header.len(), segments.map(|segments| segments.size.get()));
                 let length = if last { 0 } else { length_len(overhead, payload.len()) };
                 prop_assert_eq!(plain.len() - before, overhead + length + payload.len());
-                expected.push(Record::Packet(record));
+                expected.push(if is_run { Record::Run(record) } else { Record::Packet(record) });
             }
             if padding > 0 {
                 plain.push(LAST);
@@ -368,6 +429,16 @@ mod tests {
             }
             let read: Result<Vec<Record<'_>>, RecordError> = Records::new(&plain, next).collect();
             prop_assert_eq!(read, Ok(expected));
+        }
+
+        #[test]
+        fn rejections_round_trip(counter in 0u64..1 << 40, ahead in 0u64..1 << 30, record: u8, reason in 0u8..3, lacking in proptest::collection::vec((1u64..1 << 40, 0u64..1 << 40), 0..=MAX_LACKING)) {
+            let lacking = lacking.into_iter().map(|(len, more)| (len + more, len)).collect();
+            let rejection = Rejection { counter, record, reason: Reason::read(reason).unwrap(), lacking };
+            let mut plain = Vec::new();
+            rejection.write(&mut plain);
+            let read: Vec<_> = Records::new(&plain, counter + 1 + ahead).collect();
+            prop_assert_eq!(read, vec![Ok(Record::Rejection(rejection))]);
         }
 
         #[test]
@@ -411,7 +482,7 @@ mod tests {
         assert_eq!(error(&[0x34, 0, 4, 0]), RecordError::Reserved { head: 0x34 });
         assert_eq!(error(&[0x61, 0]), RecordError::Reserved { head: 0x61 });
         assert_eq!(error(&[0x10, 0, 1]), RecordError::Padding);
-        assert_eq!(error(&[0x50]), RecordError::Kind { kind: 2 });
+        assert_eq!(error(&[0xb0]), RecordError::Kind { kind: 5 });
         // Two segments of two bytes: first, count - 1, size, payload.
         let run = |segments: [u8; 3], payload: &[u8]| {
             let plain = [&[0x33, 0, 4, 0], &segments[..], payload].concat();
@@ -437,5 +508,13 @@ mod tests {
         assert_eq!(error(&[0x70, 100, 0, 0, 0, 0, 0, 0]), RecordError::Ranges, "not sent yet");
         assert_eq!(error(&[0x70, 99, 0, 0, 0, 0, 32]), RecordError::Ranges);
         assert_eq!(error(&[0x70, 99, 0, 0, 0, 0, 0, 0, 0]), RecordError::Length);
+        // Largest, record, reason, distance, length.
+        assert_eq!(error(&[0x90, 100, 0, 0, 0, 0, 0]), RecordError::Ranges, "not sent yet");
+        assert_eq!(error(&[0x90, 99, 0, 0, 0, 0]), RecordError::Length);
+        assert_eq!(error(&[0x90, 99, 0, 0, 0, 0, 3]), RecordError::Rejection, "no such reason");
+        assert_eq!(error(&[0x90, 99, 0, 0, 0, 0, 0, 5, 6]), RecordError::Rejection, "not below");
+        assert_eq!(error(&[0x90, 99, 0, 0, 0, 0, 0, 5, 0]), RecordError::Rejection);
+        let many = [&[0x90, 99, 0, 0, 0, 0, 0][..], &[1; 2 * MAX_LACKING + 2]].concat();
+        assert_eq!(error(&many), RecordError::Rejection);
     }
 }

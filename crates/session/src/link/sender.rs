@@ -1,9 +1,15 @@
 //! The half that sends: packets to batches of datagrams.
 
 use super::acks::{Acknowledgment, MAX_DELAY, SHARE, Sent};
-use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord};
+use super::control::Control;
+use super::in_flight::{InFlight, NewFrame, SentFrame};
+use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
+use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord, Segments};
+use super::rejection::{Reason, Rejection};
 use super::runs::{self, Batch, HEADER, TAG};
 use super::{Feedback, SEAL};
+use oncewire_codec::datagram::{Class, Limits, RunTokens};
+use oncewire_codec::{Domain, Reach};
 use std::num::NonZeroU16;
 use std::time::Instant;
 
@@ -11,6 +17,26 @@ use std::time::Instant;
 pub const FULL_BATCH: usize = 256 << 10;
 /// A datagram with less room than this takes no further record.
 const LEAST_ROOM: usize = 64;
+/// A payload with fewer bytes is not logged: a frame would take as much.
+const LEAST_LOGGED: usize = 64;
+/// Bytes of a frame of literals beside these, with an offset of 8 bytes.
+const REPAIR_OVERHEAD: usize = 9;
+/// Rejected checksums within [`CHECKSUM_WINDOW`] datagrams after which a log is given up.
+const MOST_CHECKSUMS: u32 = 64;
+/// See [`MOST_CHECKSUMS`].
+const CHECKSUM_WINDOW: u64 = 10_000;
+
+/// Which content a sender refers to: the policies of Santos and Wetherall, section 3.1.3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// All that was sent. A datagram that is lost makes those that refer to it useless, until the
+    /// receiver has said so.
+    Immediate,
+    /// Only what the receiver has acknowledged. A datagram that is lost costs itself only.
+    #[default]
+    Acked,
+}
+
 /// A packet or a run to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<'a> {
@@ -22,6 +48,8 @@ pub struct Inbound<'a> {
     pub segment: Option<NonZeroU16>,
     /// What follows the headers.
     pub payload: &'a [u8],
+    /// Whose content it is.
+    pub domain: Domain,
 }
 
 /// Why a packet was not taken.
@@ -49,8 +77,19 @@ pub struct SenderStats {
     pub inner_bytes: u64,
     /// Datagrams that the peer has acknowledged.
     pub delivered: u64,
-    /// Datagrams that the path has lost. Counted once [`LOST_AFTER`] later ones were sent.
+    /// Datagrams that the path has lost. Counted once [`LOST_AFTER`](super::LOST_AFTER) later ones
+    /// were sent.
     pub lost: u64,
+    /// Bytes of content that went through the log.
+    pub logged_bytes: u64,
+    /// Bytes of the frames that carried it.
+    pub frame_bytes: u64,
+    /// Frames that the peer has rejected.
+    pub rejected: u64,
+    /// Those that were sent again.
+    pub repaired: u64,
+    /// Logs that were begun.
+    pub logs: u64,
 }
 
 /// The half that sends.
@@ -68,6 +107,21 @@ pub struct Sender {
     unacknowledged: u64,
     /// When an acknowledgment is due at the latest.
     due: Option<Instant>,
+    /// Something is to be sent as soon as possible, since then.
+    urgent: Option<Instant>,
+    rejections: Vec<Rejection>,
+    /// Records in the open datagram.
+    records: u8,
+    announcer: Announcer,
+    log: Option<SendLog>,
+    policy: Policy,
+    in_flight: InFlight,
+    tokens: RunTokens,
+    /// A frame, and the headers of a rejected one.
+    frame: Vec<u8>,
+    header: Vec<u8>,
+    /// Rejected checksums since a counter.
+    checksums: (u64, u32),
     stats: SenderStats,
 }
 
@@ -87,8 +141,66 @@ impl Sender {
             acknowledgment: Acknowledgment::default(),
             unacknowledged: 0,
             due: None,
+            urgent: None,
+            rejections: Vec::new(),
+            records: 0,
+            announcer: Announcer::default(),
+            log: None,
+            policy: Policy::default(),
+            in_flight: InFlight::default(),
+            tokens: RunTokens::default(),
+            frame: Vec::new(),
+            header: Vec::new(),
+            checksums: (0, 0),
             stats: SenderStats::default(),
         }
+    }
+
+    /// Finds what repeats, once the other end has said what it keeps, and refers to it as `policy`
+    /// says.
+    pub fn with_log(mut self, settings: LogSettings, policy: Policy) -> Sender {
+        self.announcer = Announcer::new(settings);
+        self.policy = policy;
+        self
+    }
+
+    /// The other end has connected, for the first time or again, and keeps logs as `offer` says.
+    pub fn connected(&mut self, offer: LogOffer) {
+        if !self.announcer.connected(offer, self.log.as_ref()) {
+            self.begin_log();
+        }
+    }
+
+    /// The next message to the other end.
+    pub fn message(&mut self) -> Option<Control> {
+        self.announcer.message()
+    }
+
+    /// The other end has made the log of this number.
+    pub fn log_ready(&mut self, id: u64) {
+        if let Some(log) = self.log.as_mut().filter(|log| log.terms.id == id) {
+            log.is_current = true;
+        }
+    }
+
+    /// Forgets the log and begins another one. Until the other end has it, packets go as they are.
+    fn begin_log(&mut self) {
+        // What is in the batch already may have frames of the log before.
+        self.close();
+        self.in_flight.clear();
+        self.checksums = (self.next_counter(), 0);
+        self.log = None;
+        self.log = self.announcer.begin(self.next_counter());
+        self.stats.logs += u64::from(self.log.is_some());
+    }
+
+    /// Memory in bytes: of the log as much as it takes once it is full.
+    pub fn memory(&self) -> usize {
+        let log = self.log.as_ref().map_or(0, |log| {
+            let memory = log.encoder.memory();
+            memory.log + memory.table + memory.buffers
+        });
+        log + self.in_flight.memory() + self.batch.bytes.capacity() + self.frame.capacity()
     }
 
     /// Sends sealed datagrams of up to `largest` bytes from now on.
@@ -123,33 +235,145 @@ impl Sender {
     /// # Errors
     /// [`Dropped`]; nothing was added.
     pub fn enqueue(&mut self, packet: Inbound<'_>) -> Result<(), Dropped> {
-        let Inbound { header, open_checksum, segment, payload } = packet;
+        let Inbound { header, open_checksum, segment, payload, .. } = packet;
         let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
         let mut packets = 1;
-        if let Some(size) = segment {
-            let most = self.room.saturating_sub(overhead) / usize::from(size.get());
-            packets = payload.len().div_ceil(size.get().into()).max(1);
-            if packets > MAX_SEGMENTS || !open_checksum {
-                return Err(Dropped::Run);
+        let least = match segment {
+            None => payload.len(),
+            Some(size) => {
+                packets = payload.len().div_ceil(size.get().into()).max(1);
+                if packets > MAX_SEGMENTS || !open_checksum {
+                    return Err(Dropped::Run);
+                }
+                size.get().into()
             }
-            if most == 0 || header.len() + payload.len() > MAX_PACKET {
-                return Err(Dropped::TooLarge);
-            }
-            for (segments, payload) in runs::slices(payload, size, most) {
-                self.push(
-                    PacketRecord { header, open_checksum, segments: Some(segments), payload },
-                    overhead,
-                );
-            }
-        } else {
-            if overhead + payload.len() > self.room || header.len() + payload.len() > MAX_PACKET {
-                return Err(Dropped::TooLarge);
-            }
-            self.push(PacketRecord { header, open_checksum, segments: None, payload }, overhead);
+        };
+        if overhead + least > self.room || header.len() + payload.len() > MAX_PACKET {
+            return Err(Dropped::TooLarge);
+        }
+        if !self.enqueue_logged(packet) {
+            self.enqueue_plain(header, open_checksum, segment, payload);
         }
         self.stats.packets += packets as u64;
         self.stats.inner_bytes += (packets * header.len() + payload.len()) as u64;
         Ok(())
+    }
+
+    /// Adds a packet or a run that fits, without the log.
+    fn enqueue_plain(
+        &mut self,
+        header: &[u8],
+        open_checksum: bool,
+        segment: Option<NonZeroU16>,
+        payload: &[u8],
+    ) {
+        let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
+        let Some(size) = segment else {
+            let record = PacketRecord { header, open_checksum, segments: None, payload };
+            return self.push(record, overhead);
+        };
+        let most = (self.room - overhead) / usize::from(size.get());
+        for (segments, payload) in runs::slices(payload, size, most) {
+            let segments = Some(segments);
+            self.push(PacketRecord { header, open_checksum, segments, payload }, overhead);
+        }
+    }
+
+    /// Adds a packet or a run whose content enters the log. Returns false if there is none, or the
+    /// packet is too small.
+    fn enqueue_logged(&mut self, packet: Inbound<'_>) -> bool {
+        let is_current = self.log.as_ref().is_some_and(|log| log.is_current);
+        if !is_current || packet.payload.len() < LEAST_LOGGED {
+            return false;
+        }
+        let Some(mut log) = self.log.take() else { return false };
+        let reach = match self.policy {
+            Policy::Immediate => Reach::Sent,
+            Policy::Acked => Reach::Acknowledged,
+        };
+        log.encoder.enter(packet.domain);
+        let mut tokens = std::mem::take(&mut self.tokens);
+        let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
+        if searched.is_ok() {
+            self.deal(&mut log, &tokens, packet);
+        }
+        (self.tokens, self.log) = (tokens, Some(log));
+        if searched.is_err() {
+            // The offsets have come to their end.
+            self.begin_log();
+        }
+        searched.is_ok()
+    }
+
+    /// Deals a run that was searched to datagrams.
+    fn deal(&mut self, log: &mut SendLog, tokens: &RunTokens, packet: Inbound<'_>) {
+        let Inbound { header, open_checksum, segment, payload, .. } = packet;
+        let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
+        let step = segment.map_or(payload.len(), |size| size.get().into());
+        let earlier = self.policy == Policy::Immediate;
+        let limits = |room: usize| Limits { segment: step, room, earlier };
+        let start = tokens.range().start;
+        let mut from = 0;
+        while from < payload.len() {
+            // What fits the rest of the open datagram goes there, if it is all that is left.
+            let mut room = self.left().saturating_sub(overhead);
+            let mut to = log.encoder.fit(tokens, from, &limits(room));
+            if self.open.is_some() && to < payload.len() {
+                self.close();
+                room = self.room - overhead;
+                to = log.encoder.fit(tokens, from, &limits(room));
+            }
+            let segments = |to: usize| {
+                segment.map(|size| Segments {
+                    first: (from / step) as u8,
+                    count: (to - from).div_ceil(step) as u8,
+                    size,
+                    ends: to == payload.len(),
+                })
+            };
+            if to == from {
+                // A frame is larger than the content, which fits without.
+                to = (from + step).min(payload.len());
+                let (segments, payload) = (segments(to), &payload[from..to]);
+                self.push(PacketRecord { header, open_checksum, segments, payload }, overhead);
+                log.encoder.withdraw(start + from as u64..start + to as u64);
+            } else {
+                let mut frame = std::mem::take(&mut self.frame);
+                frame.clear();
+                let depends =
+                    log.encoder.write(tokens, payload, from..to, &limits(room), &mut frame);
+                let segments = segments(to);
+                let record = PacketRecord { header, open_checksum, segments, payload: &frame };
+                self.push_run(record, overhead, start + from as u64..start + to as u64, depends);
+                self.stats.logged_bytes += (to - from) as u64;
+                self.stats.frame_bytes += frame.len() as u64;
+                self.frame = frame;
+            }
+            from = to;
+        }
+    }
+
+    /// Adds a record with a frame of content in `range` of the log. It fits the open datagram, or an
+    /// empty one if none is open.
+    fn push_run(
+        &mut self,
+        record: PacketRecord<'_>,
+        overhead: usize,
+        range: std::ops::Range<u64>,
+        depends: bool,
+    ) {
+        self.start();
+        self.in_flight.push(NewFrame {
+            place: (self.next_counter(), self.records),
+            range,
+            header: record.header,
+            open_checksum: record.open_checksum,
+            segments: record.segments,
+            depends,
+        });
+        let last = overhead + record.payload.len() + LEAST_ROOM > self.left();
+        record.write_run(last, &mut self.batch.bytes);
+        self.pushed(last);
     }
 
     /// Adds a record that fits an empty datagram.
@@ -164,7 +388,13 @@ impl Sender {
         // without, so that their datagrams are equally long.
         let last = len + LEAST_ROOM > self.left();
         record.write(last, &mut self.batch.bytes);
-        if last {
+        self.pushed(last);
+    }
+
+    /// Takes note of a record in the open datagram.
+    fn pushed(&mut self, last: bool) {
+        self.records += 1;
+        if last || self.records == u8::MAX {
             self.close();
         }
     }
@@ -175,6 +405,7 @@ impl Sender {
             let start = self.batch.bytes.len();
             self.batch.bytes.resize(start + HEADER, 0);
             self.open = Some(start);
+            self.records = 0;
         }
     }
 
@@ -195,7 +426,9 @@ impl Sender {
     /// anything to send.
     pub fn transmit(&mut self, now: Instant, batch: &mut Batch) -> bool {
         self.acknowledge(now);
+        self.reject();
         self.close();
+        self.urgent = None;
         batch.clear();
         std::mem::swap(batch, &mut self.batch);
         batch.first_counter = self.next;
@@ -220,16 +453,126 @@ impl Sender {
             self.start();
         }
         self.batch.bytes.extend_from_slice(&record);
+        self.pushed(false);
         self.unacknowledged = 0;
         self.due = None;
+    }
+
+    /// Writes all rejections.
+    fn reject(&mut self) {
+        let mut record = Vec::new();
+        for rejection in std::mem::take(&mut self.rejections) {
+            record.clear();
+            rejection.write(&mut record);
+            if self.open.is_some() && record.len() > self.left() {
+                self.close();
+            }
+            self.start();
+            self.batch.bytes.extend_from_slice(&record);
+            self.pushed(false);
+        }
+    }
+
+    /// Answers a rejection: refers to what is missing no more, and sends the content whole.
+    fn rejected(&mut self, rejection: &Rejection, now: Instant) {
+        self.sent.arrived(rejection.counter);
+        let Some(mut log) = self.log.take() else { return };
+        let mut header = std::mem::take(&mut self.header);
+        let place = (rejection.counter, rejection.record);
+        if let Some(frame) = self.in_flight.rejected(place, &mut header) {
+            self.stats.rejected += 1;
+            for range in rejection.ranges(frame.offset) {
+                log.encoder.withdraw(range);
+            }
+            if self.repair(&mut log, &frame, &header) {
+                self.stats.repaired += 1;
+                self.urgent.get_or_insert(now);
+            } else {
+                log.encoder.withdraw(frame.range());
+            }
+        }
+        (self.header, self.log) = (header, Some(log));
+        if rejection.reason == Reason::Checksum && self.logs_differ() {
+            self.begin_log();
+            self.urgent.get_or_insert(now);
+        }
+    }
+
+    /// Counts a rejected checksum. Returns whether there were too many of late.
+    fn logs_differ(&mut self) -> bool {
+        let (since, count) = &mut self.checksums;
+        if self.next - (*since).min(self.next) > CHECKSUM_WINDOW {
+            (*since, *count) = (self.next, 0);
+        }
+        *count += 1;
+        *count >= MOST_CHECKSUMS
+    }
+
+    /// Sends the content of a frame again, without references, in its place in the log if it fits.
+    /// Returns false if the log does not have it any more.
+    fn repair(&mut self, log: &mut SendLog, sent: &SentFrame, header: &[u8]) -> bool {
+        let SentFrame { open_checksum, segments, .. } = *sent;
+        let overhead = records::packet_overhead(header.len(), segments.map(|run| run.size.get()));
+        let (range, len) = (sent.range(), sent.len as usize);
+        let step = segments.map_or(len, |run| run.size.get().into());
+        let room = self.room - overhead.min(self.room);
+        // Segments that fit a datagram in their place, or at least without one.
+        let logged = room.saturating_sub(REPAIR_OVERHEAD) / step.max(1);
+        let most = if logged > 0 { logged } else { room / step.max(1) };
+        let mut frame = std::mem::take(&mut self.frame);
+        let mut is_sent = most > 0;
+        let mut from = 0;
+        while is_sent && from < len {
+            let to = (from + most * step).min(len);
+            let part = range.start + from as u64..range.start + to as u64;
+            frame.clear();
+            is_sent = log.encoder.repair(part.clone(), &mut frame).is_ok();
+            if !is_sent {
+                break;
+            }
+            let segments = segments.map(|run| Segments {
+                first: run.first + (from / step) as u8,
+                count: (to - from).div_ceil(step) as u8,
+                size: run.size,
+                ends: run.ends && to == len,
+            });
+            let record = PacketRecord { header, open_checksum, segments, payload: &frame };
+            if logged > 0 {
+                if self.open.is_some() && overhead + frame.len() > self.left() {
+                    self.close();
+                }
+                self.push_run(record, overhead, part, false);
+            } else {
+                let payload = &frame[REPAIR_OVERHEAD..];
+                self.push(PacketRecord { payload, ..record }, overhead);
+                log.encoder.withdraw(part);
+            }
+            from = to;
+        }
+        self.frame = frame;
+        is_sent
     }
 
     /// Takes what the receiver of this end has seen, and leaves it empty. Returns false if the peer
     /// has acknowledged what was never sent.
     pub fn feedback(&mut self, feedback: &mut Feedback, now: Instant) -> bool {
         let mut is_possible = true;
+        let Sender { sent, in_flight, log, .. } = self;
         for acknowledgment in feedback.acknowledged.drain(..) {
-            is_possible &= self.sent.acknowledged(&acknowledgment, self.next);
+            is_possible &= sent.acknowledged(&acknowledgment, self.next, |counters| {
+                in_flight.acknowledged(&counters, |range| {
+                    if let Some(log) = log {
+                        log.encoder.acknowledge(range);
+                    }
+                });
+            });
+        }
+        for rejection in feedback.rejected.drain(..) {
+            self.rejected(&rejection, now);
+        }
+        if !feedback.rejections.is_empty() {
+            self.rejections.append(&mut feedback.rejections);
+            self.urgent.get_or_insert(now);
         }
         if feedback.bytes > 0 {
             std::mem::swap(&mut self.acknowledgment, &mut feedback.acknowledgment);
@@ -241,6 +584,6 @@ impl Sender {
 
     /// When to call [`Sender::transmit`], even without packets.
     pub fn deadline(&self) -> Option<Instant> {
-        self.due
+        self.urgent.or(self.due)
     }
 }

@@ -1,29 +1,53 @@
 //! Plaintext datagrams and control messages of a hostile peer that holds the keys of a link.
 
 use super::{Input, base};
+use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};
 use oncewire_session::link::{
-    Acknowledgment, Batch, Delivered, Feedback, Inbound, MAX_PACKET, PacketRecord, Receiver,
-    Record, Records, Segments, Sender,
+    Acknowledgment, Batch, Delivered, Feedback, HEADER, Inbound, LEAST_LOG, LogOffer, LogSettings,
+    MAX_PACKET, PacketRecord, Policy, Receiver, Record, Records, Segments, Sender, TAG,
 };
 use std::num::NonZeroU16;
 use std::time::Duration;
+
+/// An end that refers to all that it sent, and its log is current.
+fn sender() -> Sender {
+    let settings = LogSettings { capacity: LEAST_LOG, sharing: Sharing::All, key: 1 };
+    let mut sender = Sender::new(1452).with_log(settings, Policy::Immediate);
+    sender.connected(LogOffer::of(LEAST_LOG));
+    sender
+}
+
+/// Both halves of an end. The receiver has the log that the same end's sender has announced.
+fn halves() -> (Sender, Receiver) {
+    let mut sender = sender();
+    let mut receiver = Receiver::default().with_logs(LogOffer::of(LEAST_LOG));
+    while let Some(Control::Log(terms)) = sender.message() {
+        receiver.log(terms).expect("as offered");
+        sender.log_ready(terms.id);
+    }
+    (sender, receiver)
+}
 
 /// Feeds the input to both halves of an end. Nothing panics, memory stays in proportion to the input,
 /// and every record that is read is written as the same bytes but for the form of its length.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
-    let (mut sender, mut receiver) = (Sender::new(1452), Receiver::default());
+    let (mut sender, mut receiver) = halves();
     let (mut batch, mut feedback) = (Batch::default(), Feedback::default());
     let mut delivered = Delivered::with_room(10);
     let mut now = base();
-    for _ in 0..600 {
+    for at in 0..600u16 {
+        // Every other one repeats the one before, and depends on it.
+        let mut payload = [2; 1000];
+        payload[..2].copy_from_slice(&(at / 2).to_le_bytes());
         sender
             .enqueue(Inbound {
                 header: &[1; 20],
                 open_checksum: false,
                 segment: None,
-                payload: &[2; 1000],
+                payload: &payload,
+                domain: Domain(1),
             })
             .expect("a small packet");
     }
@@ -45,10 +69,15 @@ pub(crate) fn run(input: &[u8]) {
             assert!(delivery.header + 10 <= packet.len() && packet.len() <= MAX_PACKET + 10);
             bytes += packet.len();
         }
-        assert!(bytes <= 10 * plain.len(), "{bytes} bytes from {}", plain.len());
+        // Frames that waited come on top.
+        let most = (plain.len() / 6 + 1) * MAX_PACKET + (256 << 10) * 10;
+        assert!(bytes <= most, "{bytes} bytes from {}", plain.len());
+        assert!(receiver.memory() < 4 << 20 && sender.memory() < 32 << 20);
         receiver.feedback(now, &mut feedback);
         sender.feedback(&mut feedback, now);
         now += Duration::from_millis(step);
+        delivered.clear();
+        receiver.expire(now, &mut delivered);
         sender.transmit(now, &mut batch);
         let stats = sender.stats();
         assert!(stats.delivered + stats.lost <= stats.datagrams);
@@ -62,7 +91,9 @@ fn check_records(plain: &[u8], next: u64) {
         match &record {
             Record::Padding => continue,
             Record::Packet(packet) => packet.write(false, &mut wire),
+            Record::Run(packet) => packet.write_run(false, &mut wire),
             Record::Acknowledgment(acknowledgment) => acknowledgment.write(&mut wire),
+            Record::Rejection(rejection) => rejection.write(&mut wire),
         }
         let again: Vec<_> = Records::new(&wire, next).collect();
         assert_eq!(again, [Ok(record)]);
@@ -98,5 +129,28 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
         seeds.push(seed);
     }
+    // Content, the same again, and a rejection of that.
+    let (mut sender, _) = halves();
+    let mut batch = Batch::default();
+    let payload: Vec<u8> = (0..800u32).map(|at| ((at * at) >> 5) as u8).collect();
+    let mut seed = Vec::new();
+    for _ in 0..2 {
+        let packet = Inbound {
+            header: &[0x45; 20],
+            open_checksum: true,
+            segment: NonZeroU16::new(300),
+            payload: &payload,
+            domain: Domain(1),
+        };
+        sender.enqueue(packet).expect("a small run");
+        sender.transmit(base(), &mut batch);
+        for (_, datagram) in batch.datagrams_mut() {
+            let plain = &datagram[HEADER..datagram.len() - TAG];
+            seed.extend([0, plain.len() as u8, (plain.len() >> 8) as u8]);
+            seed.extend(plain);
+        }
+    }
+    seed.extend([0, 9, 0, 0x90, 1, 0, 0, 0, 0, 0, 100, 50]);
+    seeds.push(seed);
     seeds
 }
