@@ -2,10 +2,10 @@
 
 use crate::failure::without_number;
 use crate::format::{self, MISSING, count_of};
-use crate::quantity::bytes;
+use crate::quantity::{bytes, savings};
 use crate::terminal::{Grid, Page};
 use crate::tunnel;
-use oncewire_net::link::LinkStatus;
+use oncewire_net::link::{Drops, LinkStatus, PeerStatus, Traffic};
 use oncewire_report::Unit;
 use oncewire_report::text::sanitize;
 use serde_json::{Map, Value, json};
@@ -13,9 +13,7 @@ use std::io::{self, Write};
 
 /// The status as one JSON document.
 pub(super) fn render(status: &LinkStatus) -> String {
-    let drops: Map<String, Value> =
-        status.drops.list().into_iter().map(|(name, count)| (name.into(), count.into())).collect();
-    let (sent, received) = (status.traffic.sent, status.traffic.received);
+    let connected = status.peers.iter().filter(|peer| peer.connection.is_some()).count();
     let document = json!({
         "format": tunnel::STATUS_FORMAT,
         "role": "link",
@@ -25,150 +23,232 @@ pub(super) fn render(status: &LinkStatus) -> String {
         "address": status.address,
         "device": status.device,
         "mtu_bytes": status.mtu,
-        "up": status.is_up,
-        "last_failure": status.last_failure,
-        "allowed": status.allowed,
-        "peer": status.peer.as_ref().map(|peer| json!({
-            "public_key": peer.key,
-            "name": peer.name,
-            "address": peer.address,
-            "cipher": peer.cipher,
-            "rtt_us": peer.rtt.as_micros() as u64,
-            "key_age_seconds": peer.key_age.as_secs_f64(),
-        })),
-        "sent": {
-            "packets": sent.packets,
-            "packet_bytes": sent.inner_bytes,
-            "datagrams": sent.datagrams,
-            "datagram_bytes": sent.bytes,
-            "acknowledged_datagrams": sent.delivered,
-            "lost_datagrams": sent.lost,
-        },
-        "received": {
-            "packets": received.packets,
-            "packet_bytes": received.inner_bytes,
-            "datagrams": received.datagrams,
-            "datagram_bytes": received.bytes,
-            "forged_datagrams": status.traffic.forged,
-        },
-        "dropped": drops,
+        "up": connected == status.peers.len(),
+        "peers_connected": connected,
+        "refused_handshakes": status.refused_handshakes,
+        "last_refused_handshake": status.last_refused,
+        "address_checks": status.retries,
+        "sent": sent(&status.traffic),
+        "received": received(&status.traffic),
+        "dropped": drops(&status.drops),
+        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
     });
     format!("{document:#}\n")
 }
 
-/// What each reason for a drop means.
-const DROPS: [(&str, &str); 13] = [
-    ("link_down", "packets dropped while the other end was not connected"),
+fn peer(peer: &PeerStatus) -> Value {
+    let connection = peer.connection.as_ref();
+    json!({
+        "public_key": peer.key,
+        "name": peer.name,
+        "configured_address": peer.configured_address,
+        "up": connection.is_some(),
+        "address": connection.map(|connection| &connection.address),
+        "cipher": connection.map(|connection| &connection.cipher),
+        "rtt_us": connection.map(|connection| connection.rtt.as_micros() as u64),
+        "key_age_seconds": connection.map(|connection| connection.key_age.as_secs_f64()),
+        "last_failure": peer.last_failure,
+        "allowed": peer.allowed,
+        "sent": sent(&peer.traffic),
+        "received": received(&peer.traffic),
+        "dropped": drops(&peer.drops),
+    })
+}
+
+fn sent(traffic: &Traffic) -> Value {
+    let sent = traffic.sent;
+    json!({
+        "packets": sent.packets,
+        "packet_bytes": sent.inner_bytes,
+        "datagrams": sent.datagrams,
+        "datagram_bytes": sent.bytes,
+        "acknowledged_datagrams": sent.delivered,
+        "lost_datagrams": sent.lost,
+    })
+}
+
+fn received(traffic: &Traffic) -> Value {
+    let received = traffic.received;
+    json!({
+        "packets": received.packets,
+        "packet_bytes": received.inner_bytes,
+        "datagrams": received.datagrams,
+        "datagram_bytes": received.bytes,
+        "forged_datagrams": traffic.forged,
+    })
+}
+
+fn drops(drops: &Drops) -> Map<String, Value> {
+    drops.list().into_iter().map(|(name, count)| (name.into(), count.into())).collect()
+}
+
+/// What each reason for a drop means: of what, and why.
+const DROPS: [(&str, &str, &str); 14] = [
+    ("link_down", "packet", "dropped while the peer was not connected"),
     (
         "own_traffic",
-        "datagrams of this link were routed into its device, and dropped: add a route to the other end's address beside the device",
+        "datagram",
+        "of this link, routed into its device and dropped there: add a route to the peer's address beside the device",
     ),
-    ("too_large", "packets were larger than the device's MTU"),
-    ("destination_not_allowed", "packets to networks that --allowed does not name"),
-    ("source_not_allowed", "packets from the other end with a source that --allowed does not name"),
-    ("malformed", "packets that are not valid IP packets"),
-    ("replayed", "datagrams were repeated or very old"),
-    ("forged_datagrams", "datagrams that the other end did not seal"),
-    ("unknown_index", "datagrams under keys that are not in force, such as after a restart"),
-    ("foreign", "datagrams of another protocol"),
-    ("violations", "datagrams that break the format: are both ends of one version?"),
-    ("not_sent", "datagrams that the system refused to send: is the path's MTU smaller?"),
-    ("not_delivered", "packets that the device refused"),
+    ("too_large", "packet", "larger than the device's MTU"),
+    ("destination_not_allowed", "packet", "to networks that are behind no peer (--allowed)"),
+    ("source_not_allowed", "packet", "with a source that is not behind the peer (--allowed)"),
+    ("malformed", "packet", "of invalid form"),
+    ("replayed", "datagram", "repeated or very old"),
+    ("forged_datagrams", "datagram", "not sealed by the peer"),
+    ("unknown_index", "datagram", "under keys that are not in force, such as after a restart"),
+    ("foreign", "datagram", "of another protocol"),
+    ("violations", "datagram", "breaking the format: are both ends of one version?"),
+    ("keys_used_up", "datagram", "dropped because the keys are used up: renewals fail"),
+    ("not_sent", "datagram", "refused by the system: is the path's MTU smaller?"),
+    ("not_delivered", "packet", "refused by the device"),
 ];
+
+/// `1 packet`, `2 packets`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", count_of(count), if count == 1 { "" } else { "s" })
+}
+
+/// Bytes of packets below which the share of saved bytes says nothing: acknowledgments and the
+/// link's own bytes outweigh them.
+const LITTLE: u64 = 64 << 10;
 
 /// Prints a [`render`]ed status as text.
 pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Result<()> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
+    // Some strings come from peers and strangers.
     let string = |value: &Value| sanitize(value.as_str().unwrap_or("-")).into_owned();
     let seconds = |value: &Value| format::number(value.as_f64().unwrap_or(0.0), Unit::Seconds);
+    let peers = document["peers"].as_array().cloned().unwrap_or_default();
     page.wrapped(
         "",
         &format!(
             "link {}, device {} with an MTU of {} bytes, UDP {}",
             string(&document["version"]),
             string(&document["device"]),
-            number(&document["mtu_bytes"]),
+            count_of(number(&document["mtu_bytes"])),
             string(&document["address"]),
         ),
     )?;
     page.wrapped("", &format!("key {}", string(&document["public_key"])))?;
-    let peer = &document["peer"];
-    if peer.is_null() {
-        page.wrapped(
-            "",
-            &format!("up {}, the other end is not connected", seconds(&document["uptime_seconds"])),
-        )?;
-    } else {
-        let name = peer["name"]
-            .as_str()
-            .map_or("the other end".into(), |name| sanitize(name).into_owned());
-        page.wrapped(
-            "",
-            &format!("up {}, connected to {name}", seconds(&document["uptime_seconds"])),
-        )?;
-        page.wrapped(
-            "",
-            &format!(
-                "peer {} at {}, {}, keys {} old, RTT {:.1} ms",
-                string(&peer["public_key"]),
-                string(&peer["address"]),
-                string(&peer["cipher"]),
-                seconds(&peer["key_age_seconds"]),
-                number(&peer["rtt_us"]) as f64 / 1000.0,
-            ),
-        )?;
-    }
-    if let Some(why) = document["last_failure"].as_str() {
-        page.wrapped("", &format!("last failure: {}", sanitize(&without_number(&why))))?;
-    }
-    let allowed: Vec<String> =
-        document["allowed"].as_array().into_iter().flatten().map(string).collect();
-    page.wrapped("", &format!("networks behind the other end: {}", allowed.join(", ")))?;
-    let (sent, received) = (&document["sent"], &document["received"]);
-    let (arrived, lost) =
-        (number(&sent["acknowledged_datagrams"]), number(&sent["lost_datagrams"]));
-    let loss = match arrived + lost {
-        0 => MISSING.into(),
-        decided => format!("{:.2} %", 100.0 * lost as f64 / decided as f64),
-    };
+    page.wrapped(
+        "",
+        &format!(
+            "up {}, {} of {} connected",
+            seconds(&document["uptime_seconds"]),
+            number(&document["peers_connected"]),
+            counted(peers.len() as u64, "peer"),
+        ),
+    )?;
+    let mut states = Grid::new([
+        ("peer", Unit::Text),
+        ("state", Unit::Text),
+        ("RTT", Unit::Seconds),
+        ("keys", Unit::Seconds),
+        ("networks behind it", Unit::Text),
+        ("address", Unit::Text),
+        ("cipher", Unit::Text),
+    ])
+    .require(4);
     let mut traffic = Grid::new([
+        ("peer", Unit::Text),
         ("direction", Unit::Text),
         ("packets", Unit::Count),
-        ("packet bytes", Unit::Bytes),
-        ("datagrams", Unit::Count),
+        ("payload", Unit::Bytes),
         ("on the wire", Unit::Bytes),
-        ("lost on the path", Unit::Share),
+        ("saved", Unit::Share),
+        ("path loss", Unit::Share),
     ]);
-    for (name, way, loss) in [("sent", sent, loss), ("received", received, MISSING.into())] {
-        traffic.row([
-            name.into(),
-            count_of(number(&way["packets"])),
-            bytes(number(&way["packet_bytes"])),
-            count_of(number(&way["datagrams"])),
-            bytes(number(&way["datagram_bytes"])),
-            loss,
+    let mut notes = Vec::new();
+    let name = |peer: &Value| {
+        let key: String = string(&peer["public_key"]).chars().take(11).collect();
+        peer["name"].as_str().map_or(key, |name| sanitize(name).into_owned())
+    };
+    for peer in &peers {
+        let networks: Vec<String> =
+            peer["allowed"].as_array().into_iter().flatten().map(string).collect();
+        let is_up = peer["up"] == true;
+        let address = if is_up { &peer["address"] } else { &peer["configured_address"] };
+        states.row([
+            name(peer),
+            if is_up { "connected" } else { "not connected" }.into(),
+            if is_up {
+                format!("{:.1} ms", number(&peer["rtt_us"]) as f64 / 1000.0)
+            } else {
+                MISSING.into()
+            },
+            if is_up { seconds(&peer["key_age_seconds"]) } else { MISSING.into() },
+            networks.join(", "),
+            string(address),
+            string(&peer["cipher"]),
         ]);
-    }
-    page.line("")?;
-    page.grid(traffic)?;
-    let mut first = true;
-    for (name, what) in DROPS {
-        let count = number(&document["dropped"][name]).max(number(&received[name]));
-        if count > 0 {
-            if std::mem::take(&mut first) {
-                page.line("")?;
-            }
-            page.wrapped("", &format!("{} {what}", count_of(count)))?;
+        if let Some(why) = peer["last_failure"].as_str() {
+            let why = without_number(&why);
+            notes.push(format!("{}: last failure: {}", name(peer), sanitize(&why)));
+        }
+        let (sent, received) = (&peer["sent"], &peer["received"]);
+        let (arrived, lost) =
+            (number(&sent["acknowledged_datagrams"]), number(&sent["lost_datagrams"]));
+        let loss = match arrived.saturating_add(lost) {
+            0 => MISSING.into(),
+            decided => format!("{:.2} %", 100.0 * lost as f64 / decided as f64),
+        };
+        for (direction, way, loss) in [("sent", sent, loss), ("received", received, MISSING.into())]
+        {
+            let (whole, wire) = (number(&way["packet_bytes"]), number(&way["datagram_bytes"]));
+            let says_nothing = whole < LITTLE || wire / 2 > whole;
+            traffic.row([
+                if direction == "sent" { name(peer) } else { String::new() },
+                direction.into(),
+                count_of(number(&way["packets"])),
+                bytes(whole),
+                bytes(wire),
+                if says_nothing { MISSING.into() } else { savings(wire, whole) },
+                loss,
+            ]);
         }
     }
-    Ok(())
+    for grid in [states, traffic] {
+        page.line("")?;
+        page.grid(grid)?;
+    }
+    for (key, what, why) in DROPS {
+        let count = |of: &Value| number(&of["dropped"][key]).max(number(&of["received"][key]));
+        let total = count(document);
+        if total == 0 {
+            continue;
+        }
+        let by_peer: Vec<String> = peers
+            .iter()
+            .filter(|&peer| count(peer) > 0 && peers.len() > 1)
+            .map(|peer| format!("{} {}", name(peer), count_of(count(peer))))
+            .collect();
+        let by_peer = if by_peer.is_empty() {
+            by_peer.join("")
+        } else {
+            format!(" ({})", by_peer.join(", "))
+        };
+        notes.push(format!("{} {why}{by_peer}", counted(total, what)));
+    }
+    let refused = number(&document["refused_handshakes"]);
+    if refused > 0 {
+        notes.push(format!(
+            "{} of strangers refused; the last one: {}",
+            counted(refused, "handshake"),
+            sanitize(&without_number(&string(&document["last_refused_handshake"]))),
+        ));
+    }
+    if !notes.is_empty() {
+        page.line("")?;
+    }
+    notes.iter().try_for_each(|note| page.wrapped("", note))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::terminal::columns;
-    use oncewire_net::link::{Drops, PeerStatus, Traffic};
+    use oncewire_net::link::ConnectionStatus;
     use std::time::Duration;
 
     fn sample() -> LinkStatus {
@@ -176,10 +256,32 @@ mod tests {
         traffic.sent.packets = 1_234_567_890;
         traffic.sent.inner_bytes = u64::MAX;
         traffic.sent.datagrams = 1_234_567_890;
-        traffic.sent.bytes = u64::MAX;
+        traffic.sent.bytes = u64::MAX / 4;
         traffic.sent.delivered = 9_900;
         traffic.sent.lost = 100;
         traffic.forged = 77;
+        let connected = PeerStatus {
+            key: format!("ow1{}", "k".repeat(52)),
+            name: Some("\u{1b}[2Jsite".into()),
+            connection: Some(ConnectionStatus {
+                address: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".into(),
+                cipher: "ChaCha20-Poly1305".into(),
+                rtt: Duration::from_micros(12_345),
+                key_age: Duration::from_secs(90),
+            }),
+            allowed: vec!["10.1.0.0/16".into(), "fd00::/8".into()],
+            traffic,
+            drops: Drops { too_large: 1, ..Drops::default() },
+            ..PeerStatus::default()
+        };
+        let absent = PeerStatus {
+            key: format!("ow1{}", "z".repeat(52)),
+            configured_address: Some("a-long-name-of-a-site.example:7077".into()),
+            allowed: vec!["192.168.100.0/24".into()],
+            last_failure: Some("timed out".into()),
+            drops: Drops { link_down: 4, ..Drops::default() },
+            ..PeerStatus::default()
+        };
         LinkStatus {
             version: "oncewire 0.1.0".into(),
             key: format!("ow1{}", "q".repeat(52)),
@@ -187,19 +289,12 @@ mod tests {
             address: "[::]:7077".into(),
             device: "oncewire0".into(),
             mtu: 1416,
-            is_up: true,
-            peer: Some(PeerStatus {
-                key: format!("ow1{}", "k".repeat(52)),
-                name: Some("\u{1b}[2Jsite".into()),
-                address: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".into(),
-                cipher: "ChaCha20-Poly1305".into(),
-                rtt: Duration::from_micros(12_345),
-                key_age: Duration::from_secs(90),
-            }),
-            allowed: vec!["10.1.0.0/16".into(), "fd00::/8".into()],
-            last_failure: None,
+            peers: vec![connected, absent],
+            refused_handshakes: 1,
+            last_refused: Some("192.0.2.7:5: \u{1b}no".into()),
+            retries: 3,
             traffic,
-            drops: Drops { own_traffic: 5, ..Drops::default() },
+            drops: Drops { own_traffic: 5, too_large: 1, link_down: 4, ..Drops::default() },
         }
     }
 
@@ -218,34 +313,84 @@ mod tests {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
             for shown in [
-                "1.00 %",
+                "1 of 2 peers connected",
+                "MTU of 1,416",
                 "12.3 ms",
-                "ChaCha20",
-                "MTU of 1416",
+                "not connected",
+                "1.00 %",
+                "75.0 %",
                 "5 datagrams of this",
-                "77 datagrams that",
+                "77 datagrams not",
+                "1 packet larger",
+                "4 packets dropped",
+                "last failure: timed out",
+                "1 handshake of strangers refused",
             ] {
                 assert!(text.contains(shown), "{width}: {shown} is missing:\n{text}");
             }
             assert!(!text.contains('\u{1b}'), "{text}");
         }
-        let down = LinkStatus {
-            peer: None,
-            is_up: false,
-            last_failure: Some("timed out".into()),
-            ..sample()
-        };
-        let text = text(&down, 80);
-        assert!(
-            text.contains("is not connected") && text.contains("last failure: timed out"),
-            "{text}"
-        );
+        let few = LinkStatus { peers: Vec::new(), ..LinkStatus::default() };
+        assert!(text(&few, 80).contains("0 of 0 peers"));
     }
 
     #[test]
     fn every_drop_has_a_text() {
         for (name, _) in Drops::default().list() {
-            assert!(DROPS.iter().any(|(known, _)| *known == name), "{name}");
+            assert!(DROPS.iter().any(|(known, ..)| *known == name), "{name}");
         }
+    }
+
+    /// Programs rely on these keys.
+    #[test]
+    fn the_document_is_stable() {
+        let document: Value = serde_json::from_str(&render(&sample())).unwrap();
+        let keys =
+            |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+        let top = [
+            "address",
+            "address_checks",
+            "device",
+            "dropped",
+            "format",
+            "last_refused_handshake",
+            "mtu_bytes",
+            "peers",
+            "peers_connected",
+            "public_key",
+            "received",
+            "refused_handshakes",
+            "role",
+            "sent",
+            "up",
+            "uptime_seconds",
+            "version",
+        ];
+        let peer = [
+            "address",
+            "allowed",
+            "cipher",
+            "configured_address",
+            "dropped",
+            "key_age_seconds",
+            "last_failure",
+            "name",
+            "public_key",
+            "received",
+            "rtt_us",
+            "sent",
+            "up",
+        ];
+        for (value, expected) in
+            [(&document, &top[..]), (&document["peers"][0], &peer), (&document["peers"][1], &peer)]
+        {
+            let found = keys(value);
+            for key in expected {
+                assert!(found.iter().any(|found| found == key), "{key} is not in {found:?}");
+            }
+        }
+        assert_eq!(document["up"], false);
+        assert_eq!(document["peers"][0]["dropped"]["too_large"], 1);
+        assert_eq!(document["peers"][1]["address"], Value::Null);
     }
 }

@@ -10,9 +10,10 @@ use crate::quantity::time;
 use crate::tunnel;
 use oncewire_net::NetError;
 use oncewire_net::daemon;
-use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
+use oncewire_net::keys::{Peer, SecretKey};
 use oncewire_net::link::{
-    DeviceConfig, LinkConfig, LinkError, LinkStatus, Role, Timing, device_mtu, largest_datagram,
+    DeviceConfig, LinkConfig, LinkError, LinkStatus, PeerConfig, Timing, device_mtu,
+    largest_datagram,
 };
 use std::time::Duration;
 
@@ -68,20 +69,18 @@ fn config(args: &LinkArgs) -> Outcome<LinkConfig> {
     let peer: Peer =
         args.peer.parse().map_err(|error| Failure::usage(format!("--peer: {error}")))?;
     let largest_datagram = largest_datagram(args.path_mtu);
-    let role = match (&args.server, args.listen) {
-        (Some(server), _) => Role::Connect(server.clone()),
-        (None, Some(address)) => Role::Listen(address),
-        (None, None) => unreachable!("one of the two is required"),
-    };
     let routes = match args.routes {
         crate::args::Switch::On => args.allowed.clone(),
         crate::args::Switch::Off => Vec::new(),
     };
     Ok(LinkConfig {
         secret,
-        peers: AuthorizedPeers::new([peer]),
-        role,
-        allowed: args.allowed.clone(),
+        listen: args.listen,
+        peers: vec![PeerConfig {
+            peer,
+            address: args.server.clone(),
+            allowed: args.allowed.clone(),
+        }],
         largest_datagram,
         device: DeviceConfig {
             name: args.device.clone(),

@@ -1,10 +1,10 @@
-//! Bringing the link up and keeping it up: dialing, accepting, renewing keys.
+//! Bringing peers up and keeping them up: dialing, accepting, renewing keys.
 
-use super::Shared;
 use super::handshake::{self, Established, HANDSHAKE, PeerError};
-use super::peers::Keyed;
+use super::peers::{Installed, Keyed};
+use super::status::count;
+use super::{Shared, Timing};
 use crate::endpoint::random;
-use crate::keys::PublicKey;
 use crate::sockets::{canonical, lookup, race};
 use crate::sync::lock;
 use crate::target::Target;
@@ -20,125 +20,129 @@ use tracing::{info, warn};
 
 /// Shortest and longest pause before the next attempt.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// How often the client looks whether keys are to be renewed by their number of datagrams. At
-/// 10 Gbit/s, a key lasts 5 minutes.
-const CHECK: Duration = Duration::from_secs(1);
 /// Handshakes in progress at once.
 const MOST_HANDSHAKES: usize = 64;
 /// Handshakes in progress above which a client must show that it receives at its address (RFC 9000
 /// section 8.1.2).
 const RETRY_ABOVE: usize = 8;
 
-/// The client: connects, renews, and connects again whenever the connection ends.
-pub(super) async fn dial(
-    shared: Arc<Shared>,
-    endpoint: quinn::Endpoint,
-    config: quinn::ClientConfig,
-    target: Target,
-) {
-    let mut pause = RETRY.0;
-    loop {
-        match attempt(&shared, &endpoint, &config, &target).await {
-            Ok(established) => {
-                pause = RETRY.0;
-                hold(&shared, &endpoint, &config, &target, established).await;
-            }
-            Err(error) => {
-                warn!(server = %target, %error, "cannot reach the other end; trying again");
-                shared.failed(&error);
-            }
-        }
-        // Random, so that ends that lost the same path do not come back in step.
-        let spread = random().map_or(0, |[random, ..]| random % 64) as u32;
-        tokio::time::sleep(pause * (64 + spread) / 96).await;
-        pause = (pause * 2).min(RETRY.1);
-    }
+/// How this end reaches a peer.
+pub(super) struct Dialer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) endpoint: quinn::Endpoint,
+    pub(super) config: quinn::ClientConfig,
+    pub(super) peer: usize,
+    pub(super) target: Target,
 }
 
-/// One attempt to connect: with all addresses of the name, until one answers.
-async fn attempt(
-    shared: &Arc<Shared>,
-    endpoint: &quinn::Endpoint,
-    config: &quinn::ClientConfig,
-    target: &Target,
-) -> Result<Established, PeerError> {
-    let addresses = lookup(target.host(), target.port()).await.map_err(PeerError::Connect)?;
-    let connect = |address: SocketAddr| {
-        let (endpoint, config) = (endpoint.clone(), config.clone());
-        async move {
-            // The name is neither sent nor checked.
-            let connecting = endpoint.connect_with(config, address, &tls::server_name().to_str());
-            connecting.map_err(io::Error::other)?.await.map_err(io::Error::other)
+impl Dialer {
+    /// Connects whenever the peer is not connected, and renews the keys of such connections.
+    pub(super) async fn run(self) {
+        let (shared, target) = (&self.shared, &self.target);
+        let peer = &shared.peers[self.peer];
+        let mut pause = RETRY.0;
+        loop {
+            // The peer may connect, too.
+            peer.keys.down().await;
+            match self.attempt().await {
+                Ok(established) => {
+                    pause = RETRY.0;
+                    self.hold(established).await;
+                }
+                Err(error) => {
+                    warn!(peer = peer.config.label(), address = %target, %error, "cannot reach the other end; trying again");
+                    peer.failed(&error);
+                }
+            }
+            // Random, so that ends that lost the same path do not come back in step.
+            let spread = random().map_or(0, |[random, ..]| random % 64) as u32;
+            tokio::time::sleep(pause * (64 + spread) / 96).await;
+            pause = (pause * 2).min(RETRY.1);
         }
-    };
-    let connection = race(&addresses, HANDSHAKE, connect).await.map_err(|error| {
-        if error.kind() == io::ErrorKind::TimedOut {
-            return PeerError::TimedOut;
-        }
-        match error.downcast::<quinn::ConnectionError>() {
-            Ok(error) => error.into(),
-            Err(error) => PeerError::Connect(error),
-        }
-    })?;
-    let greeted = tokio::time::timeout(HANDSHAKE, handshake::as_client(shared, connection.clone()));
-    let mut established = match greeted.await {
-        Ok(Ok(established)) => established,
-        // A refusal of this end's key arrives as the end of the connection.
-        Ok(Err(PeerError::Closed)) => {
-            return Err(connection.close_reason().map_or(PeerError::Closed, PeerError::from));
-        }
-        Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(PeerError::TimedOut),
-    };
-    shared.keys.add(established.keyed.clone());
-    if let Err(error) = established.control.send(&Control::Ready).await {
-        shared.keys.remove(&established.keyed);
-        return Err(error);
     }
-    use_keys(shared, &established.keyed, established.key);
-    Ok(established)
-}
 
-/// Holds the link while the connection lasts, and renews its keys by new connections.
-async fn hold(
-    shared: &Arc<Shared>,
-    endpoint: &quinn::Endpoint,
-    config: &quinn::ClientConfig,
-    target: &Target,
-    mut established: Established,
-) {
-    let timing = shared.config.timing;
-    let mut next_attempt = Instant::now();
-    loop {
-        let why = tokio::select! {
-            why = ended(&mut established) => Some(why),
-            () = tokio::time::sleep(CHECK.min(timing.renewal)) => None,
+    /// One attempt to connect: with all addresses of the name, until one answers.
+    async fn attempt(&self) -> Result<Established, PeerError> {
+        let Dialer { shared, target, .. } = self;
+        let addresses = lookup(target.host(), target.port()).await.map_err(PeerError::Connect)?;
+        let dialed = addresses.iter().take(crate::sockets::MAX_ADDRESSES).copied().collect();
+        *lock(&shared.peers[self.peer].dialed) = dialed;
+        let connect = |address: SocketAddr| {
+            let (endpoint, config) = (self.endpoint.clone(), self.config.clone());
+            async move {
+                // The name is neither sent nor checked.
+                let connecting =
+                    endpoint.connect_with(config, address, &tls::server_name().to_str());
+                connecting.map_err(io::Error::other)?.await.map_err(io::Error::other)
+            }
         };
-        if let Some(why) = why {
-            down(shared, &established.keyed, &why);
-            return;
-        }
-        let keyed = &established.keyed;
-        let is_due =
-            keyed.since.elapsed() >= timing.renewal || keyed.used() >= timing.renewal_datagrams;
-        if !is_due || Instant::now() < next_attempt {
-            continue;
-        }
-        match attempt(shared, endpoint, config, target).await {
-            Ok(renewed) => {
-                // The earlier connection stays open as long as its keys are in force.
-                let before = std::mem::replace(&mut established, renewed);
-                tokio::spawn(async move {
-                    tokio::time::sleep(timing.old_keys).await;
-                    drop(before);
-                });
+        let connection = race(&addresses, HANDSHAKE, connect).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                return PeerError::TimedOut;
             }
-            Err(error) => {
-                warn!(%error, "cannot renew the keys; trying again");
-                next_attempt = Instant::now() + RETRY.1;
+            match error.downcast::<quinn::ConnectionError>() {
+                Ok(error) => error.into(),
+                Err(error) => PeerError::Connect(error),
+            }
+        })?;
+        let greeted = handshake::as_client(shared, connection.clone());
+        match tokio::time::timeout(HANDSHAKE, greeted).await {
+            Ok(Ok(established)) => {
+                use_keys(shared, &established.keyed);
+                Ok(established)
+            }
+            // A refusal of this end's key arrives as the end of the connection.
+            Ok(Err(PeerError::Closed)) => {
+                Err(connection.close_reason().map_or(PeerError::Closed, PeerError::from))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(PeerError::TimedOut),
+        }
+    }
+
+    /// Holds a connection while it lasts, and renews its keys by new connections.
+    async fn hold(&self, mut established: Established) {
+        let shared = &self.shared;
+        let (keys, timing) = (&shared.peers[self.peer].keys, shared.config.timing);
+        let mut next_attempt = Instant::now();
+        loop {
+            let why = tokio::select! {
+                why = ended(&mut established) => Some(why),
+                () = tokio::time::sleep(timing.check.min(timing.renewal)) => None,
+            };
+            if let Some(why) = why {
+                down(shared, &established.keyed, &why);
+                return;
+            }
+            let keyed = &established.keyed;
+            let is_due = is_worn(keyed, &timing) && keys.is_sealing(keyed);
+            if !is_due || Instant::now() < next_attempt {
+                continue;
+            }
+            match self.attempt().await {
+                Ok(renewed) => {
+                    // The earlier connection stays open as long as its keys are in force.
+                    let before = std::mem::replace(&mut established, renewed);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(timing.old_keys).await;
+                        drop(before);
+                    });
+                }
+                Err(error) => {
+                    let peer = shared.peers[self.peer].config.label();
+                    warn!(peer, %error, "cannot renew the keys; trying again");
+                    next_attempt = Instant::now() + RETRY.1;
+                }
             }
         }
     }
+}
+
+/// Whether keys are to be renewed.
+fn is_worn(keyed: &Keyed, timing: &Timing) -> bool {
+    keyed.since.elapsed() >= timing.renewal
+        || keyed.used() >= timing.renewal_datagrams
+        || keyed.opening.failed() >= timing.renewal_forged
 }
 
 /// Waits until the connection ends, and says why. Messages that this version does not expect end it,
@@ -150,17 +154,20 @@ async fn ended(established: &mut Established) -> String {
         message = established.control.next() => match message {
             Ok(Control::Close { text, .. }) => format!("the other end closed the link: {text}"),
             Ok(_) => "an unexpected control message".into(),
-            Err(error) => connection.close_reason().map_or(error.to_string(), |why| why.to_string()),
+            // The end of the stream may arrive before that of the connection, which says why.
+            Err(PeerError::Closed) => connection.closed().await.to_string(),
+            Err(error) => error.to_string(),
         },
     }
 }
 
-/// The server: accepts the peer's connections.
+/// Accepts connections of peers.
 pub(super) async fn accept(shared: Arc<Shared>, endpoint: quinn::Endpoint) {
     let pending = PendingConnections::new(MOST_HANDSHAKES);
     let in_progress = Arc::new(AtomicUsize::new(0));
     while let Some(incoming) = endpoint.accept().await {
         if in_progress.load(Relaxed) >= RETRY_ABOVE && incoming.may_retry() {
+            count(&shared.strangers.retries);
             let _ = incoming.retry();
             continue;
         }
@@ -168,9 +175,11 @@ pub(super) async fn accept(shared: Arc<Shared>, endpoint: quinn::Endpoint) {
         let counted = InProgress::new(&in_progress);
         pending.admit(async move {
             let from = canonical(incoming.remote_address());
+            // Until TLS is done, it may be anybody.
+            let mut peer = None;
             let greeted = tokio::time::timeout(HANDSHAKE, async {
-                let connecting = incoming.accept()?;
-                let connection = connecting.await?;
+                let connection = incoming.accept()?.await?;
+                peer = Some(handshake::peer_of(&shared, &connection)?);
                 handshake::as_server(&shared, connection).await
             });
             let error = match greeted.await {
@@ -183,8 +192,14 @@ pub(super) async fn accept(shared: Arc<Shared>, endpoint: quinn::Endpoint) {
                 Ok(Err(error)) => error,
                 Err(_) => PeerError::TimedOut,
             };
-            warn!(%from, %error, "a handshake failed");
-            shared.failed(&error);
+            match peer {
+                Some(peer) => {
+                    let peer = &shared.peers[peer];
+                    warn!(peer = peer.config.label(), %from, %error, "a handshake failed");
+                    peer.failed(&error);
+                }
+                None => shared.strangers.refused(from, &error),
+            }
         });
     }
 }
@@ -205,46 +220,66 @@ impl Drop for InProgress {
     }
 }
 
-/// Serves a connection of the peer until it ends.
+/// Serves a connection of a peer until it ends.
 async fn serve(shared: Arc<Shared>, mut established: Established) {
     let ready = tokio::time::timeout(HANDSHAKE, established.control.next()).await;
     if !matches!(ready, Ok(Ok(Control::Ready))) {
-        shared.keys.remove(&established.keyed);
+        shared.forget(&established.keyed);
         established.keyed.connection.close(quinn::VarInt::from_u32(1), b"READY expected");
         return;
     }
-    use_keys(&shared, &established.keyed, established.key);
-    let why = ended(&mut established).await;
+    use_keys(&shared, &established.keyed);
+    let timing = shared.config.timing;
+    let why = loop {
+        tokio::select! {
+            why = ended(&mut established) => break why,
+            () = tokio::time::sleep(timing.check) => {}
+        }
+        let keyed = &established.keyed;
+        // Only the client renews, and it knows nothing of datagrams that did not open here. At half
+        // of the limit this end asks for new keys in the only way that it has.
+        if keyed.opening.failed() >= timing.renewal_forged {
+            break "too many forged datagrams under these keys".into();
+        }
+    };
     down(&shared, &established.keyed, &why);
 }
 
 /// Seals with new keys from now on. Those before open for a while, for datagrams under way.
-fn use_keys(shared: &Arc<Shared>, keyed: &Arc<Keyed>, key: PublicKey) {
-    *lock(&shared.peer) = Some(key);
-    *lock(&shared.last_failure) = None;
-    let Some(before) = shared.keys.seal_with(keyed) else {
-        info!(
-            peer = %shared.config.peers.label(&key),
-            address = %canonical(keyed.connection.remote_address()),
-            cipher = %keyed.cipher,
-            "link up"
-        );
-        return;
+fn use_keys(shared: &Arc<Shared>, keyed: &Arc<Keyed>) {
+    let peer = &shared.peers[keyed.peer];
+    let label = peer.config.label();
+    *lock(&peer.last_failure) = None;
+    let (surplus, why) = match peer.keys.seal_with(keyed, shared.has_lower_key(keyed.peer)) {
+        Installed::Up => {
+            let address = canonical(keyed.connection.remote_address());
+            info!(peer = label, %address, cipher = %keyed.cipher, "link up");
+            return;
+        }
+        Installed::Renewed(before) => {
+            info!(peer = label, "keys renewed");
+            (before, "keys renewed")
+        }
+        Installed::Spare => (keyed.clone(), "another connection is in use"),
     };
-    info!("keys renewed");
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(shared.config.timing.old_keys).await;
-        before.connection.close(quinn::VarInt::from_u32(0), b"keys renewed");
-        shared.keys.remove(&before);
+        surplus.connection.close(quinn::VarInt::from_u32(0), why.as_bytes());
+        shared.forget(&surplus);
     });
 }
 
 /// Forgets the keys of a connection that has ended.
 fn down(shared: &Shared, keyed: &Arc<Keyed>, why: &str) {
-    keyed.connection.close(quinn::VarInt::from_u32(0), b"");
-    if shared.keys.remove(keyed) {
-        warn!(why, "link down; packets are dropped until the other end is back");
-        shared.failed(&why);
+    let code = quinn::VarInt::from_u32(0);
+    keyed.connection.close(code, why.as_bytes());
+    if shared.forget(keyed) {
+        let peer = &shared.peers[keyed.peer];
+        warn!(
+            peer = peer.config.label(),
+            why, "link down; packets are dropped until the other end is back"
+        );
+        peer.failed(&why);
     }
 }

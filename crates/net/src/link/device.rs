@@ -2,6 +2,7 @@
 
 use super::LinkError;
 use ipnet::IpNet;
+use std::io;
 use std::process::Command;
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
@@ -21,11 +22,57 @@ pub struct DeviceConfig {
     pub routes: Vec<IpNet>,
 }
 
+/// The device while the link runs.
+pub(super) enum Device {
+    Tun(AsyncDevice),
+    /// Packets from and to a test.
+    #[cfg(test)]
+    Memory(super::tests::MemoryDevice),
+}
+
+impl Device {
+    /// The next packet or run, with its virtio header.
+    pub(super) async fn recv(&self, frame: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Device::Tun(device) => device.recv(frame).await,
+            #[cfg(test)]
+            Device::Memory(device) => device.recv(frame).await,
+        }
+    }
+
+    /// The same, if one is there.
+    pub(super) fn try_recv(&self, frame: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Device::Tun(device) => device.try_recv(frame),
+            #[cfg(test)]
+            Device::Memory(device) => device.try_recv(frame),
+        }
+    }
+
+    /// Writes a packet or a run with its virtio header.
+    pub(super) async fn send(&self, frame: &[u8]) -> io::Result<usize> {
+        match self {
+            Device::Tun(device) => device.send(frame).await,
+            #[cfg(test)]
+            Device::Memory(device) => device.send(frame),
+        }
+    }
+
+    /// Whether it takes runs of UDP: since Linux 6.2.
+    pub(super) fn udp_gso(&self) -> bool {
+        match self {
+            Device::Tun(device) => device.udp_gso(),
+            #[cfg(test)]
+            Device::Memory(_) => true,
+        }
+    }
+}
+
 /// Makes the device. Needs the capability CAP_NET_ADMIN.
 ///
 /// # Errors
 /// [`LinkError::Device`] or [`LinkError::Ip`].
-pub(super) fn open(config: &DeviceConfig) -> Result<AsyncDevice, LinkError> {
+pub(super) fn open(config: &DeviceConfig) -> Result<Device, LinkError> {
     let failed = |source| LinkError::Device { name: config.name.clone(), source };
     let device = DeviceBuilder::new()
         .name(&config.name)
@@ -45,7 +92,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<AsyncDevice, LinkError> {
         let family = if route.addr().is_ipv4() { "-4" } else { "-6" };
         ip(&[family, "route", "replace", &route.trunc().to_string(), "dev", name])?;
     }
-    Ok(device)
+    Ok(Device::Tun(device))
 }
 
 /// Runs the `ip` program.

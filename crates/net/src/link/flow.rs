@@ -12,7 +12,7 @@ use oncewire_session::link::{
     Batch, Delivered, Delivery, Dropped, Feedback, Inbound, MAX_SEGMENTS, Sender, Violation,
 };
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,13 +23,24 @@ const BACKLOG: usize = 64;
 /// How long a task waits after an error of the device or the port.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
+/// What the outgoing task holds of a peer.
+#[derive(Default)]
+struct ToPeer {
+    /// Keys of the current batch; `None` while it has nothing for this peer.
+    keyed: Option<Arc<Keyed>>,
+    /// When this peer's sender has something to send without packets.
+    due: Option<Instant>,
+}
+
 /// Reads the device and sends what it returns. A batch is what is there at once: nothing waits.
 pub(super) async fn outgoing(shared: Arc<Shared>) {
     let mut frame = vec![0; VIRTIO_HEADER + MAX_PACKET + 1];
     let (mut batch, mut part) = (Batch::default(), Vec::new());
+    let mut peers: Vec<ToPeer> = shared.peers.iter().map(|_| ToPeer::default()).collect();
+    // Peers with something in the current batch.
+    let mut active = Vec::new();
     loop {
-        let due =
-            shared.keys.sealing().and_then(|keyed| lock(&keyed.association.sender).deadline());
+        let due = peers.iter().filter_map(|peer| peer.due).min();
         let timer = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -39,10 +50,26 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
         let read = tokio::select! {
             read = shared.device.recv(&mut frame) => Some(read),
             () = timer => None,
-            () = shared.wake.notified() => continue,
+            () = shared.wake.notified() => {
+                for (peer, to) in shared.peers.iter().zip(&mut peers) {
+                    let keyed = peer.keys.sealing();
+                    to.due = keyed.and_then(|keyed| lock(&keyed.association.sender).deadline());
+                }
+                continue;
+            }
         };
         let mut len = match read {
-            None => 0,
+            None => {
+                let now = Instant::now();
+                for (peer, to) in peers.iter_mut().enumerate() {
+                    if to.due.is_some_and(|due| due <= now) {
+                        to.due = None;
+                        to.keyed = shared.peers[peer].keys.sealing();
+                        active.extend(to.keyed.is_some().then_some(peer));
+                    }
+                }
+                0
+            }
             Some(Ok(len)) => len,
             Some(Err(error)) => {
                 tracing::warn!(%error, "cannot read the tun device; trying again");
@@ -50,76 +77,97 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
                 continue;
             }
         };
-        let Some(keyed) = shared.keys.sealing() else {
-            if len > 0 {
-                count(&shared.drops.link_down);
-            }
-            continue;
-        };
-        let peer = *lock(&keyed.address);
-        {
-            let mut sender = lock(&keyed.association.sender);
-            for _ in 0..BACKLOG {
-                if len > 0 {
-                    enqueue(&shared, &mut sender, peer, &mut frame[..len], &mut part);
-                }
+        for _ in 0..BACKLOG {
+            if len == 0 || enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut part) {
                 len = 0;
-                if sender.is_full() {
-                    break;
-                }
-                match shared.device.try_recv(&mut frame) {
-                    Ok(read) => len = read,
-                    Err(_) => break,
-                }
+                break;
             }
-            if len > 0 {
-                enqueue(&shared, &mut sender, peer, &mut frame[..len], &mut part);
-            }
-            if !sender.transmit(Instant::now(), &mut batch) {
-                continue;
-            }
-            keyed.association.next.store(sender.next_counter(), Relaxed);
+            len = shared.device.try_recv(&mut frame).unwrap_or(0);
         }
-        send(&shared, &keyed, &mut batch, peer).await;
+        if len > 0 {
+            enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut part);
+        }
+        for peer in active.drain(..) {
+            let to = &mut peers[peer];
+            let Some(keyed) = to.keyed.take() else { continue };
+            let has_datagrams = {
+                let mut sender = lock(&keyed.association.sender);
+                let has_datagrams = sender.transmit(Instant::now(), &mut batch);
+                to.due = sender.deadline();
+                keyed.association.next.store(sender.next_counter(), Relaxed);
+                has_datagrams
+            };
+            if has_datagrams {
+                send(&shared, &keyed, &mut batch).await;
+            }
+        }
     }
 }
 
 /// Seals a batch and sends it, in one call for each group of datagrams of one size.
-async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch, peer: SocketAddr) {
+async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch) {
+    let drops = &shared.peers[keyed.peer].drops;
+    let mut sealed = 0;
     for (counter, datagram) in batch.datagrams_mut() {
         if keyed.sealing.seal(keyed.their_index, counter, datagram).is_err() {
-            // The peer has not answered renewals for a long time.
-            count(&shared.drops.not_sent);
-            return;
+            break;
         }
+        sealed += 1;
     }
+    if sealed < batch.len() {
+        // The peer has not answered renewals for a long time.
+        drops.keys_used_up.fetch_add((batch.len() - sealed) as u64, Relaxed);
+        batch.truncate(sealed);
+    }
+    let path = *lock(&keyed.path);
     let (most, bytes) = shared.port.group_limits();
     for (range, size) in batch.groups(most, bytes) {
-        if shared.port.send(&batch.bytes()[range.clone()], size, peer).await.is_err() {
-            shared.drops.not_sent.fetch_add(range.len().div_ceil(size) as u64, Relaxed);
+        let group = &batch.bytes()[range.clone()];
+        let mut sent = shared.port.send(group, size, path.remote, path.local).await;
+        if sent.is_err() && path.local.is_some() {
+            // The machine may have lost that address.
+            sent = shared.port.send(group, size, path.remote, None).await;
+            if sent.is_ok() {
+                lock(&keyed.path).local = None;
+            }
+        }
+        if sent.is_err() {
+            drops.not_sent.fetch_add(range.len().div_ceil(size) as u64, Relaxed);
         }
     }
 }
 
-/// Adds what the device returned to the sender's batch, or counts why not.
+/// Adds what the device returned to the batch of its peer, or counts why not. Returns whether that
+/// batch is full.
 fn enqueue(
     shared: &Shared,
-    sender: &mut Sender,
-    peer: SocketAddr,
+    peers: &mut [ToPeer],
+    active: &mut Vec<usize>,
     frame: &mut [u8],
     part: &mut Vec<u8>,
-) {
-    let drops = &shared.drops;
-    let Ok(offered) = offload::from_device(frame) else { return count(&drops.malformed) };
-    if shared.is_own(&offered.headers, peer) {
-        return count(&drops.own_traffic);
+) -> bool {
+    let drop_as = |counter| {
+        count(counter);
+        false
+    };
+    let Ok(offered) = offload::from_device(frame) else { return drop_as(&shared.drops.malformed) };
+    if shared.is_own(&offered.headers) {
+        return false;
     }
-    if !shared.allowed.contains(offered.headers.destination) {
-        return count(&drops.destination_not_allowed);
+    let Some(peer) = shared.routes.peer_of(offered.headers.destination) else {
+        return drop_as(&shared.drops.destination_not_allowed);
+    };
+    let drops = &shared.peers[peer].drops;
+    let to = &mut peers[peer];
+    if to.keyed.is_none() {
+        to.keyed = shared.peers[peer].keys.sealing();
+        active.extend(to.keyed.is_some().then_some(peer));
     }
+    let Some(keyed) = &to.keyed else { return drop_as(&drops.link_down) };
+    let mut sender = lock(&keyed.association.sender);
     let domain = Domain(0);
     let result = match offered.segment {
-        Some(size) => enqueue_run(sender, &offered, size, domain, part),
+        Some(size) => enqueue_run(&mut sender, &offered, size, domain, part),
         None => {
             let (header, payload) = offered.packet.split_at(offered.headers.total());
             let open_checksum = offered.open_checksum;
@@ -131,6 +179,7 @@ fn enqueue(
         Err(Dropped::TooLarge) => count(&drops.too_large),
         Err(_) => count(&drops.malformed),
     }
+    sender.is_full()
 }
 
 fn run<'a>(header: &'a [u8], payload: &'a [u8], size: NonZeroU16, domain: Domain) -> Inbound<'a> {
@@ -158,23 +207,58 @@ fn enqueue_run(
     Ok(())
 }
 
+/// What a batch of received datagrams brought.
+#[derive(Default)]
+struct Received {
+    /// The keys of its datagrams.
+    keys: Vec<Arc<Keyed>>,
+    packets: Packets,
+}
+
+/// Packets of each peer in a batch: what one sends is never joined with what another does.
+#[derive(Default)]
+struct Packets {
+    by_peer: Vec<(usize, Delivered)>,
+    /// For their memory.
+    spare: Vec<Delivered>,
+}
+
+/// Peers for whose packets memory is kept from batch to batch.
+const MOST_SPARE: usize = 16;
+
+impl Packets {
+    fn clear(&mut self) {
+        self.spare.extend(self.by_peer.drain(..).map(|(_, delivered)| delivered));
+        self.spare.truncate(MOST_SPARE);
+    }
+
+    fn of(&mut self, peer: usize) -> &mut Delivered {
+        let known = self.by_peer.iter().position(|(other, _)| *other == peer);
+        let at = known.unwrap_or_else(|| {
+            let spare = self.spare.pop();
+            let mut delivered = spare.unwrap_or_else(|| Delivered::with_room(VIRTIO_HEADER));
+            delivered.clear();
+            self.by_peer.push((peer, delivered));
+            self.by_peer.len() - 1
+        });
+        &mut self.by_peer[at].1
+    }
+}
+
 /// Reads the port and writes what it returns to the device.
 pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
     let mut buffers = Buffers::default();
-    let mut delivered = Delivered::with_room(VIRTIO_HEADER);
+    let mut received = Received::default();
     let mut feedback = Feedback::default();
-    // The keys of the latest datagram, and others that datagrams of this batch used.
-    let mut keys: Vec<Arc<Keyed>> = Vec::new();
     loop {
-        delivered.clear();
-        keys.clear();
-        let drops = &shared.drops;
+        received.keys.clear();
+        received.packets.clear();
         let read = shared
             .port
-            .receive(&mut buffers, &to_quic, |kind, datagram, source| match kind {
+            .receive(&mut buffers, &to_quic, |kind, datagram, ends| match kind {
                 Kind::Quic => {}
-                Kind::Other => count(&drops.foreign),
-                Kind::Sealed => open(&shared, &mut keys, datagram, source, &mut delivered),
+                Kind::Other => count(&shared.drops.foreign),
+                Kind::Sealed => open(&shared, &mut received, datagram, ends),
             })
             .await;
         if let Err(error) = read {
@@ -182,7 +266,7 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
             tokio::time::sleep(AFTER_ERROR).await;
             continue;
         }
-        for keyed in &keys {
+        for keyed in &received.keys {
             let now = Instant::now();
             lock(&keyed.association.receiver).feedback(now, &mut feedback);
             let mut sender = lock(&keyed.association.sender);
@@ -192,62 +276,68 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
                 shared.wake.notify_one();
             }
         }
-        for (delivery, packet) in delivered.packets_mut() {
-            deliver(&shared, delivery, packet).await;
+        for (peer, delivered) in &mut received.packets.by_peer {
+            for (delivery, packet) in delivered.packets_mut() {
+                deliver(&shared, *peer, delivery, packet).await;
+            }
         }
     }
 }
 
-/// Opens a datagram, and adds its packets to `delivered` and its keys to `keys`.
+/// Opens a datagram, and adds its packets and its keys to `received`.
 fn open(
     shared: &Shared,
-    keys: &mut Vec<Arc<Keyed>>,
+    received: &mut Received,
     datagram: &mut [u8],
-    source: SocketAddr,
-    delivered: &mut Delivered,
+    (source, local): (SocketAddr, Option<IpAddr>),
 ) {
-    let drops = &shared.drops;
-    let Some((index, low)) = seal::header(datagram) else { return count(&drops.foreign) };
-    let known = keys.iter().position(|keyed| keyed.our_index == index);
-    let at = match known {
+    let Some((index, low)) = seal::header(datagram) else { return count(&shared.drops.foreign) };
+    let Received { keys, packets } = received;
+    let at = match keys.iter().position(|keyed| keyed.our_index == index) {
         Some(at) => at,
-        None => match shared.keys.find(index) {
+        None => match shared.indices.find(index) {
             Some(keyed) => {
                 keys.push(keyed);
                 keys.len() - 1
             }
-            None => return count(&drops.unknown_index),
+            None => return count(&shared.drops.unknown_index),
         },
     };
     let keyed = &keys[at];
+    let drops = &shared.peers[keyed.peer].drops;
     let next = keyed.association.next.load(Relaxed);
     let mut receiver = lock(&keyed.association.receiver);
     let counter = receiver.window().restore(low);
     if !receiver.admits(counter) {
         return count(&drops.replayed);
     }
+    if keyed.opening.failed() >= shared.config.timing.most_forged {
+        return count(&drops.keys_used_up);
+    }
     let Some(plain) = keyed.opening.open(counter, datagram) else {
         return count(&keyed.association.forged);
     };
     let newest = counter >= receiver.window().next();
-    match receiver.receive(counter, plain, next, Instant::now(), delivered) {
+    match receiver.receive(counter, plain, next, Instant::now(), packets.of(keyed.peer)) {
         Ok(()) => {}
         Err(Violation::Replay) => return count(&drops.replayed),
         Err(_) => count(&drops.violations),
     }
     drop(receiver);
     if newest {
-        let mut address = lock(&keyed.address);
-        if *address != source {
-            // The peer has another address now, such as behind a NAT that has restarted.
-            *address = source;
+        let mut path = lock(&keyed.path);
+        // The peer may have another address now, such as behind a NAT that has restarted. An end that
+        // did not connect answers from the address that the peer used.
+        path.remote = source;
+        if !keyed.is_client {
+            path.local = local;
         }
     }
 }
 
-/// Writes a packet or a run to the device, unless its source is not behind the peer.
-async fn deliver(shared: &Shared, delivery: Delivery, frame: &mut [u8]) {
-    let (drops, device) = (&shared.drops, &shared.device);
+/// Writes a packet or a run to the device, unless its source is not behind its peer.
+async fn deliver(shared: &Shared, peer: usize, delivery: Delivery, frame: &mut [u8]) {
+    let (drops, device) = (&shared.peers[peer].drops, &shared.device);
     let shape = match delivery.segments {
         None => Shape::Packet { open_checksum: delivery.open_checksum },
         Some(run) => Shape::Segments { first: run.first, size: run.size, ends: run.ends },
@@ -260,7 +350,7 @@ async fn deliver(shared: &Shared, delivery: Delivery, frame: &mut [u8]) {
     let Ok(headers) = offload::to_device(frame, delivery.header, shape) else {
         return count(&drops.malformed);
     };
-    if !shared.allowed.contains(headers.source) {
+    if shared.routes.peer_of(headers.source) != Some(peer) {
         return count(&drops.source_not_allowed);
     }
     if let (Some(packet), Shape::Segments { first, size, ends }) = (whole, shape)

@@ -1,10 +1,10 @@
 //! Connecting to the peer: TLS and QUIC, HELLO, keys.
 
-use super::peers::{AssociationId, INDICES, Keyed};
+use super::peers::{AssociationId, INDICES, Keyed, Path};
 use super::seal::{ASSOCIATION_EXPORTER, Cipher, DirectionKey, EXPORTER, Exported, has_aes};
 use super::{LinkError, Shared};
 use crate::handshake::HandshakeError;
-use crate::keys::PublicKey;
+use crate::keys::AuthorizedPeers;
 use crate::quic::{self, peer_key};
 use crate::tls::{self, Credential, TlsError};
 use oncewire_session::link::control::{Control, ControlError, LinkHello, MAX_MESSAGE, VERSION};
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 pub(super) const ALPN: &[u8] = b"oncewire-link/1";
 /// Time limit of a handshake, with HELLO.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The alert with which an end refuses a key (RFC 8446 section 6.2), as rustls sends it.
+const CERTIFICATE_UNKNOWN: u8 = 46;
 /// Bytes of the control stream in flight. Messages are small.
 const WINDOW: u32 = 64 << 10;
 
@@ -28,6 +30,11 @@ pub enum PeerError {
     /// QUIC or TLS failed.
     #[error(transparent)]
     Quic(HandshakeError),
+    /// The other end does not accept this end's key.
+    #[error(
+        "the other end does not accept this end's key; it needs this end's public key as a peer"
+    )]
+    Refused,
     /// The attempt could not begin.
     #[error("cannot connect: {0}")]
     Connect(#[source] std::io::Error),
@@ -46,10 +53,18 @@ pub enum PeerError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// Two handshakes at the same time chose one index.
+    #[error("another handshake took the index of this one")]
+    Index,
 }
 
 impl From<quinn::ConnectionError> for PeerError {
     fn from(error: quinn::ConnectionError) -> PeerError {
+        if let quinn::ConnectionError::ConnectionClosed(close) = &error
+            && close.error_code == quinn::TransportErrorCode::crypto(CERTIFICATE_UNKNOWN)
+        {
+            return PeerError::Refused;
+        }
         PeerError::Quic(HandshakeError::of_quic(error, Credential::RawKey))
     }
 }
@@ -57,7 +72,6 @@ impl From<quinn::ConnectionError> for PeerError {
 /// A connection on which both ends have sent HELLO.
 pub(super) struct Established {
     pub(super) keyed: Arc<Keyed>,
-    pub(super) key: PublicKey,
     pub(super) control: ControlStream,
 }
 
@@ -111,18 +125,19 @@ fn transport(idle: Duration, keep_alive: Option<Duration>) -> Arc<TransportConfi
 }
 
 pub(super) fn server_config(shared: &Shared) -> Result<ServerConfig, LinkError> {
-    let tls = tls::ServerTls::new(&shared.config.secret, &shared.config.peers)
-        .map_err(LinkError::Tls)?
-        .speaking(ALPN);
+    let peers = AuthorizedPeers::new(shared.peers.iter().map(|peer| peer.config.peer.clone()));
+    let tls =
+        tls::ServerTls::new(&shared.config.secret, &peers).map_err(LinkError::Tls)?.speaking(ALPN);
     let mut config = quic::server_config(&tls).map_err(LinkError::Net)?;
     config.transport_config(transport(shared.config.timing.silence, None));
     Ok(config)
 }
 
-pub(super) fn client_config(shared: &Shared) -> Result<ClientConfig, LinkError> {
-    let (secret, peers) = (&shared.config.secret, &shared.config.peers);
-    let tls = tls::client_config(secret, peers, Credential::RawKey).map_err(LinkError::Tls)?;
-    let mut tls = Arc::unwrap_or_clone(tls);
+/// Settings to connect to one peer: nobody else may answer.
+pub(super) fn client_config(shared: &Shared, peer: usize) -> Result<ClientConfig, LinkError> {
+    let peers = AuthorizedPeers::new([shared.peers[peer].config.peer.clone()]);
+    let tls = tls::client_config(&shared.config.secret, &peers, Credential::RawKey);
+    let mut tls = Arc::unwrap_or_clone(tls.map_err(LinkError::Tls)?);
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let crypto = QuicClientConfig::try_from(tls)
         .map_err(|error| LinkError::Net(crate::NetError::Quic(error.to_string())))?;
@@ -132,6 +147,14 @@ pub(super) fn client_config(shared: &Shared) -> Result<ClientConfig, LinkError> 
     Ok(config)
 }
 
+/// The peer at the other end of a connection.
+pub(super) fn peer_of(shared: &Shared, connection: &quinn::Connection) -> Result<usize, PeerError> {
+    let key = peer_key(connection)?;
+    let peer = shared.peers.iter().position(|peer| peer.config.peer.key == key);
+    // The handshake has checked it.
+    peer.ok_or(PeerError::Key(TlsError::NoKey))
+}
+
 /// The part of the client after QUIC's handshake.
 pub(super) async fn as_client(
     shared: &Shared,
@@ -139,14 +162,19 @@ pub(super) async fn as_client(
 ) -> Result<Established, PeerError> {
     let (send, receive) = connection.open_bi().await?;
     let mut control = ControlStream { send, receive, input: Vec::new() };
-    let ours = our_hello(shared)?;
+    let ours = our_hello(shared, peer_of(shared, &connection)?)?;
     control.send(&Control::Hello(ours)).await?;
     let Control::Hello(theirs) = control.next().await? else { return Err(PeerError::Closed) };
-    let (keyed, key) = keyed(shared, connection, &ours, &theirs, true)?;
-    Ok(Established { keyed, key, control })
+    let keyed = keyed(shared, connection, &ours, &theirs, true)?;
+    shared.open_with(&keyed)?;
+    let ready = control.send(&Control::Ready).await;
+    ready.inspect_err(|_| {
+        shared.forget(&keyed);
+    })?;
+    Ok(Established { keyed, control })
 }
 
-/// The part of the server after QUIC's handshake, up to its HELLO. The keys are returned before the
+/// The part of the server after QUIC's handshake, up to its HELLO. The keys are in force before the
 /// client is told, so that its datagrams open.
 pub(super) async fn as_server(
     shared: &Shared,
@@ -155,25 +183,25 @@ pub(super) async fn as_server(
     let (send, receive) = connection.accept_bi().await?;
     let mut control = ControlStream { send, receive, input: Vec::new() };
     let Control::Hello(theirs) = control.next().await? else { return Err(PeerError::Closed) };
-    let ours = our_hello(shared)?;
-    let (keyed, key) = keyed(shared, connection, &ours, &theirs, false)?;
-    shared.keys.add(keyed.clone());
-    if let Err(error) = control.send(&Control::Hello(ours)).await {
-        shared.keys.remove(&keyed);
-        return Err(error);
-    }
-    Ok(Established { keyed, key, control })
+    let ours = our_hello(shared, peer_of(shared, &connection)?)?;
+    let keyed = keyed(shared, connection, &ours, &theirs, false)?;
+    shared.open_with(&keyed)?;
+    let hello = control.send(&Control::Hello(ours)).await;
+    hello.inspect_err(|_| {
+        shared.forget(&keyed);
+    })?;
+    Ok(Established { keyed, control })
 }
 
-fn our_hello(shared: &Shared) -> Result<LinkHello, PeerError> {
+fn our_hello(shared: &Shared, peer: usize) -> Result<LinkHello, PeerError> {
     let mut index = [0; 4];
     loop {
         SystemRandom::new().fill(&mut index).map_err(|_| PeerError::Random)?;
         let index = u32::from_le_bytes(index) % INDICES;
-        if shared.keys.find(index).is_none() {
+        if shared.indices.find(index).is_none() {
             return Ok(LinkHello {
                 version: VERSION,
-                association: shared.keys.association(),
+                association: shared.peers[peer].keys.association(),
                 index,
                 aes: has_aes(),
                 largest_datagram: u64::from(u16::MAX),
@@ -190,8 +218,8 @@ fn keyed(
     ours: &LinkHello,
     theirs: &LinkHello,
     is_client: bool,
-) -> Result<(Arc<Keyed>, PublicKey), PeerError> {
-    let key = peer_key(&connection)?;
+) -> Result<Arc<Keyed>, PeerError> {
+    let peer = peer_of(shared, &connection)?;
     let mut exported: Exported = [0; 88];
     connection
         .export_keying_material(&mut exported, EXPORTER, &[])
@@ -201,25 +229,33 @@ fn keyed(
         .export_keying_material(&mut association, ASSOCIATION_EXPORTER, &[])
         .map_err(|_| PeerError::Key(TlsError::NoKey))?;
     let cipher = if ours.aes && theirs.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
-    let [client, server] = DirectionKey::both(&exported, cipher);
+    let [client, server] =
+        DirectionKey::both(&exported, cipher, shared.config.timing.most_datagrams);
     let (sealing, opening) = if is_client { (client, server) } else { (server, client) };
     let largest = usize::from(shared.config.largest_datagram)
         .min(usize::try_from(theirs.largest_datagram).unwrap_or(usize::MAX))
         .max(super::LEAST_DATAGRAM.into());
-    let keyed = Keyed {
+    // The end that connects may move to another address; the other end must answer from the one that
+    // its peer knows.
+    let local = connection.local_ip().filter(|_| !is_client);
+    let path = Path { remote: shared.port.own_form(connection.remote_address()), local };
+    let (association_id, association) = shared.peers[peer].keys.associate(
+        [ours.association, theirs.association],
+        association,
+        largest,
+    );
+    Ok(Arc::new(Keyed {
+        peer,
+        is_client,
         our_index: ours.index,
         their_index: theirs.index,
         cipher,
         sealing,
         opening,
-        association: shared.keys.associate(
-            [ours.association, theirs.association],
-            association,
-            largest,
-        ),
-        address: Mutex::new(shared.port.own_form(connection.remote_address())),
+        association,
+        association_id,
+        path: Mutex::new(path),
         since: Instant::now(),
         connection,
-    };
-    Ok((Arc::new(keyed), key))
+    }))
 }

@@ -1,7 +1,7 @@
 //! The packet link on sockets and a tun device: `oncewire link`.
 //!
-//! A [`Link`] reads packets from the device, seals them, and sends them to the peer as datagrams; and
-//! the other way. `docs/LINK.md` specifies the bytes, `oncewire_session::link` has the state machines.
+//! A [`Link`] reads packets from the device, seals them, and sends them to the peer behind which their
+//! destination is, as datagrams; and the other way. `docs/LINK.md` specifies the bytes, `oncewire_session::link` has the state machines.
 //!
 //! ```text
 //! device -> outgoing: packet::offload -> Sender -> seal -> one call for datagrams of one size
@@ -9,8 +9,11 @@
 //! control: dial or accept -> HELLO -> keys; renewal; the link is down when the connection ends
 //! ```
 //!
-//! While no peer is connected, packets from the device are dropped. Nothing leaves this machine that
-//! is not sealed.
+//! All peers share one port and one device. A peer has keys, counters and a state of its own; what
+//! one does or suffers does not touch the others.
+//!
+//! While a peer is not connected, packets to it are dropped. Nothing leaves this machine that is not
+//! sealed.
 
 mod control;
 mod device;
@@ -20,30 +23,32 @@ mod peers;
 mod seal;
 mod socket;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use device::DeviceConfig;
 pub use handshake::PeerError;
 pub use ipnet::IpNet;
+pub use peers::{MAX_PEERS, PeerConfig, PeersError};
 pub use seal::Cipher;
-pub use status::{Drops, LinkStatus, PeerStatus, Traffic};
+pub use status::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
 
 use crate::endpoint::NetError;
-use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
+use crate::keys::SecretKey;
+use crate::log_limit::LogLimit;
+use crate::sockets::canonical;
 use crate::sync::lock;
-use crate::target::Target;
 use crate::tls::TlsError;
-use oncewire_packet::prefix::Prefixes;
+use device::Device;
 use oncewire_session::link::OVERHEAD;
-use peers::Keys;
+use peers::{Indices, Keyed, Peer, Routes};
 use socket::Port;
-use status::DropCounters;
+use status::{DropCounters, Strangers, count};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tun_rs::AsyncDevice;
 
 /// IP and UDP headers of a datagram on the path, in bytes, for IPv6: 40 and 8.
 const PATH_HEADERS: u16 = 48;
@@ -61,12 +66,11 @@ pub const PATH_MTU: u16 = 1500;
 pub struct LinkConfig {
     /// This end's key.
     pub secret: SecretKey,
-    /// The key of the peer.
-    pub peers: AuthorizedPeers,
-    /// Whether this end waits for the peer or connects to it.
-    pub role: Role,
-    /// Networks behind the peer: packets to others are not sent, packets from others not accepted.
-    pub allowed: Vec<IpNet>,
+    /// The UDP address on which this end waits for peers. `None` only connects to them, from any
+    /// free port.
+    pub listen: Option<SocketAddr>,
+    /// The peers; see [`LinkConfig::check`].
+    pub peers: Vec<PeerConfig>,
     /// Largest sealed datagram in bytes; see [`largest_datagram`].
     pub largest_datagram: u16,
     /// The tun device.
@@ -77,13 +81,14 @@ pub struct LinkConfig {
     pub agent: String,
 }
 
-/// Which end connects.
-#[derive(Clone, Debug)]
-pub enum Role {
-    /// Waits for the peer on this UDP address.
-    Listen(SocketAddr),
-    /// Connects to the peer.
-    Connect(Target),
+impl LinkConfig {
+    /// Checks that the peers go together: different keys, and networks that do not overlap.
+    ///
+    /// # Errors
+    /// [`PeersError`] for the first that does not.
+    pub fn check(&self) -> Result<(), PeersError> {
+        Routes::new(&self.secret.public(), &self.peers).map(drop)
+    }
 }
 
 /// Time limits of a link.
@@ -97,8 +102,16 @@ pub struct Timing {
     pub renewal: Duration,
     /// Datagrams under one key after which it is renewed.
     pub renewal_datagrams: u64,
+    /// Datagrams that one key may seal. No more are sent under it.
+    pub most_datagrams: u64,
+    /// Datagrams that did not open under one key after which it is renewed.
+    pub renewal_forged: u64,
+    /// Datagrams that may fail to open under one key. No more are opened under it.
+    pub most_forged: u64,
     /// How long the keys before the current ones still open datagrams.
     pub old_keys: Duration,
+    /// How often an end looks whether keys are to be renewed.
+    pub check: Duration,
 }
 
 impl Default for Timing {
@@ -107,8 +120,13 @@ impl Default for Timing {
             keep_alive: Duration::from_secs(10),
             silence: Duration::from_secs(30),
             renewal: Duration::from_secs(3600),
-            renewal_datagrams: seal::RENEW_DATAGRAMS,
+            renewal_datagrams: seal::MOST_DATAGRAMS / 2,
+            most_datagrams: seal::MOST_DATAGRAMS,
+            renewal_forged: seal::MOST_FORGED / 2,
+            most_forged: seal::MOST_FORGED,
             old_keys: Duration::from_secs(10),
+            // At 10 Gbit/s, a key lasts 5 minutes.
+            check: Duration::from_secs(1),
         }
     }
 }
@@ -151,6 +169,9 @@ pub enum LinkError {
         /// Its standard error, or why it did not start.
         said: String,
     },
+    /// The peers do not go together.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(TlsError),
@@ -162,54 +183,65 @@ pub enum LinkError {
 /// What the tasks of a link share.
 struct Shared {
     config: LinkConfig,
-    /// The networks of [`LinkConfig::allowed`].
-    allowed: Prefixes,
+    peers: Vec<Peer>,
+    /// The networks behind them.
+    routes: Routes,
+    /// Their keys.
+    indices: Indices,
     port: Arc<Port>,
-    device: AsyncDevice,
-    keys: Keys,
+    device: Device,
+    /// Drops that belong to no peer.
     drops: DropCounters,
+    strangers: Strangers,
     started: Instant,
     /// Wakes the outgoing task: an acknowledgment is due later.
     wake: Notify,
-    /// The peer's key, while the link is up.
-    peer: Mutex<Option<PublicKey>>,
-    last_failure: Mutex<Option<String>>,
-    warned_of_own_traffic: AtomicBool,
+    own_traffic: LogLimit,
 }
 
 /// A link that runs. It stops when this is dropped.
 pub struct Link {
     shared: Arc<Shared>,
     endpoint: quinn::Endpoint,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    control: Vec<Task>,
+    outgoing: Task,
+    incoming: Task,
 }
+
+type Task = tokio::task::JoinHandle<()>;
 
 /// Opens port and device, and starts a link. Needs a Tokio runtime with timers and I/O.
 ///
 /// # Errors
 /// [`LinkError`] if the port or the device cannot be opened.
 pub async fn start(config: LinkConfig) -> Result<Link, LinkError> {
-    let (port, to_quic, quic) = bind(&config.role)?;
+    // Before anything is made.
+    config.check()?;
+    let bound = bind(config.listen)?;
     let device = device::open(&config.device)?;
-    let text: String = config.allowed.iter().map(|net| format!("{net}\n")).collect();
+    start_on(config, bound, device)
+}
+
+fn start_on(
+    config: LinkConfig,
+    (port, to_quic, quic): Bound,
+    device: Device,
+) -> Result<Link, LinkError> {
+    let routes = Routes::new(&config.secret.public(), &config.peers)?;
     let shared = Arc::new(Shared {
-        // Cannot fail: they are networks already.
-        allowed: Prefixes::parse(&text).unwrap_or_default(),
+        peers: config.peers.iter().cloned().map(Peer::new).collect(),
+        routes,
+        indices: Indices::default(),
         port,
         device,
-        keys: Keys::default(),
         drops: DropCounters::default(),
+        strangers: Strangers::default(),
         started: Instant::now(),
         wake: Notify::new(),
-        peer: Mutex::default(),
-        last_failure: Mutex::default(),
-        warned_of_own_traffic: AtomicBool::new(false),
+        own_traffic: LogLimit::new(),
         config,
     });
-    let server = match &shared.config.role {
-        Role::Listen(_) => Some(handshake::server_config(&shared)?),
-        Role::Connect(_) => None,
-    };
+    let server = shared.config.listen.map(|_| handshake::server_config(&shared)).transpose()?;
     let runtime = Arc::new(quinn::TokioRuntime);
     let endpoint = quinn::Endpoint::new_with_abstract_socket(
         handshake::endpoint_config(),
@@ -218,37 +250,36 @@ pub async fn start(config: LinkConfig) -> Result<Link, LinkError> {
         runtime,
     )
     .map_err(|error| NetError::Quic(error.to_string()))?;
-    let control = match &shared.config.role {
-        Role::Listen(_) => tokio::spawn(control::accept(shared.clone(), endpoint.clone())),
-        Role::Connect(target) => {
-            let client = handshake::client_config(&shared)?;
-            tokio::spawn(control::dial(shared.clone(), endpoint.clone(), client, target.clone()))
-        }
-    };
-    let tasks = vec![
-        control,
-        tokio::spawn(flow::outgoing(shared.clone())),
-        tokio::spawn(flow::incoming(shared.clone(), to_quic)),
-    ];
-    Ok(Link { shared, endpoint, tasks })
+    let mut control = Vec::new();
+    if shared.config.listen.is_some() {
+        control.push(tokio::spawn(control::accept(shared.clone(), endpoint.clone())));
+    }
+    for (peer, config) in shared.config.peers.iter().enumerate() {
+        let Some(target) = config.address.clone() else { continue };
+        let config = handshake::client_config(&shared, peer)?;
+        let (shared, endpoint) = (shared.clone(), endpoint.clone());
+        let dialer = control::Dialer { shared, endpoint, config, peer, target };
+        control.push(tokio::spawn(dialer.run()));
+    }
+    let outgoing = tokio::spawn(flow::outgoing(shared.clone()));
+    let incoming = tokio::spawn(flow::incoming(shared.clone(), to_quic));
+    Ok(Link { shared, endpoint, control, outgoing, incoming })
 }
 
 type Bound = (Arc<Port>, socket::ToQuic, Arc<socket::QuicSocket>);
 
-fn bind(role: &Role) -> Result<Bound, LinkError> {
+fn bind(listen: Option<SocketAddr>) -> Result<Bound, LinkError> {
     let failed = |address| move |source| LinkError::Port { address, source };
-    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    match role {
+    let any = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    match listen {
         // A machine without IPv6 has no [::]; what that stands for is then 0.0.0.0.
-        Role::Listen(address) if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) => {
-            Port::bind(*address)
-                .or_else(|_| Port::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()))))
-                .map_err(failed(*address))
-        }
-        Role::Listen(address) => Port::bind(*address).map_err(failed(*address)),
-        Role::Connect(_) => Port::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
-            .or_else(|_| Port::bind(any))
-            .map_err(failed(any)),
+        Some(address) if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) => Port::bind(address)
+            .or_else(|_| Port::bind(any(address.port())))
+            .map_err(failed(address)),
+        Some(address) => Port::bind(address).map_err(failed(address)),
+        None => Port::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+            .or_else(|_| Port::bind(any(0)))
+            .map_err(failed(any(0))),
     }
 }
 
@@ -256,41 +287,39 @@ impl Link {
     /// The state of the link.
     pub fn status(&self) -> LinkStatus {
         let shared = &self.shared;
-        let key = *lock(&shared.peer);
-        let peer = shared.keys.sealing().zip(key).map(|(keyed, key)| PeerStatus {
-            key: key.to_string(),
-            name: shared.config.peers.name_of(&key).map(|name| name.to_string()),
-            address: crate::sockets::canonical(*lock(&keyed.address)).to_string(),
-            cipher: keyed.cipher.to_string(),
-            rtt: keyed.connection.rtt(),
-            key_age: keyed.since.elapsed(),
-        });
-        LinkStatus {
+        let mut status = LinkStatus {
             version: shared.config.agent.clone(),
             key: shared.config.secret.public().to_string(),
             uptime: shared.started.elapsed(),
             address: shared.port.address().to_string(),
             device: shared.config.device.name.clone(),
             mtu: shared.config.device.mtu,
-            is_up: peer.is_some(),
-            peer,
-            allowed: shared.config.allowed.iter().map(ToString::to_string).collect(),
-            last_failure: lock(&shared.last_failure).clone(),
-            traffic: shared.keys.traffic(),
+            peers: shared.peers.iter().map(peer_status).collect(),
+            refused_handshakes: shared.strangers.count(),
+            last_refused: shared.strangers.last(),
+            retries: shared.strangers.retries(),
+            traffic: Traffic::default(),
             drops: shared.drops.get(),
+        };
+        for peer in &status.peers {
+            status.traffic += peer.traffic;
+            status.drops += peer.drops;
         }
+        status
     }
 
     /// Whether the link's tasks all run. They end only by a failure of the device or the port.
     pub fn runs(&self) -> bool {
-        !self.tasks.iter().any(tokio::task::JoinHandle::is_finished)
+        !self.tasks().any(Task::is_finished)
     }
 
-    /// Tells the peer that this end stops, and stops.
+    fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.control.iter().chain([&self.outgoing, &self.incoming])
+    }
+
+    /// Tells the peers that this end stops, and stops.
     pub async fn stop(self) {
-        for task in &self.tasks[..2] {
-            task.abort();
-        }
+        self.control.iter().chain([&self.outgoing]).for_each(Task::abort);
         self.endpoint.close(quinn::VarInt::from_u32(0), b"the other end has stopped");
         // The incoming task still feeds QUIC.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
@@ -299,35 +328,64 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.tasks().for_each(Task::abort);
+    }
+}
+
+fn peer_status(peer: &Peer) -> PeerStatus {
+    let connection = peer.keys.sealing().map(|keyed| ConnectionStatus {
+        address: canonical(lock(&keyed.path).remote).to_string(),
+        cipher: keyed.cipher.to_string(),
+        rtt: keyed.connection.rtt(),
+        key_age: keyed.since.elapsed(),
+    });
+    PeerStatus {
+        key: peer.config.peer.key.to_string(),
+        name: peer.config.peer.name.clone(),
+        configured_address: peer.config.address.as_ref().map(ToString::to_string),
+        allowed: peer.config.allowed.iter().map(|net| net.trunc().to_string()).collect(),
+        connection,
+        last_failure: lock(&peer.last_failure).clone(),
+        traffic: peer.keys.traffic(),
+        drops: peer.drops.get(),
     }
 }
 
 impl Shared {
-    /// Notes why the peer could not be reached.
-    fn failed(&self, why: &dyn std::fmt::Display) {
-        *lock(&self.last_failure) = Some(why.to_string());
+    /// Opens datagrams with these keys from now on.
+    fn open_with(&self, keyed: &Arc<Keyed>) -> Result<(), PeerError> {
+        let added = self.indices.add(&self.peers[keyed.peer], keyed);
+        added.then_some(()).ok_or(PeerError::Index)
     }
 
-    /// Whether a packet is one of the link's own datagrams, which was routed into its device.
-    fn is_own(&self, headers: &oncewire_packet::fields::Headers, peer: SocketAddr) -> bool {
+    /// Forgets keys. Returns whether the peer is not connected any more.
+    fn forget(&self, keyed: &Arc<Keyed>) -> bool {
+        self.indices.remove(&self.peers[keyed.peer], keyed)
+    }
+
+    /// Whether this end's key is lower than a peer's: of two connections that both ends made at the
+    /// same time, that of the lower key stays.
+    fn has_lower_key(&self, peer: usize) -> bool {
+        self.config.secret.public() < self.peers[peer].config.peer.key
+    }
+
+    /// Whether a packet from the device is one of the link's own datagrams, which was routed there.
+    fn is_own(&self, headers: &oncewire_packet::fields::Headers) -> bool {
         use oncewire_packet::fields::UDP;
-        let Some(transport) = headers.transport.filter(|_| headers.protocol == UDP) else {
-            return false;
-        };
-        let peer = crate::sockets::canonical(peer);
-        let own = transport.source == self.port.address().port()
-            && transport.destination == peer.port()
-            && headers.destination == peer.ip();
-        if own && !self.warned_of_own_traffic.swap(true, Relaxed) {
+        let own = self.port.address().port();
+        let ports = headers.transport.filter(|_| headers.protocol == UDP);
+        let Some(ports) = ports.filter(|ports| ports.source == own) else { return false };
+        let to = SocketAddr::new(headers.destination, ports.destination);
+        let Some(peer) = self.peers.iter().find(|peer| peer.is_at(to)) else { return false };
+        count(&peer.drops.own_traffic);
+        if self.own_traffic.pass().is_some() {
             tracing::warn!(
-                %peer,
+                peer = peer.config.label(),
+                address = %to,
                 device = self.config.device.name,
                 "the link's own datagrams are routed into its device, where they are dropped: add a route to the peer's address beside the device"
             );
         }
-        own
+        true
     }
 }

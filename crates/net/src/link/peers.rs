@@ -1,19 +1,187 @@
-//! The keys of a link that are in force: found by the index in each datagram.
+//! The peers of a link, the networks behind them, and the keys that are in force.
 
 use super::seal::{Cipher, DirectionKey};
-use super::status::Traffic;
+use super::status::{DropCounters, Traffic};
+use crate::keys::{Peer as Name, PublicKey};
 use crate::sync::lock;
+use crate::target::Target;
+use ipnet::IpNet;
+use oncewire_packet::prefix::Prefixes;
 use oncewire_session::link::{Receiver, Sender};
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
+/// Most peers of a link.
+pub const MAX_PEERS: usize = 1024;
 /// Indices have 24 bits.
 pub(super) const INDICES: u32 = 1 << 24;
-/// Most keys that open at a time. A link needs three: previous, current and next. More come from a
-/// peer that connects again and again, or from handshakes that were given up half way.
+/// Most keys of a peer that open at a time. A link needs three: previous, current and next. More come
+/// from a peer that connects again and again, or from handshakes that were given up half way.
 const MOST_KEYS: usize = 16;
+
+/// A peer as it is configured.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Its key, and what log lines and the status call it.
+    pub peer: Name,
+    /// Where it listens. `None` waits for it to connect.
+    pub address: Option<Target>,
+    /// Networks behind it: what is routed to it, and the only sources that are accepted from it.
+    pub allowed: Vec<IpNet>,
+}
+
+impl PeerConfig {
+    /// What messages call the peer: its name, or else its key.
+    pub fn label(&self) -> String {
+        self.peer.name.clone().unwrap_or_else(|| self.peer.key.to_string())
+    }
+}
+
+/// Peers that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeersError {
+    /// There is none.
+    #[error("a link needs a peer")]
+    None,
+    /// There are too many.
+    #[error("{count} peers, more than {MAX_PEERS}")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// A peer has the key of this end.
+    #[error("the key of {peer} is this end's own")]
+    Own {
+        /// The peer.
+        peer: String,
+        /// Which of the peers, counted from 0.
+        at: usize,
+    },
+    /// Two peers have one key.
+    #[error("{peer} has the key of {other}")]
+    Repeated {
+        /// The second peer.
+        peer: String,
+        /// The first.
+        other: String,
+        /// Which of the peers is the second, counted from 0.
+        at: usize,
+    },
+    /// Nothing is behind a peer.
+    #[error("no network is behind {peer}")]
+    NoNetwork {
+        /// The peer.
+        peer: String,
+        /// Which of the peers, counted from 0.
+        at: usize,
+    },
+    /// A network is behind two peers.
+    #[error("{network} behind {peer} overlaps {other_network} behind {other}")]
+    Overlap {
+        /// The second peer.
+        peer: String,
+        /// Its network.
+        network: IpNet,
+        /// The first peer.
+        other: String,
+        /// Its network.
+        other_network: IpNet,
+        /// Which of the peers is the second, counted from 0.
+        at: usize,
+        /// Which of its networks, counted from 0.
+        network_at: usize,
+    },
+}
+
+/// Which peer a network is behind.
+#[derive(Debug)]
+pub(super) struct Routes(Prefixes);
+
+impl Routes {
+    /// Checks that the peers go together.
+    pub(super) fn new(own: &PublicKey, peers: &[PeerConfig]) -> Result<Routes, PeersError> {
+        if peers.is_empty() {
+            return Err(PeersError::None);
+        }
+        if peers.len() > MAX_PEERS {
+            return Err(PeersError::TooMany { count: peers.len() });
+        }
+        let mut keys = HashMap::new();
+        let mut networks: Vec<(IpNet, usize, usize)> = Vec::new();
+        for (at, peer) in peers.iter().enumerate() {
+            if peer.peer.key == *own {
+                return Err(PeersError::Own { peer: peer.label(), at });
+            }
+            if let Some(other) = keys.insert(peer.peer.key, at) {
+                let other = peers[other].label();
+                return Err(PeersError::Repeated { peer: peer.label(), other, at });
+            }
+            if peer.allowed.is_empty() {
+                return Err(PeersError::NoNetwork { peer: peer.label(), at });
+            }
+            networks.extend(peer.allowed.iter().zip(0..).map(|(net, nth)| (net.trunc(), at, nth)));
+        }
+        // Of networks in order of their addresses, one that overlaps others overlaps a neighbor: the
+        // last one that began before it and was not inside another.
+        networks.sort_by_key(|(net, ..)| (net.network(), net.prefix_len()));
+        let mut last: Option<(IpNet, usize, usize)> = None;
+        for &(net, at, nth) in &networks {
+            match last {
+                Some((outer, other, other_nth)) if outer.contains(&net) => {
+                    if other != at {
+                        let ((at, network_at, network), (other, other_network)) = if at > other {
+                            ((at, nth, net), (other, outer))
+                        } else {
+                            ((other, other_nth, outer), (at, net))
+                        };
+                        return Err(PeersError::Overlap {
+                            peer: peers[at].label(),
+                            network,
+                            other: peers[other].label(),
+                            other_network,
+                            at,
+                            network_at,
+                        });
+                    }
+                }
+                _ => last = Some((net, at, nth)),
+            }
+        }
+        // Every peer has a network, so the table numbers them in their order.
+        let mut text = String::new();
+        for (at, peer) in peers.iter().enumerate() {
+            for net in &peer.allowed {
+                text.push_str(&format!("{} {at}\n", net.trunc()));
+            }
+        }
+        // Cannot fail: these are networks already, and each has one owner.
+        Ok(Routes(Prefixes::parse(&text).unwrap_or_default()))
+    }
+
+    /// The peer whose networks contain an address.
+    pub(super) fn peer_of(&self, address: IpAddr) -> Option<usize> {
+        // An IPv4 address written as IPv6 is not valid in packets (RFC 4942 section 2.2), and must not
+        // pass for the IPv4 address.
+        if address.is_ipv6() && address.to_canonical().is_ipv4() {
+            return None;
+        }
+        self.0.lookup(address).map(|id| id.0 as usize)
+    }
+}
+
+/// Where datagrams to a peer go, and from which address of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) remote: SocketAddr,
+    /// The address that the peer used, so that answers come from there, on a machine with several.
+    /// `None` leaves it to the system's routes.
+    pub(super) local: Option<IpAddr>,
+}
 
 /// Counters and logs of both directions. They outlive the keys of a connection, as long as both ends
 /// have them.
@@ -50,6 +218,10 @@ pub(super) type AssociationId = [u8; 16];
 
 /// The keys of one handshake.
 pub(super) struct Keyed {
+    /// Whose they are: a number of [`Shared::peers`](super::Shared).
+    pub(super) peer: usize,
+    /// Whether this end connected.
+    pub(super) is_client: bool,
     /// The index in datagrams to this end.
     pub(super) our_index: u32,
     /// The index in datagrams to the peer.
@@ -58,8 +230,10 @@ pub(super) struct Keyed {
     pub(super) sealing: DirectionKey,
     pub(super) opening: DirectionKey,
     pub(super) association: Arc<Association>,
-    /// Where the newest datagram that opened came from: the peer may have moved.
-    pub(super) address: Mutex<SocketAddr>,
+    /// What names it.
+    pub(super) association_id: AssociationId,
+    /// That of the newest datagram that opened: the peer may have moved.
+    pub(super) path: Mutex<Path>,
     pub(super) since: Instant,
     pub(super) connection: quinn::Connection,
 }
@@ -71,10 +245,45 @@ impl Keyed {
     }
 }
 
-/// All keys in force, and those that this end seals with.
-#[derive(Default)]
+/// A peer, and its state.
+pub(super) struct Peer {
+    pub(super) config: PeerConfig,
+    pub(super) keys: Keys,
+    pub(super) drops: DropCounters,
+    /// Addresses to which this end connects now, or did last.
+    pub(super) dialed: Mutex<Vec<SocketAddr>>,
+    pub(super) last_failure: Mutex<Option<String>>,
+}
+
+impl Peer {
+    pub(super) fn new(config: PeerConfig) -> Peer {
+        Peer {
+            config,
+            keys: Keys::default(),
+            drops: DropCounters::default(),
+            dialed: Mutex::default(),
+            last_failure: Mutex::default(),
+        }
+    }
+
+    /// Notes why the peer could not be reached, or is no longer.
+    pub(super) fn failed(&self, why: &dyn std::fmt::Display) {
+        *lock(&self.last_failure) = Some(why.to_string());
+    }
+
+    /// Whether this end sends datagrams to an address, whatever its form.
+    pub(super) fn is_at(&self, address: SocketAddr) -> bool {
+        let is = |other: SocketAddr| crate::sockets::canonical(other) == address;
+        self.keys.sealing().is_some_and(|keyed| is(lock(&keyed.path).remote))
+            || lock(&self.dialed).iter().any(|&other| is(other))
+    }
+}
+
+/// The keys of one peer that are in force, and those that this end seals with.
 pub(super) struct Keys {
     state: Mutex<State>,
+    /// Whether there are keys to seal with. Changed while `state` is locked.
+    is_up: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -89,60 +298,113 @@ struct State {
 }
 
 impl State {
-    /// Counts what `gone` has carried, unless its association goes on.
-    fn forget(&mut self, gone: &Keyed) {
-        let is_newest =
-            |(_, newest): &(_, Arc<Association>)| Arc::ptr_eq(newest, &gone.association);
+    /// Counts what an association that was left has carried, unless it goes on.
+    fn left(&mut self, association: &Arc<Association>) {
+        let is_newest = |(_, newest): &(_, Arc<Association>)| Arc::ptr_eq(newest, association);
         let goes_on = self.association.as_ref().is_some_and(is_newest)
-            || self.opening.iter().any(|other| Arc::ptr_eq(&other.association, &gone.association));
+            || self.opening.iter().any(|other| Arc::ptr_eq(&other.association, association));
         if !goes_on {
-            self.earlier += gone.association.traffic();
+            self.earlier += association.traffic();
+        }
+    }
+
+    /// Makes an association the newest one.
+    fn set_newest(&mut self, id: AssociationId, association: &Arc<Association>) {
+        let before = self.association.replace((id, association.clone()));
+        if let Some((_, before)) = before {
+            self.left(&before);
         }
     }
 }
 
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys { state: Mutex::default(), is_up: watch::Sender::new(false) }
+    }
+}
+
+/// Connections that both ends make within this time are made at the same time.
+const SAME_TIME: Duration = Duration::from_secs(3);
+
+/// What became of new keys.
+pub(super) enum Installed {
+    /// This end seals with them, and had none.
+    Up,
+    /// This end seals with them instead of these.
+    Renewed(Arc<Keyed>),
+    /// Both ends connected at the same time, and the other connection stays.
+    Spare,
+}
+
 impl Keys {
     /// Opens datagrams with these keys, too, from now on. If there are too many, the oldest are
-    /// forgotten, and their connections end.
-    pub(super) fn add(&self, keyed: Arc<Keyed>) {
-        let surplus = {
-            let mut state = lock(&self.state);
-            state.opening.push(keyed);
-            let State { opening, sealing, .. } = &mut *state;
-            let surplus = surplus(opening, sealing.as_ref());
-            for keyed in &surplus {
-                state.forget(keyed);
-            }
-            surplus
-        };
-        for keyed in surplus {
-            keyed.connection.close(quinn::VarInt::from_u32(0), b"too many connections");
+    /// returned, and are no longer in force.
+    fn add(&self, keyed: Arc<Keyed>) -> Vec<Arc<Keyed>> {
+        let mut state = lock(&self.state);
+        state.opening.push(keyed);
+        let State { opening, sealing, .. } = &mut *state;
+        let surplus = surplus(opening, sealing.as_ref());
+        for keyed in &surplus {
+            state.left(&keyed.association);
         }
+        surplus
     }
 
-    /// Seals with these keys from now on. Returns those that were used before.
-    pub(super) fn seal_with(&self, keyed: &Arc<Keyed>) -> Option<Arc<Keyed>> {
-        lock(&self.state).sealing.replace(keyed.clone())
+    /// Seals with these keys from now on, except if both ends have just connected to each other: then
+    /// both keep the connection of the end with the lower key. `has_lower_key` says whether that is
+    /// this end.
+    pub(super) fn seal_with(&self, keyed: &Arc<Keyed>, has_lower_key: bool) -> Installed {
+        let mut state = lock(&self.state);
+        // If another connection has ended this one meanwhile, as one too many.
+        if !state.opening.iter().any(|other| Arc::ptr_eq(other, keyed)) {
+            return Installed::Spare;
+        }
+        let stays = |current: &Arc<Keyed>| {
+            current.is_client != keyed.is_client
+                && current.is_client == has_lower_key
+                // Later, the peer has lost the connection, or it would not connect.
+                && current.since.elapsed() < SAME_TIME
+        };
+        let current = state.sealing.clone().filter(stays);
+        let chosen = current.as_ref().unwrap_or(keyed);
+        // What the next connection goes on with.
+        state.set_newest(chosen.association_id, &chosen.association);
+        if current.is_some() {
+            return Installed::Spare;
+        }
+        let before = state.sealing.replace(keyed.clone());
+        self.is_up.send_replace(true);
+        before.map_or(Installed::Up, Installed::Renewed)
     }
 
     /// Forgets keys. Returns whether this end sealed with them: it then has none.
-    pub(super) fn remove(&self, keyed: &Arc<Keyed>) -> bool {
+    fn remove(&self, keyed: &Arc<Keyed>) -> bool {
         let mut state = lock(&self.state);
         if let Some(at) = state.opening.iter().position(|other| Arc::ptr_eq(other, keyed)) {
             state.opening.remove(at);
-            state.forget(keyed);
+            state.left(&keyed.association);
         }
-        state.sealing.take_if(|sealing| Arc::ptr_eq(sealing, keyed)).is_some()
+        let is_down = state.sealing.take_if(|sealing| Arc::ptr_eq(sealing, keyed)).is_some();
+        if is_down {
+            self.is_up.send_replace(false);
+        }
+        is_down
     }
 
-    /// The keys to seal with, unless the link is down.
+    /// The keys to seal with, unless the peer is not connected.
     pub(super) fn sealing(&self) -> Option<Arc<Keyed>> {
         lock(&self.state).sealing.clone()
     }
 
-    /// The keys that an index names.
-    pub(super) fn find(&self, index: u32) -> Option<Arc<Keyed>> {
-        lock(&self.state).opening.iter().find(|keyed| keyed.our_index == index).cloned()
+    /// Whether this end seals with these keys.
+    pub(super) fn is_sealing(&self, keyed: &Arc<Keyed>) -> bool {
+        lock(&self.state).sealing.as_ref().is_some_and(|sealing| Arc::ptr_eq(sealing, keyed))
+    }
+
+    /// Waits until the peer is not connected.
+    pub(super) async fn down(&self) {
+        // Fails only without a sender, which is here.
+        let _ = self.is_up.subscribe().wait_for(|is_up| !is_up).await;
     }
 
     /// All traffic since the start.
@@ -165,30 +427,69 @@ impl Keys {
         lock(&self.state).association.as_ref().map_or([0; 16], |(id, _)| *id)
     }
 
-    /// The association of a new connection: that which both ends name, or else a new one for
-    /// datagrams of up to `largest` bytes, which `exported` names from now on.
+    /// The association of a new connection, and what names it: that which both ends name, or else a
+    /// new one for datagrams of up to `largest` bytes, which `exported` names from now on.
     pub(super) fn associate(
         &self,
         [ours, theirs]: [AssociationId; 2],
         exported: AssociationId,
         largest: usize,
-    ) -> Arc<Association> {
+    ) -> (AssociationId, Arc<Association>) {
         let mut state = lock(&self.state);
         if let Some((id, held)) = &state.association
             && ours == *id
             && theirs == *id
         {
             lock(&held.sender).set_largest(largest);
-            return held.clone();
+            return (*id, held.clone());
         }
         let new = Arc::new(Association::new(largest));
-        let before = state.association.replace((exported, new.clone()));
-        if let Some((_, before)) = before
-            && !state.opening.iter().any(|keyed| Arc::ptr_eq(&keyed.association, &before))
-        {
-            state.earlier += before.traffic();
+        state.set_newest(exported, &new);
+        (exported, new)
+    }
+}
+
+/// All keys that open, of all peers, by the index in each datagram.
+#[derive(Default)]
+pub(super) struct Indices(RwLock<HashMap<u32, Arc<Keyed>>>);
+
+impl Indices {
+    /// The keys that an index names.
+    pub(super) fn find(&self, index: u32) -> Option<Arc<Keyed>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Opens datagrams with these keys from now on. Returns false if another handshake took the
+    /// index in the meantime.
+    pub(super) fn add(&self, peer: &Peer, keyed: &Arc<Keyed>) -> bool {
+        let mut indices = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if indices.contains_key(&keyed.our_index) {
+            return false;
         }
-        new
+        indices.insert(keyed.our_index, keyed.clone());
+        let surplus = peer.keys.add(keyed.clone());
+        for keyed in &surplus {
+            indices.remove(&keyed.our_index);
+        }
+        drop(indices);
+        for keyed in surplus {
+            keyed.connection.close(quinn::VarInt::from_u32(0), b"too many connections");
+        }
+        true
+    }
+
+    /// Forgets keys. Returns whether this end sealed with them: the peer is then not connected.
+    pub(super) fn remove(&self, peer: &Peer, keyed: &Arc<Keyed>) -> bool {
+        let mut indices = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if indices.get(&keyed.our_index).is_some_and(|found| Arc::ptr_eq(found, keyed)) {
+            indices.remove(&keyed.our_index);
+        }
+        peer.keys.remove(keyed)
     }
 }
 
@@ -206,23 +507,26 @@ fn surplus<T>(opening: &mut Vec<Arc<T>>, sealing: Option<&Arc<T>>) -> Vec<Arc<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::SecretKey;
+    use std::collections::BTreeSet;
 
     #[test]
     fn an_association_goes_on_only_if_both_ends_name_it() {
         let keys = Keys::default();
         assert_eq!(keys.association(), [0; 16]);
-        let first = keys.associate([[0; 16]; 2], [1; 16], 1400);
+        let begin = |named, exported| keys.associate(named, exported, 1400).1;
+        let first = begin([[0; 16]; 2], [1; 16]);
         assert_eq!(keys.association(), [1; 16]);
         first.forged.store(5, Relaxed);
-        assert!(Arc::ptr_eq(&first, &keys.associate([[1; 16]; 2], [2; 16], 1400)));
+        assert!(Arc::ptr_eq(&first, &begin([[1; 16]; 2], [2; 16])));
         for (ours, theirs) in [([1; 16], [0; 16]), ([0; 16], [1; 16]), ([1; 16], [9; 16])] {
-            let held = keys.associate([keys.association(); 2], [0; 16], 1400);
-            let begun = keys.associate([ours, theirs], [1; 16], 1400);
+            let held = begin([keys.association(); 2], [0; 16]);
+            let begun = begin([ours, theirs], [1; 16]);
             assert!(!Arc::ptr_eq(&held, &begun));
         }
         // This end has begun another one since it said HELLO.
-        let held = keys.associate([[1; 16]; 2], [0; 16], 1400);
-        assert!(!Arc::ptr_eq(&held, &keys.associate([[7; 16]; 2], [3; 16], 1400)));
+        let held = begin([[1; 16]; 2], [0; 16]);
+        assert!(!Arc::ptr_eq(&held, &begin([[7; 16]; 2], [3; 16])));
         assert_eq!((keys.association(), keys.traffic().forged), ([3; 16], 5));
     }
 
@@ -241,5 +545,109 @@ mod tests {
         assert!(opening.iter().any(|keyed| **keyed == 5));
         let expected: Vec<_> = (0..=84).filter(|&nth| nth != 5).collect();
         assert_eq!(gone, expected);
+    }
+
+    fn key() -> PublicKey {
+        SecretKey::generate().unwrap().public()
+    }
+
+    fn peers(networks: &[&[&str]]) -> Vec<PeerConfig> {
+        let peer = |(at, networks): (usize, &&[&str])| PeerConfig {
+            peer: Name { key: key(), name: Some(format!("site-{at}")) },
+            address: None,
+            allowed: networks.iter().map(|net| net.parse().unwrap()).collect(),
+        };
+        networks.iter().enumerate().map(peer).collect()
+    }
+
+    fn problem(networks: &[&[&str]]) -> String {
+        Routes::new(&key(), &peers(networks))
+            .map(drop)
+            .map_or_else(|why| why.to_string(), |()| "none".into())
+    }
+
+    #[test]
+    fn peers_are_found_by_network() {
+        let peers = peers(&[
+            &["10.1.0.0/16", "10.1.2.0/24", "fd01::/64"],
+            &["10.2.0.77/16"],
+            &["10.3.0.1/32", "0.0.0.0/8"],
+        ]);
+        let routes = Routes::new(&key(), &peers).unwrap();
+        for (address, peer) in [
+            ("10.1.2.3", Some(0)),
+            ("fd01::7", Some(0)),
+            ("10.2.255.255", Some(1)),
+            ("10.3.0.1", Some(2)),
+            ("0.1.2.3", Some(2)),
+            ("10.3.0.2", None),
+            ("fd02::1", None),
+            ("::ffff:10.1.2.3", None),
+        ] {
+            assert_eq!(routes.peer_of(address.parse().unwrap()), peer, "{address}");
+        }
+    }
+
+    #[test]
+    fn peers_that_do_not_go_together_are_named() {
+        assert_eq!(problem(&[]), "a link needs a peer");
+        assert_eq!(problem(&[&["::/0", "0.0.0.0/0"]]), "none");
+        assert_eq!(problem(&[&["::/0"], &["0.0.0.0/0"]]), "none");
+        assert_eq!(problem(&[&["10.0.0.0/16"], &[]]), "no network is behind site-1");
+        assert_eq!(
+            problem(&[&["10.1.0.0/16"], &["10.0.0.0/16", "10.1.2.0/24"]]),
+            "10.1.2.0/24 behind site-1 overlaps 10.1.0.0/16 behind site-0"
+        );
+        assert_eq!(
+            problem(&[&["10.1.2.3/32"], &["10.0.0.0/8"]]),
+            "10.0.0.0/8 behind site-1 overlaps 10.1.2.3/32 behind site-0"
+        );
+        assert_eq!(
+            problem(&[&["fd00::/8"], &["fd00::/8"]]),
+            "fd00::/8 behind site-1 overlaps fd00::/8 behind site-0"
+        );
+        let mut same = peers(&[&["10.1.0.0/16"], &["10.2.0.0/16"]]);
+        assert_eq!(
+            Routes::new(&same[1].peer.key, &same).unwrap_err().to_string(),
+            "the key of site-1 is this end's own"
+        );
+        same[1].peer.key = same[0].peer.key;
+        assert_eq!(
+            Routes::new(&key(), &same).unwrap_err().to_string(),
+            "site-1 has the key of site-0"
+        );
+        let many: Vec<[String; 1]> =
+            (0..=MAX_PEERS).map(|at| [format!("10.{}.{}.0/24", at / 256, at % 256)]).collect();
+        let many: Vec<Vec<&str>> = many.iter().map(|nets| vec![nets[0].as_str()]).collect();
+        let many: Vec<&[&str]> = many.iter().map(Vec::as_slice).collect();
+        assert_eq!(problem(&many), "1025 peers, more than 1024");
+        assert_eq!(problem(&many[1..]), "none");
+    }
+
+    proptest::proptest! {
+        /// Beside a comparison of all pairs, and a search of all networks.
+        #[test]
+        fn as_all_pairs(networks in proptest::collection::vec(proptest::collection::vec((0u8..4, 0u8..4, 6u8..=24), 1..4), 1..5), addresses in proptest::collection::vec((0u8..4, 0u8..4), 8)) {
+            let networks: Vec<Vec<IpNet>> = networks
+                .iter()
+                .map(|nets| nets.iter().map(|&(a, b, len)| IpNet::new([a, b, 0, 0].into(), len).unwrap().trunc()).collect())
+                .collect();
+            let mut peers = peers(&vec![&[] as &[&str]; networks.len()]);
+            for (peer, nets) in peers.iter_mut().zip(&networks) {
+                peer.allowed.clone_from(nets);
+            }
+            let overlaps = (0..networks.len()).any(|a| (0..a).any(|b| {
+                networks[a].iter().any(|net| networks[b].iter().any(|other| net.contains(other) || other.contains(net)))
+            }));
+            let routes = Routes::new(&key(), &peers);
+            proptest::prop_assert_eq!(routes.is_err(), overlaps);
+            if let Ok(routes) = routes {
+                for (a, b) in addresses {
+                    let address = IpAddr::from([a, b, 1, 1]);
+                    let owners: BTreeSet<usize> = (0..networks.len()).filter(|&at| networks[at].iter().any(|net| net.contains(&address))).collect();
+                    proptest::prop_assert_eq!(routes.peer_of(address), owners.first().copied());
+                }
+            }
+        }
     }
 }

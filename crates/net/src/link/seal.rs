@@ -11,11 +11,12 @@ pub(super) const SEALED: u8 = 0x08;
 pub(super) const EXPORTER: &[u8] = b"EXPORTER-oncewire-link";
 /// That of the name of an association that begins with the connection.
 pub(super) const ASSOCIATION_EXPORTER: &[u8] = b"EXPORTER-oncewire-link-association";
-/// Datagrams under one key after which it is renewed: half of [`MOST_DATAGRAMS`].
-pub(super) const RENEW_DATAGRAMS: u64 = MOST_DATAGRAMS / 2;
 /// Most datagrams under one key: RFC 9001 appendix B.1.1 for AES-GCM and packets of up to 2,048
 /// bytes. ChaCha20-Poly1305 would allow more.
 pub(super) const MOST_DATAGRAMS: u64 = 1 << 28;
+/// Most datagrams that may fail to open under one key: RFC 9001 section 6.6 for ChaCha20-Poly1305.
+/// AES-GCM would allow more.
+pub(super) const MOST_FORGED: u64 = 1 << 36;
 
 const KEY: usize = 32;
 const IV: usize = 12;
@@ -71,20 +72,30 @@ pub(super) struct UsedUp;
 pub(super) struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; IV],
+    /// Datagrams that it may seal.
+    most: u64,
     /// Datagrams sealed or opened so far.
     used: AtomicU64,
+    /// Datagrams that did not open.
+    failed: AtomicU64,
 }
 
 impl DirectionKey {
-    /// The keys of client and server.
-    pub(super) fn both(exported: &Exported, cipher: Cipher) -> [DirectionKey; 2] {
+    /// The keys of client and server. Each seals `most` datagrams.
+    pub(super) fn both(exported: &Exported, cipher: Cipher, most: u64) -> [DirectionKey; 2] {
         let (client, server) = exported.split_at(KEY + IV);
         [client, server].map(|bytes| {
             let (key, iv) = bytes.split_at(KEY);
             // Cannot fail: both algorithms take 32 bytes.
             let key = UnboundKey::new(cipher.algorithm(), key).expect("a key of 32 bytes");
             let iv = iv.try_into().expect("an IV of 12 bytes");
-            DirectionKey { key: LessSafeKey::new(key), iv, used: AtomicU64::new(0) }
+            DirectionKey {
+                key: LessSafeKey::new(key),
+                iv,
+                most,
+                used: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+            }
         })
     }
 
@@ -99,7 +110,7 @@ impl DirectionKey {
 
     /// Seals a datagram in its place: header, records and tag. Each counter may be used once.
     pub(super) fn seal(&self, index: u32, counter: u64, datagram: &mut [u8]) -> Result<(), UsedUp> {
-        if self.used.fetch_add(1, Relaxed) >= MOST_DATAGRAMS {
+        if self.used.fetch_add(1, Relaxed) >= self.most {
             return Err(UsedUp);
         }
         let header = (u64::from(SEALED) | u64::from(index) << 8 | counter << 32).to_le_bytes();
@@ -120,14 +131,19 @@ impl DirectionKey {
     pub(super) fn open<'a>(&self, counter: u64, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let (head, sealed) = datagram.split_first_chunk_mut::<HEADER>()?;
         let opened = self.key.open_in_place(self.nonce(counter), Aad::from(*head), sealed);
-        let records = opened.ok()?;
-        self.used.fetch_add(1, Relaxed);
-        Some(records)
+        let count = if opened.is_ok() { &self.used } else { &self.failed };
+        count.fetch_add(1, Relaxed);
+        opened.ok().map(|records| &*records)
     }
 
     /// Datagrams sealed or opened with this key.
     pub(super) fn used(&self) -> u64 {
         self.used.load(Relaxed)
+    }
+
+    /// Datagrams that this key did not open.
+    pub(super) fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
     }
 }
 
@@ -145,7 +161,7 @@ mod tests {
     fn keys(cipher: Cipher) -> [DirectionKey; 2] {
         let mut exported = [0; 88];
         exported.iter_mut().zip(0..).for_each(|(byte, at)| *byte = at);
-        DirectionKey::both(&exported, cipher)
+        DirectionKey::both(&exported, cipher, MOST_DATAGRAMS)
     }
 
     fn datagram(records: &[u8]) -> Vec<u8> {

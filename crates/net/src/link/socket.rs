@@ -105,20 +105,22 @@ impl Port {
         (self.state.max_gso_segments(), MOST_BYTES)
     }
 
-    /// Sends datagrams of `size` bytes each, of which the last may be shorter. Waits while the
-    /// kernel's buffer is full.
+    /// Sends datagrams of `size` bytes each, of which the last may be shorter; from the address
+    /// `from` of this machine, or from the one that the system chooses. Waits while the kernel's
+    /// buffer is full.
     pub(super) async fn send(
         &self,
         contents: &[u8],
         size: usize,
         to: SocketAddr,
+        from: Option<IpAddr>,
     ) -> io::Result<()> {
         let transmit = Transmit {
             destination: to,
             ecn: None,
             contents,
             segment_size: (contents.len() > size).then_some(size),
-            src_ip: None,
+            src_ip: from,
         };
         loop {
             let sent = self
@@ -133,13 +135,13 @@ impl Port {
         }
     }
 
-    /// Reads what has arrived, passes QUIC's packets on, and every other datagram to `each`, with its
-    /// source.
+    /// Reads what has arrived, passes QUIC's packets on, and every datagram to `each`, with its source
+    /// and the address of this machine that it was sent to, if the system says.
     pub(super) async fn receive(
         &self,
         buffers: &mut Buffers,
         to_quic: &ToQuic,
-        mut each: impl FnMut(Kind, &mut [u8], SocketAddr),
+        mut each: impl FnMut(Kind, &mut [u8], (SocketAddr, Option<IpAddr>)),
     ) -> io::Result<()> {
         let Buffers { bytes, metas } = buffers;
         let count = loop {
@@ -159,17 +161,18 @@ impl Port {
         for (meta, buffer) in metas.iter().zip(bytes.chunks_mut(READ)).take(count) {
             // The kernel joins datagrams of one source and size, whatever they are.
             let joined = &mut buffer[..meta.len.min(READ)];
+            let ends = (meta.addr, meta.dst_ip);
             for datagram in joined.chunks_mut(meta.stride.max(1)) {
                 match datagram[0] {
-                    SEALED => each(Kind::Sealed, datagram, meta.addr),
+                    SEALED => each(Kind::Sealed, datagram, ends),
                     first if first & QUIC_BIT != 0 => {
                         let len = datagram.len();
                         let meta = RecvMeta { len, stride: len, ..*meta };
                         // A queue that is full drops it, as a full socket does.
                         let _ = to_quic.0.try_send(QuicPacket { bytes: datagram.to_vec(), meta });
-                        each(Kind::Quic, datagram, meta.addr);
+                        each(Kind::Quic, datagram, ends);
                     }
-                    _ => each(Kind::Other, datagram, meta.addr),
+                    _ => each(Kind::Other, datagram, ends),
                 }
             }
         }
@@ -275,12 +278,12 @@ mod tests {
         let firsts = [SEALED, 0x40, SEALED, 0xc3, 0x20, 0x00, SEALED];
         let contents: Vec<u8> =
             firsts.iter().zip(0u8..).flat_map(|(&first, at)| [first, at, at]).collect();
-        from.send(&contents, 3, to.address()).await.unwrap();
+        from.send(&contents, 3, to.address(), None).await.unwrap();
         let (mut buffers, mut sealed, mut others) = (Buffers::default(), Vec::new(), Vec::new());
         let mut quic_packets = 0;
         while sealed.len() + others.len() + quic_packets < firsts.len() {
-            to.receive(&mut buffers, &to_quic, |kind, datagram, source| {
-                assert_eq!(source, from.address());
+            to.receive(&mut buffers, &to_quic, |kind, datagram, (source, local)| {
+                assert_eq!((source, local), (from.address(), Some(any.ip())));
                 match kind {
                     Kind::Sealed => sealed.push(datagram.to_vec()),
                     Kind::Quic => quic_packets += 1,

@@ -1,9 +1,14 @@
 //! The state of a link, as plain data.
 
+use crate::log_limit::LogLimit;
+use crate::sync::lock;
 use oncewire_session::link::{ReceiverStats, SenderStats};
+use std::net::SocketAddr;
 use std::ops::AddAssign;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tracing::{debug, warn};
 
 /// One end of a link.
 #[derive(Clone, Debug, Default)]
@@ -20,13 +25,36 @@ pub struct LinkStatus {
     pub device: String,
     /// Longest inner packet, in bytes.
     pub mtu: u16,
-    /// Whether the peer is connected.
-    pub is_up: bool,
-    /// The peer, while it is connected.
-    pub peer: Option<PeerStatus>,
-    /// Networks behind the peer.
+    /// The peers, in the order of the configuration.
+    pub peers: Vec<PeerStatus>,
+    /// Handshakes that failed before the other end had proved to be a peer.
+    pub refused_handshakes: u64,
+    /// The newest of these: its address, and why it failed.
+    pub last_refused: Option<String>,
+    /// Connections that had to show first that they receive at their address, because many
+    /// handshakes were in progress.
+    pub retries: u64,
+    /// Traffic of all peers since the start.
+    pub traffic: Traffic,
+    /// What was dropped since the start, with what belongs to no peer.
+    pub drops: Drops,
+}
+
+/// A peer of a link.
+#[derive(Clone, Debug, Default)]
+pub struct PeerStatus {
+    /// Its public key.
+    pub key: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// Where this end connects to it, unless it only waits for it.
+    pub configured_address: Option<String>,
+    /// Networks behind it.
     pub allowed: Vec<String>,
-    /// Why the last attempt to reach the peer failed, unless the link was up since.
+    /// Its connection, while there is one.
+    pub connection: Option<ConnectionStatus>,
+    /// Why the last attempt to reach it failed or its connection ended, unless it was connected
+    /// since.
     pub last_failure: Option<String>,
     /// Traffic since the start.
     pub traffic: Traffic,
@@ -34,14 +62,10 @@ pub struct LinkStatus {
     pub drops: Drops,
 }
 
-/// The peer of a link.
-#[derive(Clone, Debug)]
-pub struct PeerStatus {
-    /// Its public key.
-    pub key: String,
-    /// Its name in the list of peers.
-    pub name: Option<String>,
-    /// Where datagrams to it are sent.
+/// A connection to a peer.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionStatus {
+    /// Where datagrams are sent.
     pub address: String,
     /// The cipher of datagrams.
     pub cipher: String,
@@ -93,6 +117,12 @@ macro_rules! drops {
             }
         }
 
+        impl AddAssign for Drops {
+            fn add_assign(&mut self, other: Drops) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
         /// The same counters while the link runs.
         #[derive(Debug, Default)]
         pub(super) struct DropCounters {
@@ -108,17 +138,17 @@ macro_rules! drops {
 }
 
 drops! {
-    /// Packets from the device while no peer was connected.
+    /// Packets from the device while their peer was not connected.
     link_down,
-    /// Packets from the device to an address that is not behind the peer.
+    /// Packets from the device to an address that is behind no peer.
     destination_not_allowed,
-    /// Packets from the peer with a source that is not behind it.
+    /// Packets from a peer with a source that is not behind it.
     source_not_allowed,
     /// Datagrams of this link itself that were routed into its device.
     own_traffic,
     /// Packets from the device that do not fit a datagram.
     too_large,
-    /// Packets from the device or from the peer that are not valid IP packets or runs.
+    /// Packets from the device or from a peer that are not valid IP packets or runs.
     malformed,
     /// Datagrams that were repeated or very old.
     replayed,
@@ -128,6 +158,8 @@ drops! {
     foreign,
     /// Datagrams that opened but broke the format.
     violations,
+    /// Datagrams that were not sent or not opened because the keys are used up.
+    keys_used_up,
     /// Datagrams that the system refused to send.
     not_sent,
     /// Packets that the device refused.
@@ -136,4 +168,37 @@ drops! {
 
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
+}
+
+/// Handshakes with ends that have not proved to be a peer.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    refused: AtomicU64,
+    pub(super) retries: AtomicU64,
+    last: Mutex<Option<String>>,
+    log: LogLimit,
+}
+
+impl Strangers {
+    /// Notes a handshake that failed. Strangers can cause any number of them.
+    pub(super) fn refused(&self, from: SocketAddr, why: &dyn std::fmt::Display) {
+        count(&self.refused);
+        *lock(&self.last) = Some(format!("{from}: {why}"));
+        match self.log.pass() {
+            Some(suppressed) => warn!(%from, %why, suppressed, "handshake refused"),
+            None => debug!(%from, %why, "handshake refused"),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    pub(super) fn last(&self) -> Option<String> {
+        lock(&self.last).clone()
+    }
+
+    pub(super) fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
+    }
 }

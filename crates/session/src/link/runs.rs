@@ -74,6 +74,12 @@ impl Batch {
         })
     }
 
+    /// Keeps the first `len` datagrams.
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -221,7 +227,11 @@ mod tests {
             let whole: Vec<_> = batch.datagrams_mut().map(|(counter, bytes)| (counter, bytes.to_vec())).collect();
             let expected: Vec<_> = sizes.iter().enumerate().map(|(at, &size)| vec![at as u8; size]).collect();
             prop_assert_eq!(&cut, &expected);
-            prop_assert_eq!(whole, (7..).zip(expected).collect::<Vec<_>>());
+            prop_assert_eq!(whole, (7..).zip(expected.clone()).collect::<Vec<_>>());
+            batch.truncate(most);
+            let kept: Vec<_> = batch.datagrams_mut().map(|(_, bytes)| bytes.to_vec()).collect();
+            prop_assert_eq!(&kept[..], &expected[..most.min(expected.len())]);
+            prop_assert_eq!(batch.bytes().len(), kept.iter().map(Vec::len).sum::<usize>());
         }
     }
 
