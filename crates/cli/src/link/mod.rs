@@ -12,8 +12,8 @@ use oncewire_net::NetError;
 use oncewire_net::daemon;
 use oncewire_net::keys::{Peer, SecretKey};
 use oncewire_net::link::{
-    DeviceConfig, LinkConfig, LinkError, LinkStatus, PeerConfig, Timing, device_mtu,
-    largest_datagram,
+    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, Policy, Sharing, Timing,
+    device_mtu, largest_datagram,
 };
 use std::time::Duration;
 
@@ -81,6 +81,7 @@ fn config(args: &LinkArgs) -> Outcome<LinkConfig> {
             address: args.server.clone(),
             allowed: args.allowed.clone(),
         }],
+        matching: Matching { cache: 0, policy: Policy::Acked, sharing: Sharing::None },
         largest_datagram,
         device: DeviceConfig {
             name: args.device.clone(),

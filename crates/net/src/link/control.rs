@@ -107,7 +107,7 @@ impl Dialer {
         let mut next_attempt = Instant::now();
         loop {
             let why = tokio::select! {
-                why = ended(&mut established) => Some(why),
+                why = ended(shared, &mut established) => Some(why),
                 () = tokio::time::sleep(timing.check.min(timing.renewal)) => None,
             };
             if let Some(why) = why {
@@ -145,19 +145,58 @@ fn is_worn(keyed: &Keyed, timing: &Timing) -> bool {
         || keyed.opening.failed() >= timing.renewal_forged
 }
 
-/// Waits until the connection ends, and says why. Messages that this version does not expect end it,
-/// too.
-async fn ended(established: &mut Established) -> String {
-    let connection = established.keyed.connection.clone();
-    tokio::select! {
-        why = connection.closed() => why.to_string(),
-        message = established.control.next() => match message {
-            Ok(Control::Close { text, .. }) => format!("the other end closed the link: {text}"),
-            Ok(_) => "an unexpected control message".into(),
+/// Most bytes of answers that wait for a peer that does not read them.
+const MOST_ANSWERS: usize = 4096;
+
+/// Exchanges messages on logs until the connection ends, and says why. Messages that this version
+/// does not expect end it, too. May be cancelled.
+async fn ended(shared: &Shared, established: &mut Established) -> String {
+    let Established { keyed, control } = established;
+    let (connection, association) = (&keyed.connection, &keyed.association);
+    let keys = &shared.peers[keyed.peer].keys;
+    loop {
+        // A connection that is not in use any more must not take the messages of the next one.
+        while keys.is_sealing(keyed)
+            && let Some(message) = lock(&association.sender).message()
+        {
+            control.queue(&message);
+        }
+        if control.queued() > MOST_ANSWERS {
+            return "the other end does not read control messages".into();
+        }
+        if control.queued() > 0 {
+            // The end of the connection is noticed below.
+            let closed = tokio::select! {
+                flushed = control.flush() => flushed.is_err(),
+                _ = connection.closed() => true,
+            };
+            if closed {
+                return connection.closed().await.to_string();
+            }
+        }
+        let message = tokio::select! {
+            why = connection.closed() => return why.to_string(),
+            message = control.next() => message,
+            () = association.message.notified() => continue,
+        };
+        match message {
+            Ok(Control::Log(terms)) if keys.is_logged(association) => {
+                let answer = lock(&association.receiver).log(terms);
+                match answer {
+                    Ok(answer) => answer.iter().for_each(|answer| control.queue(answer)),
+                    Err(error) => return error.to_string(),
+                }
+            }
+            Ok(Control::Log(_)) => {}
+            Ok(Control::LogReady(id)) => lock(&association.sender).log_ready(id),
+            Ok(Control::Close { text, .. }) => {
+                return format!("the other end closed the link: {text}");
+            }
+            Ok(_) => return "an unexpected control message".into(),
             // The end of the stream may arrive before that of the connection, which says why.
-            Err(PeerError::Closed) => connection.closed().await.to_string(),
-            Err(error) => error.to_string(),
-        },
+            Err(PeerError::Closed) => return connection.closed().await.to_string(),
+            Err(error) => return error.to_string(),
+        }
     }
 }
 
@@ -232,7 +271,7 @@ async fn serve(shared: Arc<Shared>, mut established: Established) {
     let timing = shared.config.timing;
     let why = loop {
         tokio::select! {
-            why = ended(&mut established) => break why,
+            why = ended(&shared, &mut established) => break why,
             () = tokio::time::sleep(timing.check) => {}
         }
         let keyed = &established.keyed;
@@ -250,7 +289,11 @@ fn use_keys(shared: &Arc<Shared>, keyed: &Arc<Keyed>) {
     let peer = &shared.peers[keyed.peer];
     let label = peer.config.label();
     *lock(&peer.last_failure) = None;
-    let (surplus, why) = match peer.keys.seal_with(keyed, shared.has_lower_key(keyed.peer)) {
+    let installed = peer.keys.seal_with(keyed, shared.has_lower_key(keyed.peer));
+    if !matches!(installed, Installed::Spare) {
+        lock(&keyed.association.sender).connected(keyed.offer);
+    }
+    let (surplus, why) = match installed {
         Installed::Up => {
             let address = canonical(keyed.connection.remote_address());
             info!(peer = label, %address, cipher = %keyed.cipher, "link up");

@@ -94,6 +94,9 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
                 let mut sender = lock(&keyed.association.sender);
                 let has_datagrams = sender.transmit(Instant::now(), &mut batch);
                 to.due = sender.deadline();
+                if sender.has_message() {
+                    keyed.association.message.notify_one();
+                }
                 keyed.association.next.store(sender.next_counter(), Relaxed);
                 has_datagrams
             };
@@ -165,7 +168,7 @@ fn enqueue(
     }
     let Some(keyed) = &to.keyed else { return drop_as(&drops.link_down) };
     let mut sender = lock(&keyed.association.sender);
-    let domain = Domain(0);
+    let domain = shared.domain(offered.headers.source);
     let result = match offered.segment {
         Some(size) => enqueue_run(&mut sender, &offered, size, domain, part),
         None => {
@@ -250,30 +253,58 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
     let mut buffers = Buffers::default();
     let mut received = Received::default();
     let mut feedback = Feedback::default();
+    // Keys whose receivers have frames that wait, and until when.
+    let mut waiting: Vec<(Instant, Arc<Keyed>)> = Vec::new();
     loop {
         received.keys.clear();
         received.packets.clear();
-        let read = shared
-            .port
-            .receive(&mut buffers, &to_quic, |kind, datagram, ends| match kind {
-                Kind::Quic => {}
-                Kind::Other => count(&shared.drops.foreign),
-                Kind::Sealed => open(&shared, &mut received, datagram, ends),
-            })
-            .await;
+        let due = waiting.iter().map(|(due, _)| *due).min();
+        let timer = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let read = shared.port.receive(&mut buffers, &to_quic, |kind, datagram, ends| match kind {
+            Kind::Quic => {}
+            Kind::Other => count(&shared.drops.foreign),
+            Kind::Sealed => open(&shared, &mut received, datagram, ends),
+        });
+        let read = tokio::select! {
+            read = read => read,
+            () = timer => Ok(()),
+        };
         if let Err(error) = read {
             tracing::warn!(%error, "cannot read the UDP port; trying again");
             tokio::time::sleep(AFTER_ERROR).await;
             continue;
         }
+        let now = Instant::now();
+        for (_, keyed) in waiting.drain(..) {
+            if !received.keys.iter().any(|other| Arc::ptr_eq(other, &keyed)) {
+                received.keys.push(keyed);
+            }
+        }
         for keyed in &received.keys {
-            let now = Instant::now();
-            lock(&keyed.association.receiver).feedback(now, &mut feedback);
+            let mut receiver = lock(&keyed.association.receiver);
+            if let Some(due) = receiver.deadline() {
+                receiver.set_rtt(keyed.connection.rtt());
+                if due <= now {
+                    receiver.expire(now, received.packets.of(keyed.peer));
+                }
+                waiting.extend(receiver.deadline().map(|due| (due, keyed.clone())));
+            }
+            receiver.feedback(now, &mut feedback);
+            drop(receiver);
             let mut sender = lock(&keyed.association.sender);
-            let was_due = sender.deadline().is_some();
+            let before = sender.deadline();
             sender.feedback(&mut feedback, now);
-            if !was_due && sender.deadline().is_some() {
+            // An answer to a rejection may be due before the acknowledgment is.
+            if sender.deadline() != before {
                 shared.wake.notify_one();
+            }
+            if sender.has_message() {
+                keyed.association.message.notify_one();
             }
         }
         for (peer, delivered) in &mut received.packets.by_peer {

@@ -1,12 +1,13 @@
 //! Connecting to the peer: TLS and QUIC, HELLO, keys.
 
-use super::peers::{AssociationId, INDICES, Keyed, Path};
+use super::peers::{Association, AssociationId, INDICES, Keyed, Path};
 use super::seal::{ASSOCIATION_EXPORTER, Cipher, DirectionKey, EXPORTER, Exported, has_aes};
 use super::{LinkError, Shared};
 use crate::handshake::HandshakeError;
 use crate::keys::AuthorizedPeers;
 use crate::quic::{self, peer_key};
 use crate::tls::{self, Credential, TlsError};
+use oncewire_session::link::LogOffer;
 use oncewire_session::link::control::{Control, ControlError, LinkHello, MAX_MESSAGE, VERSION};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
@@ -78,15 +79,35 @@ pub(super) struct Established {
 /// The control stream.
 pub(super) struct ControlStream {
     send: quinn::SendStream,
+    /// Bytes that are not sent yet.
+    output: Vec<u8>,
     receive: quinn::RecvStream,
     input: Vec<u8>,
 }
 
 impl ControlStream {
     pub(super) async fn send(&mut self, message: &Control) -> Result<(), PeerError> {
-        let mut bytes = Vec::new();
-        message.write(&mut bytes);
-        self.send.write_all(&bytes).await.map_err(|_| PeerError::Closed)
+        self.queue(message);
+        self.flush().await
+    }
+
+    /// Keeps a message for [`ControlStream::flush`].
+    pub(super) fn queue(&mut self, message: &Control) {
+        message.write(&mut self.output);
+    }
+
+    /// Bytes that wait for [`ControlStream::flush`].
+    pub(super) fn queued(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Sends what was queued. May be cancelled, and goes on where it was.
+    pub(super) async fn flush(&mut self) -> Result<(), PeerError> {
+        while !self.output.is_empty() {
+            let written = self.send.write(&self.output).await.map_err(|_| PeerError::Closed)?;
+            self.output.drain(..written);
+        }
+        Ok(())
     }
 
     /// The next message. May be cancelled.
@@ -161,7 +182,7 @@ pub(super) async fn as_client(
     connection: quinn::Connection,
 ) -> Result<Established, PeerError> {
     let (send, receive) = connection.open_bi().await?;
-    let mut control = ControlStream { send, receive, input: Vec::new() };
+    let mut control = ControlStream { send, output: Vec::new(), receive, input: Vec::new() };
     let ours = our_hello(shared, peer_of(shared, &connection)?)?;
     control.send(&Control::Hello(ours)).await?;
     let Control::Hello(theirs) = control.next().await? else { return Err(PeerError::Closed) };
@@ -181,7 +202,7 @@ pub(super) async fn as_server(
     connection: quinn::Connection,
 ) -> Result<Established, PeerError> {
     let (send, receive) = connection.accept_bi().await?;
-    let mut control = ControlStream { send, receive, input: Vec::new() };
+    let mut control = ControlStream { send, output: Vec::new(), receive, input: Vec::new() };
     let Control::Hello(theirs) = control.next().await? else { return Err(PeerError::Closed) };
     let ours = our_hello(shared, peer_of(shared, &connection)?)?;
     let keyed = keyed(shared, connection, &ours, &theirs, false)?;
@@ -194,6 +215,7 @@ pub(super) async fn as_server(
 }
 
 fn our_hello(shared: &Shared, peer: usize) -> Result<LinkHello, PeerError> {
+    let offer = shared.config.matching.offer();
     let mut index = [0; 4];
     loop {
         SystemRandom::new().fill(&mut index).map_err(|_| PeerError::Random)?;
@@ -205,8 +227,8 @@ fn our_hello(shared: &Shared, peer: usize) -> Result<LinkHello, PeerError> {
                 index,
                 aes: has_aes(),
                 largest_datagram: u64::from(u16::MAX),
-                log_capacity: 0,
-                reorder_window: 0,
+                log_capacity: offer.capacity,
+                reorder_window: offer.reorder,
             });
         }
     }
@@ -239,10 +261,13 @@ fn keyed(
     // its peer knows.
     let local = connection.local_ip().filter(|_| !is_client);
     let path = Path { remote: shared.port.own_form(connection.remote_address()), local };
+    let mut key = [0; 8];
+    SystemRandom::new().fill(&mut key).map_err(|_| PeerError::Random)?;
     let (association_id, association) = shared.peers[peer].keys.associate(
         [ours.association, theirs.association],
         association,
         largest,
+        || Association::new(largest, &shared.config.matching, u64::from_le_bytes(key)),
     );
     Ok(Arc::new(Keyed {
         peer,
@@ -254,6 +279,7 @@ fn keyed(
         opening,
         association,
         association_id,
+        offer: LogOffer { capacity: theirs.log_capacity, reorder: theirs.reorder_window },
         path: Mutex::new(path),
         since: Instant::now(),
         connection,

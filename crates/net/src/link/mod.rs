@@ -29,7 +29,9 @@ mod tests;
 pub use device::DeviceConfig;
 pub use handshake::PeerError;
 pub use ipnet::IpNet;
-pub use peers::{MAX_PEERS, PeerConfig, PeersError};
+pub use oncewire_codec::Sharing;
+pub use oncewire_session::link::{LEAST_LOG, MOST_LOG, Policy};
+pub use peers::{MAX_PEERS, Matching, PeerConfig, PeersError};
 pub use seal::Cipher;
 pub use status::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
 
@@ -40,10 +42,12 @@ use crate::sockets::canonical;
 use crate::sync::lock;
 use crate::tls::TlsError;
 use device::Device;
+use oncewire_codec::Domain;
 use oncewire_session::link::OVERHEAD;
 use peers::{Indices, Keyed, Peer, Routes};
 use socket::Port;
 use status::{DropCounters, Strangers, count};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -71,6 +75,8 @@ pub struct LinkConfig {
     pub listen: Option<SocketAddr>,
     /// The peers; see [`LinkConfig::check`].
     pub peers: Vec<PeerConfig>,
+    /// How repeats are found.
+    pub matching: Matching,
     /// Largest sealed datagram in bytes; see [`largest_datagram`].
     pub largest_datagram: u16,
     /// The tun device.
@@ -197,6 +203,8 @@ struct Shared {
     /// Wakes the outgoing task: an acknowledgment is due later.
     wake: Notify,
     own_traffic: LogLimit,
+    /// Numbers inner addresses as isolation domains.
+    domains: RandomState,
 }
 
 /// A link that runs. It stops when this is dropped.
@@ -239,6 +247,7 @@ fn start_on(
         started: Instant::now(),
         wake: Notify::new(),
         own_traffic: LogLimit::new(),
+        domains: RandomState::new(),
         config,
     });
     let server = shared.config.listen.map(|_| handshake::server_config(&shared)).transpose()?;
@@ -361,6 +370,13 @@ impl Shared {
     /// Forgets keys. Returns whether the peer is not connected any more.
     fn forget(&self, keyed: &Arc<Keyed>) -> bool {
         self.indices.remove(&self.peers[keyed.peer], keyed)
+    }
+
+    /// The isolation domain of what an inner address sends. Nobody outside can choose addresses that
+    /// share one.
+    fn domain(&self, source: IpAddr) -> Domain {
+        // Not that of content without an owner.
+        Domain(1 + (self.domains.hash_one(source) >> 1))
     }
 
     /// Whether this end's key is lower than a peer's: of two connections that both ends made at the

@@ -6,14 +6,15 @@ use crate::keys::{Peer as Name, PublicKey};
 use crate::sync::lock;
 use crate::target::Target;
 use ipnet::IpNet;
+use oncewire_codec::Sharing;
 use oncewire_packet::prefix::Prefixes;
-use oncewire_session::link::{Receiver, Sender};
+use oncewire_session::link::{LogOffer, LogSettings, Policy, Receiver, Sender};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Most peers of a link.
 pub const MAX_PEERS: usize = 1024;
@@ -193,17 +194,45 @@ pub(super) struct Association {
     pub(super) receiver: Mutex<Receiver>,
     /// Datagrams that did not open.
     pub(super) forged: AtomicU64,
+    /// The sender has a message for the peer.
+    pub(super) message: Notify,
+}
+
+/// How both directions find repeats.
+#[derive(Clone, Copy, Debug)]
+pub struct Matching {
+    /// Largest content log of each direction, in bytes; 0 for none.
+    pub cache: u64,
+    /// What this end refers to.
+    pub policy: Policy,
+    /// Whether content of one inner source address may be found in that of another.
+    pub sharing: Sharing,
+}
+
+impl Matching {
+    /// The largest log that this end keeps of what a peer sends.
+    pub(super) fn offer(&self) -> LogOffer {
+        LogOffer::of(self.cache)
+    }
 }
 
 impl Association {
-    /// Nothing was sent or received. Sends datagrams of up to `largest` bytes.
-    pub(super) fn new(largest: usize) -> Association {
+    /// Nothing was sent or received. Sends datagrams of up to `largest` bytes. `key` is random.
+    pub(super) fn new(largest: usize, matching: &Matching, key: u64) -> Association {
+        let settings = LogSettings { capacity: matching.cache, sharing: matching.sharing, key };
         Association {
-            sender: Mutex::new(Sender::new(largest)),
+            sender: Mutex::new(Sender::new(largest).with_log(settings, matching.policy)),
             next: AtomicU64::new(0),
-            receiver: Mutex::default(),
+            receiver: Mutex::new(Receiver::default().with_logs(matching.offer())),
             forged: AtomicU64::new(0),
+            message: Notify::new(),
         }
+    }
+
+    /// Frees the logs: another association is in use.
+    fn retire(&self) {
+        lock(&self.sender).retire();
+        lock(&self.receiver).retire();
     }
 
     fn traffic(&self) -> Traffic {
@@ -232,6 +261,8 @@ pub(super) struct Keyed {
     pub(super) association: Arc<Association>,
     /// What names it.
     pub(super) association_id: AssociationId,
+    /// What the peer keeps of what this end sends.
+    pub(super) offer: LogOffer,
     /// That of the newest datagram that opened: the peer may have moved.
     pub(super) path: Mutex<Path>,
     pub(super) since: Instant,
@@ -293,6 +324,8 @@ struct State {
     sealing: Option<Arc<Keyed>>,
     /// The newest association, and what names it.
     association: Option<(AssociationId, Arc<Association>)>,
+    /// The only association that has logs: that of the connection in use, or of the last one.
+    logged: Option<Arc<Association>>,
     /// Traffic of associations that have ended.
     earlier: Traffic,
 }
@@ -369,7 +402,12 @@ impl Keys {
         let chosen = current.as_ref().unwrap_or(keyed);
         // What the next connection goes on with.
         state.set_newest(chosen.association_id, &chosen.association);
-        if current.is_some() {
+        let is_spare = current.is_some();
+        let logged = state.logged.replace(chosen.association.clone());
+        if let Some(logged) = logged.filter(|logged| !Arc::ptr_eq(logged, &chosen.association)) {
+            logged.retire();
+        }
+        if is_spare {
             return Installed::Spare;
         }
         let before = state.sealing.replace(keyed.clone());
@@ -422,18 +460,25 @@ impl Keys {
         traffic
     }
 
+    /// Whether an association may have logs.
+    pub(super) fn is_logged(&self, association: &Arc<Association>) -> bool {
+        lock(&self.state).logged.as_ref().is_some_and(|logged| Arc::ptr_eq(logged, association))
+    }
+
     /// What names the association that this end holds; zeros for none.
     pub(super) fn association(&self) -> AssociationId {
         lock(&self.state).association.as_ref().map_or([0; 16], |(id, _)| *id)
     }
 
     /// The association of a new connection, and what names it: that which both ends name, or else a
-    /// new one for datagrams of up to `largest` bytes, which `exported` names from now on.
+    /// new one that `begin` makes and `exported` names from now on. Datagrams have up to `largest`
+    /// bytes.
     pub(super) fn associate(
         &self,
         [ours, theirs]: [AssociationId; 2],
         exported: AssociationId,
         largest: usize,
+        begin: impl FnOnce() -> Association,
     ) -> (AssociationId, Arc<Association>) {
         let mut state = lock(&self.state);
         if let Some((id, held)) = &state.association
@@ -443,7 +488,7 @@ impl Keys {
             lock(&held.sender).set_largest(largest);
             return (*id, held.clone());
         }
-        let new = Arc::new(Association::new(largest));
+        let new = Arc::new(begin());
         state.set_newest(exported, &new);
         (exported, new)
     }
@@ -514,7 +559,9 @@ mod tests {
     fn an_association_goes_on_only_if_both_ends_name_it() {
         let keys = Keys::default();
         assert_eq!(keys.association(), [0; 16]);
-        let begin = |named, exported| keys.associate(named, exported, 1400).1;
+        let matching = Matching { cache: 0, policy: Policy::Acked, sharing: Sharing::None };
+        let new = || Association::new(1400, &matching, 1);
+        let begin = |named, exported| keys.associate(named, exported, 1400, new).1;
         let first = begin([[0; 16]; 2], [1; 16]);
         assert_eq!(keys.association(), [1; 16]);
         first.forged.store(5, Relaxed);

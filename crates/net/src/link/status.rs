@@ -94,10 +94,18 @@ impl AddAssign for Traffic {
         self.sent.inner_bytes += other.sent.inner_bytes;
         self.sent.delivered += other.sent.delivered;
         self.sent.lost += other.sent.lost;
+        self.sent.logged_bytes += other.sent.logged_bytes;
+        self.sent.frame_bytes += other.sent.frame_bytes;
+        self.sent.rejected += other.sent.rejected;
+        self.sent.repaired += other.sent.repaired;
+        self.sent.logs += other.sent.logs;
         self.received.datagrams += other.received.datagrams;
         self.received.bytes += other.received.bytes;
         self.received.packets += other.received.packets;
         self.received.inner_bytes += other.received.inner_bytes;
+        self.received.waited += other.received.waited;
+        self.received.rejected += other.received.rejected;
+        self.received.stale += other.received.stale;
         self.forged += other.forged;
     }
 }

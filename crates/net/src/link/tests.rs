@@ -108,6 +108,7 @@ impl Keys {
             secret: self.0[usize::from(number)].clone(),
             listen,
             peers,
+            matching: Matching { cache: 8 << 20, policy: Policy::Acked, sharing: Sharing::None },
             largest_datagram: largest_datagram(PATH_MTU),
             device: DeviceConfig {
                 name: format!("site-{number}"),
@@ -228,6 +229,61 @@ async fn three_sites_share_ports_and_devices() {
     until(|| zero.peer(2).drops.link_down == 1).await;
     let why = zero.peer(2).last_failure.unwrap();
     assert!(why.contains("has stopped"), "{why}");
+}
+
+/// Sends packets until the sender's log is in use.
+async fn until_logged(from: &Site, to: &mut Site) {
+    while from.peer(to.number).traffic.sent.logged_bytes == 0 {
+        from.send(to.number, &[7; 100]);
+        assert_eq!(to.receive(from.number).await, [7; 100]);
+    }
+}
+
+/// Sends content in packets, each once the one before has arrived. Returns the bytes of datagrams.
+async fn send_all(from: &Site, to: &mut Site, content: &[u8]) -> u64 {
+    let sent = || from.peer(to.number).traffic.sent.bytes;
+    let before = sent();
+    for part in content.chunks(1300) {
+        from.send(to.number, part);
+        assert_eq!(to.receive(from.number).await, part);
+    }
+    from.peer(to.number).traffic.sent.bytes - before
+}
+
+/// Content is sent once. Logs outlive the keys, and begin anew when an end restarts.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_other_end_has_is_not_sent_again() {
+    let keys = Keys::new(2);
+    let zero = any_port();
+    let at_zero = zero.0.address();
+    let mut zero = keys.site(0, Some(zero), vec![keys.peer(1, None)], quick());
+    let timing = Timing { renewal: Duration::from_millis(300), ..quick() };
+    let mut one = keys.site(1, None, vec![keys.peer(0, Some(at_zero))], timing);
+    one.exchange(&mut zero).await;
+    let numbers = (0..6_250).flat_map(|_| crate::endpoint::random().unwrap());
+    let content: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+    until_logged(&one, &mut zero).await;
+    let first = send_all(&one, &mut zero, &content).await;
+    assert!(first > content.len() as u64);
+    // In the meantime the keys are renewed.
+    let age = || one.peer(0).connection.map_or(Duration::ZERO, |it| it.key_age);
+    let before = age();
+    until(|| age() < before).await;
+    // All is acknowledged within a second.
+    let mut passes = 0;
+    while send_all(&one, &mut zero, &content).await * 5 > first {
+        passes += 1;
+        assert!(passes < 100, "nothing is found again");
+    }
+    assert_eq!(one.peer(0).traffic.sent.logs, 1);
+    assert_eq!((zero.peer(1).traffic.received.rejected, one.peer(0).traffic.sent.rejected), (0, 0));
+    // The other end has lost its log.
+    one.link.stop().await;
+    let mut again = keys.site(1, None, vec![keys.peer(0, Some(at_zero))], quick());
+    again.exchange(&mut zero).await;
+    until_logged(&again, &mut zero).await;
+    assert!(send_all(&again, &mut zero, &content).await > content.len() as u64);
+    assert_eq!(zero.peer(1).traffic.received.stale, 0);
 }
 
 /// Both ends listen, and connect to each other again and again: of connections made at the same time,

@@ -132,6 +132,10 @@ impl Announcer {
         Some(SendLog { encoder, terms, is_current: false })
     }
 
+    pub(super) fn has_message(&self) -> bool {
+        self.message.is_some()
+    }
+
     /// The next message to the other end.
     pub(super) fn message(&mut self) -> Option<Control> {
         self.message.take().map(Control::Log)

@@ -161,6 +161,14 @@ impl Receiver {
         Ok(is_newest.then_some(Control::LogReady(terms.id)))
     }
 
+    /// Gives the log up, and makes no other: another association is in use.
+    pub fn retire(&mut self) {
+        self.offer = LogOffer::default();
+        self.log = None;
+        self.waiting.clear();
+        self.unfinished.clear();
+    }
+
     /// The round-trip time, for how long frames wait.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.patience = (rtt / 4).clamp(LEAST_PATIENCE, MOST_PATIENCE);

@@ -194,6 +194,19 @@ impl Sender {
         self.stats.logs += u64::from(self.log.is_some());
     }
 
+    /// Whether there is a message to the other end.
+    pub fn has_message(&self) -> bool {
+        self.announcer.has_message()
+    }
+
+    /// Gives the log up, and begins no other: another association is in use.
+    pub fn retire(&mut self) {
+        self.close();
+        self.announcer = Announcer::default();
+        self.in_flight.clear();
+        self.log = None;
+    }
+
     /// Memory in bytes: of the log as much as it takes once it is full.
     pub fn memory(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| {
