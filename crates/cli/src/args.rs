@@ -19,7 +19,7 @@ use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(target_os = "linux")]
-pub(crate) use link::LinkArgs;
+pub(crate) use link::{LinkArgs, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
@@ -28,7 +28,7 @@ use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 pub(crate) use study::{Sampling, StudyArgs};
 pub(crate) use tunnel::{
-    CheckConfigArgs, ConnectArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
+    CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
 };
 
 /// Every byte crosses the wire once.

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Serve(_) => tunnel::serve(given),
         Command::Connect(_) => tunnel::connect(given),
         #[cfg(target_os = "linux")]
-        Command::Link(args) => link::run(args),
+        Command::Link(_) => link::run(given),
         Command::Status(args) => tunnel::status(args),
         Command::CheckConfig(args) => tunnel::check_config(args),
         Command::Pack(args) => pack::run(args),

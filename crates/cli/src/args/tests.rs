@@ -1,6 +1,6 @@
 //! Properties of the help and the options of all commands.
 
-use super::tunnel::{ConnectArgs, FLOW_MEMORY, RoleName, ServeArgs, TunnelArgs};
+use super::tunnel::{ConnectArgs, FLOW_MEMORY, FileArgs, RoleName, ServeArgs};
 use super::*;
 use crate::quantity::parse_size;
 use clap::CommandFactory;
@@ -166,16 +166,18 @@ fn from_toml(role: RoleName, text: &str) -> Result<(), toml::de::Error> {
     match role {
         RoleName::Serve => ServeArgs::from_toml(text).map(drop),
         RoleName::Connect => ConnectArgs::from_toml(text).map(drop),
+        #[cfg(target_os = "linux")]
+        RoleName::Link => super::LinkArgs::from_toml(text).map(drop),
     }
 }
 
-/// Every option of a tunnel can be in the configuration file: each key refuses a value that is of
+/// Every option of a tunnel and of a link can be in the configuration file: each key refuses a value that is of
 /// no valid type.
 #[test]
 fn every_option_is_a_key_of_the_configuration_file() {
-    for role in [RoleName::Serve, RoleName::Connect] {
+    for &role in RoleName::value_variants() {
         let keys = role.keys();
-        assert!(keys.len() >= 24 && keys.iter().any(|key| key == "window"), "{keys:?}");
+        assert!(keys.len() >= 14 && keys.iter().any(|key| key == "log_json"), "{keys:?}");
         for key in keys {
             assert!(
                 from_toml(role, &format!("{key} = {{}}")).is_err(),
@@ -191,15 +193,25 @@ fn every_option_is_a_key_of_the_configuration_file() {
 /// have one.
 #[test]
 fn sample_files_show_every_key_with_its_default() {
-    for role in [RoleName::Serve, RoleName::Connect] {
+    for &role in RoleName::value_variants() {
         let path =
             format!("{}/../../docs/examples/{}.toml", env!("CARGO_MANIFEST_DIR"), role.name());
         let text = std::fs::read_to_string(Path::new(&path)).expect(&path);
         let keys: BTreeSet<String> = role.keys().into_iter().collect();
         let lines = text.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
-        let lines =
-            lines.filter(|line| line.split_once(" = ").is_some_and(|(key, _)| keys.contains(key)));
+        // Tables come last; their keys are shown in the first one.
+        let is_table = |line: &&str| line.starts_with("[[");
+        let options: Vec<&str> = lines.clone().take_while(|line| !is_table(line)).collect();
+        let lines = options
+            .into_iter()
+            .filter(|line| line.split_once(" = ").is_some_and(|(key, _)| keys.contains(key)));
         let all = lines.collect::<Vec<_>>().join("\n");
+        let tables: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !is_table(line))
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        let all = format!("{all}\n{}", tables.join("\n"));
         // A key that is there twice is an error.
         let table: toml::Table =
             toml::from_str(&all).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -216,11 +216,9 @@ pub(crate) struct ConnectArgs {
     pub(crate) endpoint: EndpointArgs,
 }
 
-/// Options of one end, which a configuration file can set.
-pub(crate) trait TunnelArgs: Args + Default {
+/// Options that a configuration file can set.
+pub(crate) trait FileArgs: Args + Default {
     const ROLE: RoleName;
-
-    fn endpoint(&self) -> &EndpointArgs;
 
     /// The options of a file's text over the defaults. Unknown keys are ignored.
     ///
@@ -230,12 +228,19 @@ pub(crate) trait TunnelArgs: Args + Default {
     fn from_toml(text: &str) -> Result<Self, toml::de::Error>;
 }
 
-impl TunnelArgs for ServeArgs {
-    const ROLE: RoleName = RoleName::Serve;
+/// Options of one end of a tunnel.
+pub(crate) trait TunnelArgs: FileArgs {
+    fn endpoint(&self) -> &EndpointArgs;
+}
 
+impl TunnelArgs for ServeArgs {
     fn endpoint(&self) -> &EndpointArgs {
         &self.endpoint
     }
+}
+
+impl FileArgs for ServeArgs {
+    const ROLE: RoleName = RoleName::Serve;
 
     fn from_toml(text: &str) -> Result<ServeArgs, toml::de::Error> {
         Ok(ServeArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
@@ -243,11 +248,13 @@ impl TunnelArgs for ServeArgs {
 }
 
 impl TunnelArgs for ConnectArgs {
-    const ROLE: RoleName = RoleName::Connect;
-
     fn endpoint(&self) -> &EndpointArgs {
         &self.endpoint
     }
+}
+
+impl FileArgs for ConnectArgs {
+    const ROLE: RoleName = RoleName::Connect;
 
     fn from_toml(text: &str) -> Result<ConnectArgs, toml::de::Error> {
         Ok(ConnectArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
@@ -261,7 +268,7 @@ impl EndpointArgs {
 }
 
 /// What clap makes of an empty command line.
-fn defaults<A: Args>() -> A {
+pub(super) fn defaults<A: Args>() -> A {
     let mut matches =
         A::augment_args(clap::Command::new("defaults")).get_matches_from(["defaults"]);
     A::from_arg_matches_mut(&mut matches).expect("nothing is required")
@@ -300,7 +307,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-fn parsed<'de, D: Deserializer<'de>, T>(
+pub(super) fn parsed<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, D::Error> {
@@ -327,7 +334,7 @@ fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     parsed(from, parse_memory)
 }
 
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     parsed(from, parse_time)
 }
 
@@ -490,6 +497,9 @@ pub(crate) enum RoleName {
     Serve,
     /// The client end of a tunnel
     Connect,
+    /// An end of a packet link
+    #[cfg(target_os = "linux")]
+    Link,
 }
 
 impl RoleName {
@@ -498,6 +508,8 @@ impl RoleName {
         match self {
             RoleName::Serve => "serve",
             RoleName::Connect => "connect",
+            #[cfg(target_os = "linux")]
+            RoleName::Link => "link",
         }
     }
 
@@ -506,24 +518,33 @@ impl RoleName {
         match self {
             RoleName::Serve => ServeArgs::augment_args(clap::Command::new("serve")),
             RoleName::Connect => ConnectArgs::augment_args(clap::Command::new("connect")),
+            #[cfg(target_os = "linux")]
+            RoleName::Link => super::LinkArgs::augment_args(clap::Command::new("link")),
         }
     }
 
-    /// The keys of its configuration file: all its options, except the file itself.
+    /// The keys of its configuration file: all its options, except the file itself and those that
+    /// name the peer of a link, which has tables of peers instead.
     pub(crate) fn keys(self) -> Vec<String> {
         let ids = self
             .command()
             .get_arguments()
             .map(|option| option.get_id().to_string())
             .collect::<Vec<_>>();
-        ids.into_iter().filter(|id| id != "config").collect()
+        let is_key = |id: &String| {
+            let is_peers =
+                !self.table_keys("peer").is_empty() && ["server", "allowed"].contains(&id.as_str());
+            id != "config" && !is_peers
+        };
+        ids.into_iter().filter(is_key).collect()
     }
 
-    /// The other end's.
-    pub(crate) fn other(self) -> RoleName {
-        match self {
-            RoleName::Serve => RoleName::Connect,
-            RoleName::Connect => RoleName::Serve,
+    /// The keys of each table in an array of tables; none, if the key has another value.
+    pub(crate) fn table_keys(self, key: &str) -> &'static [&'static str] {
+        match (self, key) {
+            #[cfg(target_os = "linux")]
+            (RoleName::Link, "peer") => &super::link::PEER_KEYS,
+            _ => &[],
         }
     }
 }

@@ -4,21 +4,25 @@ mod document;
 
 pub(crate) use document::show;
 
-use crate::args::LinkArgs;
+use crate::args::{LinkArgs, PeerArgs, Switch, parse_network};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::time;
-use crate::tunnel;
+use crate::tunnel::{self, Options};
+use clap::ArgMatches;
 use oncewire_net::NetError;
 use oncewire_net::daemon;
 use oncewire_net::keys::{Peer, SecretKey};
 use oncewire_net::link::{
-    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, Policy, Sharing, Timing,
-    device_mtu, largest_datagram,
+    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Policy,
+    Sharing, Timing, device_mtu, largest_datagram,
 };
+use std::path::Path;
 use std::time::Duration;
 
-pub(crate) fn run(args: &LinkArgs) -> Outcome {
-    let config = config(args)?;
+pub(crate) fn run(given: &ArgMatches) -> Outcome {
+    let options = Options::<LinkArgs>::read(given)?;
+    let config = config(&options)?;
+    let args = &options.args;
     let status = args
         .status
         .clone()
@@ -49,47 +53,164 @@ pub(crate) fn run(args: &LinkArgs) -> Outcome {
 /// Least time between probes, and least age of keys.
 const LEAST: Duration = Duration::from_millis(100);
 
-fn timing(args: &LinkArgs) -> Outcome<Timing> {
-    let (keep_alive, silence, renewal) = (args.keep_alive, args.dead_after, args.renew_keys);
-    if keep_alive < LEAST || renewal < LEAST || silence < 2 * keep_alive {
-        return Err(Failure::usage(format!(
-            "keep-alive {}, dead-after {} and renew-keys {}: each must be at least {}, and dead-after at least twice keep-alive",
-            time(keep_alive),
-            time(silence),
-            time(renewal),
-            time(LEAST)
-        )));
+fn timing(options: &Options<LinkArgs>) -> Outcome<Timing> {
+    let &LinkArgs { keep_alive, dead_after: silence, renew_keys: renewal, .. } = &options.args;
+    let why = format!(
+        "keep-alive {}, dead-after {} and renew-keys {}: each must be at least {}, and dead-after at least twice keep-alive",
+        time(keep_alive),
+        time(silence),
+        time(renewal),
+        time(LEAST)
+    );
+    if keep_alive < LEAST || silence < 2 * keep_alive {
+        let set = |key: &&str| options.is_flag(key) || options.is_of_file(key);
+        let key = ["dead_after", "keep_alive"].into_iter().find(set);
+        return Err(options.wrong(key.unwrap_or("keep_alive"), why));
+    }
+    if renewal < LEAST {
+        return Err(options.wrong("renew_keys", why));
     }
     Ok(Timing { keep_alive, silence, renewal, ..Timing::default() })
 }
 
-fn config(args: &LinkArgs) -> Outcome<LinkConfig> {
-    let secret = SecretKey::load(&args.key).map_err(|error| tunnel::key_failure(&error))?;
-    // What stands in the place of a key may be a secret: it is not quoted.
-    let peer: Peer =
-        args.peer.parse().map_err(|error| Failure::usage(format!("--peer: {error}")))?;
+/// From options to the parameters of a link.
+fn config(options: &Options<LinkArgs>) -> Outcome<LinkConfig> {
+    let args = &options.args;
+    let key = args.key.as_ref().ok_or_else(|| {
+        options.missing("no key: make one with `oncewire keygen FILE` and pass --key FILE")
+    })?;
+    let secret =
+        SecretKey::load(key).map_err(|error| options.blame("key", tunnel::key_failure(&error)))?;
+    if args.matching.is_none() {
+        return Err(options.missing("pass --match none: this version does not reduce packets yet"));
+    }
+    let peers = if args.peers.is_empty() { vec![only_peer(options)?] } else { peers(options)? };
+    if args.listen.is_none()
+        && let Some(at) = peers.iter().position(|peer| peer.address.is_none())
+    {
+        let why = format!(
+            "{} has no address, and this end does not listen: add `address` to it, or `listen`",
+            label(&peers[at], at)
+        );
+        return Err(Failure::usage(options.place("peer", at) + &why));
+    }
     let largest_datagram = largest_datagram(args.path_mtu);
-    let routes = match args.routes {
-        crate::args::Switch::On => args.allowed.clone(),
-        crate::args::Switch::Off => Vec::new(),
-    };
-    Ok(LinkConfig {
+    let networks = peers.iter().flat_map(|peer| peer.allowed.iter().copied());
+    let config = LinkConfig {
         secret,
         listen: args.listen,
-        peers: vec![PeerConfig {
-            peer,
-            address: args.server.clone(),
-            allowed: args.allowed.clone(),
-        }],
-        matching: Matching { cache: 0, policy: Policy::Acked, sharing: Sharing::None },
-        largest_datagram,
         device: DeviceConfig {
             name: args.device.clone(),
             addresses: args.address.clone(),
             mtu: device_mtu(largest_datagram),
-            routes,
+            routes: if args.routes == Switch::On { networks.collect() } else { Vec::new() },
         },
-        timing: timing(args)?,
+        peers,
+        largest_datagram,
+        timing: timing(options)?,
         agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
-    })
+    };
+    config.check().map_err(|error| {
+        let (key, element) = match &error {
+            PeersError::Own { at, .. } | PeersError::Repeated { at, .. } => {
+                (format!("peer[{at}].key"), 0)
+            }
+            PeersError::Overlap { at, network_at, .. } => {
+                (format!("peer[{at}].allowed"), *network_at)
+            }
+            PeersError::NoNetwork { at, .. } => ("peer".into(), *at),
+            _ => ("peer".into(), 0),
+        };
+        Failure::usage(options.place(&key, element) + &error.to_string())
+    })?;
+    Ok(config)
+}
+
+/// What messages call a peer: its name, or else its number.
+fn label(peer: &PeerConfig, at: usize) -> String {
+    peer.peer.name.clone().unwrap_or_else(|| format!("peer {}", at + 1))
+}
+
+/// The peer that the command line names.
+fn only_peer(options: &Options<LinkArgs>) -> Outcome<PeerConfig> {
+    let args = &options.args;
+    if options.has_file() {
+        return Err(options.missing("no peer: add a [[peer]] table with key and allowed"));
+    }
+    if args.server.is_none() && args.listen.is_none() {
+        return Err(
+            options.missing("name the other end as host:port, or wait for it with --listen PORT")
+        );
+    }
+    let peer = args.peer.as_ref().ok_or_else(|| {
+        options.missing("no peer: pass the other end's public key with --peer KEY")
+    })?;
+    // What stands in the place of a key may be a secret: it is not quoted.
+    let peer: Peer = peer.parse().map_err(|error| Failure::usage(format!("--peer: {error}")))?;
+    if args.allowed.is_empty() {
+        return Err(
+            options.missing("no network: name those behind the other end with --allowed NETWORK")
+        );
+    }
+    Ok(PeerConfig { peer, address: args.server.clone(), allowed: args.allowed.clone() })
+}
+
+/// The peers of the configuration file.
+fn peers(options: &Options<LinkArgs>) -> Outcome<Vec<PeerConfig>> {
+    options
+        .args
+        .peers
+        .iter()
+        .enumerate()
+        .map(|(at, peer)| peer_of_file(options, at, peer))
+        .collect()
+}
+
+fn peer_of_file(options: &Options<LinkArgs>, at: usize, peer: &PeerArgs) -> Outcome<PeerConfig> {
+    let wrong = |key: &str, element, why: &dyn std::fmt::Display| {
+        let place = options.place(&format!("peer[{at}].{key}"), element);
+        Failure::usage(format!("{place}peer {}: {key}: {why}", at + 1))
+    };
+    let lacks = |what: &str| {
+        let place = options.place("peer", at);
+        Failure::usage(format!("{place}peer {} has no {what}", at + 1))
+    };
+    let key = peer.key.as_ref().ok_or_else(|| lacks("key"))?;
+    let parsed: Peer = key.parse().map_err(|error| wrong("key", 0, &error))?;
+    let mut named = parsed;
+    if let Some(name) = &peer.name {
+        // As on the command line: one word.
+        let with_name: Peer =
+            format!("{} {name}", named.key).parse().map_err(|error| wrong("name", 0, &error))?;
+        named = with_name;
+    }
+    let address = peer.address.as_ref().map(|address| address.parse());
+    let address = address.transpose().map_err(|error| wrong("address", 0, &error))?;
+    if peer.allowed.is_empty() {
+        return Err(lacks("allowed networks"));
+    }
+    let networks = peer.allowed.iter().enumerate().map(|(nth, text)| {
+        parse_network(text).map_err(|error| wrong("allowed", nth, &format!("{text:?}: {error}")))
+    });
+    let allowed = networks.collect::<Outcome<Vec<_>>>()?;
+    Ok(PeerConfig { peer: named, address, allowed })
+}
+
+/// What `check-config` found in the file, and why that will not work although it is valid.
+pub(crate) fn describe(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
+    let config = config(&Options::of_file(file)?)?;
+    let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let networks = config.peers.iter().map(|peer| peer.allowed.len()).sum();
+    let listens = config
+        .listen
+        .map_or_else(|| "connects only".to_owned(), |address| format!("listens on UDP {address}"));
+    let found = format!(
+        "valid for `oncewire link`: public key {}, {listens}, {} with {}, device {} with an MTU of {} bytes",
+        config.secret.public(),
+        counted(config.peers.len(), "peer"),
+        counted(networks, "network"),
+        config.device.name,
+        config.device.mtu,
+    );
+    Ok((found, Vec::new()))
 }

@@ -232,6 +232,8 @@ pub(super) fn describe(role: RoleName, file: &Path) -> Outcome<(String, Vec<&'st
             ];
             (config.endpoint, parts)
         }
+        #[cfg(target_os = "linux")]
+        RoleName::Link => return crate::link::describe(file),
     };
     let (key, peers) = (
         endpoint.secret.public(),

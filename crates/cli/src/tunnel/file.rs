@@ -1,10 +1,10 @@
-//! The options of `serve` and `connect`: defaults, then the configuration file, then the command
-//! line.
+//! The options of `serve`, `connect` and `link`: defaults, then the configuration file, then the
+//! command line.
 
-use crate::args::{RoleName, TunnelArgs};
+use crate::args::{FileArgs, RoleName};
 use crate::failure::{Failure, Outcome, nearest};
-use clap::ArgMatches;
 use clap::parser::ValueSource;
+use clap::{ArgMatches, ValueEnum};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -12,14 +12,14 @@ use toml::de::{DeTable, DeValue};
 
 /// The options of one end, and where they come from.
 #[derive(Debug)]
-pub(super) struct Options<A> {
-    pub(super) args: A,
+pub(crate) struct Options<A> {
+    pub(crate) args: A,
     /// Keys of options that the command line sets.
     flags: BTreeSet<String>,
     file: Option<File>,
 }
 
-impl<A: TunnelArgs> Options<A> {
+impl<A: FileArgs> Options<A> {
     /// Reads the configuration file of `given`, if one is named, and applies the other options of
     /// `given` over it.
     ///
@@ -27,7 +27,7 @@ impl<A: TunnelArgs> Options<A> {
     ///
     /// If the file cannot be read, has an unknown key or a value that cannot be parsed. The message
     /// names file, line and key.
-    pub(super) fn read(given: &ArgMatches) -> Outcome<Options<A>> {
+    pub(crate) fn read(given: &ArgMatches) -> Outcome<Options<A>> {
         let config = given.get_one::<PathBuf>("config");
         let (mut args, file) = match config {
             Some(path) => File::read::<A>(path).map(|(args, file)| (args, Some(file)))?,
@@ -49,24 +49,29 @@ impl<A: TunnelArgs> Options<A> {
     }
 
     /// The options of a file, without a command line.
-    pub(super) fn of_file(path: &Path) -> Outcome<Options<A>> {
+    pub(crate) fn of_file(path: &Path) -> Outcome<Options<A>> {
         let (args, file) = File::read::<A>(path)?;
         Ok(Options { args, flags: BTreeSet::new(), file: Some(file) })
     }
 
+    /// Whether there is a configuration file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Whether the command line sets the option.
-    pub(super) fn is_flag(&self, key: &str) -> bool {
+    pub(crate) fn is_flag(&self, key: &str) -> bool {
         self.flags.contains(key)
     }
 
     /// Whether the file sets the option, and the command line does not.
-    pub(super) fn is_of_file(&self, key: &str) -> bool {
+    pub(crate) fn is_of_file(&self, key: &str) -> bool {
         !self.is_flag(key) && self.file.as_ref().is_some_and(|file| file.lines.contains_key(key))
     }
 
     /// Begins a message about element `element` of the option with the file and the line, if the
-    /// file sets it.
-    pub(super) fn place(&self, key: &str, element: usize) -> String {
+    /// file sets it. A key in the second table of an array of tables is `table[1].key`.
+    pub(crate) fn place(&self, key: &str, element: usize) -> String {
         let file = self.file.as_ref().filter(|_| self.is_of_file(key));
         let line = file.and_then(|file| Some((file, file.lines.get(key)?.get(element)?)));
         line.map_or_else(String::new, |(file, line)| {
@@ -75,17 +80,17 @@ impl<A: TunnelArgs> Options<A> {
     }
 
     /// A usage failure about the option.
-    pub(super) fn wrong(&self, key: &str, why: impl std::fmt::Display) -> Failure {
+    pub(crate) fn wrong(&self, key: &str, why: impl std::fmt::Display) -> Failure {
         self.blame(key, Failure::usage(why.to_string()))
     }
 
     /// A failure about the option, with the file and the line if the file sets it.
-    pub(super) fn blame(&self, key: &str, failure: Failure) -> Failure {
+    pub(crate) fn blame(&self, key: &str, failure: Failure) -> Failure {
         Failure { message: self.place(key, 0) + &failure.message, ..failure }
     }
 
     /// A usage failure about an option that neither the file nor the command line sets.
-    pub(super) fn missing(&self, why: &str) -> Failure {
+    pub(crate) fn missing(&self, why: &str) -> Failure {
         let file = self
             .file
             .as_ref()
@@ -104,7 +109,7 @@ struct File {
 }
 
 impl File {
-    fn read<A: TunnelArgs>(path: &Path) -> Outcome<(A, File)> {
+    fn read<A: FileArgs>(path: &Path) -> Outcome<(A, File)> {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => {
                 Failure::usage(format!("{}: not a text file", path.display()))
@@ -115,40 +120,78 @@ impl File {
         check_keys(path, &text, &table, A::ROLE)?;
         let args =
             A::from_toml(&text).map_err(|error| wrong_value::<A>(path, &text, &table, &error))?;
-        let line = |value: &Spanned<DeValue<'_>>| line_of(&text, value.span().start);
-        let lines = table.iter().map(|(key, value)| {
-            let elements = value.get_ref().as_array().filter(|array| !array.is_empty());
-            let lines = elements
-                .map_or_else(|| vec![line(value)], |array| array.iter().map(line).collect());
-            (key.get_ref().to_string(), lines)
-        });
-        let lines = lines.collect();
+        let mut lines = BTreeMap::new();
+        add_lines(&text, "", &table, &mut lines);
         Ok((args, File { path: path.to_path_buf(), lines }))
+    }
+}
+
+/// Notes the lines of a table's values.
+fn add_lines(
+    text: &str,
+    prefix: &str,
+    table: &DeTable<'_>,
+    lines: &mut BTreeMap<String, Vec<usize>>,
+) {
+    let line = |value: &Spanned<DeValue<'_>>| line_of(text, value.span().start);
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.get_ref());
+        let elements = value.get_ref().as_array().filter(|array| !array.is_empty());
+        for (at, element) in elements.into_iter().flatten().enumerate() {
+            if let Some(table) = element.get_ref().as_table() {
+                add_lines(text, &format!("{name}[{at}]."), table, lines);
+            }
+        }
+        let of =
+            elements.map_or_else(|| vec![line(value)], |array| array.iter().map(line).collect());
+        lines.insert(name, of);
     }
 }
 
 /// Refuses the first key of the file that is no option of the command.
 fn check_keys(path: &Path, text: &str, table: &DeTable<'_>, role: RoleName) -> Outcome {
     let known = role.keys();
-    let is_known = |key: &str| known.iter().any(|known| known == key);
-    let Some(unknown) =
-        table.keys().filter(|key| !is_known(key.get_ref())).min_by_key(|key| key.span().start)
-    else {
-        return Ok(());
+    let unknown = |table: &DeTable<'_>, known: &[&str]| {
+        let unknown = table.keys().filter(|key| !known.contains(&&**key.get_ref()));
+        let first = unknown.min_by_key(|key| key.span().start)?;
+        Some((line_of(text, first.span().start), first.get_ref().to_string()))
     };
-    let (line, key) = (line_of(text, unknown.span().start), unknown.get_ref());
-    let other = role.other();
-    let hint = match nearest(key, known.iter().map(String::as_str)) {
-        Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None if other.keys().iter().any(|known| known == key) => {
-            format!("it belongs to {}", other.name())
+    let wrong = |line, key: &str, of: &str, hint: String| {
+        Err(Failure::usage(format!(
+            "{}, line {line}: there is no key \"{key}\"{of}; {hint}",
+            path.display()
+        )))
+    };
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    if let Some((line, key)) = unknown(table, &names) {
+        let mut others =
+            RoleName::value_variants().iter().filter(|&&other| other.name() != role.name());
+        let hint = match nearest(&key, names.iter().copied()) {
+            Some(nearest) => format!("did you mean \"{nearest}\"?"),
+            None => match others.find(|other| other.keys().contains(&key)) {
+                Some(other) => format!("it belongs to {}", other.name()),
+                None => format!("the keys are {}", names.join(", ")),
+            },
+        };
+        return wrong(line, &key, "", hint);
+    }
+    // Tables in arrays.
+    for (name, value) in table {
+        let known = role.table_keys(name.get_ref());
+        let tables = value.get_ref().as_array().into_iter().flatten();
+        for table in tables.filter_map(|element| element.get_ref().as_table()) {
+            if let Some((line, key)) = unknown(table, known)
+                && !known.is_empty()
+            {
+                let hint = match nearest(&key, known.iter().copied()) {
+                    Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                    None => format!("the keys are {}", known.join(", ")),
+                };
+                return wrong(line, &key, &format!(" in [[{}]]", name.get_ref()), hint);
+            }
         }
-        None => format!("the keys are {}", known.join(", ")),
-    };
-    Err(Failure::usage(format!(
-        "{}, line {line}: there is no key \"{key}\"; {hint}",
-        path.display()
-    )))
+    }
+    Ok(())
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -164,7 +207,7 @@ fn wrong(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
 }
 
 /// The error in one line, with the file, the line, the key and the value.
-fn wrong_value<A: TunnelArgs>(
+fn wrong_value<A: FileArgs>(
     path: &Path,
     text: &str,
     table: &DeTable<'_>,
@@ -174,10 +217,9 @@ fn wrong_value<A: TunnelArgs>(
     let contains = |value: &Spanned<DeValue<'_>>| {
         value.span().start <= span.start && span.end <= value.span().end
     };
-    let Some((key, value)) = table.iter().find(|(_, value)| contains(value)) else {
+    let Some((key, value)) = innermost(table, &contains) else {
         return wrong(path, text, error);
     };
-    let key = key.get_ref();
     // The error is about a whole array: find the element.
     let is_wrong = |element: &&Spanned<DeValue<'_>>| {
         text.get(element.span())
@@ -198,6 +240,20 @@ fn wrong_value<A: TunnelArgs>(
         path.display(),
         line_of(text, span.start)
     ))
+}
+
+/// The innermost key whose value contains something, and that value.
+fn innermost<'a, 'b>(
+    table: &'a DeTable<'b>,
+    contains: &dyn Fn(&Spanned<DeValue<'b>>) -> bool,
+) -> Option<(&'a str, &'a Spanned<DeValue<'b>>)> {
+    // The span of a table is that of its header: look into all.
+    let inner = table.values().find_map(|value| {
+        let tables = value.get_ref().as_array().into_iter().flatten();
+        tables.filter_map(|element| innermost(element.get_ref().as_table()?, contains)).next()
+    });
+    let own = || table.iter().find(|(_, value)| contains(value));
+    inner.or_else(|| own().map(|(key, value)| (&**key.get_ref(), value)))
 }
 
 /// What to write, if the error is that a value has the wrong type.

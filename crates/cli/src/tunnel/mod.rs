@@ -13,7 +13,7 @@ use crate::quantity::{binary, size};
 use crate::{stdout, terminal};
 use clap::ArgMatches;
 use config::Process;
-use file::Options;
+pub(crate) use file::Options;
 use log::{Fields, Log};
 use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
@@ -157,7 +157,11 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
 }
 
 /// Status sockets of the systemd units in `docs/examples`.
-const UNITS: [&str; 2] = ["/run/oncewire-serve/status.sock", "/run/oncewire-connect/status.sock"];
+const UNITS: [&str; 3] = [
+    "/run/oncewire-serve/status.sock",
+    "/run/oncewire-connect/status.sock",
+    "/run/oncewire-link/status.sock",
+];
 /// Timeout for the answer of a running process.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer of a running process, in bytes. A session takes about 4 kB.

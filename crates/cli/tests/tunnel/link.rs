@@ -16,14 +16,28 @@ const NETWORKS: [[&str; 2]; 2] = [["10.1.0.0/16", "fd01::/64"], ["10.2.0.0/16", 
 const ADDRESSES: [[&str; 2]; 2] = [["10.1.0.1/32", "fd01::1/128"], ["10.2.0.1/32", "fd02::1/128"]];
 
 /// One end as a process in its namespace.
-struct End {
+pub(crate) struct End {
     process: Running,
     status: PathBuf,
     log: PathBuf,
 }
 
 impl End {
-    fn status(&self) -> Option<Value> {
+    /// Starts `oncewire link`, of which `command` has some options, with a log and a status of this
+    /// name.
+    pub(crate) fn start(mut command: Command, dir: &std::path::Path, name: &str) -> End {
+        let [status, log] = ["sock", "log"].map(|kind| dir.join(format!("{name}.{kind}")));
+        let file = File::options().append(true).create(true).open(&log).expect("a log");
+        command.args(["--log", "debug"]);
+        // The ends of a test notice a death soon.
+        command.args(["--keep-alive", "200ms", "--dead-after", "2s"]);
+        command.arg("--status").arg(&status);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let process = Running::start(&mut command).expect("starts");
+        End { process, status, log }
+    }
+
+    pub(crate) fn status(&self) -> Option<Value> {
         let args =
             ["status".as_ref(), "--json".as_ref(), "--socket".as_ref(), self.status.as_os_str()];
         let output = oncewire(args);
@@ -33,7 +47,18 @@ impl End {
             .then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap()[0].take())
     }
 
-    fn number(&self, pointer: &str) -> u64 {
+    /// The status socket.
+    pub(crate) fn socket(&self) -> &std::path::Path {
+        &self.status
+    }
+
+    /// Ends the process without a word to the peer.
+    pub(crate) fn kill(&mut self) {
+        signal(&self.process, "KILL");
+        self.process.wait(PATIENCE).unwrap();
+    }
+
+    pub(crate) fn number(&self, pointer: &str) -> u64 {
         let status = self.status().expect("a status");
         status
             .pointer(pointer)
@@ -41,26 +66,26 @@ impl End {
             .unwrap_or_else(|| panic!("{pointer} of {status}"))
     }
 
-    fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.status().is_some_and(|status| status["up"] == true)
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
-struct Link {
-    path: Path,
-    dir: TempDir,
-    keys: [String; 2],
+pub(crate) struct Link {
+    pub(crate) path: Path,
+    pub(crate) dir: TempDir,
+    pub(crate) keys: [String; 2],
     /// Further options of both ends.
     options: Vec<&'static str>,
 }
 
 impl Link {
     /// The namespaces and keys, without a link yet; `None` if this machine has no namespaces.
-    fn new(config: PathConfig) -> Option<Link> {
+    pub(crate) fn new(config: PathConfig) -> Option<Link> {
         if let Some(reason) = Path::unavailable() {
             skip!("{reason}");
         }
@@ -74,20 +99,19 @@ impl Link {
         Some(Link { path, dir, keys, options: Vec::new() })
     }
 
-    fn command(&self, end: usize, program: &str) -> Command {
+    pub(crate) fn command(&self, end: usize, program: &str) -> Command {
         if end == 0 { self.path.command_in_a(program) } else { self.path.command_in_b(program) }
     }
 
     /// Starts end A (0), which connects, or end B (1), which listens.
-    fn start(&self, end: usize) -> End {
+    pub(crate) fn start(&self, end: usize) -> End {
         let name = ["a", "b"][end];
-        let [status, log, key] =
-            ["sock", "log", "key"].map(|kind| self.dir.path().join(format!("{name}.{kind}")));
-        let file = File::options().append(true).create(true).open(&log).expect("a log");
         let mut command = self.command(end, ONCEWIRE);
-        command.arg("link").args(["--match", "none", "--log", "debug", "--device"]);
-        command.arg(format!("{}{name}", self.path.ns_a().replace("owp", "l")));
-        command.arg("--key").arg(key).args(["--peer", &self.keys[1 - end]]);
+        command.arg("link").args(["--match", "none", "--device"]).arg(self.device(end));
+        command
+            .arg("--key")
+            .arg(self.dir.path().join(format!("{name}.key")))
+            .args(["--peer", &self.keys[1 - end]]);
         for network in NETWORKS[1 - end] {
             command.args(["--allowed", network]);
         }
@@ -98,17 +122,17 @@ impl Link {
             0 => command.arg(format!("{}:7077", self.path.addr_b())),
             _ => command.args(["--listen", "7077"]),
         };
-        // The ends of a test notice a death soon.
-        command.args(["--keep-alive", "200ms", "--dead-after", "2s"]);
         command.args(&self.options);
-        command.arg("--status").arg(&status);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let process = Running::start(&mut command).expect("starts");
-        End { process, status, log }
+        End::start(command, self.dir.path(), name)
+    }
+
+    /// The name of an end's device.
+    pub(crate) fn device(&self, end: usize) -> String {
+        format!("{}{}", self.path.ns_a().replace("owp", "l"), ["a", "b"][end])
     }
 
     /// Both ends, connected.
-    fn connected(&self) -> [End; 2] {
+    pub(crate) fn connected(&self) -> [End; 2] {
         let ends = [self.start(0), self.start(1)];
         for end in &ends {
             wait_until("the link is up", || end.is_up());
@@ -116,7 +140,7 @@ impl Link {
         ends
     }
 
-    fn ping(&self, from: usize, args: &[&str]) -> bool {
+    pub(crate) fn ping(&self, from: usize, args: &[&str]) -> bool {
         let mut command = self.command(from, "ping");
         finish(command.args(["-q", "-i", "0.01", "-W", "5"]).args(args)).status.success()
     }
@@ -246,7 +270,7 @@ fn a_route_to_the_peer_into_the_device_is_noticed() {
     need_tool!("ping");
     let Some(link) = Link::new(PathConfig::default()) else { return };
     let [a, _b] = link.connected();
-    let device = format!("{}a", link.path.ns_a().replace("owp", "l"));
+    let device = link.device(0);
     let peer = link.path.addr_b().to_string();
     succeed(link.command(0, "ip").args(["route", "add", &format!("{peer}/32"), "dev", &device]));
     // Its own datagrams go in circles now: they are counted and dropped.

@@ -7,6 +7,8 @@
 mod configuration;
 #[cfg(target_os = "linux")]
 mod link;
+#[cfg(target_os = "linux")]
+mod link_sites;
 mod logging;
 mod process;
 mod programs;
