@@ -19,7 +19,7 @@ use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(target_os = "linux")]
-pub(crate) use link::{LinkArgs, PeerArgs, parse_network};
+pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};

@@ -2,9 +2,12 @@
 
 use super::Switch;
 use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed};
-use crate::quantity::{parse_time, time};
+use crate::quantity::{parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
-use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU, Timing};
+use oncewire_codec::DEFAULT_CACHE;
+use oncewire_net::link::{
+    IpNet, LEAST_LOG, LEAST_PATH_MTU, MOST_LOG, MOST_PATH_MTU, PATH_MTU, Policy, Sharing, Timing,
+};
 use oncewire_net::target::Target;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -46,9 +49,9 @@ oncewire link [OPTIONS] <SERVER>
     after_help = "\
 Examples:
   oncewire link --listen 7077 --key b.key --peer \"$(cat a.pub)\" \\
-    --allowed 10.1.0.0/16 --match none
+    --allowed 10.1.0.0/16
   oncewire link site-b:7077 --key a.key --peer \"$(cat b.pub)\" \\
-    --allowed 10.2.0.0/16 --match none
+    --allowed 10.2.0.0/16
   oncewire link --config /etc/oncewire/link.toml
 
 Needs root, or the capability CAP_NET_ADMIN. The first command is for site B with the networks 10.2.0.0/16, the second for site A with \
@@ -56,7 +59,7 @@ Needs root, or the capability CAP_NET_ADMIN. The first command is for site B wit
 to a tun device while it runs. While a peer is not connected, packets to its networks are dropped. When the program ends, its routes are \
 gone: if packets must not leave by another route then, add an unreachable one with a higher metric.
 
-This version encrypts and carries packets. It does not reduce them yet."
+What repeats is sent as a reference to the content log that the other end keeps. A host's packets are searched for what the same host has sent before, whatever the flow or protocol, unless they are encrypted."
 )]
 pub(crate) struct LinkArgs {
     /// Where the other end listens, host:port
@@ -87,10 +90,24 @@ pub(crate) struct LinkArgs {
     #[arg(skip)]
     #[serde(rename = "peer")]
     pub(crate) peers: Vec<PeerArgs>,
-    /// How to find repeats. This version has only `none`
-    #[arg(id = "match", long = "match", value_name = "HOW")]
-    #[serde(rename = "match", deserialize_with = "some_choice")]
-    pub(crate) matching: Option<MatchName>,
+    /// How to find repeats
+    #[arg(id = "match", long = "match", value_name = "HOW", default_value = "log")]
+    #[serde(rename = "match", deserialize_with = "choice")]
+    pub(crate) matching: MatchName,
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = size(DEFAULT_CACHE), help = format!(
+        "Size of the content log of each peer and direction, {} to {}; the smaller number of the two ends applies", size(LEAST_LOG), size(MOST_LOG)
+    ))]
+    #[serde(deserialize_with = "cache")]
+    pub(crate) cache: u64,
+    /// Which content this end refers to
+    #[arg(long, value_name = "WHICH", default_value = "acked")]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) policy: PolicyName,
+    /// What this end may refer to across isolation domains. A domain is the source address of a
+    /// packet. With `all`, sizes on the path let one host guess what others send
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) share: LinkShareName,
     /// Name of the tun device
     #[arg(long, value_name = "NAME", default_value = "oncewire0", value_parser = parse_device)]
     #[serde(deserialize_with = "device")]
@@ -176,14 +193,60 @@ fn path_mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     }
 }
 
-fn some_choice<'de, D: Deserializer<'de>, T: ValueEnum>(from: D) -> Result<Option<T>, D::Error> {
-    choice(from).map(Some)
+fn cache<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parsed(from, parse_cache)
+}
+
+fn parse_cache(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if (LEAST_LOG..=MOST_LOG).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("use {} to {}", size(LEAST_LOG), size(MOST_LOG)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MatchName {
+    /// In content logs, which both ends keep for each direction
+    Log,
     /// Not at all: packets are encrypted and carried as they are
     None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// What the other end has acknowledged: a lost datagram costs no other
+    Acked,
+    /// All that was sent: repeats are found earlier, and a lost datagram delays those that refer to
+    /// it by a round trip
+    Immediate,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Policy {
+        match name {
+            PolicyName::Acked => Policy::Acked,
+            PolicyName::Immediate => Policy::Immediate,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinkShareName {
+    /// Everything, for sites whose hosts trust each other
+    All,
+    /// Nothing
+    None,
+}
+
+impl From<LinkShareName> for Sharing {
+    fn from(name: LinkShareName) -> Sharing {
+        match name {
+            LinkShareName::All => Sharing::All,
+            LinkShareName::None => Sharing::None,
+        }
+    }
 }
 
 /// `7077` and `*:7077` are every address, IPv6 and IPv4.

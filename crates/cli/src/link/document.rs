@@ -64,6 +64,11 @@ fn sent(traffic: &Traffic) -> Value {
         "datagram_bytes": sent.bytes,
         "acknowledged_datagrams": sent.delivered,
         "lost_datagrams": sent.lost,
+        "logged_bytes": sent.logged_bytes,
+        "frame_bytes": sent.frame_bytes,
+        "rejected_frames": sent.rejected,
+        "repaired_frames": sent.repaired,
+        "logs": sent.logs,
     })
 }
 
@@ -75,6 +80,9 @@ fn received(traffic: &Traffic) -> Value {
         "datagrams": received.datagrams,
         "datagram_bytes": received.bytes,
         "forged_datagrams": traffic.forged,
+        "waiting_frames": received.waited,
+        "rejected_frames": received.rejected,
+        "stale_frames": received.stale,
     })
 }
 

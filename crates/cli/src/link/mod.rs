@@ -4,7 +4,7 @@ mod document;
 
 pub(crate) use document::show;
 
-use crate::args::{LinkArgs, PeerArgs, Switch, parse_network};
+use crate::args::{LinkArgs, MatchName, PeerArgs, Switch, parse_network};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::time;
 use crate::tunnel::{self, Options};
@@ -13,8 +13,8 @@ use oncewire_net::NetError;
 use oncewire_net::daemon;
 use oncewire_net::keys::{Peer, SecretKey};
 use oncewire_net::link::{
-    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Policy,
-    Sharing, Timing, device_mtu, largest_datagram,
+    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Timing,
+    device_mtu, largest_datagram,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -81,9 +81,6 @@ fn config(options: &Options<LinkArgs>) -> Outcome<LinkConfig> {
     })?;
     let secret =
         SecretKey::load(key).map_err(|error| options.blame("key", tunnel::key_failure(&error)))?;
-    if args.matching.is_none() {
-        return Err(options.missing("pass --match none: this version does not reduce packets yet"));
-    }
     let peers = if args.peers.is_empty() { vec![only_peer(options)?] } else { peers(options)? };
     if args.listen.is_none()
         && let Some(at) = peers.iter().position(|peer| peer.address.is_none())
@@ -106,6 +103,11 @@ fn config(options: &Options<LinkArgs>) -> Outcome<LinkConfig> {
             routes: if args.routes == Switch::On { networks.collect() } else { Vec::new() },
         },
         peers,
+        matching: Matching {
+            cache: if args.matching == MatchName::None { 0 } else { args.cache },
+            policy: args.policy.into(),
+            sharing: args.share.into(),
+        },
         largest_datagram,
         timing: timing(options)?,
         agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),

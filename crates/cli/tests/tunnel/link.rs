@@ -107,7 +107,7 @@ impl Link {
     pub(crate) fn start(&self, end: usize) -> End {
         let name = ["a", "b"][end];
         let mut command = self.command(end, ONCEWIRE);
-        command.arg("link").args(["--match", "none", "--device"]).arg(self.device(end));
+        command.arg("link").arg("--device").arg(self.device(end));
         command
             .arg("--key")
             .arg(self.dir.path().join(format!("{name}.key")))
@@ -227,6 +227,51 @@ fn files_arrive_over_a_path_that_loses_and_reorders() {
     assert!(received == content, "{} bytes differ from {}", received.len(), content.len());
     // B has sent about 3,700 datagrams, of which 1 % are lost.
     assert!(ends[1].number("/sent/lost_datagrams") > 0, "{:?}", ends[1].status());
+}
+
+/// What A has is not sent again, and an end that restarts begins anew with the other.
+#[test]
+fn a_file_crosses_once() {
+    let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
+    let Some(link) = Link::new(PathConfig::default()) else { return };
+    let [mut a, mut b] = link.connected();
+    let content = oncewire_testkit::content::incompressible(8, 3_000_000);
+    std::fs::write(link.dir.path().join("file"), &content).unwrap();
+    let mut server = link.command(1, python.to_str().unwrap());
+    server.args(["-m", "http.server", "--bind", "10.2.0.1", "8080"]).current_dir(link.dir.path());
+    let _server = Running::start(server.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    let download = || {
+        wait_until("curl succeeds", || {
+            let mut client = link.command(0, curl.to_str().unwrap());
+            let url = "http://10.2.0.1:8080/file";
+            let output = finish(client.args(["-s", "--max-time", "25", url]));
+            output.status.success() && output.stdout == content
+        });
+    };
+    let sent = |end: &End| end.number("/sent/datagram_bytes");
+    // The log is in use once something went through it.
+    while b.number("/sent/logged_bytes") == 0 {
+        download();
+    }
+    download();
+    for (killed, other) in [(1, 0), (0, 1)] {
+        // All is acknowledged within a second; so much of it is then found again.
+        wait_until("a download takes a fiftieth", || {
+            let before = sent(&b);
+            download();
+            (sent(&b) - before) * 50 < content.len() as u64
+        });
+        assert_eq!(b.number("/sent/rejected_frames"), 0, "{:?}", b.status());
+        let ends = [&mut a, &mut b];
+        ends[killed].kill();
+        let again = link.start(killed);
+        *ends[killed] = again;
+        wait_until("the link is up again", || a.is_up() && b.is_up());
+        let before = sent(&b);
+        download();
+        let bytes = sent(&b) - before;
+        assert!(bytes > content.len() as u64, "{bytes} bytes: end {other} knew nothing of it");
+    }
 }
 
 /// What leaves the namespace is sealed, whatever happens to the other end; and the link comes back.

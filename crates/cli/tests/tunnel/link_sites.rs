@@ -61,7 +61,7 @@ fn configured(mut command: Command, link: &Link, name: &str, lines: &str) -> End
     let key = dir.join(format!("{name}.key"));
     // Names of devices differ, because they exist outside of the namespaces for a moment.
     let device = link.device(0).replace('l', &name.to_uppercase());
-    let text = format!("key = {key:?}\nmatch = \"none\"\ndevice = {device:?}\n{lines}");
+    let text = format!("key = {key:?}\nmatch = \"log\"\ndevice = {device:?}\n{lines}");
     std::fs::write(&file, text).unwrap();
     let checked = oncewire(["check-config".as_ref(), "link".as_ref(), file.as_os_str()]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
@@ -240,7 +240,7 @@ impl Files {
             text = text.trim_end().to_owned() + "\n";
         }
         let key = self.dir.path().join("own.key");
-        text.push_str(&format!("key = {key:?}\nmatch = \"none\"\n"));
+        text.push_str(&format!("key = {key:?}\nmatch = \"log\"\n"));
         let [own, b, c] = &self.keys;
         text.push_str(&lines.replace("KEYB", b).replace("KEYC", c).replace("OWN", own));
         std::fs::write(&path, text).unwrap();
@@ -350,14 +350,12 @@ fn a_command_line_that_lacks_something_says_what() {
     let files = Files::new();
     let key = files.dir.path().join("own.key");
     let [key, peer] = [key.to_str().unwrap(), &files.keys[1]];
-    let whole =
-        ["link", "h:1", "--key", key, "--peer", peer, "--allowed", "10.0.0.0/8", "--match", "none"];
+    let whole = ["link", "h:1", "--key", key, "--peer", peer, "--allowed", "10.0.0.0/8"];
     for (without, words) in [
         ("h:1", "name the other end as host:port, or wait for it with --listen PORT"),
         ("--key", "no key: make one"),
         ("--peer", "no peer: pass the other end's public key"),
         ("--allowed", "no network: name those behind the other end"),
-        ("--match", "pass --match none"),
     ] {
         let at = whole.iter().position(|arg| *arg == without).unwrap();
         let mut args: Vec<&str> = whole.to_vec();
