@@ -68,7 +68,7 @@ fn sent(traffic: &Traffic) -> Value {
         "frame_bytes": sent.frame_bytes,
         "rejected_frames": sent.rejected,
         "repaired_frames": sent.repaired,
-        "logs": sent.logs,
+        "logs_begun": sent.logs,
     })
 }
 
@@ -80,7 +80,7 @@ fn received(traffic: &Traffic) -> Value {
         "datagrams": received.datagrams,
         "datagram_bytes": received.bytes,
         "forged_datagrams": traffic.forged,
-        "waiting_frames": received.waited,
+        "waited_frames": received.waited,
         "rejected_frames": received.rejected,
         "stale_frames": received.stale,
     })
@@ -166,6 +166,7 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         ("on the wire", Unit::Bytes),
         ("saved", Unit::Share),
         ("path loss", Unit::Share),
+        ("beyond it", Unit::Share),
     ]);
     let mut notes = Vec::new();
     let name = |peer: &Value| {
@@ -197,11 +198,17 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         let (sent, received) = (&peer["sent"], &peer["received"]);
         let (arrived, lost) =
             (number(&sent["acknowledged_datagrams"]), number(&sent["lost_datagrams"]));
-        let loss = match arrived.saturating_add(lost) {
+        // Frames that arrived, but lacked content that the path had lost, and were not sent again.
+        let beyond =
+            number(&sent["rejected_frames"]).saturating_sub(number(&sent["repaired_frames"]));
+        let share = |count: u64| match arrived.saturating_add(lost) {
             0 => MISSING.into(),
-            decided => format!("{:.2} %", 100.0 * lost as f64 / decided as f64),
+            decided => format!("{:.2} %", 100.0 * count as f64 / decided as f64),
         };
-        for (direction, way, loss) in [("sent", sent, loss), ("received", received, MISSING.into())]
+        let of_sent = [share(lost), share(beyond)];
+        let of_received = [MISSING.into(), MISSING.into()];
+        for (direction, way, [loss, beyond]) in
+            [("sent", sent, of_sent), ("received", received, of_received)]
         {
             let (whole, wire) = (number(&way["packet_bytes"]), number(&way["datagram_bytes"]));
             let says_nothing = whole < LITTLE || wire / 2 > whole;
@@ -213,6 +220,7 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
                 bytes(wire),
                 if says_nothing { MISSING.into() } else { savings(wire, whole) },
                 loss,
+                beyond,
             ]);
         }
     }
@@ -267,6 +275,8 @@ mod tests {
         traffic.sent.bytes = u64::MAX / 4;
         traffic.sent.delivered = 9_900;
         traffic.sent.lost = 100;
+        traffic.sent.rejected = 30;
+        traffic.sent.repaired = 5;
         traffic.forged = 77;
         let connected = PeerStatus {
             key: format!("ow1{}", "k".repeat(52)),
@@ -326,6 +336,7 @@ mod tests {
                 "12.3 ms",
                 "not connected",
                 "1.00 %",
+                "0.25 %",
                 "75.0 %",
                 "5 datagrams of this",
                 "77 datagrams not",

@@ -13,7 +13,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The application protocol of a link (RFC 7301).
 pub(super) const ALPN: &[u8] = b"oncewire-link/1";
@@ -151,7 +151,18 @@ pub(super) fn server_config(shared: &Shared) -> Result<ServerConfig, LinkError> 
         tls::ServerTls::new(&shared.config.secret, &peers).map_err(LinkError::Tls)?.speaking(ALPN);
     let mut config = quic::server_config(&tls).map_err(LinkError::Net)?;
     config.transport_config(transport(shared.config.timing.silence, None));
+    // Only for how old a token of a retry is, which this process has made.
+    config.time_source(Arc::new(Monotonic(Instant::now())));
     Ok(config)
+}
+
+/// The time since a moment, for quinn, which would ask the system's clock. That may jump.
+struct Monotonic(Instant);
+
+impl quinn::TimeSource for Monotonic {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.0.elapsed()
+    }
 }
 
 /// Settings to connect to one peer: nobody else may answer.

@@ -359,6 +359,14 @@ impl Default for Keys {
 /// Connections that both ends make within this time are made at the same time.
 const SAME_TIME: Duration = Duration::from_secs(3);
 
+/// Whether a connection stays in use although there is a newer one: both ends have just connected to
+/// each other, and its client is the end with the lower key. Of both connections, this end knows
+/// whether it is the client.
+fn stays((is_client, age): (bool, Duration), newer_is_client: bool, has_lower_key: bool) -> bool {
+    // Later, the peer has lost the connection, or it would not connect.
+    is_client != newer_is_client && is_client == has_lower_key && age < SAME_TIME
+}
+
 /// What became of new keys.
 pub(super) enum Installed {
     /// This end seals with them, and had none.
@@ -393,10 +401,8 @@ impl Keys {
             return Installed::Spare;
         }
         let stays = |current: &Arc<Keyed>| {
-            current.is_client != keyed.is_client
-                && current.is_client == has_lower_key
-                // Later, the peer has lost the connection, or it would not connect.
-                && current.since.elapsed() < SAME_TIME
+            let age = current.since.elapsed();
+            stays((current.is_client, age), keyed.is_client, has_lower_key)
         };
         let current = state.sealing.clone().filter(stays);
         let chosen = current.as_ref().unwrap_or(keyed);
@@ -592,6 +598,28 @@ mod tests {
         assert!(opening.iter().any(|keyed| **keyed == 5));
         let expected: Vec<_> = (0..=84).filter(|&nth| nth != 5).collect();
         assert_eq!(gone, expected);
+    }
+
+    /// Two connections, one of each end's, become ready in any order at each end: both ends use the
+    /// same one in the end. And the newer one, if the first is old or of the same client.
+    #[test]
+    fn both_ends_choose_the_same_connection() {
+        let now = Duration::ZERO;
+        for first_at_lower in [true, false] {
+            for first_at_higher in [true, false] {
+                // Connections are named by whether the lower end is the client.
+                let chosen = |first: bool, has_lower_key: bool| {
+                    let is_client = |connection: bool| connection == has_lower_key;
+                    let keeps = stays((is_client(first), now), is_client(!first), has_lower_key);
+                    if keeps { first } else { !first }
+                };
+                assert!(chosen(first_at_lower, true) && chosen(first_at_higher, false));
+            }
+        }
+        for (is_client, newer, lower) in [(true, true, true), (false, false, false)] {
+            assert!(!stays((is_client, now), newer, lower));
+        }
+        assert!(stays((true, now), false, true) && !stays((true, SAME_TIME), false, true));
     }
 
     fn key() -> PublicKey {

@@ -449,7 +449,7 @@ async fn many_handshakes_must_show_their_addresses() {
     let keys = Keys::new(2);
     let port = any_port();
     let at_zero = port.0.address();
-    let zero = keys.site(0, Some(port), vec![keys.peer(1, None)], quick());
+    let mut zero = keys.site(0, Some(port), vec![keys.peer(1, None)], quick());
     // First packets of real handshakes, whose answers arrive nowhere.
     let sink = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at_sink = sink.local_addr().unwrap();
@@ -471,6 +471,10 @@ async fn many_handshakes_must_show_their_addresses() {
         from.recv_from(&mut answer).unwrap();
     }
     assert_eq!(zero.link.status().retries, 4);
+    // A peer that does receive there gets through.
+    let mut one = keys.site(1, None, vec![keys.peer(0, Some(at_zero))], quick());
+    one.exchange(&mut zero).await;
+    assert_eq!(zero.link.status().retries, 5);
 }
 
 /// Datagrams of the link that are routed into its device are dropped, whether the peer is connected
