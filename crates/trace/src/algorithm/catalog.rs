@@ -125,7 +125,9 @@ impl Algorithm {
             Algorithm::Pairs => "max-match, SAMPLEBYTE, 10 MB per pair of hosts (EndRE)",
             Algorithm::Shared => "max-match, SAMPLEBYTE, 2 GB shared (EndRE's WAN optimizer)",
             Algorithm::Optimal => "upper bound, by a Bloom filter (thesis)",
-            Algorithm::Packets => "Oncewire's codec, one frame per packet",
+            Algorithm::Packets => {
+                "oncewire link: runs of packets in datagrams, with seal and headers"
+            }
             Algorithm::Tunnel => "Oncewire's codec over TCP flows, frames of up to 10 ms or 64 KiB",
             Algorithm::TunnelBytes => {
                 "the same with --inside off: repeats inside deflate and zstd are not found"

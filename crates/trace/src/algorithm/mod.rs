@@ -5,6 +5,7 @@
 
 mod bound;
 mod catalog;
+mod link;
 mod max_match;
 mod names;
 mod oncewire;
@@ -14,9 +15,10 @@ mod windows;
 
 pub(crate) use bound::Bound;
 pub use catalog::Algorithm;
+pub(crate) use link::LinkRun;
 pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
-pub(crate) use oncewire::{PacketsRun, TunnelContent, TunnelRun};
+pub(crate) use oncewire::{TunnelContent, TunnelRun};
 pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
@@ -149,6 +151,11 @@ impl Tally {
     /// Adds bytes saved by a window of several packets.
     pub(crate) fn add_to(&mut self, direction: Direction, saved: u64) {
         self.saved[direction.index()] += saved;
+    }
+
+    /// Replaces the bytes saved in a direction.
+    pub(crate) fn set(&mut self, direction: Direction, saved: u64) {
+        self.saved[direction.index()] = saved;
     }
 
     /// Bytes saved in one direction.

@@ -13,17 +13,11 @@ struct Encoders {
     cache: Sizes,
     inside: bool,
     encoders: [Option<Box<Encoder>>; Direction::ALL.len()],
-    frame: Vec<u8>,
 }
 
 impl Encoders {
     fn new(cache: Sizes, inside: bool) -> Encoders {
-        Encoders {
-            cache,
-            inside,
-            encoders: [const { None }; Direction::ALL.len()],
-            frame: Vec::new(),
-        }
+        Encoders { cache, inside, encoders: [const { None }; Direction::ALL.len()] }
     }
 
     fn of(&mut self, direction: Direction) -> Result<&mut Encoder, ConfigError> {
@@ -41,44 +35,6 @@ impl Encoders {
         let encoders: usize =
             self.encoders.iter().flatten().map(|encoder| encoder.memory().total()).sum();
         encoders as u64
-    }
-}
-
-/// Each packet's payload as a block, as `oncewire link` would. Every frame is assumed to arrive.
-pub(crate) struct PacketsRun {
-    encoders: Encoders,
-    tally: Tally,
-}
-
-impl PacketsRun {
-    pub(crate) fn new(cache: Sizes) -> PacketsRun {
-        PacketsRun { encoders: Encoders::new(cache, false), tally: Tally::default() }
-    }
-}
-
-impl Run for PacketsRun {
-    fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
-        for packet in view.batch.packets().iter().filter(|packet| packet.len > 0) {
-            let payload = view.batch.payload(packet);
-            let mut frame = std::mem::take(&mut self.encoders.frame);
-            frame.clear();
-            self.encoders
-                .of(packet.direction)?
-                .encode(payload, &mut frame)
-                .expect("a packet is no longer than a block may be");
-            let saved = payload.len().saturating_sub(frame.len());
-            self.tally.add_to(packet.direction, saved as u64);
-            self.encoders.frame = frame;
-        }
-        Ok(())
-    }
-
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
-    fn memory(&self) -> u64 {
-        self.encoders.memory()
     }
 }
 

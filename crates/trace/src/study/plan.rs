@@ -1,8 +1,8 @@
 //! Which algorithms a study runs, with which parameters, for which figures.
 
 use crate::algorithm::{
-    Algorithm, Bound, ChunkRun, Coder, Grouping, MaxMatchParams, MaxMatchRun, PacketsRun,
-    PairLimits, PairRun, PayloadRun, Run, Source, Tally, TunnelRun, WindowRun,
+    Algorithm, Bound, ChunkRun, Coder, Grouping, LinkRun, MaxMatchParams, MaxMatchRun, PairLimits,
+    PairRun, PayloadRun, Run, Source, Tally, TunnelRun, WindowRun,
 };
 use crate::batch::{Charge, Direction};
 use crate::figures::FigureId;
@@ -255,7 +255,7 @@ impl Settings {
                     Box::new(self.pairs(PairLimits::Fixed(crate::algorithm::HTTP_LIMIT)))
                 }
                 Algorithm::Optimal => Box::new(Bound::new(self.window, cache, charge)),
-                Algorithm::Packets => Box::new(PacketsRun::new(cache)),
+                Algorithm::Packets => Box::new(LinkRun::new(cache, self.figure_memory / 4)),
                 Algorithm::Tunnel | Algorithm::TunnelBytes => Box::new(TunnelRun::new(
                     cache,
                     self.compression_window,
