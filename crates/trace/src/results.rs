@@ -72,7 +72,7 @@ pub struct Share {
 }
 
 /// What to deploy, and the expected benefit. Savings, range, billing, money and time are all of the
-/// tunnel, whether it is worth deploying or not.
+/// recommended product, or of the tunnel if nothing is worth deploying.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The recommendation.
@@ -86,7 +86,7 @@ pub struct Verdict {
     pub cache: Option<u64>,
     /// Flows larger than that cache, or than the configured one if none is recommended.
     pub large_flows: Option<LargeFlows>,
-    /// Share of all wire bytes that the tunnel saves over the whole trace.
+    /// Share of all wire bytes that it saves over the whole trace.
     pub savings: f64,
     /// 10th and 90th percentile of these savings per minute, weighted by bytes. Traces shorter than
     /// 100 minutes are divided into 100 parts instead. `None` with fewer than 20 parts that have
@@ -99,8 +99,8 @@ pub struct Verdict {
     pub money: Option<Money>,
     /// With a link rate: how long the link is busy.
     pub time: Option<Time>,
-    /// Share of all wire bytes that a link for whole packets, which does not exist yet, would save
-    /// at most. `None` if it was not measured. No other number here includes it.
+    /// Share of all wire bytes that the packet link would save, whether it is recommended or not.
+    /// `None` if it was not measured.
     pub packet_link: Option<f64>,
 }
 
@@ -109,9 +109,9 @@ pub struct Verdict {
 pub struct Billing {
     /// Width of the buckets in seconds: 300, or less for traces shorter than 100 minutes.
     pub bucket: f64,
-    /// Bits per second without the tunnel.
+    /// Bits per second without it.
     pub before: f64,
-    /// The same with the tunnel.
+    /// The same with it.
     pub after: f64,
     /// Share that it falls by.
     pub savings: f64,
@@ -137,20 +137,22 @@ pub struct LargeFlows {
 pub enum Deploy {
     /// `oncewire serve` and `connect`: TCP flows through a tunnel.
     Tunnel,
+    /// `oncewire link`: all IP packets.
+    Link,
     /// Nothing: the savings are too small.
     Nothing,
 }
 
-/// The cost of traffic, and what the tunnel leaves of it.
+/// The cost of traffic, and what the product leaves of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Money {
     /// Price of a gigabyte (10^9 bytes), in the user's currency.
     pub per_gigabyte: f64,
     /// What it is the cost of.
     pub of: CostOf,
-    /// Cost without the tunnel.
+    /// Cost without it.
     pub before: f64,
-    /// The same with the tunnel.
+    /// The same with it.
     pub after: f64,
 }
 

@@ -1,5 +1,6 @@
-//! The verdict: whether to deploy the tunnel, and what it would save. All its numbers are of the
-//! tunnel; a sentence about something else names it.
+//! The verdict: whether to deploy the tunnel or the packet link, and what it would save. All its
+//! numbers are of the product that it names, the tunnel if it recommends nothing; a sentence about
+//! something else names it.
 
 use super::compare::share;
 use super::plan::Key;
@@ -13,7 +14,8 @@ use crate::text::{bytes, cache, count, percent, points, seconds};
 
 /// Below this share nothing is worth deploying.
 const WORTH: f64 = 0.05;
-/// What a packet link would save beyond the tunnel that is worth a sentence.
+/// What the packet link must save beyond the tunnel: it takes more of the host, and each of its
+/// datagrams has headers and a seal.
 const MUCH_MORE: f64 = 0.02;
 /// Share of bytes outside the networks of `--inside` that is worth a sentence.
 const MUCH_OUTSIDE: f64 = 0.05;
@@ -62,11 +64,15 @@ impl Facts {
 pub(super) fn verdict(pass: &Pass, input: &Input, findings: &[Finding]) -> Verdict {
     let settings = &pass.settings;
     let facts = Facts::of(findings);
-    let tunnel = Key::Other(Algorithm::Tunnel);
-    let savings = pass.savings(&tunnel).unwrap_or(0.0);
-    let over_time = pass.over_time(&tunnel).unwrap_or_default();
+    let tunnel = pass.savings(&Key::Other(Algorithm::Tunnel)).unwrap_or(0.0);
     let packet_link = pass.savings(&Key::Other(Algorithm::Packets));
-    let deploy = if savings < WORTH { Deploy::Nothing } else { Deploy::Tunnel };
+    let deploy = choose(tunnel, packet_link);
+    let product = Key::Other(match deploy {
+        Deploy::Link => Algorithm::Packets,
+        Deploy::Tunnel | Deploy::Nothing => Algorithm::Tunnel,
+    });
+    let savings = pass.savings(&product).unwrap_or(0.0);
+    let over_time = pass.over_time(&product).unwrap_or_default();
     let curve = pass.curve();
     let knee = curve.knee().filter(|_| deploy != Deploy::Nothing);
     let large_flows = pass.flow_sizes.larger_than(knee.unwrap_or(settings.cache));
@@ -80,9 +86,10 @@ pub(super) fn verdict(pass: &Pass, input: &Input, findings: &[Finding]) -> Verdi
 
     let mut reasons = vec![next(deploy)];
     reasons.extend(directions(pass));
-    reasons.extend(packet_link.and_then(|link| beyond_the_tunnel(link, savings)));
+    reasons.extend((deploy == Deploy::Link).then(|| beyond_the_tunnel(tunnel)));
     reasons.extend(large_flows.map(|flows| beyond_the_cache(&flows, &curve, payload)));
-    reasons.extend(facts.deflate.and_then(deflate));
+    // The link does not open them.
+    reasons.extend(facts.deflate.filter(|_| deploy != Deploy::Link).and_then(deflate));
     reasons.extend(encryption(facts.encrypted));
     // Figure 12 says what caches at the hosts would save. Figure 7 only knows the most recent copy,
     // and older ones may be nearer.
@@ -99,21 +106,27 @@ pub(super) fn verdict(pass: &Pass, input: &Input, findings: &[Finding]) -> Verdi
         spread: over_time.range,
         billing,
         money: money(settings, input, savings),
-        time: time(pass, &tunnel),
+        time: time(pass, &product),
         packet_link,
     }
 }
 
-fn headline(deploy: Deploy, savings: f64) -> String {
-    let saved = percent(savings);
-    match deploy {
-        Deploy::Tunnel => {
-            format!("Deploy the tunnel: it would save {saved} of all bytes on the wire.")
-        }
-        Deploy::Nothing => {
-            format!("Deploy nothing: the tunnel would save {saved} of all bytes on the wire.")
-        }
+/// What to deploy, by the savings of tunnel and packet link.
+fn choose(tunnel: f64, link: Option<f64>) -> Deploy {
+    match link {
+        Some(link) if link >= WORTH && link >= tunnel + MUCH_MORE => Deploy::Link,
+        _ if tunnel >= WORTH => Deploy::Tunnel,
+        _ => Deploy::Nothing,
     }
+}
+
+fn headline(deploy: Deploy, savings: f64) -> String {
+    let what = match deploy {
+        Deploy::Tunnel => "the tunnel: it",
+        Deploy::Link => "the packet link: it",
+        Deploy::Nothing => "nothing: the tunnel",
+    };
+    format!("Deploy {what} would save {} of all bytes on the wire.", percent(savings))
 }
 
 /// The next step.
@@ -122,6 +135,7 @@ fn next(deploy: Deploy) -> String {
         Deploy::Tunnel => {
             "Next: run `oncewire serve` at one end and `oncewire connect` at the other."
         }
+        Deploy::Link => "Next: run `oncewire link` at both ends.",
         Deploy::Nothing => "Less than 5 % is not worth two more hosts in the path.",
     }
     .to_owned()
@@ -154,14 +168,12 @@ fn directions(pass: &Pass) -> Option<String> {
     Some(format!("{} of the bytes are transit: neither address is in --inside.", percent(outside)))
 }
 
-/// What a packet link would save, if that is more.
-fn beyond_the_tunnel(link: f64, tunnel: f64) -> Option<String> {
-    (link >= tunnel + MUCH_MORE).then(|| {
-        format!(
-            "A link for whole packets, UDP too, would save {} at most; none exists yet.",
-            percent(link)
-        )
-    })
+/// What the tunnel would save, if the packet link is recommended.
+fn beyond_the_tunnel(tunnel: f64) -> String {
+    format!(
+        "The link carries whole packets, UDP too, and its encryption is counted. The tunnel, for TCP only, would save {}.",
+        percent(tunnel)
+    )
 }
 
 fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
@@ -288,10 +300,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_link_has_a_clause_of_its_own() {
-        assert_eq!(beyond_the_tunnel(0.41, 0.40), None);
-        let text = beyond_the_tunnel(0.656, 0.01).unwrap();
-        assert!(text.contains("65.6 % at most") && text.contains("none exists yet"), "{text}");
+    fn the_packet_link_is_recommended_if_it_saves_much_more() {
+        assert_eq!(choose(0.40, Some(0.419)), Deploy::Tunnel);
+        assert_eq!(choose(0.40, Some(0.421)), Deploy::Link);
+        assert_eq!(choose(0.04, Some(0.049)), Deploy::Nothing);
+        assert_eq!(choose(0.01, Some(0.05)), Deploy::Link);
+        assert_eq!((choose(0.05, None), choose(0.049, None)), (Deploy::Tunnel, Deploy::Nothing));
     }
 
     #[test]

@@ -88,11 +88,11 @@ fn when(input: &Input) -> Option<String> {
 }
 
 fn summary(verdict: &Verdict) -> Summary {
-    let mut facts = vec![Fact::new(
-        "savings",
-        format::share(verdict.savings),
-        "of all wire bytes, by the tunnel",
-    )];
+    let by = match verdict.deploy {
+        Deploy::Link => "of all wire bytes, by the packet link",
+        Deploy::Tunnel | Deploy::Nothing => "of all wire bytes, by the tunnel",
+    };
+    let mut facts = vec![Fact::new("savings", format::share(verdict.savings), by)];
     if let Some((low, high)) = verdict.spread {
         facts.push(Fact::new(
             "usual range",
