@@ -162,6 +162,10 @@ class Way:
             site.ip("link", "set", self.cable, "mtu", "1500", "up")
             # Its counters know the segments of a run; those of the device do not.
             run("tc", "-n", site.name, "qdisc", "replace", "dev", self.cable, "root", "pfifo", "limit", "10000")
+        for site, other, address in zip(sites, sites[::-1], self.outer[::-1]):
+            # Nobody asks for addresses of Ethernet while a link is idle.
+            ethernet = json.loads(other.ip("-j", "link", "show", "dev", self.cable))[0]["address"]
+            site.ip("neighbor", "replace", address, "lladdr", ethernet, "dev", self.cable, "nud", "permanent")
 
     def device_of(self, end):
         # Control sockets of the rivals share a directory.
