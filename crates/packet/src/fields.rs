@@ -14,6 +14,11 @@ pub const UDP: u8 = 17;
 /// options, routing, destination options.
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 
+/// Options of TCP (RFC 9293 section 3.2).
+const OPTIONS_END: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const TIMESTAMPS: u8 = 8;
+
 /// A packet that is not IP, or whose headers are not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -117,6 +122,24 @@ impl Headers {
         self.source.is_ipv6()
     }
 
+    /// Offset of the two timestamps of TCP (RFC 7323 section 3.2), which have 8 bytes. Options are
+    /// read up to the first that is malformed.
+    pub fn timestamps_at(&self, packet: &[u8]) -> Option<usize> {
+        let transport = self.transport.filter(|_| self.protocol == TCP)?;
+        let mut at = self.network + 20;
+        let end = self.network + transport.len;
+        while at < end {
+            match *packet.get(at..end)? {
+                [OPTIONS_END, ..] => return None,
+                [NO_OPERATION, ..] => at += 1,
+                [TIMESTAMPS, 10, ..] => return (at + 10 <= end).then_some(at + 2),
+                [_, len, ..] if len >= 2 => at += usize::from(len),
+                _ => return None,
+            }
+        }
+        None
+    }
+
     /// Offset of the transport checksum in the packet.
     pub fn checksum_at(&self) -> Option<usize> {
         self.transport.map(|_| self.network + if self.protocol == TCP { 16 } else { 6 })
@@ -209,6 +232,24 @@ mod tests {
         assert_eq!(Headers::parse(&v6(0, &[UDP, 9, 0, 0])), Err(HeaderError::Length));
     }
 
+    #[test]
+    fn timestamps_are_found_among_options() {
+        let find = |options: &[u8]| {
+            let mut tcp = vec![0; 20];
+            tcp[12] = (5 + options.len() as u8 / 4) << 4;
+            tcp.extend_from_slice(options);
+            let packet = v4(TCP, 0, &tcp);
+            Headers::parse(&packet).unwrap().timestamps_at(&packet)
+        };
+        assert_eq!(find(&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0]), Some(44));
+        assert_eq!(find(&[5, 4, 0, 0, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), Some(46));
+        assert_eq!(find(&[0, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0]), None, "after the end");
+        assert_eq!(find(&[1, 8, 10, 0]), None, "cut");
+        assert_eq!(find(&[5, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0]), None, "a length of 1");
+        assert_eq!(find(&[8, 9, 8, 10, 0, 0, 0, 0]), None, "another length");
+        assert_eq!(find(&[]), None);
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_headers_or_an_error(mut packet in proptest::collection::vec(any::<u8>(), 0..120), version in 0u8..3) {
@@ -219,6 +260,9 @@ mod tests {
                 prop_assert!(headers.total() <= packet.len());
                 if let Some(at) = headers.checksum_at() {
                     prop_assert!(at + 2 <= headers.total());
+                }
+                if let Some(at) = headers.timestamps_at(&packet) {
+                    prop_assert!(at + 8 <= headers.total());
                 }
             }
         }

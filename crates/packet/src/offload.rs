@@ -8,7 +8,8 @@
 //!
 //! [`from_device`] brings a run into a form that does not depend on its length: length fields and
 //! the checksum of an IPv4 header are 0, and the transport checksum is the sum of the pseudo-header
-//! without a length. [`to_device`] makes packets and parts of runs out of that form.
+//! without a length. A packet is brought into the same form, as far as its fields are what they must
+//! be ([`LeftOut`]). [`to_device`] makes packets and parts of runs out of that form.
 
 use crate::checksum::Sum;
 use crate::fields::{HeaderError, Headers, TCP, UDP};
@@ -53,21 +54,39 @@ pub enum OffloadError {
 pub struct Offered<'a> {
     /// Where its headers are.
     pub headers: Headers,
-    /// Headers and payload; a run's headers in the form above.
+    /// Headers and payload; the headers in the form above, as far as `left_out` says.
     pub packet: &'a [u8],
+    /// What the headers do not have any more. Of a run, lengths and checksum.
+    pub left_out: LeftOut,
     /// Whether the transport checksum is open. It is in every run.
     pub open_checksum: bool,
     /// For a run, the payload of each segment but the last in bytes.
     pub segment: Option<NonZeroU16>,
 }
 
+/// Which fields of a packet's headers follow from the rest of it. They are replaced by values that do
+/// not depend on the payload: 0, and for the transport checksum the sum of the pseudo-header without
+/// a length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeftOut {
+    /// None: a length or the checksum of the IPv4 header is wrong.
+    #[default]
+    Nothing,
+    /// Total length and checksum of IPv4, payload length of IPv6, length of UDP.
+    Lengths,
+    /// The checksum of TCP or UDP, too.
+    LengthsAndChecksum,
+}
+
 /// What a packet for a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A packet as it is.
+    /// A packet.
     Packet {
         /// Whether its transport checksum is open.
         open_checksum: bool,
+        /// What its headers do not have.
+        left_out: LeftOut,
     },
     /// Consecutive segments of a run whose first segment the headers describe.
     Segments {
@@ -104,7 +123,8 @@ pub fn from_device(frame: &mut [u8]) -> Result<Offered<'_>, OffloadError> {
                     open_checksum = false;
                 }
             }
-            return Ok(Offered { headers, packet, open_checksum, segment: None });
+            let left_out = leave_out(packet, &headers, open_checksum);
+            return Ok(Offered { headers, packet, left_out, open_checksum, segment: None });
         }
         TCP4_SEGMENTS if !headers.is_v6() => TCP,
         TCP6_SEGMENTS if headers.is_v6() => TCP,
@@ -121,16 +141,79 @@ pub fn from_device(frame: &mut [u8]) -> Result<Offered<'_>, OffloadError> {
     let open = u16::from_be_bytes([packet[at], packet[at + 1]]);
     let without = Sum::default().plus(&open.to_be_bytes()).plus(&complement_of(transport_len));
     packet[at..at + 2].copy_from_slice(&without.folded().to_be_bytes());
+    clear_lengths(packet, &headers);
+    Ok(Offered {
+        headers,
+        packet,
+        left_out: LeftOut::LengthsAndChecksum,
+        open_checksum: true,
+        segment: Some(segment),
+    })
+}
+
+/// Takes out of a packet what [`to_device`] restores exactly.
+fn leave_out(packet: &mut [u8], headers: &Headers, open_checksum: bool) -> LeftOut {
+    let (len, network) = (packet.len(), headers.network);
+    let transport_len = len - network;
+    let number = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let has_lengths = len <= MAX_PACKET
+        && if headers.is_v6() {
+            usize::from(number(4)) == len - 40
+        } else {
+            let sum = Sum::default().plus(&packet[..10]).plus(&packet[12..network]);
+            usize::from(number(2)) == len && number(10) == sum.checksum()
+        }
+        && (!has_udp_length(headers) || usize::from(number(network + 4)) == transport_len);
+    if !has_lengths {
+        return LeftOut::Nothing;
+    }
+    let Some(at) = headers.checksum_at() else {
+        clear_lengths(packet, headers);
+        return LeftOut::Lengths;
+    };
+    let Headers { source, destination, protocol, .. } = *headers;
+    let pseudo = Sum::of_pseudo_header(source, destination, protocol, 0).folded().to_be_bytes();
+    let open = with_length(pseudo, transport_len as u16);
+    let expected = if open_checksum {
+        u16::from_be_bytes(open)
+    } else {
+        let before = Sum::default().plus(&packet[network..at]).plus(&open);
+        completed(before.plus(&packet[at + 2..]))
+    };
+    let left_out = if number(at) == expected {
+        packet[at..at + 2].copy_from_slice(&pseudo);
+        LeftOut::LengthsAndChecksum
+    } else if open_checksum {
+        // Only the driver knows what it wants there.
+        return LeftOut::Nothing;
+    } else {
+        LeftOut::Lengths
+    };
+    clear_lengths(packet, headers);
+    left_out
+}
+
+/// Whether there is a length of UDP. The other fragments of a datagram, and one whose header is cut,
+/// do not have it.
+fn has_udp_length(headers: &Headers) -> bool {
+    headers.protocol == UDP && headers.transport.is_some()
+}
+
+fn clear_lengths(packet: &mut [u8], headers: &Headers) {
     if headers.is_v6() {
         packet[4..6].fill(0);
     } else {
         packet[2..4].fill(0);
         packet[10..12].fill(0);
     }
-    if protocol == UDP {
+    if has_udp_length(headers) {
         packet[headers.network + 4..headers.network + 6].fill(0);
     }
-    Ok(Offered { headers, packet, open_checksum: true, segment: Some(segment) })
+}
+
+/// Adds the length of what follows the IP header to the sum of the pseudo-header.
+fn with_length(sum: [u8; 2], transport_len: u16) -> [u8; 2] {
+    Sum::default().plus(&sum).plus(&transport_len.to_be_bytes()).folded().to_be_bytes()
 }
 
 /// A number that, added, subtracts `len` in ones' complement.
@@ -155,7 +238,18 @@ pub fn to_device(frame: &mut [u8], header: usize, shape: Shape) -> Result<Header
     let headers = Headers::parse(packet)?;
     *virtio = [0; VIRTIO_HEADER];
     let (first, size, ends) = match shape {
-        Shape::Packet { open_checksum } => {
+        Shape::Packet { open_checksum, left_out } => {
+            if left_out != LeftOut::Nothing {
+                let transport_len = set_lengths(packet, &headers);
+                if left_out == LeftOut::LengthsAndChecksum {
+                    let at = headers.checksum_at().ok_or(OffloadError::Mismatch)?;
+                    let sum = with_length([packet[at], packet[at + 1]], transport_len);
+                    packet[at..at + 2].copy_from_slice(&sum);
+                    if !open_checksum {
+                        complete_checksum(packet, headers.network, at)?;
+                    }
+                }
+            }
             if open_checksum {
                 let at = headers.checksum_at().ok_or(OffloadError::Mismatch)?;
                 open(virtio, &headers, at);
@@ -170,8 +264,8 @@ pub fn to_device(frame: &mut [u8], header: usize, shape: Shape) -> Result<Header
     }
     advance(packet, &headers, first.into(), size, ends);
     let transport_len = set_lengths(packet, &headers);
-    let sum = Sum::default().plus(&packet[at..at + 2]).plus(&transport_len.to_be_bytes());
-    packet[at..at + 2].copy_from_slice(&sum.folded().to_be_bytes());
+    let sum = with_length([packet[at], packet[at + 1]], transport_len);
+    packet[at..at + 2].copy_from_slice(&sum);
     open(virtio, &headers, at);
     if packet.len() - header > usize::from(size.get()) {
         virtio[1] = match (headers.protocol, headers.is_v6()) {
@@ -213,8 +307,8 @@ pub fn segments(
         let packet = &mut frame[VIRTIO_HEADER..];
         advance(packet, &headers, usize::from(first) + i, size, ends && i == last);
         let transport_len = set_lengths(packet, &headers);
-        let sum = Sum::default().plus(&packet[at..at + 2]).plus(&transport_len.to_be_bytes());
-        packet[at..at + 2].copy_from_slice(&sum.folded().to_be_bytes());
+        let sum = with_length([packet[at], packet[at + 1]], transport_len);
+        packet[at..at + 2].copy_from_slice(&sum);
         complete_checksum(packet, headers.network, at)?;
         each(&frame);
     }
@@ -276,7 +370,7 @@ fn set_lengths(packet: &mut [u8], headers: &Headers) -> u16 {
         let checksum = Sum::default().plus(&packet[..network]).checksum();
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
-    if headers.protocol == UDP {
+    if has_udp_length(headers) {
         packet[network + 4..network + 6].copy_from_slice(&transport_len.to_be_bytes());
     }
     transport_len
@@ -288,13 +382,18 @@ fn complete_checksum(packet: &mut [u8], start: usize, at: usize) -> Result<(), O
         return Err(OffloadError::Mismatch);
     }
     // The field itself holds the sum of the pseudo-header.
-    let checksum = match Sum::default().plus(&packet[start..]).checksum() {
-        // For UDP, 0 means that there is none (RFC 768); both are zero in ones' complement.
-        0 => 0xffff,
-        checksum => checksum,
-    };
+    let checksum = completed(Sum::default().plus(&packet[start..]));
     packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     Ok(())
+}
+
+/// The checksum as the kernel completes it. For UDP, 0 means that there is none (RFC 768); both are
+/// zero in ones' complement.
+fn completed(sum: Sum) -> u16 {
+    match sum.checksum() {
+        0 => 0xffff,
+        checksum => checksum,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The two hot tasks: packets from the device to datagrams, and datagrams to packets.
 
 use super::Shared;
+use super::headers::{implied, left_out};
 use super::peers::Keyed;
 use super::seal;
 use super::socket::{Buffers, Kind, ToQuic};
@@ -9,7 +10,8 @@ use crate::sync::lock;
 use oncewire_codec::Domain;
 use oncewire_packet::offload::{self, MAX_PACKET, Offered, Shape, VIRTIO_HEADER};
 use oncewire_session::link::{
-    Batch, Delivered, Delivery, Dropped, Feedback, Inbound, MAX_SEGMENTS, Sender, Violation,
+    Batch, Delivered, Delivery, Dropped, Feedback, Implied, Inbound, MAX_SEGMENTS, Sender,
+    Violation,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -173,8 +175,9 @@ fn enqueue(
         Some(size) => enqueue_run(&mut sender, &offered, size, domain, part),
         None => {
             let (header, payload) = offered.packet.split_at(offered.headers.total());
-            let open_checksum = offered.open_checksum;
-            sender.enqueue(Inbound { header, open_checksum, segment: None, payload, domain })
+            let (open_checksum, implied) = (offered.open_checksum, implied(offered.left_out));
+            let segment = None;
+            sender.enqueue(Inbound { header, open_checksum, implied, segment, payload, domain })
         }
     };
     match result {
@@ -186,7 +189,8 @@ fn enqueue(
 }
 
 fn run<'a>(header: &'a [u8], payload: &'a [u8], size: NonZeroU16, domain: Domain) -> Inbound<'a> {
-    Inbound { header, open_checksum: true, segment: Some(size), payload, domain }
+    let (implied, segment) = (Implied::LengthsAndChecksum, Some(size));
+    Inbound { header, open_checksum: true, implied, segment, payload, domain }
 }
 
 /// A run with more segments than a record can number is divided.
@@ -370,7 +374,10 @@ fn open(
 async fn deliver(shared: &Shared, peer: usize, delivery: Delivery, frame: &mut [u8]) {
     let (drops, device) = (&shared.peers[peer].drops, &shared.device);
     let shape = match delivery.segments {
-        None => Shape::Packet { open_checksum: delivery.open_checksum },
+        None => {
+            let left_out = left_out(delivery.implied);
+            Shape::Packet { open_checksum: delivery.open_checksum, left_out }
+        }
         Some(run) => Shape::Segments { first: run.first, size: run.size, ends: run.ends },
     };
     // The device may not take runs of UDP (before Linux 6.2). They are cut here then.

@@ -19,6 +19,7 @@ mod control;
 mod device;
 mod flow;
 mod handshake;
+mod headers;
 mod peers;
 mod seal;
 mod socket;

@@ -1,5 +1,6 @@
 //! The peers of a link, the networks behind them, and the keys that are in force.
 
+use super::headers::layout;
 use super::seal::{Cipher, DirectionKey};
 use super::status::{DropCounters, Traffic};
 use crate::keys::{Peer as Name, PublicKey};
@@ -221,9 +222,13 @@ impl Association {
     pub(super) fn new(largest: usize, matching: &Matching, key: u64) -> Association {
         let settings = LogSettings { capacity: matching.cache, sharing: matching.sharing, key };
         Association {
-            sender: Mutex::new(Sender::new(largest).with_log(settings, matching.policy)),
+            sender: Mutex::new(
+                Sender::new(largest).with_layout(layout).with_log(settings, matching.policy),
+            ),
             next: AtomicU64::new(0),
-            receiver: Mutex::new(Receiver::default().with_logs(matching.offer())),
+            receiver: Mutex::new(
+                Receiver::default().with_layout(layout).with_logs(matching.offer()),
+            ),
             forged: AtomicU64::new(0),
             message: Notify::new(),
         }

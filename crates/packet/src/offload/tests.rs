@@ -172,7 +172,8 @@ proptest! {
         let header = offered.headers.total();
         if offered.segment.is_none() {
             let mut frame = [&[0; VIRTIO_HEADER], offered.packet].concat();
-            to_device(&mut frame, header, Shape::Packet { open_checksum: true }).unwrap();
+            let left_out = offered.left_out;
+            to_device(&mut frame, header, Shape::Packet { open_checksum: true, left_out }).unwrap();
             prop_assert_eq!(packets_of(&frame), expected);
             return Ok(());
         }
@@ -207,6 +208,36 @@ proptest! {
         prop_assert_eq!(&made[..], &expected[cut..]);
     }
 
+    /// Whatever a packet is, and however wrong its fields are, it comes back as it was.
+    #[test]
+    fn packets_come_back_as_they_were(
+        v6: bool,
+        tcp: bool,
+        open: bool,
+        payload in proptest::collection::vec(any::<u8>(), 0..80),
+        changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..3),
+    ) {
+        let mut original = frame(v6, if tcp { TCP } else { UDP }, &payload, 1000);
+        if !open {
+            original = [&[0; VIRTIO_HEADER], &packets_of(&original)[0][..]].concat();
+        }
+        for (at, byte) in changes {
+            let at = VIRTIO_HEADER + at % (original.len() - VIRTIO_HEADER);
+            original[at] ^= byte & 0x81;
+        }
+        let mut taken = original.clone();
+        let Ok(offered) = from_device(&mut taken) else { return Ok(()) };
+        let (left_out, open_checksum) = (offered.left_out, offered.open_checksum);
+        let header = offered.headers.total();
+        let mut again = [&[0; VIRTIO_HEADER], offered.packet].concat();
+        to_device(&mut again, header, Shape::Packet { open_checksum, left_out }).unwrap();
+        if open && !open_checksum {
+            // It was completed inside another protocol.
+            return Ok(());
+        }
+        prop_assert_eq!(again, original);
+    }
+
     #[test]
     fn any_bytes_are_a_packet_or_an_error(
         mut frame in proptest::collection::vec(any::<u8>(), 0..200),
@@ -223,7 +254,10 @@ proptest! {
         }
         let _ = from_device(&mut frame.clone());
         let size = NonZeroU16::new(size).unwrap();
-        let _ = to_device(&mut frame.clone(), header, Shape::Packet { open_checksum: ends });
+        for left_out in [LeftOut::Nothing, LeftOut::Lengths, LeftOut::LengthsAndChecksum] {
+            let shape = Shape::Packet { open_checksum: ends, left_out };
+            let _ = to_device(&mut frame.clone(), header, shape);
+        }
         let _ = to_device(&mut frame.clone(), header, Shape::Segments { first, size, ends });
         let _ = segments(&frame, header, (first, size, ends), |_| {});
     }
@@ -259,4 +293,46 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(to_device(&mut run.clone(), 51, shape), Err(OffloadError::Mismatch));
     let mut long = vec![0; VIRTIO_HEADER + MAX_PACKET + 1];
     assert!(matches!(to_device(&mut long, 52, shape), Err(OffloadError::Length { .. })));
+}
+
+#[test]
+fn only_what_follows_from_the_rest_is_left_out() {
+    let left_out = |frame: &[u8]| from_device(&mut frame.to_vec()).unwrap().left_out;
+    let at = VIRTIO_HEADER;
+    for v6 in [false, true] {
+        for protocol in [TCP, UDP] {
+            let open = frame(v6, protocol, b"payload", 1000);
+            let closed = [&[0; VIRTIO_HEADER], &packets_of(&open)[0][..]].concat();
+            assert_eq!(left_out(&open), LeftOut::LengthsAndChecksum);
+            assert_eq!(left_out(&closed), LeftOut::LengthsAndChecksum);
+            let mut wrong = closed.clone();
+            *wrong.last_mut().unwrap() ^= 1;
+            assert_eq!(left_out(&wrong), LeftOut::Lengths, "a wrong checksum");
+            let mut longer = closed.clone();
+            longer.push(0);
+            assert_eq!(left_out(&longer), LeftOut::Nothing, "a trailer");
+            let mut open_and_wrong = open.clone();
+            let checksum = at + if v6 { 40 } else { 20 } + if protocol == TCP { 16 } else { 6 };
+            open_and_wrong[checksum] ^= 1;
+            assert_eq!(left_out(&open_and_wrong), LeftOut::Nothing);
+        }
+    }
+    let mut no_checksum = frame(false, UDP, b"tunnel", 1000);
+    no_checksum[0] = 0;
+    no_checksum[at + 26..at + 28].fill(0);
+    assert_eq!(left_out(&no_checksum), LeftOut::Lengths);
+    // A fragment that looks like a UDP header, and one of 20 bytes.
+    let mut fragment = no_checksum.clone();
+    fragment[at + 6] = 0x20;
+    fragment[at + 10..at + 12].fill(0);
+    let sum = Sum::default().plus(&fragment[at..at + 20]).checksum();
+    fragment[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+    fragment[at + 24] = 0xff;
+    let mut taken = fragment.clone();
+    let offered = from_device(&mut taken).unwrap();
+    assert_eq!(offered.left_out, LeftOut::Lengths);
+    let mut again = [&[0; VIRTIO_HEADER], offered.packet].concat();
+    let shape = Shape::Packet { open_checksum: false, left_out: LeftOut::Lengths };
+    to_device(&mut again, 20, shape).unwrap();
+    assert_eq!(again[VIRTIO_HEADER..], fragment[VIRTIO_HEADER..]);
 }

@@ -1,5 +1,6 @@
 //! The frames that a sender has sent and whose fate it does not know yet.
 
+use super::headers::Implied;
 use super::records::Segments;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,8 +20,9 @@ pub(super) struct SentFrame {
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) open_checksum: bool,
+    pub(super) implied: Implied,
     pub(super) segments: Option<Segments>,
-    /// Whether it depends on the log, so that it can be rejected.
+    /// Whether it depends on the log or on a header, so that it can be rejected.
     pub(super) depends: bool,
     header_len: u16,
     is_settled: bool,
@@ -38,6 +40,7 @@ pub(super) struct NewFrame<'a> {
     pub(super) range: Range<u64>,
     pub(super) header: &'a [u8],
     pub(super) open_checksum: bool,
+    pub(super) implied: Implied,
     pub(super) segments: Option<Segments>,
     pub(super) depends: bool,
 }
@@ -46,7 +49,7 @@ pub(super) struct NewFrame<'a> {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     frames: VecDeque<SentFrame>,
-    /// The headers of those that depend on the log, in the same order.
+    /// The headers of those that can be rejected, in the same order.
     headers: VecDeque<u8>,
 }
 
@@ -59,6 +62,7 @@ impl InFlight {
             offset: frame.range.start,
             len: (frame.range.end - frame.range.start) as u32,
             open_checksum: frame.open_checksum,
+            implied: frame.implied,
             segments: frame.segments,
             depends: frame.depends,
             header_len: header.len() as u16,
@@ -147,6 +151,7 @@ mod tests {
             range: counter * 100..counter * 100 + 100,
             header,
             open_checksum: false,
+            implied: Implied::Nothing,
             segments: None,
             depends,
         });

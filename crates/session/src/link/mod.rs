@@ -3,8 +3,9 @@
 //! `docs/LINK.md` specifies the bytes. A link has two halves, so that two threads can work on it:
 //! the [`Sender`] turns packets and runs into batches of datagrams, the [`Receiver`] turns opened
 //! datagrams into packets and runs. What one half must know of the other is plain data
-//! ([`Feedback`]). Neither half has a socket, a clock, a key or a random number, and neither reads a
-//! header: the driver says where the payload begins, seals, and opens.
+//! ([`Feedback`]). Neither half has a socket, a clock, a key or a random number, and neither knows IP:
+//! the driver says where the payload begins and, by a [`Layout`], where the fields of a header are; it
+//! seals and opens.
 //!
 //! Both halves outlive the keys of a connection: counters go on when keys are renewed. They end when
 //! either end has lost its own.
@@ -29,6 +30,7 @@
 
 mod acks;
 pub mod control;
+mod headers;
 mod in_flight;
 mod logs;
 mod receiver;
@@ -40,6 +42,7 @@ mod sender;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
+pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{MAX_PACKET, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments};

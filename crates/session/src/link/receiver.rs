@@ -1,7 +1,8 @@
 //! The half that receives: opened datagrams to packets.
 
-use super::acks::{Acknowledgment, Received};
+use super::acks::{Acknowledgment, Received, SHARE};
 use super::control::Control;
+use super::headers::{HeaderDecoder, Layout, Refusal, Restored, no_layout};
 use super::logs::{LogOffer, LogRefused, LogTerms, ReceiveLog};
 use super::records::{MAX_PACKET, PacketRecord, Record, RecordError, Records};
 use super::rejection::{Reason, Rejection};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Acknowledgments that wait for the sender. What an older one says is in the newer ones, except on
 /// paths that lose or reorder much.
 const MAX_WAITING: usize = 16;
+/// A whole header that is kept pays for an acknowledgment as so many received bytes do: 20 bytes of
+/// acknowledgments, half of what an early one saves with the next header of the flow.
+const WHOLE_HEADER: u64 = 20 * SHARE;
 /// Rejections that wait for the sender. Further ones are dropped: nobody answers them.
 const MAX_REJECTIONS: usize = 256;
 /// Shortest time that a frame waits for content.
@@ -42,6 +46,8 @@ pub struct ReceiverStats {
     pub rejected: u64,
     /// Frames of a log that this end does not have any more.
     pub stale: u64,
+    /// Records that refer to a header that this end does not have.
+    pub missing_headers: u64,
 }
 
 impl ReceiverStats {
@@ -74,7 +80,8 @@ pub struct Receiver {
     window: ReplayWindow,
     received: Received,
     acknowledged: Vec<Acknowledgment>,
-    /// Inner bytes received since the last feedback in datagrams that are to be acknowledged.
+    /// Inner bytes received since the last feedback in datagrams that are to be acknowledged, and what
+    /// whole headers count beside.
     bytes: u64,
     offer: LogOffer,
     log: Option<ReceiveLog>,
@@ -87,6 +94,11 @@ pub struct Receiver {
     patience: Duration,
     rejected: Vec<Rejection>,
     rejections: Vec<Rejection>,
+    headers: HeaderDecoder,
+    /// Headers of the records of a datagram, and where they are in the buffer; `None` if the peer
+    /// refers to a header that is not there.
+    restored: Vec<Option<Restored>>,
+    buffer: Vec<u8>,
     stats: ReceiverStats,
 }
 
@@ -118,7 +130,7 @@ struct Frame<'a> {
 }
 
 impl Default for Receiver {
-    /// Keeps no log.
+    /// Keeps no log, and knows no fields of headers.
     fn default() -> Receiver {
         Receiver {
             window: ReplayWindow::default(),
@@ -133,6 +145,9 @@ impl Default for Receiver {
             patience: LEAST_PATIENCE,
             rejected: Vec::new(),
             rejections: Vec::new(),
+            headers: HeaderDecoder::new(no_layout),
+            restored: Vec::new(),
+            buffer: Vec::new(),
             stats: ReceiverStats::default(),
         }
     }
@@ -143,6 +158,14 @@ impl Receiver {
     pub fn with_logs(mut self, offer: LogOffer) -> Receiver {
         self.offer = offer;
         self
+    }
+
+    /// Restores headers, whose fields `layout` finds. It must be that of the peer's [`Sender`].
+    ///
+    /// [`Sender`]: super::Sender
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Receiver {
+        Receiver { headers: HeaderDecoder::new(layout), ..self }
     }
 
     /// The other end has announced a log. Returns the answer, if there is one.
@@ -176,7 +199,9 @@ impl Receiver {
 
     /// Memory in bytes: of the log as much as it takes once it is full.
     pub fn memory(&self) -> usize {
-        self.log.as_ref().map_or(0, |log| log.decoder.memory()) + self.waiting.bytes()
+        self.log.as_ref().map_or(0, |log| log.decoder.memory())
+            + self.waiting.bytes()
+            + self.headers.memory()
     }
 
     /// Counters so far.
@@ -213,8 +238,13 @@ impl Receiver {
             return Err(Violation::Replay);
         }
         // Everything is checked before anything is delivered.
+        self.restored.clear();
+        self.buffer.clear();
         for record in Records::new(plain, next) {
-            record?;
+            if let Record::Packet(packet) | Record::Run(packet) = record? {
+                let restored = self.restore(&packet, counter)?;
+                self.restored.push(restored);
+            }
         }
         self.stats.datagrams += 1;
         self.stats.bytes += (plain.len() + SEAL) as u64;
@@ -222,17 +252,34 @@ impl Receiver {
         let mut is_acknowledged = false;
         let mut unfinished = Unfinished { waiting: 0, is_stored: true };
         let mut violation = None;
+        let (restored, buffer) =
+            (std::mem::take(&mut self.restored), std::mem::take(&mut self.buffer));
+        let mut headers = restored.iter();
         for (at, record) in Records::new(plain, next).enumerate() {
+            let place = (counter, at.min(255) as u8);
             match record? {
                 Record::Padding => {}
                 Record::Packet(packet) => {
                     is_acknowledged = true;
+                    let Some(restored) = headers.next().and_then(Option::as_ref) else {
+                        // Nobody can send it again.
+                        self.stats.missing_headers += 1;
+                        unfinished.is_stored = false;
+                        continue;
+                    };
+                    let packet = self.keep(packet, restored, counter, &buffer)?;
                     self.stats.count(&packet);
                     out.push(&packet);
                 }
                 Record::Run(record) => {
                     is_acknowledged = true;
-                    let place = (counter, at.min(255) as u8);
+                    let Some(restored) = headers.next().and_then(Option::as_ref) else {
+                        self.stats.missing_headers += 1;
+                        unfinished.is_stored = false;
+                        self.reject(Rejection::new(place, Reason::Header, 0, std::iter::empty()));
+                        continue;
+                    };
+                    let record = self.keep(record, restored, counter, &buffer)?;
                     let frame = Frame { place, record, waited: None };
                     match self.decode(&frame, now, out) {
                         Ok(Fate::Stored(range)) => self.stored(range, now, out),
@@ -257,6 +304,7 @@ impl Receiver {
                 }
             }
         }
+        (self.restored, self.buffer) = (restored, buffer);
         // A datagram with nothing but feedback is not acknowledged by itself.
         if is_acknowledged {
             self.bytes += self.stats.inner_bytes - inner_before;
@@ -269,6 +317,45 @@ impl Receiver {
             _ => {}
         }
         violation.map_or(Ok(()), Err)
+    }
+
+    /// Restores the header of a record to the buffer; `None` if the peer refers to one that is not
+    /// there.
+    fn restore(
+        &mut self,
+        packet: &PacketRecord<'_>,
+        counter: u64,
+    ) -> Result<Option<Restored>, RecordError> {
+        match self.headers.restore(packet.section, counter, &mut self.buffer) {
+            Ok(restored) => {
+                packet.with_header(&self.buffer[restored.header.clone()], restored.implied)?;
+                Ok(Some(restored))
+            }
+            Err(Refusal::Missing) => Ok(None),
+            Err(Refusal::Record(error)) => Err(error),
+        }
+    }
+
+    /// The record with its header, which is kept if the peer may refer to it.
+    fn keep<'a>(
+        &mut self,
+        packet: PacketRecord<'a>,
+        restored: &Restored,
+        counter: u64,
+        buffer: &'a [u8],
+    ) -> Result<PacketRecord<'a>, RecordError> {
+        self.headers.keep(restored, counter, buffer);
+        if restored.waits_for_acknowledgment() {
+            self.bytes += WHOLE_HEADER;
+        }
+        packet.with_header(&buffer[restored.header.clone()], restored.implied)
+    }
+
+    fn reject(&mut self, rejection: Rejection) {
+        self.stats.rejected += 1;
+        if self.rejections.len() < MAX_REJECTIONS {
+            self.rejections.push(rejection);
+        }
     }
 
     /// Decodes a frame and delivers its content, or lets it wait, or gives it up.
@@ -306,6 +393,7 @@ impl Receiver {
                     self.waiting.push(WaitingFrame {
                         place: *place,
                         header: record.header.to_vec(),
+                        implied: record.implied,
                         open_checksum: record.open_checksum,
                         segments: record.segments,
                         frame: record.payload.to_vec(),
@@ -322,10 +410,7 @@ impl Receiver {
             }
             Err(error) => return Err(error.into()),
         };
-        self.stats.rejected += 1;
-        if self.rejections.len() < MAX_REJECTIONS {
-            self.rejections.push(rejection);
-        }
+        self.reject(rejection);
         Ok(Fate::NotStored)
     }
 
@@ -349,9 +434,10 @@ impl Receiver {
         now: Instant,
         out: &mut Delivered,
     ) -> Option<Range<u64>> {
-        let WaitingFrame { place, open_checksum, segments, tries, due, .. } = frame;
+        let WaitingFrame { place, implied, open_checksum, segments, tries, due, .. } = frame;
+        let (header, payload) = (&frame.header, &frame.frame);
         let record =
-            PacketRecord { header: &frame.header, open_checksum, segments, payload: &frame.frame };
+            PacketRecord { section: &[], header, implied, open_checksum, segments, payload };
         let waited = Some((tries, due));
         // A violation was found when it came.
         let before = self.stats.inner_bytes;

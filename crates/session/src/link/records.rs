@@ -1,6 +1,7 @@
 //! The layout of records, the plaintext of sealed datagrams: `docs/LINK.md` has the same.
 
 use super::acks::{Acknowledgment, MAX_RANGES};
+use super::headers::{Implied, take_section};
 use super::rejection::{MAX_LACKING, Reason, Rejection};
 use oncewire_codec::varint;
 use std::num::NonZeroU16;
@@ -22,8 +23,6 @@ const LAST: u8 = 0x10;
 /// Bits of a packet record's head.
 const OPEN_CHECKSUM: u8 = 0x01;
 const SEGMENTS: u8 = 0x02;
-/// Slot and control byte of a header section with a whole header and no reference.
-const WHOLE_HEADER: [u8; 2] = [0, 0x04];
 /// Bit of a segment section's second byte: the last segment is the run's last.
 const ENDS: u8 = 0x80;
 /// The unit of an acknowledgment's delay.
@@ -48,9 +47,10 @@ pub enum RecordError {
         /// Its first byte.
         head: u8,
     },
-    /// A header section refers to a header, which this version does not.
-    #[error("a header section with a reference")]
-    Reference,
+    /// A header section that no sender writes: an impossible slot or control byte, or fields that its
+    /// reference does not have.
+    #[error("an impossible header section")]
+    Section,
     /// Segments that no run has: too many, of size 0, or with a payload of another length.
     #[error("segments that do not fit their payload")]
     Segments,
@@ -93,8 +93,13 @@ impl Segments {
 /// A packet, or some segments of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRecord<'a> {
-    /// IP and transport headers; of segments, those of the run's first.
+    /// The header section.
+    pub section: &'a [u8],
+    /// IP and transport headers; of segments, those of the run's first. Empty in a record that was
+    /// read, until its section has been restored.
     pub header: &'a [u8],
+    /// What the headers leave out.
+    pub implied: Implied,
     /// Whether the transport checksum is open. It is in every run.
     pub open_checksum: bool,
     /// For a run, which segments the payload has.
@@ -119,16 +124,13 @@ pub enum Record<'a> {
 }
 
 /// Bytes of a varint.
-fn varint_len(value: usize) -> usize {
+pub(super) fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Bytes of a packet record before its payload, with a length only if it is not the last record.
-pub(super) fn packet_overhead(header: usize, size: Option<u16>) -> usize {
-    1 + WHOLE_HEADER.len()
-        + varint_len(header)
-        + header
-        + size.map_or(0, |size| 2 + varint_len(size.into()))
+pub(super) fn packet_overhead(section: usize, size: Option<u16>) -> usize {
+    1 + section + size.map_or(0, |size| 2 + varint_len(size.into()))
 }
 
 /// Bytes that the length of a record with `overhead` and `payload` takes, if it is not the last.
@@ -136,7 +138,27 @@ pub(super) fn length_len(overhead: usize, payload: usize) -> usize {
     varint_len(overhead - 1 + payload)
 }
 
-impl PacketRecord<'_> {
+impl<'a> PacketRecord<'a> {
+    /// The record with its restored header.
+    ///
+    /// # Errors
+    /// [`RecordError`] if the header does not fit what the record says.
+    pub(super) fn with_header(
+        self,
+        header: &'a [u8],
+        implied: Implied,
+    ) -> Result<PacketRecord<'a>, RecordError> {
+        if header.len() + self.payload.len() > MAX_PACKET {
+            return Err(RecordError::Length);
+        }
+        let fits = match implied {
+            Implied::Nothing => self.segments.is_none(),
+            Implied::Lengths => self.segments.is_none() && !self.open_checksum,
+            Implied::LengthsAndChecksum => true,
+        };
+        if fits { Ok(PacketRecord { header, implied, ..self }) } else { Err(RecordError::Segments) }
+    }
+
     /// Appends the record.
     pub fn write(&self, last: bool, out: &mut Vec<u8>) {
         self.write_kind(PACKET, last, out);
@@ -161,12 +183,10 @@ impl PacketRecord<'_> {
         out.push(head);
         if !last {
             let size = self.segments.map(|segments| segments.size.get());
-            let body = packet_overhead(self.header.len(), size) - 1 + self.payload.len();
+            let body = packet_overhead(self.section.len(), size) - 1 + self.payload.len();
             varint::put(out, body as u64);
         }
-        out.extend_from_slice(&WHOLE_HEADER);
-        varint::put(out, self.header.len() as u64);
-        out.extend_from_slice(self.header);
+        out.extend_from_slice(self.section);
         if let Some(segments) = self.segments {
             let ends = if segments.ends { ENDS } else { 0 };
             out.extend_from_slice(&[segments.first, (segments.count - 1) | ends]);
@@ -276,14 +296,7 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
 
 /// `is_frame`: the length of the content is not known yet.
 fn packet(mut body: &[u8], bits: u8, is_frame: bool) -> Result<PacketRecord<'_>, RecordError> {
-    let Some((section, rest)) = body.split_first_chunk::<2>() else {
-        return Err(RecordError::Length);
-    };
-    if *section != WHOLE_HEADER {
-        return Err(RecordError::Reference);
-    }
-    body = rest;
-    let header = take_bytes(&mut body)?;
+    let section = take_section(&mut body)?;
     let segments = if bits & SEGMENTS != 0 {
         let Some((&[first, count], rest)) = body.split_first_chunk::<2>() else {
             return Err(RecordError::Length);
@@ -305,10 +318,14 @@ fn packet(mut body: &[u8], bits: u8, is_frame: bool) -> Result<PacketRecord<'_>,
     } else {
         None
     };
-    if header.len() + body.len() > MAX_PACKET {
-        return Err(RecordError::Length);
-    }
-    Ok(PacketRecord { header, open_checksum: bits & OPEN_CHECKSUM != 0, segments, payload: body })
+    Ok(PacketRecord {
+        section,
+        header: &[],
+        implied: Implied::Nothing,
+        open_checksum: bits & OPEN_CHECKSUM != 0,
+        segments,
+        payload: body,
+    })
 }
 
 /// A counter from its low bits. It was sent already: it is below `next`, by less than 2^32.
@@ -369,6 +386,7 @@ fn acknowledgment(mut body: &[u8], next: u64) -> Result<Acknowledgment, RecordEr
 
 #[cfg(test)]
 mod tests {
+    use super::super::headers::write_whole_header;
     use super::*;
     use proptest::prelude::*;
 
@@ -407,17 +425,25 @@ mod tests {
             })
     }
 
+    fn section(header: &[u8]) -> Vec<u8> {
+        let mut section = Vec::new();
+        write_whole_header(header, Implied::LengthsAndChecksum, &mut section);
+        section
+    }
+
     proptest! {
         #[test]
         fn packets_round_trip(packets in proptest::collection::vec(any_packet(), 0..6), padding in 0usize..3, next: u64) {
             let mut plain = Vec::new();
             let mut expected = Vec::new();
-            for (at, (header, open_checksum, segments, payload)) in packets.iter().enumerate() {
-                let record = PacketRecord { header, open_checksum: *open_checksum, segments: *segments, payload };
+            let sections: Vec<Vec<u8>> = packets.iter().map(|(header, ..)| section(header)).collect();
+            for (at, (_, open_checksum, segments, payload)) in packets.iter().enumerate() {
+                let section = &sections[at];
+                let record = PacketRecord { section, header: &[], implied: Implied::Nothing, open_checksum: *open_checksum, segments: *segments, payload };
                 let (last, before) = (padding == 0 && at + 1 == packets.len(), plain.len());
                 let is_run = at % 2 == 1;
                 if is_run { record.write_run(last, &mut plain) } else { record.write(last, &mut plain) };
-                let overhead = packet_overhead(header.len(), segments.map(|segments| segments.size.get()));
+                let overhead = packet_overhead(section.len(), segments.map(|segments| segments.size.get()));
                 let length = if last { 0 } else { length_len(overhead, payload.len()) };
                 prop_assert_eq!(plain.len() - before, overhead + length + payload.len());
                 expected.push(if is_run { Record::Run(record) } else { Record::Packet(record) });
@@ -476,8 +502,7 @@ mod tests {
         assert_eq!(error(&[0x20]), RecordError::Length, "no length");
         assert_eq!(error(&[0x20, 9, 0]), RecordError::Length, "a longer length");
         assert_eq!(error(&[0x30, 0]), RecordError::Length, "no control byte");
-        assert_eq!(error(&[0x30, 1, 4, 0]), RecordError::Reference, "a slot");
-        assert_eq!(error(&[0x30, 0, 5, 0]), RecordError::Reference);
+        assert_eq!(error(&[0x30, 0, 0]), RecordError::Section, "a reference of no slot");
         assert_eq!(error(&[0x30, 0, 4, 2, 0]), RecordError::Length, "a longer header");
         assert_eq!(error(&[0x34, 0, 4, 0]), RecordError::Reserved { head: 0x34 });
         assert_eq!(error(&[0x61, 0]), RecordError::Reserved { head: 0x61 });

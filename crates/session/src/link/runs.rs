@@ -1,5 +1,6 @@
 //! Packets and runs in batches of datagrams, and received packets joined into runs again.
 
+use super::headers::Implied;
 use super::records::{PacketRecord, Segments};
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -96,6 +97,8 @@ pub struct Delivery {
     pub header: usize,
     /// Whether the transport checksum is open.
     pub open_checksum: bool,
+    /// What the headers leave out.
+    pub implied: Implied,
     /// Which segments it has. A run that was joined may have up to
     /// [`MAX_SEGMENTS`](super::MAX_SEGMENTS).
     pub segments: Option<Segments>,
@@ -143,6 +146,7 @@ impl Delivered {
         })
     }
 
+    /// Adds a record with its restored header.
     pub(super) fn push(&mut self, record: &PacketRecord<'_>) {
         if let Some(segments) = record.segments
             && self.join(record, segments)
@@ -158,6 +162,7 @@ impl Delivered {
             end: self.bytes.len(),
             header: record.header.len(),
             open_checksum: record.open_checksum,
+            implied: record.implied,
             segments: record.segments,
         });
     }
@@ -239,7 +244,9 @@ mod tests {
     fn segments_are_joined_only_where_they_follow() {
         let size = NonZeroU16::new(2).unwrap();
         let record = |first, ends, header, payload| PacketRecord {
+            section: &[],
             header,
+            implied: Implied::LengthsAndChecksum,
             open_checksum: true,
             segments: Some(Segments { first, count: 1, size, ends }),
             payload,

@@ -2,6 +2,7 @@
 
 use super::acks::{Acknowledgment, MAX_DELAY, SHARE, Sent};
 use super::control::Control;
+use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::{InFlight, NewFrame, SentFrame};
 use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
 use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord, Segments};
@@ -19,6 +20,8 @@ pub const FULL_BATCH: usize = 256 << 10;
 const LEAST_ROOM: usize = 64;
 /// A payload with fewer bytes is not logged: a frame would take as much.
 const LEAST_LOGGED: usize = 64;
+/// Bytes of a frame of literals beside these, with an offset of 3 bytes.
+const FRAME_OVERHEAD: usize = 4;
 /// Bytes of a frame of literals beside these, with an offset of 8 bytes.
 const REPAIR_OVERHEAD: usize = 9;
 /// Rejected checksums within [`CHECKSUM_WINDOW`] datagrams after which a log is given up.
@@ -44,6 +47,8 @@ pub struct Inbound<'a> {
     pub header: &'a [u8],
     /// Whether the transport checksum is open. It must be for a run.
     pub open_checksum: bool,
+    /// What the headers leave out: of a run, lengths and checksum.
+    pub implied: Implied,
     /// For a run of at most [`MAX_SEGMENTS`], the payload of each segment but the last.
     pub segment: Option<NonZeroU16>,
     /// What follows the headers.
@@ -75,6 +80,10 @@ pub struct SenderStats {
     pub packets: u64,
     /// Their bytes, with their headers.
     pub inner_bytes: u64,
+    /// Bytes of their headers.
+    pub header_bytes: u64,
+    /// Bytes of header sections.
+    pub section_bytes: u64,
     /// Datagrams that the peer has acknowledged.
     pub delivered: u64,
     /// Datagrams that the path has lost. Counted once [`LOST_AFTER`](super::LOST_AFTER) later ones
@@ -117,7 +126,9 @@ pub struct Sender {
     policy: Policy,
     in_flight: InFlight,
     tokens: RunTokens,
-    /// A frame, and the headers of a rejected one.
+    headers: HeaderEncoder,
+    /// A header section, a frame, and the headers of a rejected one.
+    section: Vec<u8>,
     frame: Vec<u8>,
     header: Vec<u8>,
     /// Rejected checksums since a counter.
@@ -149,6 +160,8 @@ impl Sender {
             policy: Policy::default(),
             in_flight: InFlight::default(),
             tokens: RunTokens::default(),
+            headers: HeaderEncoder::new(no_layout),
+            section: Vec::new(),
             frame: Vec::new(),
             header: Vec::new(),
             checksums: (0, 0),
@@ -162,6 +175,12 @@ impl Sender {
         self.announcer = Announcer::new(settings);
         self.policy = policy;
         self
+    }
+
+    /// Shortens headers, whose fields `layout` finds. The peer must use the same layout.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Sender {
+        Sender { headers: HeaderEncoder::new(layout), ..self }
     }
 
     /// The other end has connected, for the first time or again, and keeps logs as `offer` says.
@@ -213,7 +232,11 @@ impl Sender {
             let memory = log.encoder.memory();
             memory.log + memory.table + memory.buffers
         });
-        log + self.in_flight.memory() + self.batch.bytes.capacity() + self.frame.capacity()
+        let headers = self.headers.memory();
+        log + headers
+            + self.in_flight.memory()
+            + self.batch.bytes.capacity()
+            + self.frame.capacity()
     }
 
     /// Sends sealed datagrams of up to `largest` bytes from now on.
@@ -248,53 +271,62 @@ impl Sender {
     /// # Errors
     /// [`Dropped`]; nothing was added.
     pub fn enqueue(&mut self, packet: Inbound<'_>) -> Result<(), Dropped> {
-        let Inbound { header, open_checksum, segment, payload, .. } = packet;
-        let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
-        let mut packets = 1;
-        let least = match segment {
-            None => payload.len(),
-            Some(size) => {
-                packets = payload.len().div_ceil(size.get().into()).max(1);
-                if packets > MAX_SEGMENTS || !open_checksum {
-                    return Err(Dropped::Run);
-                }
-                size.get().into()
-            }
-        };
-        if overhead + least > self.room || header.len() + payload.len() > MAX_PACKET {
+        let mut section = std::mem::take(&mut self.section);
+        section.clear();
+        let result = self.enqueue_with(packet, &mut section);
+        self.section = section;
+        result
+    }
+
+    fn enqueue_with(&mut self, packet: Inbound<'_>, section: &mut Vec<u8>) -> Result<(), Dropped> {
+        let Inbound { header, open_checksum, implied, segment, payload, .. } = packet;
+        let size = segment.map(NonZeroU16::get);
+        let packets = size.map_or(1, |size| payload.len().div_ceil(size.into()).max(1));
+        let is_closed = !open_checksum || implied != Implied::LengthsAndChecksum;
+        if segment.is_some() && (packets > MAX_SEGMENTS || is_closed) {
+            return Err(Dropped::Run);
+        }
+        if header.len() + payload.len() > MAX_PACKET {
             return Err(Dropped::TooLarge);
         }
-        if !self.enqueue_logged(packet) {
-            self.enqueue_plain(header, open_checksum, segment, payload);
+        let least = size.map_or(payload.len(), usize::from);
+        let room = self.room.saturating_sub(records::packet_overhead(0, size) + least);
+        self.headers.write(header, implied, room.saturating_sub(FRAME_OVERHEAD), section);
+        if section.len() > room {
+            return Err(Dropped::TooLarge);
+        }
+        let record =
+            PacketRecord { section, header, implied, open_checksum, segments: None, payload };
+        if !self.enqueue_logged(record, segment, packet.domain) {
+            self.enqueue_plain(record, segment);
         }
         self.stats.packets += packets as u64;
         self.stats.inner_bytes += (packets * header.len() + payload.len()) as u64;
+        self.stats.header_bytes += (packets * header.len()) as u64;
         Ok(())
     }
 
     /// Adds a packet or a run that fits, without the log.
-    fn enqueue_plain(
-        &mut self,
-        header: &[u8],
-        open_checksum: bool,
-        segment: Option<NonZeroU16>,
-        payload: &[u8],
-    ) {
-        let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
-        let Some(size) = segment else {
-            let record = PacketRecord { header, open_checksum, segments: None, payload };
-            return self.push(record, overhead);
-        };
+    fn enqueue_plain(&mut self, record: PacketRecord<'_>, segment: Option<NonZeroU16>) {
+        let overhead = records::packet_overhead(record.section.len(), segment.map(NonZeroU16::get));
+        let Some(size) = segment else { return self.push(record, overhead, None) };
         let most = (self.room - overhead) / usize::from(size.get());
-        for (segments, payload) in runs::slices(payload, size, most) {
+        let mut slices = runs::slices(record.payload, size, most).peekable();
+        while let Some((segments, payload)) = slices.next() {
+            let next = slices.peek().map(|(_, payload)| overhead + payload.len());
             let segments = Some(segments);
-            self.push(PacketRecord { header, open_checksum, segments, payload }, overhead);
+            self.push(PacketRecord { segments, payload, ..record }, overhead, next);
         }
     }
 
     /// Adds a packet or a run whose content enters the log. Returns false if there is none, or the
     /// packet is too small.
-    fn enqueue_logged(&mut self, packet: Inbound<'_>) -> bool {
+    fn enqueue_logged(
+        &mut self,
+        packet: PacketRecord<'_>,
+        segment: Option<NonZeroU16>,
+        domain: Domain,
+    ) -> bool {
         let is_current = self.log.as_ref().is_some_and(|log| log.is_current);
         if !is_current || packet.payload.len() < LEAST_LOGGED {
             return false;
@@ -304,11 +336,11 @@ impl Sender {
             Policy::Immediate => Reach::Sent,
             Policy::Acked => Reach::Acknowledged,
         };
-        log.encoder.enter(packet.domain);
+        log.encoder.enter(domain);
         let mut tokens = std::mem::take(&mut self.tokens);
         let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
         if searched.is_ok() {
-            self.deal(&mut log, &tokens, packet);
+            self.deal(&mut log, &tokens, packet, segment);
         }
         (self.tokens, self.log) = (tokens, Some(log));
         if searched.is_err() {
@@ -319,9 +351,15 @@ impl Sender {
     }
 
     /// Deals a run that was searched to datagrams.
-    fn deal(&mut self, log: &mut SendLog, tokens: &RunTokens, packet: Inbound<'_>) {
-        let Inbound { header, open_checksum, segment, payload, .. } = packet;
-        let overhead = records::packet_overhead(header.len(), segment.map(NonZeroU16::get));
+    fn deal(
+        &mut self,
+        log: &mut SendLog,
+        tokens: &RunTokens,
+        packet: PacketRecord<'_>,
+        segment: Option<NonZeroU16>,
+    ) {
+        let PacketRecord { section, payload, .. } = packet;
+        let overhead = records::packet_overhead(section.len(), segment.map(NonZeroU16::get));
         let step = segment.map_or(payload.len(), |size| size.get().into());
         let earlier = self.policy == Policy::Immediate;
         let limits = |room: usize| Limits { segment: step, room, earlier };
@@ -348,7 +386,7 @@ impl Sender {
                 // A frame is larger than the content, which fits without.
                 to = (from + step).min(payload.len());
                 let (segments, payload) = (segments(to), &payload[from..to]);
-                self.push(PacketRecord { header, open_checksum, segments, payload }, overhead);
+                self.push(PacketRecord { segments, payload, ..packet }, overhead, None);
                 log.encoder.withdraw(start + from as u64..start + to as u64);
             } else {
                 let mut frame = std::mem::take(&mut self.frame);
@@ -356,7 +394,7 @@ impl Sender {
                 let depends =
                     log.encoder.write(tokens, payload, from..to, &limits(room), &mut frame);
                 let segments = segments(to);
-                let record = PacketRecord { header, open_checksum, segments, payload: &frame };
+                let record = PacketRecord { segments, payload: &frame, ..packet };
                 self.push_run(record, overhead, start + from as u64..start + to as u64, depends);
                 self.stats.logged_bytes += (to - from) as u64;
                 self.stats.frame_bytes += frame.len() as u64;
@@ -376,30 +414,36 @@ impl Sender {
         depends: bool,
     ) {
         self.start();
+        self.headers.sent(self.next_counter());
+        self.stats.section_bytes += record.section.len() as u64;
         self.in_flight.push(NewFrame {
             place: (self.next_counter(), self.records),
             range,
             header: record.header,
             open_checksum: record.open_checksum,
+            implied: record.implied,
             segments: record.segments,
-            depends,
+            depends: depends || self.headers.refers(),
         });
         let last = overhead + record.payload.len() + LEAST_ROOM > self.left();
         record.write_run(last, &mut self.batch.bytes);
         self.pushed(last);
     }
 
-    /// Adds a record that fits an empty datagram.
-    fn push(&mut self, record: PacketRecord<'_>, overhead: usize) {
+    /// Adds a record that fits an empty datagram. `next` is the length of the record after it, if that
+    /// is known.
+    fn push(&mut self, record: PacketRecord<'_>, overhead: usize, next: Option<usize>) {
         let len = overhead + records::length_len(overhead, record.payload.len());
         let len = len + record.payload.len();
         if self.open.is_some() && len > self.left() {
             self.close();
         }
         self.start();
+        self.headers.sent(self.next_counter());
+        self.stats.section_bytes += record.section.len() as u64;
         // With other records behind it, it needs a length. All full slices of a run are written
         // without, so that their datagrams are equally long.
-        let last = len + LEAST_ROOM > self.left();
+        let last = len + next.unwrap_or(0).max(LEAST_ROOM) > self.left();
         record.write(last, &mut self.batch.bytes);
         self.pushed(last);
     }
@@ -524,8 +568,11 @@ impl Sender {
     /// Sends the content of a frame again, without references, in its place in the log if it fits.
     /// Returns false if the log does not have it any more.
     fn repair(&mut self, log: &mut SendLog, sent: &SentFrame, header: &[u8]) -> bool {
-        let SentFrame { open_checksum, segments, .. } = *sent;
-        let overhead = records::packet_overhead(header.len(), segments.map(|run| run.size.get()));
+        let SentFrame { open_checksum, implied, segments, .. } = *sent;
+        let mut section = std::mem::take(&mut self.section);
+        section.clear();
+        self.headers.write_whole(header, implied, &mut section);
+        let overhead = records::packet_overhead(section.len(), segments.map(|run| run.size.get()));
         let (range, len) = (sent.range(), sent.len as usize);
         let step = segments.map_or(len, |run| run.size.get().into());
         let room = self.room - overhead.min(self.room);
@@ -549,7 +596,9 @@ impl Sender {
                 size: run.size,
                 ends: run.ends && to == len,
             });
-            let record = PacketRecord { header, open_checksum, segments, payload: &frame };
+            let (section, payload) = (&section, &frame[..]);
+            let record =
+                PacketRecord { section, header, implied, open_checksum, segments, payload };
             if logged > 0 {
                 if self.open.is_some() && overhead + frame.len() > self.left() {
                     self.close();
@@ -557,12 +606,12 @@ impl Sender {
                 self.push_run(record, overhead, part, false);
             } else {
                 let payload = &frame[REPAIR_OVERHEAD..];
-                self.push(PacketRecord { payload, ..record }, overhead);
+                self.push(PacketRecord { payload, ..record }, overhead, None);
                 log.encoder.withdraw(part);
             }
             from = to;
         }
-        self.frame = frame;
+        (self.section, self.frame) = (section, frame);
         is_sent
     }
 
@@ -570,15 +619,19 @@ impl Sender {
     /// has acknowledged what was never sent.
     pub fn feedback(&mut self, feedback: &mut Feedback, now: Instant) -> bool {
         let mut is_possible = true;
-        let Sender { sent, in_flight, log, .. } = self;
+        let Sender { sent, in_flight, log, headers, .. } = self;
         for acknowledgment in feedback.acknowledged.drain(..) {
-            is_possible &= sent.acknowledged(&acknowledgment, self.next, |counters| {
+            let is_sent = sent.acknowledged(&acknowledgment, self.next, |counters| {
                 in_flight.acknowledged(&counters, |range| {
                     if let Some(log) = log {
                         log.encoder.acknowledge(range);
                     }
                 });
             });
+            if is_sent {
+                headers.acknowledged(&acknowledgment);
+            }
+            is_possible &= is_sent;
         }
         for rejection in feedback.rejected.drain(..) {
             self.rejected(&rejection, now);

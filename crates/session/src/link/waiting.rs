@@ -1,5 +1,6 @@
 //! Frames that lack content of the log, which may still come: the path reorders.
 
+use super::headers::Implied;
 use super::records::Segments;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,6 +20,7 @@ pub(super) struct WaitingFrame {
     /// The counter of its datagram, and how many records came before it there.
     pub(super) place: (u64, u8),
     pub(super) header: Vec<u8>,
+    pub(super) implied: Implied,
     pub(super) open_checksum: bool,
     pub(super) segments: Option<Segments>,
     pub(super) frame: Vec<u8>,

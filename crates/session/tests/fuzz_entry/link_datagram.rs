@@ -4,8 +4,9 @@ use super::{Input, base};
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};
 use oncewire_session::link::{
-    Acknowledgment, Batch, Delivered, Feedback, HEADER, Inbound, LEAST_LOG, LogOffer, LogSettings,
-    MAX_PACKET, PacketRecord, Policy, Receiver, Record, Records, Segments, Sender, TAG,
+    Acknowledgment, Batch, Delivered, Feedback, Fields, HEADER, Implied, Inbound, LEAST_LOG,
+    LogOffer, LogSettings, MAX_PACKET, PacketRecord, Policy, Receiver, Record, Records, Segments,
+    Sender, TAG,
 };
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// An end that refers to all that it sent, and its log is current.
 fn sender() -> Sender {
     let settings = LogSettings { capacity: LEAST_LOG, sharing: Sharing::All, key: 1 };
-    let mut sender = Sender::new(1452).with_log(settings, Policy::Immediate);
+    let mut sender = Sender::new(1452).with_layout(layout).with_log(settings, Policy::Immediate);
     sender.connected(LogOffer::of(LEAST_LOG));
     sender
 }
@@ -21,7 +22,7 @@ fn sender() -> Sender {
 /// Both halves of an end. The receiver has the log that the same end's sender has announced.
 fn halves() -> (Sender, Receiver) {
     let mut sender = sender();
-    let mut receiver = Receiver::default().with_logs(LogOffer::of(LEAST_LOG));
+    let mut receiver = Receiver::default().with_layout(layout).with_logs(LogOffer::of(LEAST_LOG));
     while let Some(Control::Log(terms)) = sender.message() {
         receiver.log(terms).expect("as offered");
         sender.log_ready(terms.id);
@@ -45,6 +46,7 @@ pub(crate) fn run(input: &[u8]) {
             .enqueue(Inbound {
                 header: &[1; 20],
                 open_checksum: false,
+                implied: Implied::Nothing,
                 segment: None,
                 payload: &payload,
                 domain: Domain(1),
@@ -84,6 +86,23 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
+/// Fields of an invented header. Which ones depends on its first byte, so that a peer may name fields
+/// that are not there.
+fn layout(header: &[u8]) -> Fields {
+    let has = |bit: u8, at: u8| header.first().filter(|first| **first >> bit & 1 != 0).map(|_| at);
+    Fields {
+        addresses: (1, 3),
+        ports: (3, 4),
+        sequence: has(0, 4),
+        acknowledgment: has(1, 8),
+        window: has(2, 12),
+        flags: has(3, 14),
+        identification: has(4, 15),
+        timestamps: has(5, 17),
+        checksum: has(6, 25),
+    }
+}
+
 fn check_records(plain: &[u8], next: u64) {
     let read: Vec<Record<'_>> = Records::new(plain, next).map_while(Result::ok).collect();
     for record in read {
@@ -111,8 +130,16 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             let size = NonZeroU16::new(1 + u16::from(at)).expect("at least 1");
             let count = payload.len().div_ceil(usize::from(size.get())) as u8;
             let segments = Segments { first: turn, count, size, ends: true };
+            // The first keeps a header, the others refer to it, with fields and a patch.
+            let mut section = vec![1, 0x26, 20];
+            section.extend([0x45; 20]);
+            if turn > 0 {
+                section = vec![1, 0x68, 0x81, turn, 1, 3, 2, at, turn];
+            }
             let packet = PacketRecord {
-                header: &[0x45; 20],
+                section: &section,
+                header: &[],
+                implied: Implied::LengthsAndChecksum,
                 open_checksum: true,
                 segments: (at % 2 == 0).then_some(segments),
                 payload: &payload,
@@ -138,6 +165,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let packet = Inbound {
             header: &[0x45; 20],
             open_checksum: true,
+            implied: Implied::LengthsAndChecksum,
             segment: NonZeroU16::new(300),
             payload: &payload,
             domain: Domain(1),

@@ -1,10 +1,10 @@
 //! A peer that breaks every rule: whatever it sends, nothing panics and memory is bounded.
 
-use super::{number, start};
+use super::{layout, number, start};
 use oncewire_codec::Sharing;
 use oncewire_session::link::{
-    Batch, Delivered, Feedback, HEADER, Inbound, LogOffer, LogSettings, LogTerms, Policy, Receiver,
-    Sender, TAG,
+    Batch, Delivered, Feedback, HEADER, Implied, Inbound, LogOffer, LogSettings, LogTerms, Policy,
+    Receiver, Sender, TAG,
 };
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -16,9 +16,9 @@ fn play(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let settings = LogSettings { capacity: LOG, sharing: Sharing::All, key: seed };
     let mut now = start();
-    let sender = || Sender::new(1400).with_log(settings, Policy::Immediate);
+    let sender = || Sender::new(1400).with_layout(layout).with_log(settings, Policy::Immediate);
     let (mut attacker, mut victim) = (sender(), sender());
-    let mut receiver = Receiver::default().with_logs(LogOffer::of(LOG));
+    let mut receiver = Receiver::default().with_layout(layout).with_logs(LogOffer::of(LOG));
     for sender in [&mut attacker, &mut victim] {
         sender.connected(LogOffer::of(LOG));
         sender.log_ready(1);
@@ -38,6 +38,7 @@ fn play(seed: u64) {
             let packet = Inbound {
                 header: &[1; 40],
                 open_checksum: true,
+                implied: Implied::LengthsAndChecksum,
                 segment: NonZeroU16::new(size as u16).filter(|_| len <= 128 * size),
                 payload: &pool[from..from + if len <= 128 * size { len } else { size }],
                 domain: oncewire_codec::Domain(0),
