@@ -234,6 +234,32 @@ impl ShortSearch {
         self.last = SHORT_FIRST_DISTANCE;
     }
 
+    /// Takes back what searches of `content[from..end]` have entered, and begins anew: afterwards the
+    /// search is as `before`, of which it was a copy then. It takes time for the bytes searched, and
+    /// not for the table.
+    ///
+    /// # Panics
+    /// If the tables have different sizes, or `content` lacks its slack.
+    pub fn undo(&mut self, before: &ShortSearch, content: &[u8], from: usize, end: usize) {
+        assert!(from <= end && end + SHORT_SLACK <= content.len());
+        assert!(self.bits == before.bits && self.is_deep == before.is_deep);
+        let entered = &content[from..end + BATCH + HASHED_LONG];
+        let ShortSearch { bits, table, long, is_deep, last } = self;
+        if *is_deep {
+            search::undo::<HASHED_SHORT>(table, &before.table, *bits, entered);
+            search::undo::<HASHED_LONG>(long, &before.long, *bits, entered);
+        } else {
+            search::undo::<HASHED>(table, &before.table, *bits, entered);
+        }
+        *last = before.last;
+    }
+
+    /// The next content does not continue what was searched: the last distance is that of the
+    /// beginning.
+    pub fn restart(&mut self) {
+        self.last = SHORT_FIRST_DISTANCE;
+    }
+
     /// Memory as of now, in bytes.
     pub fn memory(&self) -> usize {
         (self.table.capacity() + self.long.capacity()) * size_of::<u32>()

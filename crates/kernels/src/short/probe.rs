@@ -33,6 +33,12 @@ pub(super) fn hash<const H: usize>(bytes: &[u8; 8]) -> u32 {
         .wrapping_add(((word >> (8 * (H - 4))) as u32).wrapping_mul(0x85eb_ca77))
 }
 
+/// The index of a position in a table of `1 << bits` entries.
+#[inline(always)]
+pub(super) fn index<const H: usize>(bytes: &[u8; 8], bits: u32) -> usize {
+    (hash::<H>(bytes) >> (32 - bits)) as usize
+}
+
 /// The index of a hash, and the entry of a position with it.
 #[inline(always)]
 fn entry(hash: u32, bits: u32, position: u16) -> (usize, u32) {

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::probe::Avx2;
-use super::probe::Probe;
+use super::probe::{Probe, index};
 use super::{
     BATCH, Ends, HASHED, HASHED_LONG, HASHED_SHORT, SHORT_LEAST, ShortMatches, ShortSearch,
 };
@@ -23,6 +23,21 @@ pub(super) unsafe fn search_avx2(
         deep::<Avx2>(state, content, from, end, position, out);
     } else {
         search::<Avx2>(state, content, from, end, position, out);
+    }
+}
+
+/// Makes the entries of all positions of `entered`, but the last few, equal to those of `before`.
+pub(super) fn undo<const H: usize>(table: &mut [u32], before: &[u32], bits: u32, entered: &[u8]) {
+    if entered.len() >= table.len() {
+        table.copy_from_slice(before);
+        return;
+    }
+    for window in entered.windows(8) {
+        let Some(window) = window.first_chunk() else { break };
+        let index = index::<H>(window, bits);
+        if let (Some(entry), Some(&old)) = (table.get_mut(index), before.get(index)) {
+            *entry = old;
+        }
     }
 }
 

@@ -50,6 +50,23 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
     }
 
+    /// A search that is undone finds what a new copy finds.
+    #[test]
+    fn undo_leaves_nothing_behind(content in content(), cut in 0usize..5000, is_deep: bool, bits in 8u32..14) {
+        let cut = cut.min(content.len());
+        for kernels in Kernels::available() {
+            let padded = with_slack(&content);
+            let mut before = ShortSearch::new(bits, is_deep);
+            let mut found = ShortMatches::default();
+            before.search(kernels, &padded, 0, cut, 0, &mut found);
+            before.restart();
+            let mut search = before.clone();
+            search.search(kernels, &padded, cut, content.len(), 0, &mut found);
+            search.undo(&before, &padded, cut, content.len());
+            prop_assert_eq!(format!("{search:?}"), format!("{before:?}"));
+        }
+    }
+
     #[test]
     fn garbage_is_refused_or_gives_the_same_at_every_level(
         parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 7),
