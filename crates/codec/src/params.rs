@@ -420,14 +420,16 @@ impl EncoderBuilder {
                 "datagrams need the cache policy `all`, share all content or none, and do not look inside compressed streams",
             ));
         }
+        let kernels = self.kernels;
         let (finder, _) = self.build_halves()?;
         if matches!(finder.past, Past::Store(_)) {
             return Err(ConfigError::Conflict("datagrams need a search that uses the content log"));
         }
-        Ok(DatagramEncoder::new(finder))
+        Ok(DatagramEncoder::new(finder, kernels))
     }
 
-    /// Upper bound of the memory in bytes of what [`EncoderBuilder::build_datagrams`] builds.
+    /// Upper bound of the memory in bytes of what [`EncoderBuilder::build_datagrams`] builds, to which
+    /// each frozen context adds at most [`DatagramEncoder::CONTEXT_MEMORY`].
     pub fn datagrams_memory(&self) -> EncoderMemory {
         let buffers = DatagramEncoder::most_buffers(self.common.cache, self.common.max_block);
         EncoderMemory { contexts: 0, inside: 0, buffers, ..self.memory() }
@@ -509,11 +511,11 @@ impl DecoderBuilder {
             return Err(ConfigError::Conflict("datagrams need the cache policy `all`"));
         }
         let Common { max_block, seed, .. } = self.common;
-        Ok(DatagramDecoder::new(Log::new(geometry)?, max_block, seed))
+        Ok(DatagramDecoder::new(Log::new(geometry)?, max_block, seed, self.kernels))
     }
 
     /// Upper bound of the memory in bytes of what [`DecoderBuilder::build_datagrams`] builds, whatever
-    /// its input.
+    /// its input. Each frozen context adds at most [`DatagramDecoder::CONTEXT_MEMORY`].
     pub fn datagrams_memory(&self) -> usize {
         DatagramDecoder::most_memory(self.common.cache, self.common.max_block)
     }

@@ -1,14 +1,16 @@
 //! Frames in datagrams to content.
 
-use super::frame::{DatagramView, MatchView};
+use super::frame::{DatagramView, Literals, MatchView};
 use super::window::{REMEMBERED, Window};
 use crate::decoder::{COPY_SLACK, copy, copy_literals, repeat};
+use crate::entropy::{ColumnBuffers, FrozenContext, FrozenReader};
 use crate::error::FrameError;
 use crate::format::ChecksumSeed;
 use crate::log::{Log, Width};
 use crate::matcher::Match;
 use crate::ranges::RangeSet;
 use crate::reach::most_ranges_memory;
+use oncewire_kernels::Kernels;
 use std::ops::Range;
 
 /// The result of decoding a frame from a datagram. A frame that lacks content of the log is not an
@@ -40,7 +42,7 @@ pub enum DatagramDecoded<'a> {
 ///
 /// Made by [`DecoderBuilder::build_datagrams`](crate::DecoderBuilder::build_datagrams). A frame
 /// either gives the content that was encoded, or says which ranges are missing. A datagram that was
-/// altered on the way must not get here: frames without matches have no checksum.
+/// altered on the way must not get here: frames without matches and context have no checksum.
 pub struct DatagramDecoder {
     window: Window,
     seed: ChecksumSeed,
@@ -50,10 +52,19 @@ pub struct DatagramDecoder {
     missing: RangeSet,
     /// The last content with matches, with some room after it.
     content: Vec<u8>,
+    kernels: Kernels,
+    /// By their numbers.
+    contexts: Vec<(u8, Box<FrozenReader>)>,
+    columns: ColumnBuffers,
 }
 
 impl DatagramDecoder {
-    pub(crate) fn new(log: Log, max_block: usize, seed: ChecksumSeed) -> DatagramDecoder {
+    pub(crate) fn new(
+        log: Log,
+        max_block: usize,
+        seed: ChecksumSeed,
+        kernels: Kernels,
+    ) -> DatagramDecoder {
         DatagramDecoder {
             width: Width::of(log.geometry()),
             window: Window::new(log),
@@ -62,6 +73,18 @@ impl DatagramDecoder {
             matches: Vec::new(),
             missing: RangeSet::default(),
             content: Vec::new(),
+            kernels,
+            contexts: Vec::new(),
+            columns: ColumnBuffers::default(),
+        }
+    }
+
+    /// Adds or replaces the frozen context of this number; or removes it, with `None`.
+    pub fn set_context(&mut self, number: u8, context: Option<&FrozenContext>) {
+        self.contexts.retain(|&(other, _)| other != number);
+        if let Some(context) = context {
+            let reader = FrozenReader::new(self.kernels, context);
+            self.contexts.push((number, Box::new(reader)));
         }
     }
 
@@ -79,62 +102,98 @@ impl DatagramDecoder {
     ) -> Result<DatagramDecoded<'a>, FrameError> {
         self.matches.clear();
         let view = DatagramView::parse(frame)?;
-        let literals = view.literals;
         let most = self.max_block;
-        if literals.len() > most {
-            let (value, limit) = (literals.len() as u64, most as u64);
+        if view.literals.len() > most as u64 {
+            let (value, limit) = (view.literals.len(), most as u64);
             return Err(FrameError::TooLarge { field: "content", value, limit });
         }
         let offset = view.offset.map(|offset| self.window.restore(counter, offset));
-        match (view.matches, offset) {
-            // A frame with matches has an offset.
-            (None, None | Some(None)) | (Some(_), None) => {
-                Ok(DatagramDecoded::Content { offset: None, stored: false, bytes: literals })
+        match (view.checksum, offset, view.literals) {
+            (None, None | Some(None), Literals::Raw(bytes)) => {
+                Ok(DatagramDecoded::Content { offset: None, stored: false, bytes })
             }
-            (None, Some(Some(offset))) => {
-                self.window.note(counter, offset, literals.len())?;
-                let stored = self.window.store(offset, literals);
-                Ok(DatagramDecoded::Content { offset: Some(offset), stored, bytes: literals })
+            (None, Some(Some(offset)), Literals::Raw(bytes)) => {
+                self.window.note(counter, offset, bytes.len())?;
+                let stored = self.window.store(offset, bytes);
+                Ok(DatagramDecoded::Content { offset: Some(offset), stored, bytes })
             }
-            (Some(_), Some(None)) => Err(FrameError::Field {
+            (_, Some(None), _) => Err(FrameError::Field {
                 field: "offset",
                 value: counter,
                 allowed: "all 8 bytes in a datagram as old as this",
             }),
-            (Some(matches), Some(Some(offset))) => {
-                self.decode_matches(counter, offset, matches, literals)
+            (checksum, offset, literals) => {
+                let sum = checksum.unwrap_or_default();
+                self.decode_summed(counter, offset.flatten(), view.matches, literals, sum)
             }
         }
     }
 
-    fn decode_matches(
-        &mut self,
+    /// Decodes a frame with matches, which then has an offset, or with a context, or both.
+    fn decode_summed<'a>(
+        &'a mut self,
         counter: u64,
-        offset: u64,
-        view: MatchView<'_>,
-        literals: &[u8],
-    ) -> Result<DatagramDecoded<'_>, FrameError> {
-        let DatagramDecoder { window, matches, missing, content, .. } = self;
-        let len = view.read(offset, literals.len(), self.max_block, self.width, matches)?;
-        window.note(counter, offset, len)?;
+        at: Option<u64>,
+        view: Option<MatchView<'a>>,
+        literals: Literals<'a>,
+        checksum: u64,
+    ) -> Result<DatagramDecoded<'a>, FrameError> {
+        let DatagramDecoder { window, matches, missing, content, contexts, columns, .. } = self;
+        // At most the most content.
+        let count = literals.len() as usize;
+        let offset = at.unwrap_or(0);
+        let len = match view {
+            Some(view) => view.read(offset, count, self.max_block, self.width, matches)?,
+            None => count,
+        };
+        if at.is_some() {
+            window.note(counter, offset, len)?;
+        }
         missing.clear();
         window.missing(offset, len, matches, missing)?;
         if !missing.as_slice().is_empty() {
             return Ok(DatagramDecoded::Missing { offset, ranges: missing.as_slice() });
         }
-        content.resize(self.max_block + COPY_SLACK, 0);
-        assemble(&window.log, offset, matches, literals, content, len);
-        let bytes = &content[..len];
-        if self.seed.checksum(offset, 0, bytes) != view.checksum {
+        let literals = match literals {
+            Literals::Raw(literals) => literals,
+            Literals::Coded { context, section, .. } => {
+                let reader = contexts.iter_mut().find(|(number, _)| *number == context);
+                let (_, reader) = reader.ok_or(FrameError::Field {
+                    field: "context",
+                    value: context.into(),
+                    allowed: "one that the decoder has",
+                })?;
+                reader.read(section, count, columns)?
+            }
+        };
+        let bytes = if matches.is_empty() {
+            literals
+        } else {
+            content.resize(self.max_block + COPY_SLACK, 0);
+            assemble(&window.log, offset, matches, literals, content, len);
+            &content[..len]
+        };
+        if self.seed.checksum(offset, 0, bytes) != checksum {
             return Err(FrameError::Checksum { offset, len });
         }
-        let stored = window.store(offset, bytes);
-        Ok(DatagramDecoded::Content { offset: Some(offset), stored, bytes })
+        let stored = at.is_some() && window.store(offset, bytes);
+        Ok(DatagramDecoded::Content { offset: at, stored, bytes })
     }
 
     /// The ranges of the log that the last frame referred to, as far as it was read.
     pub fn sources(&self) -> impl Iterator<Item = Range<u64>> {
         self.matches.iter().map(|found| found.source..found.source + u64::from(found.len))
+    }
+
+    /// Content of the log in `range`, if all of it is held and lies in one generation.
+    pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        let is_there = !range.is_empty()
+            && self.window.holds(&range)
+            && self.window.log.geometry().in_one_generation(&range);
+        is_there.then(|| {
+            let len = (range.end - range.start) as usize;
+            &self.window.log.read_from(range.start)[..len]
+        })
     }
 
     /// The ranges of content that the log holds, in ascending order.
@@ -155,10 +214,16 @@ impl DatagramDecoder {
             + self.matches.capacity() * size_of::<Match>()
             + self.missing.memory()
             + self.content.capacity()
+            + self.columns.memory()
+            + self.contexts.capacity() * size_of::<(u8, Box<FrozenReader>)>()
+            + self.contexts.iter().map(|(_, reader)| reader.memory()).sum::<usize>()
     }
 
+    /// Upper bound of what each frozen context adds to [`DatagramDecoder::memory`], in bytes.
+    pub const CONTEXT_MEMORY: usize = FrozenReader::MOST + 64;
+
     /// Upper bound of [`DatagramDecoder::memory`] for a log of `cache` bytes and content of up to
-    /// `max_block` bytes a frame, whatever arrives. A frame may have as many matches as bytes of
+    /// `max_block` bytes a frame, without frozen contexts, whatever arrives. A frame may have as many matches as bytes of
     /// content, and each may lack a range.
     pub(crate) fn most_memory(cache: u64, max_block: usize) -> usize {
         usize::try_from(cache)
@@ -166,6 +231,8 @@ impl DatagramDecoder {
             .saturating_add(most_ranges_memory(cache))
             .saturating_add(REMEMBERED as usize * 16)
             .saturating_add(2 * max_block * (size_of::<Match>() + size_of::<Range<u64>>() + 1))
+            // Columns of short matches, and of literals.
+            .saturating_add(2 * (5 * max_block / 4 + max_block))
             .saturating_add(4096)
     }
 }

@@ -1,15 +1,17 @@
 //! Runs to frames in datagrams.
 
-use super::frame::{self, Descriptor, OffsetWidth};
+use super::frame::{self, OffsetWidth};
 use super::pending::Pending;
-use super::run::{Limits, RunTokens, Slices};
+use super::run::{Coding, Limits, RunTokens, Scratch, Slices, Written};
 use crate::adapt::Effort;
 use crate::domain::Domain;
 use crate::encoder::{EncoderMemory, EncoderStats, Finder, How, looks_compressible};
+use crate::entropy::{FrozenContext, FrozenWriter};
 use crate::error::EncodeError;
 use crate::log::Log;
 use crate::ranges::RangeSet;
 use crate::reach::{Reach, most_ranges_memory};
+use oncewire_kernels::Kernels;
 use std::ops::Range;
 
 /// What is known of a run's content before it is searched.
@@ -73,22 +75,52 @@ pub enum Indexing {
 /// ```
 pub struct DatagramEncoder {
     finder: Finder,
+    kernels: Kernels,
     pending: Pending,
     indexing: Indexing,
     /// End of what was written, of runs in their order.
     written: u64,
-    descriptors: Vec<Descriptor>,
+    /// By their numbers.
+    contexts: Vec<(u8, Box<FrozenWriter>)>,
+    /// The number of the context for what is written next.
+    context: Option<u8>,
+    /// How many of 256 bytes contexts have left of literals, lately.
+    scale: u32,
+    /// A frame that was written to see whether it fits.
+    tried: Option<Tried>,
+    scratch: Scratch,
+    /// Of the last frame.
+    literals: usize,
     new: RangeSet,
 }
 
+/// A frame that fits, and what it was written from.
+struct Tried {
+    /// Place in the log.
+    range: Range<u64>,
+    limits: Limits,
+    withdrawals: u64,
+    frame: Vec<u8>,
+    written: Written,
+}
+
+/// How many slices are tried until one fits.
+const TRIES: usize = 3;
+
 impl DatagramEncoder {
-    pub(crate) fn new(finder: Finder) -> DatagramEncoder {
+    pub(crate) fn new(finder: Finder, kernels: Kernels) -> DatagramEncoder {
         DatagramEncoder {
             finder,
+            kernels,
             pending: Pending::default(),
             indexing: Indexing::default(),
             written: 0,
-            descriptors: Vec::new(),
+            contexts: Vec::new(),
+            context: None,
+            scale: 128,
+            tried: None,
+            scratch: Scratch::default(),
+            literals: 0,
             new: RangeSet::default(),
         }
     }
@@ -124,16 +156,72 @@ impl DatagramEncoder {
         Ok(())
     }
 
-    /// End of the longest slice of the run from `from` on that ends at a multiple of
-    /// `limits.segment`, or with the run, and whose frame is sure to fit `limits.room`. `from` if
-    /// there is none.
-    pub fn fit(&self, tokens: &RunTokens, from: usize, limits: &Limits) -> usize {
-        let width = self.offset_width(tokens.range().start + from as u64);
-        Slices::new(tokens, self.log(), limits.earlier).fit(from, width, limits)
+    /// Adds or replaces the frozen context of this number; or removes it, with `None`. The decoder must
+    /// have the same before it gets frames that were written with it.
+    pub fn set_context(&mut self, number: u8, context: Option<&FrozenContext>) {
+        self.contexts.retain(|&(other, _)| other != number);
+        if let Some(context) = context {
+            let writer = FrozenWriter::new(self.kernels, context);
+            self.contexts.push((number, Box::new(writer)));
+        }
+        self.tried = None;
+    }
+
+    /// Literals of compressible runs are coded with this context from now on, wherever that makes
+    /// frames shorter. `None`, or one that was not set: they are raw.
+    pub fn use_context(&mut self, number: Option<u8>) {
+        self.context = number;
+        self.tried = None;
+    }
+
+    /// End of a slice of the run from `from` on that ends at a multiple of `limits.segment`, or with
+    /// the run, and whose frame is sure to fit `limits.room`. `from` if there is none.
+    ///
+    /// Without a context it is the longest such slice. With one, how much literals shrink is known
+    /// only when they are coded: it is as long as the slices before let expect, and never shorter
+    /// than without.
+    pub fn fit(&mut self, tokens: &RunTokens, from: usize, limits: &Limits) -> usize {
+        self.tried = None;
+        let offset = tokens.range().start + from as u64;
+        let width = self.offset_width(offset);
+        let slices = Slices::new(tokens, self.finder.log(), limits.earlier);
+        let sure = slices.fit(from, width, limits, None);
+        let context = self.context.filter(|_| tokens.tokens.dense);
+        let Some(context) = context else { return sure };
+        for _ in 0..TRIES {
+            let slices = Slices::new(tokens, self.finder.log(), limits.earlier);
+            let end = slices.fit(from, width, limits, Some(self.scale)).max(sure);
+            let range = offset..offset + (end - from) as u64;
+            if range.is_empty() {
+                break;
+            }
+            let Some(run) = self.finder.content(tokens.range()) else { break };
+            let Some(writer) = find(&mut self.contexts, context) else { break };
+            let seed = self.finder.seed();
+            let mut frame = Vec::new();
+            let written = slices.write(
+                run,
+                &(from..end),
+                width,
+                Coding { context: Some((context, writer)), scratch: &mut self.scratch },
+                |offset, content| seed.checksum(offset, 0, content),
+                &mut frame,
+            );
+            self.note_scale(written.coded);
+            if frame.len() <= limits.room {
+                let (limits, withdrawals) = (*limits, tokens.withdrawals);
+                self.tried = Some(Tried { range, limits, withdrawals, frame, written });
+                return end;
+            }
+            if end == sure {
+                break;
+            }
+        }
+        sure
     }
 
     /// Appends the frame of a slice of `run` to `out`. Returns whether it depends on content of the
-    /// log. Slices are written in the order of the run, runs in the order of their search, and the
+    /// log or on a context, and so may be refused by the decoder. Slices are written in the order of the run, runs in the order of their search, and the
     /// datagrams of the frames have ascending counters.
     ///
     /// The frame fits where [`DatagramEncoder::fit`] said so, unless something was withdrawn in
@@ -153,10 +241,48 @@ impl DatagramEncoder {
         let offset = tokens.range().start + slice.start as u64;
         let width = self.offset_width(offset);
         self.written = self.written.max(offset + slice.len() as u64);
+        let range = offset..offset + slice.len() as u64;
+        if let Some(tried) = self.tried.take().filter(|tried| {
+            tried.range == range
+                && tried.limits == *limits
+                && tried.withdrawals == self.finder.log().withdrawals()
+        }) {
+            out.extend_from_slice(&tried.frame);
+            self.literals = tried.written.literals;
+            return tried.written.depends;
+        }
         let seed = self.finder.seed();
         let slices = Slices::new(tokens, self.finder.log(), limits.earlier);
+        let context = match self.context.filter(|_| tokens.tokens.dense) {
+            Some(number) => find(&mut self.contexts, number).map(|writer| (number, writer)),
+            None => None,
+        };
         let checksum = |offset, content: &[u8]| seed.checksum(offset, 0, content);
-        slices.write(run, &slice, width, &mut self.descriptors, checksum, out)
+        let coding = Coding { context, scratch: &mut self.scratch };
+        let written = slices.write(run, &slice, width, coding, checksum, out);
+        self.note_scale(written.coded);
+        self.literals = written.literals;
+        written.depends
+    }
+
+    /// Bytes of the last frame's content that repeat nothing in the log: what contexts are for.
+    pub fn written_literals(&self) -> usize {
+        self.literals
+    }
+
+    /// Content of the log in `range`, unless it is overwritten or partly padding.
+    pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        self.finder.content(range)
+    }
+
+    /// Takes note of how much shorter literals became.
+    fn note_scale(&mut self, coded: Option<(usize, usize)>) {
+        if let Some((literals, len)) = coded {
+            let now = (256 * len / literals.max(1)).min(256) as u32;
+            // Faster upwards: a slice that does not fit is coded again.
+            let weight = if now > self.scale { 2 } else { 4 };
+            self.scale = (self.scale * (weight - 1) + now).div_ceil(weight);
+        }
     }
 
     /// The ranges below a slice that its frame may refer to, in the order of the slice: nothing
@@ -240,20 +366,28 @@ impl DatagramEncoder {
         memory.buffers += self.pending.memory()
             + self.log().delivery_memory()
             + self.new.memory()
-            + self.descriptors.capacity() * size_of::<Descriptor>();
+            + self.scratch.memory()
+            + self.tried.as_ref().map_or(0, |tried| tried.frame.capacity())
+            + self.contexts.capacity() * size_of::<(u8, Box<FrozenWriter>)>()
+            + self.contexts.iter().map(|(_, writer)| writer.memory()).sum::<usize>();
         memory
     }
 
-    /// Upper bound in bytes of the buffers of an encoder with a log of `cache` bytes and runs of up to
+    /// Upper bound of what each frozen context adds to [`DatagramEncoder::memory`], in bytes.
+    pub const CONTEXT_MEMORY: usize = FrozenWriter::MOST + 64;
+
+    /// Upper bound in bytes of the buffers of an encoder without frozen contexts, with a log of `cache` bytes and runs of up to
     /// `max_block` bytes.
     pub(crate) fn most_buffers(cache: u64, max_block: usize) -> usize {
         // A slice has two parts of a match at most, and matches have 12 bytes at least; and buffers
         // grow by doubling.
-        let descriptors = 4 * (max_block / 12 + 1) * size_of::<Descriptor>();
+        // Sections of literals, and a frame that was tried.
+        let frames = 4 * (2 * max_block + 1024);
+        let descriptors = 4 * (max_block / 12 + 1) * size_of::<frame::Descriptor>();
         most_ranges_memory(cache)
             .saturating_mul(3)
             .saturating_add(Pending::MOST_MEMORY)
-            .saturating_add(descriptors)
+            .saturating_add(descriptors + frames)
             .saturating_add(16 << 10)
     }
 
@@ -271,4 +405,8 @@ impl DatagramEncoder {
     fn floor(&self) -> u64 {
         self.log().end().saturating_sub(self.log().geometry().capacity())
     }
+}
+
+fn find(contexts: &mut [(u8, Box<FrozenWriter>)], number: u8) -> Option<&mut FrozenWriter> {
+    contexts.iter_mut().find(|(other, _)| *other == number).map(|(_, writer)| &mut **writer)
 }

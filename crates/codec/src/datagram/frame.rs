@@ -9,8 +9,9 @@ use crate::limits::MAX_OFFSET;
 use crate::log::Width;
 use crate::matcher::Match;
 
-/// How literals are coded: 0, raw. 1 and 2 are kept for zstd and LZ4.
+/// How literals are coded: 0 raw, 1 with a frozen context. 2 is kept for LZ4.
 const LITERALS: u8 = 0b0000_0011;
+const CODED: u8 = 0b0000_0001;
 /// How matches are described: 0 not at all, 1 with distances as varints, 3 of fixed width. 2 is kept
 /// for frozen models.
 const DESCRIPTORS: u8 = 0b0000_1100;
@@ -18,7 +19,7 @@ const PLAIN: u8 = 0b0000_0100;
 const FIXED: u8 = 0b0000_1100;
 /// Whether the offset is absent, or has 2, 3 or 8 bytes.
 const OFFSET: u8 = 0b0011_0000;
-/// Kept for the number of a frozen context.
+/// Whether the number of a frozen context is there.
 const CONTEXT: u8 = 0b0100_0000;
 const RESERVED: u8 = 0b1000_0000;
 
@@ -91,7 +92,31 @@ impl SentOffset {
 pub(super) struct DatagramView<'a> {
     pub(super) offset: Option<SentOffset>,
     pub(super) matches: Option<MatchView<'a>>,
-    pub(super) literals: &'a [u8],
+    pub(super) literals: Literals<'a>,
+    /// Of a frame with matches or a context.
+    pub(super) checksum: Option<u64>,
+}
+
+/// A frame's literals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Literals<'a> {
+    Raw(&'a [u8]),
+    /// `len` bytes, in a section that is coded with this context.
+    Coded {
+        context: u8,
+        len: u64,
+        section: &'a [u8],
+    },
+}
+
+impl Literals<'_> {
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        match *self {
+            Literals::Raw(literals) => literals.len() as u64,
+            Literals::Coded { len, .. } => len,
+        }
+    }
 }
 
 /// The part of a frame that depends on the log.
@@ -100,7 +125,6 @@ pub(super) struct MatchView<'a> {
     descriptors: &'a [u8],
     /// Whether distances have the width of the log.
     is_fixed: bool,
-    pub(super) checksum: u64,
 }
 
 impl<'a> DatagramView<'a> {
@@ -111,11 +135,12 @@ impl<'a> DatagramView<'a> {
     pub(super) fn parse(frame: &'a [u8]) -> Result<DatagramView<'a>, FrameError> {
         let (&flags, mut rest) =
             frame.split_first().ok_or(FrameError::Short { section: "flags" })?;
-        if flags & (LITERALS | CONTEXT | RESERVED) != 0 {
+        let is_coded = flags & (LITERALS | CONTEXT) == CODED | CONTEXT;
+        if flags & RESERVED != 0 || (flags & (LITERALS | CONTEXT) != 0 && !is_coded) {
             return Err(FrameError::Field {
                 field: "flags",
                 value: flags.into(),
-                allowed: "raw literals, no context, bit 7 zero",
+                allowed: "raw literals, or kind 1 with a context; bit 7 zero",
             });
         }
         let width = match flags & OFFSET {
@@ -138,10 +163,14 @@ impl<'a> DatagramView<'a> {
         if let Some(value) = offset.and_then(SentOffset::whole).filter(|&at| at >= MAX_OFFSET) {
             return Err(FrameError::Field { field: "offset", value, allowed: "below 2^62" });
         }
+        let context = match is_coded {
+            true => Some(take_byte(&mut rest, "context")?),
+            false => None,
+        };
         let is_fixed = match flags & DESCRIPTORS {
-            0 => return Ok(DatagramView { offset, matches: None, literals: rest }),
-            PLAIN if offset.is_some() => false,
-            FIXED if offset.is_some() => true,
+            0 => None,
+            PLAIN if offset.is_some() => Some(false),
+            FIXED if offset.is_some() => Some(true),
             _ => {
                 return Err(FrameError::Field {
                     field: "flags",
@@ -150,17 +179,41 @@ impl<'a> DatagramView<'a> {
                 });
             }
         };
-        let len = varint::field(&mut rest, "descriptor length")?;
-        let (sections, &checksum) =
-            rest.split_last_chunk().ok_or(FrameError::Short { section: "checksum" })?;
-        let (descriptors, literals) = usize::try_from(len)
-            .ok()
-            .and_then(|len| sections.split_at_checked(len))
-            .ok_or(FrameError::Short { section: "descriptors" })?;
-        let checksum = u64::from_le_bytes(checksum);
-        let matches = Some(MatchView { descriptors, is_fixed, checksum });
-        Ok(DatagramView { offset, matches, literals })
+        let described = match is_fixed {
+            Some(_) => Some(varint::field(&mut rest, "descriptor length")?),
+            None => None,
+        };
+        let mut checksum = None;
+        if is_fixed.is_some() || is_coded {
+            let (sections, sum) =
+                rest.split_last_chunk().ok_or(FrameError::Short { section: "checksum" })?;
+            checksum = Some(u64::from_le_bytes(*sum));
+            rest = sections;
+        }
+        let mut matches = None;
+        if let (Some(is_fixed), Some(len)) = (is_fixed, described) {
+            let (descriptors, after) = usize::try_from(len)
+                .ok()
+                .and_then(|len| rest.split_at_checked(len))
+                .ok_or(FrameError::Short { section: "descriptors" })?;
+            matches = Some(MatchView { descriptors, is_fixed });
+            rest = after;
+        }
+        let literals = match context {
+            None => Literals::Raw(rest),
+            Some(context) => {
+                let len = varint::field(&mut rest, "literal count")?;
+                Literals::Coded { context, len, section: rest }
+            }
+        };
+        Ok(DatagramView { offset, matches, literals, checksum })
     }
+}
+
+fn take_byte(rest: &mut &[u8], section: &'static str) -> Result<u8, FrameError> {
+    let (&byte, after) = rest.split_first().ok_or(FrameError::Short { section })?;
+    *rest = after;
+    Ok(byte)
 }
 
 impl MatchView<'_> {
@@ -277,35 +330,59 @@ pub(super) fn head_len(offset: OffsetWidth) -> usize {
     1 + offset.bytes()
 }
 
-/// Bytes that a frame with `descriptors` bytes of them has beyond its head and its literals.
-pub(super) fn matches_len(descriptors: usize) -> usize {
-    varint_len(descriptors as u64) + descriptors + CHECKSUM_LEN
+/// Bytes that `len` bytes of descriptors take, with their length; none if there are none.
+pub(super) fn descriptors_len(len: usize) -> usize {
+    if len == 0 { 0 } else { varint_len(len as u64) + len }
+}
+
+/// Bytes that a frame with a context has beyond its head, its descriptors, and the section of `count`
+/// literals.
+pub(super) fn context_len(count: usize) -> usize {
+    1 + varint_len(count as u64) + CHECKSUM_LEN
+}
+
+/// What a frame has before its literals.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head<'a> {
+    pub(super) offset: u64,
+    pub(super) width: OffsetWidth,
+    /// Of distances, if the log's have a fixed one.
+    pub(super) log: Option<Width>,
+    pub(super) descriptors: &'a [Descriptor],
+    /// The number of a frozen context, and how many literals are coded with it.
+    pub(super) context: Option<(u8, usize)>,
+}
+
+impl Head<'_> {
+    /// Appends it. Literals follow, and a checksum if there are descriptors or a context.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let Head { offset, width, log, descriptors, context } = *self;
+        let matches = match (descriptors.is_empty(), log) {
+            (true, _) => 0,
+            (false, None) => PLAIN,
+            (false, Some(_)) => FIXED,
+        };
+        let coded = if context.is_some() { CODED | CONTEXT } else { 0 };
+        out.push(width.flags() | matches | coded);
+        out.extend_from_slice(&offset.to_le_bytes()[..width.bytes()]);
+        if let Some((number, _)) = context {
+            out.push(number);
+        }
+        if !descriptors.is_empty() {
+            let len: usize = descriptors.iter().map(|descriptor| descriptor.bytes(log)).sum();
+            varint::put(out, len as u64);
+            descriptors.iter().for_each(|descriptor| descriptor.put(log, out));
+        }
+        if let Some((_, count)) = context {
+            varint::put(out, count as u64);
+        }
+    }
 }
 
 /// Appends a frame of literals only.
 pub(super) fn write_literals(offset: u64, width: OffsetWidth, content: &[u8], out: &mut Vec<u8>) {
-    write_head(offset, width, 0, out);
+    Head { offset, width, log: None, descriptors: &[], context: None }.write(out);
     out.extend_from_slice(content);
-}
-
-/// Appends a frame's flags, offset and descriptors, of distances of the width `log` if there is one.
-/// Literals and checksum follow.
-pub(super) fn write_descriptors(
-    offset: u64,
-    width: OffsetWidth,
-    log: Option<Width>,
-    descriptors: &[Descriptor],
-    out: &mut Vec<u8>,
-) {
-    let len: usize = descriptors.iter().map(|descriptor| descriptor.bytes(log)).sum();
-    write_head(offset, width, if log.is_some() { FIXED } else { PLAIN }, out);
-    varint::put(out, len as u64);
-    descriptors.iter().for_each(|descriptor| descriptor.put(log, out));
-}
-
-fn write_head(offset: u64, width: OffsetWidth, flags: u8, out: &mut Vec<u8>) {
-    out.push(width.flags() | flags);
-    out.extend_from_slice(&offset.to_le_bytes()[..width.bytes()]);
 }
 
 #[cfg(test)]
@@ -321,7 +398,7 @@ mod tests {
                 let mut frame = Vec::new();
                 write_literals(offset, width, b"x", &mut frame);
                 let view = DatagramView::parse(&frame).unwrap();
-                assert_eq!(view.literals, b"x");
+                assert_eq!(view.literals, Literals::Raw(b"x"));
                 for base in [acknowledged, acknowledged + ahead / 2, offset] {
                     assert_eq!(view.offset.unwrap().restore(base), offset);
                 }

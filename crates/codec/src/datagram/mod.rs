@@ -17,6 +17,9 @@ mod pending;
 mod run;
 mod window;
 
+pub use crate::entropy::{
+    ContextError, FrozenContext, MAX_CODES, MAX_PREFIX, MAX_TRAINING, Trained, Training,
+};
 pub use decoder::{DatagramDecoded, DatagramDecoder};
 pub use encoder::{Class, DatagramEncoder, Indexing};
 pub use run::{Limits, RunTokens};

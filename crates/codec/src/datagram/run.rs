@@ -1,7 +1,8 @@
 //! Runs: searched once, then cut into slices that decode alone.
 
-use super::frame::{self, Descriptor, OffsetWidth};
+use super::frame::{self, Descriptor, Head, OffsetWidth};
 use crate::encoder::Tokens;
+use crate::entropy::FrozenWriter;
 use crate::log::Log;
 use crate::reach::Reach;
 use std::ops::Range;
@@ -66,6 +67,58 @@ struct Growth {
     matched: usize,
 }
 
+/// Fewer literals than this are not coded: the number of the context and the checksum take more than
+/// it saves.
+const LEAST_CODED: usize = 32;
+
+/// What a frame was written as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// Whether it depends on the log or on a context.
+    pub(super) depends: bool,
+    /// Bytes of content in no match.
+    pub(super) literals: usize,
+    /// How many literals were coded, whether that was used or not, and how many bytes they took.
+    pub(super) coded: Option<(usize, usize)>,
+}
+
+/// What a frame is written with.
+pub(super) struct Coding<'a> {
+    /// A frozen context and its number.
+    pub(super) context: Option<(u8, &'a mut FrozenWriter)>,
+    pub(super) scratch: &'a mut Scratch,
+}
+
+/// Buffers.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    descriptors: Vec<Descriptor>,
+    section: Vec<u8>,
+}
+
+impl Scratch {
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.descriptors.capacity() * size_of::<Descriptor>() + self.section.capacity()
+    }
+}
+
+/// What of `content` is in no match.
+fn literals<'a>(
+    content: &'a [u8],
+    descriptors: &'a [Descriptor],
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = Some(content);
+    let mut descriptors = descriptors.iter();
+    std::iter::from_fn(move || {
+        let content = rest?;
+        let Some(descriptor) = descriptors.next() else { return rest.take() };
+        let (part, after) = content.split_at(descriptor.gap);
+        rest = Some(&after[descriptor.len..]);
+        Some(part)
+    })
+}
+
 /// What slices of a run are written from.
 pub(super) struct Slices<'a> {
     tokens: &'a Tokens,
@@ -85,9 +138,16 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// See [`DatagramEncoder::fit`](super::DatagramEncoder::fit). `width` is that of offsets at
-    /// `from`.
-    pub(super) fn fit(&self, from: usize, width: OffsetWidth, limits: &Limits) -> usize {
+    /// End of the longest slice from `from` on whose frame fits, with raw literals or, if `scale` says
+    /// how many of 256 bytes are left of them by a context, as far as that holds. `width` is that of
+    /// offsets at `from`.
+    pub(super) fn fit(
+        &self,
+        from: usize,
+        width: OffsetWidth,
+        limits: &Limits,
+        scale: Option<u32>,
+    ) -> usize {
         let (run_len, matches) = (self.tokens.block_len, &self.tokens.matches);
         let segment = if limits.segment == 0 { run_len.max(1) } else { limits.segment };
         let head = frame::head_len(width);
@@ -106,27 +166,17 @@ impl<'a> Slices<'a> {
                 settled = (next.at as usize).max(from);
                 now = self.grow(whole, index, &(from..end));
             }
-            if head + now.body_len(from, end) <= limits.room {
+            if head + now.body_len(from, end, scale) <= limits.room {
                 best = end;
-            } else if head + whole.body_len(from, settled) > limits.room {
+            } else if head + whole.body_len(from, settled, scale) > limits.room {
                 break;
             }
         }
         best
     }
 
-    /// Appends a frame of the run's `slice`. Returns whether it depends on the log.
-    pub(super) fn write(
-        &self,
-        run: &[u8],
-        slice: &Range<usize>,
-        width: OffsetWidth,
-        scratch: &mut Vec<Descriptor>,
-        checksum: impl FnOnce(u64, &[u8]) -> u64,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let offset = self.tokens.offset + slice.start as u64;
-        let content = &run[slice.clone()];
+    /// Describes the matches of a slice.
+    fn describe_all(&self, slice: &Range<usize>, scratch: &mut Vec<Descriptor>) -> Growth {
         scratch.clear();
         let mut growth = Growth::new(slice.start);
         self.for_each_match(slice, |index| {
@@ -137,19 +187,53 @@ impl<'a> Slices<'a> {
                 }
             });
         });
-        if growth.body_len(slice.start, slice.end) >= content.len() {
-            frame::write_literals(offset, width, content, out);
-            return false;
+        growth
+    }
+
+    /// Appends a frame of the run's `slice`, coded with a context if there is one and if that makes it
+    /// shorter.
+    pub(super) fn write(
+        &self,
+        run: &[u8],
+        slice: &Range<usize>,
+        width: OffsetWidth,
+        coding: Coding<'_>,
+        checksum: impl FnOnce(u64, &[u8]) -> u64,
+        out: &mut Vec<u8>,
+    ) -> Written {
+        let offset = self.tokens.offset + slice.start as u64;
+        let content = &run[slice.clone()];
+        let Coding { context, scratch: Scratch { descriptors, section } } = coding;
+        let growth = self.describe_all(slice, descriptors);
+        let body = growth.body_len(slice.start, slice.end, None);
+        let count = content.len() - growth.matched;
+        let mut head = Head { offset, width, log: self.tokens.width, descriptors, context: None };
+        let mut coded = None;
+        if let Some((number, writer)) = context.filter(|_| count >= LEAST_CODED) {
+            section.clear();
+            writer.write(literals(content, descriptors), section);
+            let len = frame::descriptors_len(growth.described) + frame::context_len(count);
+            coded = Some((count, section.len()));
+            if len + section.len() < body {
+                head.context = Some((number, count));
+            }
         }
-        frame::write_descriptors(offset, width, self.tokens.width, scratch, out);
-        let mut rest = content;
-        for descriptor in &*scratch {
-            out.extend_from_slice(&rest[..descriptor.gap]);
-            rest = &rest[descriptor.gap + descriptor.len..];
+        match head.context {
+            None if body >= content.len() => {
+                frame::write_literals(offset, width, content, out);
+                return Written { depends: false, literals: content.len(), coded };
+            }
+            None => {
+                head.write(out);
+                literals(content, descriptors).for_each(|part| out.extend_from_slice(part));
+            }
+            Some(_) => {
+                head.write(out);
+                out.extend_from_slice(section);
+            }
         }
-        out.extend_from_slice(rest);
         out.extend_from_slice(&checksum(offset, content).to_le_bytes());
-        true
+        Written { depends: true, literals: count, coded }
     }
 
     /// Passes the ranges below the slice that its frame refers to. The frame may refer to none of
@@ -251,14 +335,22 @@ impl Growth {
         self.matched += piece.len;
     }
 
-    /// Bytes of the frame of `from..to` of the run behind its head, matches and literals or literals
-    /// only, whichever is shorter.
-    fn body_len(&self, from: usize, to: usize) -> usize {
-        let len = to - from;
-        if self.matched == 0 {
-            return len;
+    /// Bytes of the frame of `from..to` of the run after its head: with matches or without, whichever
+    /// is shorter; or, with `scale`, what it takes if so many of 256 bytes are left of the literals.
+    fn body_len(&self, from: usize, to: usize, scale: Option<u32>) -> usize {
+        let (len, literals) = (to - from, to - from - self.matched);
+        let matches = frame::descriptors_len(self.described);
+        let plain = match self.matched {
+            0 => len,
+            _ => len.min(matches + literals + frame::CHECKSUM_LEN),
+        };
+        match scale {
+            Some(scale) if literals >= LEAST_CODED => {
+                let coded = (literals * scale as usize).div_ceil(256);
+                plain.min(matches + frame::context_len(literals) + coded)
+            }
+            _ => plain,
         }
-        len.min(frame::matches_len(self.described) + len - self.matched)
     }
 }
 
@@ -319,11 +411,12 @@ mod tests {
             let longest = ends.map(|end| end.min(run.len())).filter(|end| *end > from).filter(|end| {
                 let mut frame = Vec::new();
                 let width = OffsetWidth::Three;
-                slices.write(&run, &(from..*end), width, &mut Vec::new(), |_, _| 0, &mut frame);
+                let coding = Coding { context: None, scratch: &mut Scratch::default() };
+                slices.write(&run, &(from..*end), width, coding, |_, _| 0, &mut frame);
                 frame.len() <= room
             });
             let longest = longest.max().unwrap_or(from);
-            prop_assert_eq!(slices.fit(from, OffsetWidth::Three, &limits), longest);
+            prop_assert_eq!(slices.fit(from, OffsetWidth::Three, &limits, None), longest);
         }
     }
 }

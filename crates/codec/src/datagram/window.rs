@@ -41,6 +41,11 @@ impl Window {
         self.held.as_slice()
     }
 
+    /// Whether the log holds all of `range`.
+    pub(super) fn holds(&self, range: &Range<u64>) -> bool {
+        self.held.contains(range)
+    }
+
     /// The offset of content in a datagram; `None` if the datagram is too old to say.
     pub(super) fn restore(&self, counter: u64, offset: SentOffset) -> Option<u64> {
         offset.whole().or_else(|| Some(offset.restore(self.ends.before(counter)?)))

@@ -188,6 +188,11 @@ impl ColumnBuffers {
         &mut self.symbols
     }
 
+    /// All columns but that of literals, and that one.
+    pub(super) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>) {
+        (&mut self.symbols, &mut self.literals)
+    }
+
     /// Memory as of now, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.symbols.capacity() + self.literals.capacity()
@@ -291,7 +296,7 @@ impl LiteralReader {
 
 /// What `lens` adds to the lengths of matches. `large` has three bytes for each 255 of both
 /// columns.
-fn added(tokens: &[u8], runs: &[u8], lens: &[u8], large: &[u8]) -> usize {
+pub(super) fn added(tokens: &[u8], runs: &[u8], lens: &[u8], large: &[u8]) -> usize {
     let sum: usize = lens.iter().map(|&more| usize::from(more)).sum();
     if large.is_empty() {
         return sum;

@@ -3,18 +3,23 @@
 mod columns;
 mod context;
 mod descriptors;
+mod frozen;
 mod literals;
 mod planes;
 mod price;
 mod symbols;
+mod training;
 mod transcode;
 
 pub(crate) use columns::NewCodes;
 pub(crate) use context::{DescriptorBuffers, DescriptorSection, ReadContext, WriteContext};
 pub(crate) use descriptors::FixedWidth;
 use descriptors::{DescriptorModels, DescriptorWriter};
+pub use frozen::{ContextError, FrozenContext, MAX_CODES, MAX_PREFIX};
+pub(crate) use frozen::{FrozenReader, FrozenWriter};
 pub(crate) use literals::{ColumnBuffers, LiteralBuffers, search_effort};
 pub(crate) use price::Price;
+pub use training::{MAX_TRAINING, Trained, Training};
 pub(crate) use transcode::{CodeAt, Operation, TranscodeModels, TranscodeReader, TranscodeWriter};
 
 use crate::error::ConfigError;

@@ -2,7 +2,7 @@
 
 use super::content::noise;
 use super::{SEED, deal, decoder, ends};
-use oncewire_codec::datagram::{Class, DatagramDecoded, DatagramDecoder, Limits};
+use oncewire_codec::datagram::{Class, DatagramDecoded, DatagramDecoder, FrozenContext, Limits};
 use oncewire_codec::{FrameError, Reach};
 
 const CACHE: u64 = 70_000;
@@ -23,6 +23,7 @@ fn hex(text: &str) -> Vec<u8> {
 /// A decoder that holds "0123456789abcdefghij" at 100..120 and 10 bytes at 65,600.
 fn primed() -> DatagramDecoder {
     let mut decoder = decoder(CACHE, 0x1000);
+    decoder.set_context(0, Some(&FrozenContext::built_in()));
     let frames = [
         (3, [hex("10 64 00"), b"0123456789abcdefghij".to_vec()].concat(), 100),
         (5, [hex("20 40 00 01"), b"0123456789".to_vec()].concat(), 65_600),
@@ -49,7 +50,7 @@ fn summed(start: &str, literals: &[u8], offset: u64, content: &[u8]) -> Vec<u8> 
 #[test]
 fn good_frames() {
     let nothing: &'static [u8] = b"";
-    let cases: [Good; 13] = [
+    let cases: [Good; 16] = [
         ("no offset", 9, hex("00 61 62"), None, false, b"ab"),
         ("empty", 9, hex("00"), None, false, nothing),
         ("empty with an offset", 9, hex("10 00 00"), Some(0x1_0000 * 2), false, nothing),
@@ -79,6 +80,37 @@ fn good_frames() {
             true,
             b"x0123333333",
         ),
+        // Context 0, three literals, all columns raw, no short match.
+        (
+            "a context",
+            9,
+            summed("51 4c 00 00 03 00 00", b"abc", 65_612, b"abc"),
+            Some(65_612),
+            true,
+            b"abc",
+        ),
+        (
+            "a context without an offset",
+            9,
+            summed("41 00 02 00 00", b"ab", 0, b"ab"),
+            None,
+            false,
+            b"ab",
+        ),
+        // And a short match with a distance of 3, length 4 + 1, after 3 literals.
+        (
+            "a context and matches",
+            9,
+            summed(
+                "55 4c 00 00 05 01 08 e9 ff 03 08 00 01 b1 00 03",
+                b"xyz",
+                65_612,
+                b"x0123yzxyzxy",
+            ),
+            Some(65_612),
+            true,
+            b"x0123yzxyzxy",
+        ),
         (
             "a distance as before",
             9,
@@ -102,10 +134,44 @@ fn bad_frames() {
     let bad = |start: &str| hex(&format!("{start} {zeros}"));
     let cases: Vec<Bad> = vec![
         ("nothing", vec![], |error| matches!(error, FrameError::Short { section: "flags" })),
-        ("zstd literals", hex("01 61"), |error| matches!(error, FrameError::Field { .. })),
+        ("coded literals without a context", hex("01 61"), |error| {
+            matches!(error, FrameError::Field { .. })
+        }),
         ("lz4 literals", hex("02 61"), |error| matches!(error, FrameError::Field { .. })),
-        ("literals 3", hex("03 61"), |error| matches!(error, FrameError::Field { .. })),
-        ("a context", hex("50 00 00 61"), |error| matches!(error, FrameError::Field { .. })),
+        ("literals 3", hex("43 00 01 61"), |error| matches!(error, FrameError::Field { .. })),
+        ("a context for raw literals", hex("50 00 00 61"), |error| {
+            matches!(error, FrameError::Field { field: "flags", .. })
+        }),
+        ("no number of a context", hex("51 4c 00"), |error| {
+            matches!(error, FrameError::Short { section: "context" })
+        }),
+        ("a context that is not there", bad("51 4c 00 07 01 00 00 61"), |error| {
+            matches!(error, FrameError::Field { field: "context", value: 7, .. })
+        }),
+        ("a context without a checksum", hex("51 4c 00 00 01 00 00 61"), |error| {
+            matches!(error, FrameError::Short { section: "checksum" })
+        }),
+        ("a context and a wrong checksum", bad("51 4c 00 00 01 00 00 61"), |error| {
+            matches!(error, FrameError::Checksum { offset: 65_612, len: 1 })
+        }),
+        ("too few coded literals", bad("51 4c 00 00 02 00 00 61"), |error| {
+            matches!(error, FrameError::Short { section: "literals" })
+        }),
+        ("too many coded literals", bad("51 4c 00 00 01 00 00 61 62"), |error| {
+            matches!(error, FrameError::Excess { section: "literals", extra: 1 })
+        }),
+        ("more literals than a frame may carry", bad("51 4c 00 00 81 80 04 00 00"), |error| {
+            matches!(error, FrameError::TooLarge { field: "content", value: 65_537, .. })
+        }),
+        ("more short matches than literals", bad("51 4c 00 00 07 00 02 00 00"), |error| {
+            matches!(error, FrameError::TooLarge { field: "short match count", value: 2, limit: 1 })
+        }),
+        ("a code of literals that is not there", bad("51 4c 00 00 01 e0 00 61"), |error| {
+            matches!(error, FrameError::Field { field: "code of literals", value: 7, .. })
+        }),
+        ("a short match before the prefix", bad("51 4c 00 00 04 00 01 80 ff ff"), |error| {
+            matches!(error, FrameError::Literals { .. })
+        }),
         ("bit 7", hex("90 00 00 61"), |error| matches!(error, FrameError::Field { .. })),
         ("frozen descriptors", bad("18 4c 00 00"), |error| {
             matches!(error, FrameError::Field { field: "flags", .. })
@@ -238,6 +304,12 @@ fn the_encoder_writes_the_worked_example() {
     assert_eq!(second[0].frame, hex(EXAMPLE), "{:02x?}", second[0].frame);
     let document = include_str!("../../../../docs/LINK.md");
     assert!(document.contains(EXAMPLE));
+    assert!(document.contains("51 4c 00 00 03 00 00 61 62 63"), "see `good_frames`");
+    let context = FrozenContext::built_in();
+    let file = [&context.codes(), context.prefix()].concat();
+    let checksum = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&file));
+    assert!(document.contains(&checksum), "context 0 has the checksum {checksum}");
+    assert!(document.contains("of 30,169 bytes") && file.len() == 30_169);
 }
 
 const EXAMPLE: &str = "14 64 00 04 00 a0 01 5a 21 6b 33 48 63 f6 09 e3 77";

@@ -6,6 +6,7 @@
 #[path = "../common/content.rs"]
 mod content;
 
+mod contexts;
 mod domains;
 mod golden;
 mod loss;

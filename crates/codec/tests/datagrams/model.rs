@@ -2,7 +2,10 @@
 
 use super::content::{History, Piece, piece};
 use super::{Datagram, SEED, deal, encoder};
-use oncewire_codec::datagram::{Class, DatagramDecoded, DatagramDecoder, Indexing, Limits};
+use oncewire_codec::datagram::{
+    Class, DatagramDecoded, DatagramDecoder, DatagramEncoder, FrozenContext, Indexing, Limits,
+    Training,
+};
 use oncewire_codec::{Decoder, Domain, Reach, Sharing};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -44,6 +47,8 @@ struct Step {
     withdraw: Option<(u64, u64)>,
     /// Of the last datagrams, one to repair.
     repair: Option<usize>,
+    /// The frozen context to write with; one of them does not exist.
+    context: Option<u8>,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -71,12 +76,13 @@ fn step() -> impl Strategy<Value = Step> {
             0usize..60,
             proptest::option::weighted(0.1, (0u64..1000, 1u64..3000)),
             proptest::option::weighted(0.2, 0usize..20),
+            proptest::option::weighted(0.7, 0u8..3),
         ),
     )
         .prop_map(
             |(
                 (pieces, domain, class, (reach, indexing), limits),
-                (fates, acknowledge, withdraw, repair),
+                (fates, acknowledge, withdraw, repair, context),
             )| Step {
                 pieces,
                 domain,
@@ -88,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
                 acknowledge,
                 withdraw,
                 repair,
+                context,
             },
         )
 }
@@ -173,6 +180,12 @@ fn arrive(
     stored.then(|| range.clone())
 }
 
+/// A context of content as these tests have it.
+fn trained() -> FrozenContext {
+    let content: Vec<u8> = (0..40u64).flat_map(|seed| super::content::text(seed, 500)).collect();
+    Training::new(&content, 4000).finish().context(&content)
+}
+
 /// A quarter of proptest's cases: each is some dozens of runs.
 fn config() -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
@@ -189,7 +202,7 @@ proptest! {
     ) {
         let sharing = if apart { Sharing::None } else { Sharing::All };
         let builder = encoder(CACHE, SPAN).max_block(MAX_BLOCK).window(12).period(8).sharing(sharing);
-        let bound = builder.datagrams_memory();
+        let bound = builder.datagrams_memory().total() + 2 * DatagramEncoder::CONTEXT_MEMORY;
         let mut encoder = builder.build_datagrams().unwrap();
         let mut decoder = Decoder::builder()
             .cache(CACHE)
@@ -198,6 +211,10 @@ proptest! {
             .max_block(MAX_BLOCK)
             .build_datagrams()
             .unwrap();
+        for (number, context) in [(0, FrozenContext::built_in()), (1, trained())] {
+            encoder.set_context(number, Some(&context));
+            decoder.set_context(number, Some(&context));
+        }
         let (mut history, mut counter, mut now) = (History::default(), 0u64, 0usize);
         let (mut acknowledged, mut withdrawn) = (Vec::new(), Vec::<Range<u64>>::new());
         let (mut flying, mut unheard, mut owner) = (Vec::<InFlight>::new(), Vec::new(), Vec::new());
@@ -213,6 +230,7 @@ proptest! {
             let known = Rc::new(acknowledged.clone());
             encoder.enter(Domain(step.domain));
             encoder.set_indexing(step.indexing);
+            encoder.use_context(step.context);
             let run = history.block(&step.pieces, MAX_BLOCK, CACHE);
             let domain = if apart { step.domain } else { 0 };
             let dealt =
@@ -265,7 +283,7 @@ proptest! {
                 withdrawn.push(start..(start + len).min(encoder.log().end()));
             }
             let memory = encoder.memory();
-            prop_assert!(memory.total() <= bound.total(), "{:?}, promised {:?}", memory, bound);
+            prop_assert!(memory.total() <= bound, "{:?}, promised {:?}", memory, bound);
         }
         for sent in flying {
             arrive(&mut decoder, &sent, &owner);

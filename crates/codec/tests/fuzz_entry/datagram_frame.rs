@@ -3,7 +3,7 @@
 
 use super::input::{Input, noise, overlap, text};
 use oncewire_codec::datagram::{
-    Class, DatagramDecoded, DatagramDecoder, DatagramEncoder, Limits, RunTokens,
+    Class, DatagramDecoded, DatagramDecoder, DatagramEncoder, FrozenContext, Limits, RunTokens,
 };
 use oncewire_codec::{Decoder, DecoderBuilder, Encoder, Reach};
 use std::ops::Range;
@@ -24,10 +24,14 @@ fn primed(choice: u8) -> (DatagramEncoder, DatagramDecoder, u64) {
         Encoder::builder().cache(cache).span(span).max_block(max_block).window(12).period(8);
     let mut encoder = encoder.build_datagrams().unwrap();
     let mut decoder = decoder_builder(choice).build_datagrams().unwrap();
+    let context = FrozenContext::built_in();
+    encoder.set_context(0, Some(&context));
+    decoder.set_context(0, Some(&context));
     let mut counter = 0;
     for i in 0..8u64 {
         let len = max_block.min(900);
         let run = if i == 3 { noise(i, len) } else { text(i % 5, len) };
+        encoder.use_context((i % 2 == 0).then_some(0));
         for (frame, content) in deal(&mut encoder, &run) {
             if counter % 4 != 3
                 && let Ok(DatagramDecoded::Content { bytes, .. }) = decoder.decode(counter, &frame)
@@ -102,7 +106,7 @@ pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let choice = input.u8();
     let (mut encoder, mut decoder, mut counter) = primed(choice);
-    let bound = decoder_builder(choice).datagrams_memory();
+    let bound = decoder_builder(choice).datagrams_memory() + DatagramDecoder::CONTEXT_MEMORY;
     for turn in 0..64 {
         if input.is_empty() {
             break;
@@ -120,6 +124,7 @@ pub(crate) fn run(input: &[u8]) {
             // Good frames go on. The log may have other content by now, but what was verified is
             // right, and a frame without matches is as it came.
             let max_block = SETUPS[usize::from(choice) % SETUPS.len()].2;
+            encoder.use_context((turn % 16 == 7).then_some(0));
             for (frame, content) in deal(&mut encoder, &text(turn, max_block.min(500))) {
                 match decoder.decode(counter, &frame) {
                     Ok(DatagramDecoded::Content { bytes, .. }) => assert!(bytes == content),
@@ -140,6 +145,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let max_block = SETUPS[usize::from(choice)].2;
         let run = [text(1, 60), noise(5, 30), text(2, 60), text(1, 400)].concat();
         let mut all = vec![choice];
+        encoder.use_context((choice % 2 == 0).then_some(0));
         for (frame, _) in deal(&mut encoder, &run[..run.len().min(max_block)]) {
             all.extend_from_slice(&[0, frame.len() as u8]);
             all.extend_from_slice(&frame);
@@ -154,7 +160,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
     }
     // Heads of every kind, followed by a few bytes.
-    for flags in [0x00u8, 0x10, 0x14, 0x1c, 0x24, 0x34, 0x3c, 0x04, 0x18, 0x50, 0x91] {
+    for flags in
+        [0x00u8, 0x10, 0x14, 0x1c, 0x24, 0x34, 0x3c, 0x04, 0x18, 0x50, 0x91, 0x41, 0x51, 0x55]
+    {
         for counter in [9u8, 254 + (flags & 1)] {
             let frame = [&[flags, 20, 1, 5, 0, 40, 30][..], &noise(flags.into(), 30)].concat();
             seeds.push([&[1, counter, frame.len() as u8][..], &frame].concat());
