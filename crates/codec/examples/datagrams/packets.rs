@@ -24,7 +24,7 @@ const TRAIN_AFTER: usize = MAX_TRAINING;
 
 /// Which frozen contexts frames may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contexts {
+pub(crate) enum Contexts {
     None,
     BuiltIn,
     /// The one built in, and later those of what was acknowledged.
@@ -32,9 +32,9 @@ pub enum Contexts {
 }
 
 impl Contexts {
-    pub const ALL: [Contexts; 3] = [Contexts::None, Contexts::BuiltIn, Contexts::Trained];
+    pub(crate) const ALL: [Contexts; 3] = [Contexts::None, Contexts::BuiltIn, Contexts::Trained];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Contexts::None => "no context",
             Contexts::BuiltIn => "context 0",
@@ -44,7 +44,7 @@ impl Contexts {
 }
 
 /// Both ends of a link without losses.
-pub struct Ends {
+pub(crate) struct Ends {
     encoder: DatagramEncoder,
     decoder: DatagramDecoder,
     contexts: Contexts,
@@ -54,7 +54,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    pub fn new(contexts: Contexts) -> Result<Ends, Box<dyn Error>> {
+    pub(crate) fn new(contexts: Contexts) -> Result<Ends, Box<dyn Error>> {
         let mut ends = Ends {
             encoder: Encoder::builder().cache(CACHE).span(0).build_datagrams()?,
             decoder: Decoder::builder().cache(CACHE).span(0).build_datagrams()?,
@@ -138,7 +138,7 @@ fn gzip(packet: &[u8]) -> usize {
 }
 
 /// Prints what packets save.
-pub fn table(content: &[u8]) -> Result<(), Box<dyn Error>> {
+pub(crate) fn table(content: &[u8]) -> Result<(), Box<dyn Error>> {
     let (mut seen, mut matched, mut zipped, mut both) = (HashSet::new(), 0, 0, 0);
     for packet in content.chunks(PACKET) {
         let short = gzip(packet);
@@ -174,7 +174,7 @@ pub fn table(content: &[u8]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Prints CPU time, the least of some rounds.
-pub fn speed(content: &[u8]) -> Result<(), Box<dyn Error>> {
+pub(crate) fn speed(content: &[u8]) -> Result<(), Box<dyn Error>> {
     println!("CPU time, ns per byte of content, the least of 5");
     println!(
         "{:>8} {:<18} {:>9} {:>9} {:>8} {:>8}",
