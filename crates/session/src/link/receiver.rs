@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 /// Acknowledgments that wait for the sender. What an older one says is in the newer ones, except on
 /// paths that lose or reorder much.
 const MAX_WAITING: usize = 16;
-/// A whole header that is kept pays for an acknowledgment as so many received bytes do: 20 bytes of
-/// acknowledgments, half of what an early one saves with the next header of the flow.
-const WHOLE_HEADER: u64 = 20 * SHARE;
+/// A header that is kept and not made from one of its slot pays for an acknowledgment as so many
+/// received bytes do: 20 bytes of acknowledgments, half of what an early one saves with the next
+/// header of the flow.
+const FIRST_HEADER: u64 = 20 * SHARE;
 /// Rejections that wait for the sender. Further ones are dropped: nobody answers them.
 const MAX_REJECTIONS: usize = 256;
 /// Shortest time that a frame waits for content.
@@ -81,7 +82,7 @@ pub struct Receiver {
     received: Received,
     acknowledged: Vec<Acknowledgment>,
     /// Inner bytes received since the last feedback in datagrams that are to be acknowledged, and what
-    /// whole headers count beside.
+    /// first headers count beside.
     bytes: u64,
     offer: LogOffer,
     log: Option<ReceiveLog>,
@@ -346,7 +347,7 @@ impl Receiver {
     ) -> Result<PacketRecord<'a>, RecordError> {
         self.headers.keep(restored, counter, buffer);
         if restored.waits_for_acknowledgment() {
-            self.bytes += WHOLE_HEADER;
+            self.bytes += FIRST_HEADER;
         }
         packet.with_header(&buffer[restored.header.clone()], restored.implied)
     }

@@ -12,9 +12,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time that a datagram is under way.
-const DELAY: Duration = Duration::from_millis(20);
-
 /// Longest packet, so that it fits a datagram with a whole header.
 const MOST: usize = 65_000;
 
@@ -83,6 +80,8 @@ struct World {
     ways: [Way; 2],
     now: Instant,
     rng: fastrand::Rng,
+    /// Time that a datagram is under way at least.
+    delay: Duration,
     /// In hundredths.
     loss: u8,
     reordering: Duration,
@@ -98,6 +97,7 @@ impl World {
             ways: Default::default(),
             now: Instant::now(),
             rng: fastrand::Rng::with_seed(1),
+            delay: Duration::from_millis(20),
             loss,
             reordering,
             data: Sums::default(),
@@ -141,7 +141,7 @@ impl World {
             if self.rng.u8(..100) >= self.loss {
                 let plain = datagram[HEADER..datagram.len() - TAG].to_vec();
                 let late = self.reordering.mul_f64(self.rng.f64());
-                self.ways[1 - from].insert((self.now + DELAY + late, counter), plain);
+                self.ways[1 - from].insert((self.now + self.delay + late, counter), plain);
             }
         }
     }
@@ -465,13 +465,15 @@ fn captured_packets_are_restored() {
         return;
     };
     let files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
-    for (loss, reordering) in [(0, 0), (1, 0), (5, 10), (30, 300)] {
+    for (delay, loss, reordering) in [(1, 0, 0), (20, 0, 0), (20, 1, 0), (20, 5, 10), (20, 30, 300)]
+    {
         let [mut all, mut data, mut referring] = [Sums::default(); 3];
         let (mut captures, mut missing) = (0, 0);
         for file in &files {
             let Ok(bytes) = fs::read(file) else { continue };
             let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { continue };
             let mut world = World::new(loss, Duration::from_millis(reordering));
+            world.delay = Duration::from_millis(delay);
             let mut time = None;
             while let Some(Ok(record)) = reader.next() {
                 let Some(packet) = ip_packet(record.link, record.data) else { continue };
@@ -498,8 +500,8 @@ fn captured_packets_are_restored() {
             assert_eq!(missing, 0, "a reference that the peer does not hold");
         }
         println!(
-            "{captures} captures, {loss} % lost, {reordering} ms of reordering, {missing} \
-             references missing"
+            "{captures} captures, {delay} ms under way, {loss} % lost, {reordering} ms of \
+             reordering, {missing} references missing"
         );
         let kinds = [
             ("all packets", all),

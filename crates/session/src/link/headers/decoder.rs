@@ -28,14 +28,14 @@ pub(in super::super) struct Restored {
     /// What it leaves out.
     pub(in super::super) implied: Implied,
     keep: Option<(u16, u8)>,
-    is_whole: bool,
+    is_first: bool,
 }
 
 impl Restored {
-    /// Whether the sender had to send the whole header, and can refer to it once it knows that it
-    /// arrived.
+    /// Whether the sender did not refer to a header of the same slot, and can refer to this one once it
+    /// knows that it arrived.
     pub(in super::super) fn waits_for_acknowledgment(&self) -> bool {
-        self.is_whole && self.keep.is_some()
+        self.is_first && self.keep.is_some()
     }
 }
 
@@ -101,8 +101,11 @@ impl HeaderDecoder {
                 kept.implied
             }
         };
-        let is_whole = matches!(source, Source::Whole { .. });
-        Ok(Restored { header: start..out.len(), implied, keep, is_whole })
+        let is_first = match source {
+            Source::Whole { .. } => true,
+            Source::Reference { slot, .. } => keep.is_some_and(|(own, _)| own != slot),
+        };
+        Ok(Restored { header: start..out.len(), implied, keep, is_first })
     }
 
     /// Keeps a restored header if its section says so. Must be called for every section of a datagram

@@ -306,7 +306,10 @@ fn flows_beyond_the_slots_take_those_of_idle_ones() {
         let mut header = header(7, at);
         header[8..10].copy_from_slice(&(at as u16).to_be_bytes());
         header[3] = at as u8;
-        exchange(&mut encoder, &mut decoder, at.into(), &header);
+        let section = exchange(&mut encoder, &mut decoder, at.into(), &header);
+        // The slot may have headers of another source, which this flow must not refer to.
+        let control = section[usize::from(section[0] > 0x7f) + 1];
+        assert!(control & (WHOLE | OTHER_SLOT) != 0, "a reference of another flow's");
     }
     assert_eq!(encoder.slots(), MAX_SLOTS.into());
 }
