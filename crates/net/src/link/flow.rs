@@ -304,7 +304,7 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
             let before = sender.deadline();
             sender.feedback(&mut feedback, now);
             // An answer to a rejection may be due before the acknowledgment is.
-            if sender.deadline() != before {
+            if sender.deadline().is_some_and(|due| before.is_none_or(|before| due < before)) {
                 shared.wake.notify_one();
             }
             if sender.has_message() {

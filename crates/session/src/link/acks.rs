@@ -15,6 +15,10 @@ const REPORTED: u64 = 2 * LOST_AFTER;
 pub(super) const SHARE: u64 = 100;
 /// Longest time until something received is acknowledged.
 pub const MAX_DELAY: Duration = Duration::from_secs(1);
+/// How long an acknowledgment that is paid for waits for a datagram that takes it along.
+pub(super) const PAID_DELAY: Duration = Duration::from_millis(5);
+/// Bytes of most acknowledgments.
+pub(super) const TYPICAL: u64 = 16;
 
 /// An acknowledgment: the counters that have arrived, of the newest ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

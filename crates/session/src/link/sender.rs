@@ -1,6 +1,6 @@
 //! The half that sends: packets to batches of datagrams.
 
-use super::acks::{Acknowledgment, MAX_DELAY, SHARE, Sent};
+use super::acks::{Acknowledgment, MAX_DELAY, PAID_DELAY, SHARE, Sent, TYPICAL};
 use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::{InFlight, NewFrame, SentFrame};
@@ -643,7 +643,9 @@ impl Sender {
         if feedback.bytes > 0 {
             std::mem::swap(&mut self.acknowledgment, &mut feedback.acknowledgment);
             self.unacknowledged += std::mem::take(&mut feedback.bytes);
-            self.due.get_or_insert(now + MAX_DELAY);
+            let is_paid = self.unacknowledged >= (SEAL as u64 + TYPICAL) * SHARE;
+            let due = now + if is_paid { PAID_DELAY } else { MAX_DELAY };
+            self.due = Some(self.due.map_or(due, |before| before.min(due)));
         }
         is_possible
     }

@@ -468,7 +468,7 @@ fn captured_packets_are_restored() {
     for (delay, loss, reordering) in [(1, 0, 0), (20, 0, 0), (20, 1, 0), (20, 5, 10), (20, 30, 300)]
     {
         let [mut all, mut data, mut referring] = [Sums::default(); 3];
-        let (mut captures, mut missing) = (0, 0);
+        let (mut captures, mut missing, mut total) = (0, 0, 0);
         for file in &files {
             let Ok(bytes) = fs::read(file) else { continue };
             let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { continue };
@@ -491,6 +491,7 @@ fn captured_packets_are_restored() {
             let undelivered = world.settle();
             assert!(loss > 0 || undelivered == 0, "{}: {undelivered}", file.display());
             missing += world.missing_headers();
+            total += world.ends.iter().map(|end| end.sender.stats().bytes).sum::<u64>();
             all.add(world.sums());
             data.add(world.data);
             referring.add(world.referring);
@@ -501,7 +502,7 @@ fn captured_packets_are_restored() {
         }
         println!(
             "{captures} captures, {delay} ms under way, {loss} % lost, {reordering} ms of \
-             reordering, {missing} references missing"
+             reordering: {missing} references missing, {total} bytes of datagrams"
         );
         let kinds = [
             ("all packets", all),
