@@ -141,6 +141,11 @@ impl Sent {
         self.floor = floor;
     }
 
+    /// Of datagrams with lower counters it is known whether they arrived.
+    pub(super) fn settled(&self) -> u64 {
+        self.floor
+    }
+
     /// Datagrams of which it is known whether they arrived: how many did, and how many did not.
     pub(super) fn outcome(&self) -> (u64, u64) {
         (self.delivered, self.lost)

@@ -1,17 +1,22 @@
 //! Messages on the control stream of a link: `docs/LINK.md` has the same layouts.
 
+use super::contexts::{ContextTerms, MAX_CONTEXTS, MAX_PARTS};
 use super::logs::LogTerms;
+use oncewire_codec::datagram::{MAX_CODES, MAX_PREFIX};
 use oncewire_codec::varint;
 
 /// The version of the link's protocol.
 pub const VERSION: u64 = 1;
 /// Longest message in bytes, with type and length.
-pub const MAX_MESSAGE: usize = 1024;
+pub const MAX_MESSAGE: usize = 4096;
 
 const HELLO: u64 = 1;
 const READY: u64 = 2;
 const LOG: u64 = 3;
 const LOG_READY: u64 = 4;
+const CONTEXT: u64 = 5;
+const CONTEXT_READY: u64 = 6;
+const CONTEXT_DROP: u64 = 7;
 const CLOSE: u64 = 9;
 
 /// A message.
@@ -26,6 +31,24 @@ pub enum Control {
     Log(LogTerms),
     /// The sender has made the log of this number for what it receives.
     LogReady(u64),
+    /// The sender has made a frozen context for what it sends.
+    Context(ContextTerms),
+    /// The sender has taken a context, or refuses it.
+    ContextReady {
+        /// The number of the log that has its prefix.
+        log: u64,
+        /// The number of the context.
+        number: u8,
+        /// False if the prefix is not in the log, or is another one.
+        is_taken: bool,
+    },
+    /// The sender uses a context no more.
+    ContextDrop {
+        /// The number of its log.
+        log: u64,
+        /// The number of the context.
+        number: u8,
+    },
     /// The sender ends the link.
     Close {
         /// 0: the sender stops. Others are reserved.
@@ -113,6 +136,20 @@ impl Control {
                 varint::put(&mut body, *id);
                 LOG_READY
             }
+            Control::Context(terms) => {
+                terms.write(&mut body);
+                CONTEXT
+            }
+            Control::ContextReady { log, number, is_taken } => {
+                varint::put(&mut body, *log);
+                body.extend_from_slice(&[*number, u8::from(*is_taken)]);
+                CONTEXT_READY
+            }
+            Control::ContextDrop { log, number } => {
+                varint::put(&mut body, *log);
+                body.push(*number);
+                CONTEXT_DROP
+            }
             Control::Close { code, text } => {
                 varint::put(&mut body, *code);
                 body.extend_from_slice(&text.as_bytes()[..text.len().min(256)]);
@@ -137,7 +174,7 @@ impl Control {
             Err(varint::Stop::Malformed) => Err(ControlError::Field { field }),
         };
         let Some(kind) = number("type")? else { return Ok(None) };
-        if ![HELLO, READY, LOG, LOG_READY, CLOSE].contains(&kind) {
+        if !matches!(kind, HELLO..=CONTEXT_DROP | CLOSE) {
             return Err(ControlError::Kind { kind });
         }
         let Some(len) = number("length")? else { return Ok(None) };
@@ -151,6 +188,16 @@ impl Control {
             READY => Control::Ready,
             LOG => Control::Log(log(body)?),
             LOG_READY => Control::LogReady(field(&mut { body }, "number")?),
+            CONTEXT => Control::Context(context(body)?),
+            CONTEXT_READY => {
+                let (log, number, rest) = numbers(body)?;
+                let taken = rest.first().ok_or(ControlError::Field { field: "answer" })?;
+                Control::ContextReady { log, number, is_taken: *taken == 1 }
+            }
+            CONTEXT_DROP => {
+                let (log, number, _) = numbers(body)?;
+                Control::ContextDrop { log, number }
+            }
             _ => {
                 let mut text = body;
                 let code =
@@ -174,6 +221,38 @@ fn log(mut body: &[u8]) -> Result<LogTerms, ControlError> {
     let (reorder, first) = (field(body, "reorder window")?, field(body, "counter")?);
     let Some(&seed) = body.first_chunk() else { return Err(ControlError::Field { field: "seed" }) };
     Ok(LogTerms { id, capacity, reorder, first, seed: u64::from_le_bytes(seed) })
+}
+
+/// The numbers of a log and of a context, and what follows them.
+fn numbers(mut body: &[u8]) -> Result<(u64, u8, &[u8]), ControlError> {
+    let log = field(&mut body, "number")?;
+    match body.split_first() {
+        Some((&number, rest)) if (1..=MAX_CONTEXTS).contains(&number) => Ok((log, number, rest)),
+        _ => Err(ControlError::Field { field: "number of a context" }),
+    }
+}
+
+fn context(body: &[u8]) -> Result<ContextTerms, ControlError> {
+    let (log, number, rest) = numbers(body)?;
+    let Some((checksum, mut rest)) = rest.split_first_chunk() else {
+        return Err(ControlError::Field { field: "checksum" });
+    };
+    let len = field(&mut rest, "length of codes")?;
+    let codes = usize::try_from(len).ok().filter(|&len| len <= MAX_CODES);
+    let Some((codes, mut rest)) = codes.and_then(|len| rest.split_at_checked(len)) else {
+        return Err(ControlError::Field { field: "length of codes" });
+    };
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let (start, len) = (field(&mut rest, "part")?, field(&mut rest, "part")?);
+        let is_possible = len > 0 && len <= MAX_PREFIX as u64 && start < 1 << 62;
+        if !is_possible || parts.len() == MAX_PARTS {
+            return Err(ControlError::Field { field: "part" });
+        }
+        parts.push(start..start + len);
+    }
+    let (checksum, codes) = (u64::from_le_bytes(*checksum), codes.to_vec());
+    Ok(ContextTerms { log, number, checksum, codes, parts })
 }
 
 /// Later versions may add fields at the end and bits to the flags.
@@ -225,7 +304,21 @@ mod tests {
             },
         );
         let ready = (0u64..1 << 62).prop_map(Control::LogReady);
-        prop_oneof![hello, Just(Control::Ready), log, ready, close]
+        let part =
+            (0u64..1 << 62, 1..=MAX_PREFIX as u64).prop_map(|(start, len)| start..start + len);
+        let context = (
+            (0u64..1 << 62, 1..=MAX_CONTEXTS, any::<u64>()),
+            proptest::collection::vec(any::<u8>(), 0..=MAX_CODES),
+            proptest::collection::vec(part, 0..=MAX_PARTS),
+        );
+        let context = context.prop_map(|((log, number, checksum), codes, parts)| {
+            Control::Context(ContextTerms { log, number, checksum, codes, parts })
+        });
+        let answer = (0u64..1 << 62, 1..=MAX_CONTEXTS, any::<bool>())
+            .prop_map(|(log, number, is_taken)| Control::ContextReady { log, number, is_taken });
+        let gone = (0u64..1 << 62, 1..=MAX_CONTEXTS)
+            .prop_map(|(log, number)| Control::ContextDrop { log, number });
+        prop_oneof![hello, Just(Control::Ready), log, ready, context, answer, gone, close]
     }
 
     proptest! {
@@ -239,7 +332,7 @@ mod tests {
             for message in messages {
                 let (read, len) = Control::read(rest).unwrap().unwrap();
                 prop_assert_eq!(read, message);
-                for cut in 0..len {
+                for cut in (0..len).step_by(1 + len / 300) {
                     prop_assert_eq!(Control::read(&rest[..cut]), Ok(None));
                 }
                 rest = &rest[len..];
@@ -257,10 +350,20 @@ mod tests {
     #[test]
     fn other_versions_types_and_lengths_are_errors() {
         assert_eq!(Control::read(&[1, 1, 2]), Err(ControlError::Version { version: 2 }));
-        assert_eq!(Control::read(&[5]), Err(ControlError::Kind { kind: 5 }));
+        assert_eq!(Control::read(&[8]), Err(ControlError::Kind { kind: 8 }));
         assert_eq!(Control::read(&[3, 1, 1]), Err(ControlError::Field { field: "capacity" }));
         assert_eq!(Control::read(&[4, 0]), Err(ControlError::Field { field: "number" }));
-        assert_eq!(Control::read(&[9, 0xff, 7]), Err(ControlError::TooLong { len: 1023 }));
+        assert_eq!(Control::read(&[9, 0xff, 0x1f]), Err(ControlError::TooLong { len: 4095 }));
+        // Numbers 1 to 8; parts of at least a byte, in pairs.
+        for number in [0, 9] {
+            let error = ControlError::Field { field: "number of a context" };
+            assert_eq!(Control::read(&[7, 2, 1, number]), Err(error));
+        }
+        let start = [5, 13, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for end in [[7, 0], [7, 0x80]] {
+            let error = ControlError::Field { field: "part" };
+            assert_eq!(Control::read(&[&start[..], &end].concat()), Err(error));
+        }
         assert_eq!(Control::read(&[1, 1, 1]), Err(ControlError::Field { field: "association" }));
     }
 }

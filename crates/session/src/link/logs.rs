@@ -4,9 +4,11 @@
 //! A number names each of its logs, so messages that come twice or on an earlier connection do no
 //! harm.
 
+use super::contexts::{self, ContextTerms, Contexts, TRAIN_AFTER};
 use super::control::Control;
-use oncewire_codec::datagram::{DatagramDecoder, DatagramEncoder};
+use oncewire_codec::datagram::{DatagramDecoder, DatagramEncoder, FrozenContext};
 use oncewire_codec::{ChecksumSeed, ConfigError, Decoder, Encoder, Sharing};
+use std::ops::Range;
 
 /// Smallest log in bytes.
 pub const LEAST_LOG: u64 = 1 << 20;
@@ -81,6 +83,23 @@ pub(super) struct SendLog {
     pub(super) terms: LogTerms,
     /// The receiver has it, too.
     pub(super) is_current: bool,
+    pub(super) contexts: Contexts,
+}
+
+impl SendLog {
+    /// The receiver has stored `range`.
+    pub(super) fn acknowledge(&mut self, range: Range<u64>) {
+        self.contexts.acknowledged(&range);
+        self.encoder.acknowledge(range);
+    }
+
+    /// A frame of the content in `range` was written.
+    pub(super) fn written(&mut self, range: Range<u64>) {
+        // What mostly repeats teaches nothing new.
+        if 2 * self.encoder.written_literals() as u64 > range.end - range.start {
+            self.contexts.sent(range);
+        }
+    }
 }
 
 /// The sender's part of the agreement.
@@ -93,6 +112,8 @@ pub(super) struct Announcer {
     newest: u64,
     /// A message to send.
     message: Option<LogTerms>,
+    /// See [`Sender::train_after`](super::Sender::train_after).
+    pub(super) train_after: Option<u64>,
 }
 
 impl Announcer {
@@ -127,9 +148,12 @@ impl Announcer {
             .sharing(settings.sharing)
             .build_datagrams();
         // Only if there is no memory for it: then packets go as they are.
-        let encoder = encoder.ok()?;
+        let mut encoder = encoder.ok()?;
+        encoder.set_context(0, Some(&FrozenContext::built_in()));
         self.message = Some(terms);
-        Some(SendLog { encoder, terms, is_current: false })
+        let after = self.train_after.unwrap_or(TRAIN_AFTER);
+        let contexts = Contexts::new(terms.id, terms.seed(), settings.sharing, after);
+        Some(SendLog { encoder, terms, is_current: false, contexts })
     }
 
     pub(super) fn has_message(&self) -> bool {
@@ -177,7 +201,14 @@ impl ReceiveLog {
             .span(reorder)
             .checksum_seed(terms.seed())
             .build_datagrams();
-        Ok(ReceiveLog { decoder: decoder.map_err(|_| refused)?, terms })
+        let mut decoder = decoder.map_err(|_| refused)?;
+        decoder.set_context(0, Some(&FrozenContext::built_in()));
+        Ok(ReceiveLog { decoder, terms })
+    }
+
+    /// See [`Receiver::context`](super::Receiver::context).
+    pub(super) fn context(&mut self, terms: &ContextTerms) -> Option<Control> {
+        contexts::receive(terms, self.terms.id, self.terms.seed(), &mut self.decoder)
     }
 
     pub(super) fn id(&self) -> u64 {

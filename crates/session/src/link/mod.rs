@@ -29,6 +29,7 @@
 //! repeated, and whatever an end has forgotten; memory is bounded; work is proportional to bytes.
 
 mod acks;
+mod contexts;
 pub mod control;
 mod headers;
 mod in_flight;
@@ -42,6 +43,9 @@ mod sender;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
+pub use contexts::{
+    ContextTerms, MAX_CONTEXTS, MAX_PARTS, TRAIN_AFTER, TrainedContext, TrainingJob,
+};
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
 pub use receiver::{Receiver, ReceiverStats, Violation};

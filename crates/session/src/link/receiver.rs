@@ -1,6 +1,7 @@
 //! The half that receives: opened datagrams to packets.
 
 use super::acks::{Acknowledgment, Received, SHARE};
+use super::contexts::ContextTerms;
 use super::control::Control;
 use super::headers::{HeaderDecoder, Layout, Refusal, Restored, no_layout};
 use super::logs::{LogOffer, LogRefused, LogTerms, ReceiveLog};
@@ -191,6 +192,18 @@ impl Receiver {
         self.log = None;
         self.waiting.clear();
         self.unfinished.clear();
+    }
+
+    /// The other end has announced a frozen context. Returns the answer, if it is of this log.
+    pub fn context(&mut self, terms: &ContextTerms) -> Option<Control> {
+        self.log.as_mut()?.context(terms)
+    }
+
+    /// The other end uses a context no more.
+    pub fn context_drop(&mut self, log: u64, number: u8) {
+        if let Some(own) = self.log.as_mut().filter(|own| own.id() == log) {
+            own.decoder.set_context(number, None);
+        }
     }
 
     /// The round-trip time, for how long frames wait.

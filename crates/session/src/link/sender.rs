@@ -121,8 +121,8 @@ pub struct Sender {
     rejections: Vec<Rejection>,
     /// Records in the open datagram.
     records: u8,
-    announcer: Announcer,
-    log: Option<SendLog>,
+    pub(super) announcer: Announcer,
+    pub(super) log: Option<SendLog>,
     policy: Policy,
     in_flight: InFlight,
     tokens: RunTokens,
@@ -187,12 +187,15 @@ impl Sender {
     pub fn connected(&mut self, offer: LogOffer) {
         if !self.announcer.connected(offer, self.log.as_ref()) {
             self.begin_log();
+        } else if let Some(log) = &mut self.log {
+            log.contexts.connected();
         }
     }
 
     /// The next message to the other end.
     pub fn message(&mut self) -> Option<Control> {
-        self.announcer.message()
+        let log = self.log.as_mut();
+        self.announcer.message().or_else(|| log?.contexts.message())
     }
 
     /// The other end has made the log of this number.
@@ -213,9 +216,10 @@ impl Sender {
         self.stats.logs += u64::from(self.log.is_some());
     }
 
-    /// Whether there is a message to the other end.
+    /// Whether there is a message to the other end, or content to train a context from.
     pub fn has_message(&self) -> bool {
-        self.announcer.has_message()
+        let log = self.log.as_ref();
+        self.announcer.has_message() || log.is_some_and(|log| log.contexts.has_work())
     }
 
     /// Gives the log up, and begins no other: another association is in use.
@@ -337,6 +341,8 @@ impl Sender {
             Policy::Acked => Reach::Acknowledged,
         };
         log.encoder.enter(domain);
+        let context = log.contexts.choose(domain, self.next_counter());
+        log.encoder.use_context(Some(context));
         let mut tokens = std::mem::take(&mut self.tokens);
         let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
         if searched.is_ok() {
@@ -395,7 +401,9 @@ impl Sender {
                     log.encoder.write(tokens, payload, from..to, &limits(room), &mut frame);
                 let segments = segments(to);
                 let record = PacketRecord { segments, payload: &frame, ..packet };
-                self.push_run(record, overhead, start + from as u64..start + to as u64, depends);
+                let range = start + from as u64..start + to as u64;
+                log.written(range.clone());
+                self.push_run(record, overhead, range, depends);
                 self.stats.logged_bytes += (to - from) as u64;
                 self.stats.frame_bytes += frame.len() as u64;
                 self.frame = frame;
@@ -624,7 +632,7 @@ impl Sender {
             let is_sent = sent.acknowledged(&acknowledgment, self.next, |counters| {
                 in_flight.acknowledged(&counters, |range| {
                     if let Some(log) = log {
-                        log.encoder.acknowledge(range);
+                        log.acknowledge(range);
                     }
                 });
             });
@@ -632,6 +640,9 @@ impl Sender {
                 headers.acknowledged(&acknowledgment);
             }
             is_possible &= is_sent;
+        }
+        if let Some(log) = &mut self.log {
+            log.contexts.settled(self.sent.settled(), &mut log.encoder);
         }
         for rejection in feedback.rejected.drain(..) {
             self.rejected(&rejection, now);

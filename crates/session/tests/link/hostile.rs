@@ -3,8 +3,8 @@
 use super::{layout, number, start};
 use oncewire_codec::Sharing;
 use oncewire_session::link::{
-    Batch, Delivered, Feedback, HEADER, Implied, Inbound, LogOffer, LogSettings, LogTerms, Policy,
-    Receiver, Sender, TAG,
+    Batch, ContextTerms, Delivered, Feedback, HEADER, Implied, Inbound, LogOffer, LogSettings,
+    LogTerms, Policy, Receiver, Sender, TAG,
 };
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -59,6 +59,18 @@ fn play(seed: u64) {
         };
         if rng.usize(..20) == 0 {
             let _ = receiver.log(terms);
+        }
+        if rng.usize(..4) == 0 {
+            // Contexts of impossible places, with codes that are none, and answers to none.
+            let start = [rng.u64(..LOG), rng.u64(..), (1 << 62) - 1][rng.usize(..3)];
+            let part = start..start.saturating_add(rng.u64(1..40_000));
+            let (log, number) = (rng.u64(..4), rng.u8(..));
+            let codes = vec![rng.u8(..); [0, 768, 1152, 1153][rng.usize(..4)]];
+            let parts = vec![part; rng.usize(..300)];
+            let checksum = rng.u64(..);
+            receiver.context(&ContextTerms { log, number, checksum, codes, parts });
+            receiver.context_drop(log, number);
+            victim.context_ready(log, number, rng.bool());
         }
         for _ in 0..rng.usize(..60) {
             let mut plain = recorded[rng.usize(..recorded.len())].clone();

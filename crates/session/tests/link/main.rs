@@ -5,13 +5,14 @@
 //! `ONCEWIRE_SIM_SEEDS=n` plays that many worlds.
 #![allow(missing_docs)]
 
+mod contexts;
 mod hostile;
 
 use oncewire_codec::{Domain, Sharing};
-use oncewire_session::link::control::Control;
+use oncewire_session::link::control::{Control, MAX_MESSAGE};
 use oncewire_session::link::{
     Batch, Delivered, Feedback, Fields, HEADER, Implied, Inbound, LOST_AFTER, LogOffer,
-    LogSettings, MAX_PACKET, Policy, Receiver, SEAL, Sender, TAG,
+    LogSettings, MAX_PACKET, Policy, Receiver, SEAL, Sender, TAG, TrainingJob,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
@@ -65,6 +66,9 @@ struct Faults {
 
 const NONE: Faults = Faults { loss: 0, corruption: 0, repeats: 0, reordering: 0 };
 
+const WORDS: [&str; 6] =
+    ["a frozen context ", "and its prefix, ", "words; ", "\n\t", "link ", "=0x"];
+
 /// One direction: datagrams by time of arrival.
 #[derive(Default)]
 struct Way {
@@ -103,7 +107,9 @@ impl End {
         let Settings { log, policy, sharing } = settings;
         let sender = Sender::new(largest).with_layout(layout);
         End {
-            sender: sender.with_log(LogSettings { capacity: log, sharing, key: 7 }, policy),
+            sender: sender
+                .with_log(LogSettings { capacity: log, sharing, key: 7 }, policy)
+                .train_after(100_000),
             receiver: Receiver::default().with_layout(layout).with_logs(LogOffer::of(log)),
             control: VecDeque::new(),
             settings,
@@ -126,7 +132,14 @@ struct World {
     largest: usize,
     /// Content that repeats.
     pool: Vec<u8>,
+    /// What does not repeat are words.
+    words: bool,
     restarts: u64,
+    /// Content to train contexts from.
+    trained: [Option<TrainingJob>; 2],
+    /// Contexts that were taken, and dropped.
+    contexts: u64,
+    drops: u64,
 }
 
 impl World {
@@ -154,7 +167,11 @@ impl World {
             faults,
             largest,
             pool,
+            words: seed.is_multiple_of(3),
             restarts: 0,
+            trained: [None, None],
+            contexts: 0,
+            drops: 0,
         }
     }
 
@@ -173,19 +190,41 @@ impl World {
     fn restart(&mut self) {
         self.ends = [0, 1].map(|at| End::new(self.largest, self.ends[at].settings));
         self.ways = Default::default();
+        self.trained = [None, None];
         self.restarts += 1;
         self.connect();
     }
 
     /// A message arrives at `at`.
     fn message(&mut self, at: usize) {
+        if let Some(job) = self.ends[at].sender.training() {
+            self.trained[at] = Some(job);
+        } else if let Some(job) = self.trained[at].take() {
+            // Later, as from another thread.
+            self.ends[at].sender.trained(job.run());
+        }
         while let Some(message) = self.ends[at].sender.message() {
+            let mut bytes = Vec::new();
+            message.write(&mut bytes);
+            assert!(bytes.len() <= MAX_MESSAGE);
+            let (message, _) = Control::read(&bytes).expect("a message").expect("a whole one");
             self.ends[1 - at].control.push_back(message);
         }
         let answer = match self.ends[at].control.pop_front() {
             Some(Control::Log(terms)) => self.ends[at].receiver.log(terms).expect("as offered"),
             Some(Control::LogReady(id)) => {
                 self.ends[at].sender.log_ready(id);
+                None
+            }
+            Some(Control::Context(terms)) => self.ends[at].receiver.context(&terms),
+            Some(Control::ContextReady { log, number, is_taken }) => {
+                self.ends[at].sender.context_ready(log, number, is_taken);
+                self.contexts += u64::from(is_taken);
+                None
+            }
+            Some(Control::ContextDrop { log, number }) => {
+                self.ends[at].receiver.context_drop(log, number);
+                self.drops += 1;
                 None
             }
             _ => None,
@@ -203,6 +242,12 @@ impl World {
             return payload;
         }
         let mut payload = Vec::new();
+        while self.words && payload.len() < len {
+            let word = self.rng.usize(..WORDS.len());
+            payload.extend_from_slice(WORDS[word].as_bytes());
+            payload.extend(self.rng.u32(..100).to_string().bytes());
+        }
+        payload.truncate(len);
         while payload.len() < len {
             let left = len - payload.len();
             let part = self.rng.usize(..=left.min(20_000));
@@ -363,7 +408,7 @@ impl World {
                 }
             }
         }
-        let most = 2 * end.settings.log as usize + (12 << 20);
+        let most = 2 * end.settings.log as usize + (16 << 20);
         let (sender, receiver) = (end.sender.memory(), end.receiver.memory());
         assert!(sender < most + (4 << 20) && receiver < most, "{sender} and {receiver} bytes");
         end.receiver.feedback(self.now, &mut end.feedback);
