@@ -404,6 +404,14 @@ impl Contexts {
     pub(super) fn message(&mut self) -> Option<Control> {
         self.messages.pop_front()
     }
+
+    /// Memory in bytes, without that of the encoder.
+    pub(super) fn memory(&self) -> usize {
+        const RANGE: usize = size_of::<Range<u64>>();
+        let domains: usize = self.literals.iter().map(|of| of.ranges.capacity() * RANGE).sum();
+        let terms = self.entries.len() * (MAX_CODES + MAX_PARTS * RANGE);
+        self.sent.capacity() * size_of::<(Range<u64>, u64)>() + domains + terms
+    }
 }
 
 impl Sender {
@@ -445,10 +453,10 @@ pub(super) fn receive(
     seed: ChecksumSeed,
     decoder: &mut DatagramDecoder,
 ) -> Option<Control> {
-    if terms.log != log {
+    let number = terms.number;
+    if terms.log != log || !(1..=MAX_CONTEXTS).contains(&number) {
         return None;
     }
-    let number = terms.number;
     let context = make(terms, seed, decoder);
     let is_taken = context.is_some();
     decoder.set_context(number, context.as_ref());

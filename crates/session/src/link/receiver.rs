@@ -201,7 +201,8 @@ impl Receiver {
 
     /// The other end uses a context no more.
     pub fn context_drop(&mut self, log: u64, number: u8) {
-        if let Some(own) = self.log.as_mut().filter(|own| own.id() == log) {
+        // Number 0 is built in.
+        if let Some(own) = self.log.as_mut().filter(|own| own.id() == log && number > 0) {
             own.decoder.set_context(number, None);
         }
     }

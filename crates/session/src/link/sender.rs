@@ -234,7 +234,7 @@ impl Sender {
     pub fn memory(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| {
             let memory = log.encoder.memory();
-            memory.log + memory.table + memory.buffers
+            memory.log + memory.table + memory.buffers + log.contexts.memory()
         });
         let headers = self.headers.memory();
         log + headers
