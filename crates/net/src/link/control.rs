@@ -145,10 +145,10 @@ fn is_worn(keyed: &Keyed, timing: &Timing) -> bool {
         || keyed.opening.failed() >= timing.renewal_forged
 }
 
-/// Most bytes of answers that wait for a peer that does not read them.
-const MOST_ANSWERS: usize = 4096;
+/// Most bytes of messages that wait for a peer that does not read them: more than all of its contexts.
+const MOST_ANSWERS: usize = 64 << 10;
 
-/// Exchanges messages on logs until the connection ends, and says why. Messages that this version
+/// Exchanges messages on logs and contexts until the connection ends, and says why. Messages that this version
 /// does not expect end it, too. May be cancelled.
 async fn ended(shared: &Shared, established: &mut Established) -> String {
     let Established { keyed, control } = established;
@@ -160,6 +160,16 @@ async fn ended(shared: &Shared, established: &mut Established) -> String {
             && let Some(message) = lock(&association.sender).message()
         {
             control.queue(&message);
+        }
+        if keys.is_sealing(keyed)
+            && let Some(job) = lock(&association.sender).training()
+        {
+            let association = association.clone();
+            tokio::task::spawn_blocking(move || {
+                let trained = job.run();
+                lock(&association.sender).trained(trained);
+                association.message.notify_one();
+            });
         }
         if control.queued() > MOST_ANSWERS {
             return "the other end does not read control messages".into();
@@ -189,6 +199,16 @@ async fn ended(shared: &Shared, established: &mut Established) -> String {
             }
             Ok(Control::Log(_)) => {}
             Ok(Control::LogReady(id)) => lock(&association.sender).log_ready(id),
+            Ok(Control::Context(terms)) => {
+                let answer = lock(&association.receiver).context(&terms);
+                answer.iter().for_each(|answer| control.queue(answer));
+            }
+            Ok(Control::ContextReady { log, number, is_taken }) => {
+                lock(&association.sender).context_ready(log, number, is_taken);
+            }
+            Ok(Control::ContextDrop { log, number }) => {
+                lock(&association.receiver).context_drop(log, number);
+            }
             Ok(Control::Close { text, .. }) => {
                 return format!("the other end closed the link: {text}");
             }
