@@ -223,8 +223,8 @@ impl DatagramDecoder {
     pub const CONTEXT_MEMORY: usize = FrozenReader::MOST + 64;
 
     /// Upper bound of [`DatagramDecoder::memory`] for a log of `cache` bytes and content of up to
-    /// `max_block` bytes a frame, without frozen contexts, whatever arrives. A frame may have as many matches as bytes of
-    /// content, and each may lack a range.
+    /// `max_block` bytes a frame, without frozen contexts, whatever arrives. A frame may have as
+    /// many matches as bytes of content, and each may lack a range.
     pub(crate) fn most_memory(cache: u64, max_block: usize) -> usize {
         usize::try_from(cache)
             .unwrap_or(usize::MAX)

@@ -221,8 +221,9 @@ impl DatagramEncoder {
     }
 
     /// Appends the frame of a slice of `run` to `out`. Returns whether it depends on content of the
-    /// log or on a context, and so may be refused by the decoder. Slices are written in the order of the run, runs in the order of their search, and the
-    /// datagrams of the frames have ascending counters.
+    /// log or on a context, and so may be refused by the decoder. Slices are written in the order
+    /// of the run, runs in the order of their search, and the datagrams of the frames have
+    /// ascending counters.
     ///
     /// The frame fits where [`DatagramEncoder::fit`] said so, unless something was withdrawn in
     /// between: it refers to nothing of that.
@@ -376,8 +377,8 @@ impl DatagramEncoder {
     /// Upper bound of what each frozen context adds to [`DatagramEncoder::memory`], in bytes.
     pub const CONTEXT_MEMORY: usize = FrozenWriter::MOST + 64;
 
-    /// Upper bound in bytes of the buffers of an encoder without frozen contexts, with a log of `cache` bytes and runs of up to
-    /// `max_block` bytes.
+    /// Upper bound in bytes of the buffers of an encoder without frozen contexts, with a log of
+    /// `cache` bytes and runs of up to `max_block` bytes.
     pub(crate) fn most_buffers(cache: u64, max_block: usize) -> usize {
         // A slice has two parts of a match at most, and matches have 12 bytes at least; and buffers
         // grow by doubling.

@@ -145,11 +145,11 @@ fn is_worn(keyed: &Keyed, timing: &Timing) -> bool {
         || keyed.opening.failed() >= timing.renewal_forged
 }
 
-/// Most bytes of messages that wait for a peer that does not read them: more than all of its contexts.
+/// Most bytes of messages that wait for a peer that does not read them: more than all contexts take.
 const MOST_ANSWERS: usize = 64 << 10;
 
-/// Exchanges messages on logs and contexts until the connection ends, and says why. Messages that this version
-/// does not expect end it, too. May be cancelled.
+/// Exchanges messages on logs and contexts until the connection ends, and says why. Messages that
+/// this version does not expect end it, too. May be cancelled.
 async fn ended(shared: &Shared, established: &mut Established) -> String {
     let Established { keyed, control } = established;
     let (connection, association) = (&keyed.connection, &keyed.association);

@@ -33,7 +33,8 @@ pub const MAX_PARTS: usize = 256;
 pub const TRAIN_AFTER: u64 = 32 << 20;
 /// Ranges of content that are remembered until they are acknowledged, and of each domain after.
 const MAX_RANGES: usize = 4096;
-/// Domains whose literals are counted. Of further ones the one that was active longest ago is forgotten.
+/// Domains whose literals are counted. Of further ones the one that was active longest ago is
+/// forgotten.
 const MAX_DOMAINS: usize = 64;
 
 /// A context as its sender announces it.
@@ -243,7 +244,8 @@ impl Contexts {
         })
     }
 
-    /// Content of the domain chosen last was sent, which repeats little. Ranges come in ascending order.
+    /// Content of the domain chosen last was sent, which repeats little. Ranges come in ascending
+    /// order.
     pub(super) fn sent(&mut self, range: Range<u64>) {
         let domain = self.current;
         match self.sent.back_mut() {
