@@ -104,6 +104,8 @@ struct Tried {
     written: Written,
 }
 
+/// What is expected of contexts before it is known: 7 of 16 bytes are left.
+const FIRST_SCALE: u32 = 112;
 /// How many slices are tried until one fits.
 const TRIES: usize = 3;
 
@@ -117,7 +119,7 @@ impl DatagramEncoder {
             written: 0,
             contexts: Vec::new(),
             context: None,
-            scale: 128,
+            scale: FIRST_SCALE,
             tried: None,
             scratch: Scratch::default(),
             literals: 0,
@@ -138,6 +140,10 @@ impl DatagramEncoder {
     ) -> Result<(), EncodeError> {
         let (offset, _) = self.finder.place(run.len())?;
         self.finder.log_mut().set_reach(reach);
+        if self.log().width().is_some() {
+            // How a run is cut must not show what others send.
+            self.scale = FIRST_SCALE;
+        }
         let dense = match class {
             Class::Unknown => looks_compressible(run),
             Class::Compressible => true,

@@ -3,7 +3,7 @@
 
 use super::content::{Rng, noise, text};
 use super::{Datagram, deal, encoder};
-use oncewire_codec::datagram::{Class, DatagramEncoder, Indexing, Limits};
+use oncewire_codec::datagram::{Class, DatagramEncoder, FrozenContext, Indexing, Limits};
 use oncewire_codec::{Domain, Reach, Sharing};
 
 const ATTACKER: Domain = Domain(1);
@@ -36,10 +36,14 @@ fn secret() -> Vec<u8> {
 }
 
 /// The lengths of the attacker's frames where the victim sends these between them.
-fn view(policy: (Reach, Indexing), victim: &[Vec<u8>]) -> Vec<Vec<usize>> {
+fn view(policy: (Reach, Indexing), coded: bool, victim: &[Vec<u8>]) -> Vec<Vec<usize>> {
     let builder = encoder(32 << 20, 1 << 20).sharing(Sharing::None).table_entries(1 << 20);
     let mut encoder = builder.build_datagrams().unwrap();
     encoder.set_indexing(policy.1);
+    if coded {
+        encoder.set_context(0, Some(&FrozenContext::built_in()));
+        encoder.use_context(Some(0));
+    }
     let mut counter = 0;
     let mut send = |encoder: &mut DatagramEncoder, domain, run: &[u8]| -> Vec<Datagram> {
         encoder.enter(domain);
@@ -74,18 +78,21 @@ fn frames_do_not_show_what_others_send_or_how_much() {
         vec![noise(5, 70_000), text(5, 100), secret()],
         vec![text(6, 300_000), noise(6, 1000), vec![2]],
     ];
-    for policy in [
-        (Reach::Sent, Indexing::Immediate),
-        (Reach::Sent, Indexing::Acknowledged),
-        (Reach::Acknowledged, Indexing::Immediate),
-        (Reach::Acknowledged, Indexing::Acknowledged),
+    for (policy, coded) in [
+        ((Reach::Sent, Indexing::Immediate), false),
+        ((Reach::Sent, Indexing::Acknowledged), false),
+        ((Reach::Acknowledged, Indexing::Immediate), false),
+        ((Reach::Acknowledged, Indexing::Acknowledged), false),
+        ((Reach::Sent, Indexing::Immediate), true),
+        ((Reach::Acknowledged, Indexing::Acknowledged), true),
     ] {
-        let alone = view(policy, &victims[0]);
+        let alone = view(policy, coded, &victims[0]);
         let bytes = |seen: &[Vec<usize>]| seen.iter().flatten().sum::<usize>();
         let sent: usize = messages().iter().map(Vec::len).sum();
         assert!(bytes(&alone) < sent / 2, "its own content is found: {} of {sent}", bytes(&alone));
         for (nth, victim) in victims.iter().enumerate() {
-            assert!(view(policy, victim) == alone, "{policy:?}: victim {nth} is seen");
+            let seen = view(policy, coded, victim);
+            assert!(seen == alone, "{policy:?}, {coded}: victim {nth} is seen");
         }
     }
 }
