@@ -3,7 +3,7 @@
 
     scripts/link.py ONCEWIRE FILE... [--ways WAYS] [--contents CONTENTS] [--turns N] [--csv FILE] [--figures FILE]
 
-Ways: `tcp` (no tunnel), `plain` (`oncewire link --match none`), `ours` (`oncewire link`), `wireguard-go`, `boringtun`.
+Ways: `tcp` (no tunnel; all TCP is `cubic`), `plain` (`oncewire link --match none`), `ours` (`oncewire link`), `wireguard-go`, `boringtun`.
 Each has its own cable (veth) between two network namespaces, which this script makes and removes, and its own tunnel.
 Both ends of every tunnel start anew in each turn, and the ways take turns with each content:
 
@@ -13,15 +13,19 @@ Both ends of every tunnel start anew in each turn, and the ways take turns with 
   small           requests of 200 bytes on an open connection; each answer has 1,000 new bytes of text
   idle            nothing, for --idle seconds, all ways at once
 
-CPU is user and system time of both ends of the tunnel, from /proc/PID/stat. Path bytes are those of both directions with
-their Ethernet headers, from the counters of a queue on each end of the cable, which count the segments of a run. The
-first turn is not counted: it compares the hash of everything that arrives. Writes one row of CSV for each measurement,
+CPU is user and system time of both ends of the tunnel, from /proc/PID/stat. Path bytes are those of both directions
+with their Ethernet headers, from the counters of a queue on each end of the cable, which count the segments of a run.
+The first turn is not counted: it compares the hash of everything that arrives. Writes one row of CSV for each measurement,
 and prints medians; --figures prints the medians of such a file. Needs root and `ip` and `tc` of iproute2, and for the
 rivals:
 
   apt-get install wireguard-tools
   go install golang.zx2c4.com/wireguard@latest     # --wireguard-go PATH of the program `wireguard`
   cargo install boringtun-cli                      # --boringtun PATH
+
+Over an emulated path, which all ways share, everything but idle:
+
+  oncewire-path-emulator --delay-ms 25 --rate-mbit 20 --loss 0.01 --congestion cubic -- scripts/link.py ONCEWIRE FILE...
 """
 
 import argparse
@@ -47,7 +51,7 @@ PORT, ORIGIN = 7077, 8080
 REQUEST, ANSWER = 200, 1000
 MTU = 1420
 # Seconds after which anything that has not ended has failed.
-LIMIT = 120
+LIMIT = 300
 
 
 def run(*command, **more):
@@ -67,6 +71,8 @@ def origin(files):
     """Runs in the far namespace. A line with names of files, separated by tabs, gets their content; `small` begins
     exchanges of REQUEST and ANSWER bytes. One connection at a time."""
     with socket.create_server(("0.0.0.0", ORIGIN), backlog=16) as listener:
+        # Connections inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
         print("ready", flush=True)
         while True:
             connection, _ = listener.accept()
@@ -95,6 +101,7 @@ def answer(connection, files):
 def client(host, what, check):
     """Runs in the near namespace. Prints one line of JSON."""
     with socket.create_connection((host, ORIGIN), timeout=LIMIT) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if what.startswith("small "):
             connection.sendall(b"small\n")
@@ -118,11 +125,19 @@ def client(host, what, check):
     print(json.dumps(result))
 
 
+def emulated():
+    """Whether this runs under oncewire-path-emulator."""
+    return "NS_A" in os.environ
+
+
 class Site:
     """A namespace, and the processes in it."""
 
     def __init__(self, name):
-        self.name = name
+        """Uses the namespace if it exists, and makes it otherwise."""
+        self.name, self.is_made = name, name not in run("ip", "netns", "list").split()
+        if not self.is_made:
+            return
         run("ip", "netns", "add", name)
         run("ip", "-n", name, "link", "set", "lo", "up")
         # Neighbor discovery would count as traffic.
@@ -140,7 +155,13 @@ class Site:
     def ip(self, *command):
         return run("ip", "-n", self.name, *command)
 
+    def device_with(self, address):
+        links = json.loads(self.ip("-j", "address", "show"))
+        return next(link["ifname"] for link in links if any(one.get("local") == address for one in link["addr_info"]))
+
     def remove(self):
+        if not self.is_made:
+            return
         for pid in run("ip", "netns", "pids", self.name).split():
             os.kill(int(pid), signal.SIGKILL)
         run("ip", "netns", "delete", self.name)
@@ -152,28 +173,38 @@ class Way:
     def __init__(self, sites, name, nth, options, work):
         self.sites, self.name, self.options, self.work, self.processes = sites, name, options, work, []
         self.port = PORT + nth
-        self.cable, self.device = f"cable{nth}", f"owt{os.getpid() % 100_000}-{nth}"
+        self.device = f"owt{os.getpid() % 100_000}-{nth}"
         self.outer = [f"10.218.{nth}.{end}" for end in (1, 2)]
+        if emulated():
+            self.outer = [os.environ["ADDR_A"], os.environ["ADDR_B"]]
+            self.cables = [site.device_with(address) for site, address in zip(sites, self.outer)]
+        else:
+            self.cables = 2 * [f"cable{nth}"]
+            self.connect()
         self.inner = self.outer if name == "tcp" else [f"10.219.{nth}.{end}" for end in (1, 2)]
-        run("ip", "link", "add", self.cable, "netns", sites[0].name, "type", "veth", "peer", "name", self.cable, "netns",
-            sites[1].name)
-        for site, address in zip(sites, self.outer):
-            site.ip("address", "add", f"{address}/24", "dev", self.cable)
-            site.ip("link", "set", self.cable, "mtu", "1500", "up")
+        for site, cable in zip(sites, self.cables):
             # Its counters know the segments of a run; those of the device do not.
-            run("tc", "-n", site.name, "qdisc", "replace", "dev", self.cable, "root", "pfifo", "limit", "10000")
-        for site, other, address in zip(sites, sites[::-1], self.outer[::-1]):
+            run("tc", "-n", site.name, "qdisc", "replace", "dev", cable, "root", "pfifo", "limit", "10000")
+
+    def connect(self):
+        near, far = (["netns", site.name] for site in self.sites)
+        run("ip", "link", "add", self.cables[0], *near, "type", "veth", "peer", "name", self.cables[1], *far)
+        for site, address, cable in zip(self.sites, self.outer, self.cables):
+            site.ip("address", "add", f"{address}/24", "dev", cable)
+            site.ip("link", "set", cable, "mtu", "1500", "up")
+        for end, cable in enumerate(self.cables):
             # Nobody asks for addresses of Ethernet while a link is idle.
-            ethernet = json.loads(other.ip("-j", "link", "show", "dev", self.cable))[0]["address"]
-            site.ip("neighbor", "replace", address, "lladdr", ethernet, "dev", self.cable, "nud", "permanent")
+            ethernet = json.loads(self.sites[end].ip("-j", "link", "show", "dev", cable))[0]["address"]
+            self.sites[1 - end].ip("neighbor", "replace", self.outer[end], "lladdr", ethernet, "dev", self.cables[1 - end],
+                                   "nud", "permanent")
 
     def device_of(self, end):
         # Control sockets of the rivals share a directory.
         return self.device + "ab"[end]
 
     def path_bytes(self):
-        counters = [json.loads(run("tc", "-n", site.name, "-s", "-j", "qdisc", "show", "dev", self.cable)) for site in
-                    self.sites]
+        counters = [json.loads(run("tc", "-n", site.name, "-s", "-j", "qdisc", "show", "dev", cable))
+                    for site, cable in zip(self.sites, self.cables)]
         return sum(counter[0]["bytes"] for counter in counters)
 
     def start(self):
@@ -253,6 +284,7 @@ class Measurement:
 
     def __init__(self, options, work):
         self.options, self.work, self.sites, self.ways = options, work, [], []
+        self.server = None
         self.files = [str(pathlib.Path(file).resolve()) for file in options.files]
         size = min(options.random * 1_000_000, sum(map(os.path.getsize, self.files)) or options.random * 1_000_000)
         (work / "random").touch()
@@ -268,16 +300,19 @@ class Measurement:
                 (work / f"{end}.wg.pub").write_text(run("wg", "pubkey", input=secret))
 
     def open(self):
-        for end in ("near", "far"):
-            self.sites.append(Site(f"owlink-{end}-{os.getpid()}"))
+        for end, name in (("near", "NS_A"), ("far", "NS_B")):
+            self.sites.append(Site(os.environ.get(name, f"owlink-{end}-{os.getpid()}")))
         self.ways = [Way(self.sites, name, nth, self.options, self.work) for nth, name in enumerate(self.options.ways)]
-        server = self.sites[1].start(sys.executable, __file__, "--origin", *self.files, self.work / "random",
+        self.server = self.sites[1].start(sys.executable, __file__, "--origin", *self.files, self.work / "random",
                                      stdout=subprocess.PIPE)
-        server.stdout.readline()
+        self.server.stdout.readline()
 
     def close(self):
         for way in self.ways:
             way.stop()
+        if self.server:
+            self.server.kill()
+            self.server.wait()
         for site in self.sites:
             site.remove()
 
@@ -419,6 +454,8 @@ def main():
             return figures(list(csv.DictReader(source)))
     if not options.oncewire or not options.files:
         parser.error("ONCEWIRE and at least one FILE are needed")
+    if emulated() and "idle" in options.contents:
+        options.contents = [content for content in options.contents if content != "idle"]
     if lacks := missing(options):
         sys.exit("link.py: " + "\nlink.py: ".join(lacks))
     options.oncewire = os.path.abspath(options.oncewire)
