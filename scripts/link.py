@@ -12,6 +12,9 @@ Both ends of every tunnel start anew in each turn, and the ways take turns with 
   incompressible  random bytes, as many as the FILEs have, at most --random megabytes
   small           requests of 200 bytes on an open connection; each answer has 1,000 new bytes of text
   idle            nothing, for --idle seconds, all ways at once
+  replay          with --replay: the IP packets of a capture (pcap, Ethernet) go into the devices of `plain` and `ours`, from
+                  the near end if their source is in --inside, else from the far end. Bytes are those of the packets with
+                  Ethernet headers; all must arrive. To compare: `oncewire study CAPTURE --algorithms oncewire-link`
 
 CPU is user and system time of both ends of the tunnel, from /proc/PID/stat. Path bytes are those of both directions
 with their Ethernet headers, from the counters of a queue on each end of the cable, which count the segments of a run.
@@ -31,6 +34,7 @@ Over an emulated path, which all ways share, everything but idle:
 import argparse
 import csv
 import hashlib
+import ipaddress
 import json
 import os
 import pathlib
@@ -38,6 +42,7 @@ import shutil
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -45,6 +50,8 @@ import time
 
 WAYS = ["tcp", "plain", "ours", "wireguard-go", "boringtun"]
 CONTENTS = ["new", "repeated", "incompressible", "small", "idle"]
+# Room for captured packets of 1,500 bytes, which the link need not divide then.
+REPLAY_MTU = 1700
 COLUMNS = ["turn", "content", "way", "bytes", "seconds", "cpu_near", "cpu_far", "path_bytes", "p50", "p99"]
 TICK = os.sysconf("SC_CLK_TCK")
 PORT, ORIGIN = 7077, 8080
@@ -125,6 +132,45 @@ def client(host, what, check):
     print(json.dumps(result))
 
 
+def packets(capture):
+    """The IP packets of a capture: whether they are IPv6, their source and their bytes."""
+    with open(capture, "rb") as file:
+        head = file.read(24)
+        order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
+        order = order.get(head[:4])
+        if order is None or struct.unpack(order + "I", head[20:])[0] & 0xffff != 1:
+            sys.exit(f"link.py: {capture} is not a pcap file of Ethernet")
+        while len(record := file.read(16)) == 16:
+            frame = file.read(struct.unpack(order + "4I", record)[2])
+            kind, packet = frame[12:14], frame[14:]
+            # Without the padding of short frames.
+            if kind == b"\x08\x00" and len(packet) >= 20:
+                yield False, ipaddress.ip_address(packet[12:16]), packet[:int.from_bytes(packet[2:4], "big")]
+            elif kind == b"\x86\xdd" and len(packet) >= 40:
+                yield True, ipaddress.ip_address(packet[8:24]), packet[:40 + int.from_bytes(packet[4:6], "big")]
+
+
+def inject(device, capture, inside, is_near):
+    """Runs in a namespace: sends the packets of its side into the device. Prints one line of JSON."""
+    networks = [ipaddress.ip_network(network) for network in inside.split(",")]
+    count = total = skipped = 0
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as out:
+        for is_ipv6, source, packet in packets(capture):
+            if any(source in network for network in networks) != is_near:
+                continue
+            try:
+                out.sendto(packet, (device, 0x86dd if is_ipv6 else 0x0800))
+            except OSError:
+                # Longer than the device's MTU.
+                skipped += 1
+                continue
+            count, total = count + 1, total + 14 + len(packet)
+            if count % 32 == 0:
+                # The device's queue is short.
+                time.sleep(0.002)
+    print(json.dumps({"packets": count, "bytes": total, "skipped": skipped}))
+
+
 def emulated():
     """Whether this runs under oncewire-path-emulator."""
     return "NS_A" in os.environ
@@ -191,7 +237,7 @@ class Way:
         run("ip", "link", "add", self.cables[0], *near, "type", "veth", "peer", "name", self.cables[1], *far)
         for site, address, cable in zip(self.sites, self.outer, self.cables):
             site.ip("address", "add", f"{address}/24", "dev", cable)
-            site.ip("link", "set", cable, "mtu", "1500", "up")
+            site.ip("link", "set", cable, "mtu", REPLAY_MTU if self.options.replay else 1500, "up")
         for end, cable in enumerate(self.cables):
             # Nobody asks for addresses of Ethernet while a link is idle.
             ethernet = json.loads(self.sites[end].ip("-j", "link", "show", "dev", cable))[0]["address"]
@@ -227,6 +273,8 @@ class Way:
             self.options.oncewire, "link", *where, "--key", self.work / f"{'ab'[end]}.key", "--peer", peer, "--allowed",
             f"{self.inner[1 - end]}/32", "--address", f"{self.inner[end]}/24", "--device", self.device_of(end), "--status",
             self.work / f"{self.device_of(end)}.status", "--log", "error",
+            *(["--allowed", "0.0.0.0/0", "--allowed", "::/0", "--routes", "off", "--path-mtu", REPLAY_MTU]
+              if self.options.replay else []),
             *(["--match", "none"] if self.name == "plain" else self.options.link_options.split()))
 
     def rival(self, end):
@@ -329,6 +377,10 @@ class Measurement:
             if content == "idle":
                 self.idle(turn, ways, write)
                 continue
+            if content == "replay":
+                for way in ways:
+                    self.replay(turn, way, write)
+                continue
             for way in ways:
                 self.measure(turn, content, way, check, write)
         for way in ways:
@@ -358,6 +410,24 @@ class Measurement:
                 hasher.update(pathlib.Path(file).read_bytes())
             if result["hash"] != hasher.hexdigest():
                 sys.exit(f"link.py: {way.name} delivered other bytes of {content}")
+
+    def replay(self, turn, way, write):
+        received = lambda end: json.loads(self.sites[end].ip("-s", "-j", "link", "show", "dev", way.device_of(end)))[0][
+            "stats64"]["rx"]["packets"]
+        before = [received(end) for end in (1, 0)]
+        path, cpu, begun = way.path_bytes(), way.cpu(), time.perf_counter()
+        senders = [self.sites[end].start(sys.executable, __file__, "--inject", way.device_of(end), self.options.replay,
+                                         self.options.inside, int(end == 0), stdout=subprocess.PIPE) for end in (0, 1)]
+        sent = [json.loads(sender.communicate(timeout=LIMIT)[0]) for sender in senders]
+        seconds = time.perf_counter() - begun
+        time.sleep(0.5)
+        arrived = [received(end) - count for end, count in zip((1, 0), before)]
+        if any(side["skipped"] for side in sent) or arrived != [side["packets"] for side in sent]:
+            print(f"link.py: {way.name} delivered {arrived} packets of {sent}", file=sys.stderr)
+        spent = [after - before for after, before in zip(way.cpu(), cpu)]
+        if turn > 0:
+            write({"turn": turn, "content": "replay", "way": way.name, "bytes": sum(side["bytes"] for side in sent),
+                   "seconds": seconds, "cpu_near": spent[0], "cpu_far": spent[1], "path_bytes": way.path_bytes() - path})
 
     def idle(self, turn, ways, write):
         if turn == 0:
@@ -443,6 +513,8 @@ def main():
     parser.add_argument("--random", type=int, default=300, help="most megabytes of random bytes")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--idle", type=int, default=60, help="seconds")
+    parser.add_argument("--replay", metavar="CAPTURE", help="replay this, with the ways plain and ours, and nothing else")
+    parser.add_argument("--inside", metavar="NETWORKS", help="networks of the near end in the capture, by commas")
     parser.add_argument("--csv", default="link.csv")
     parser.add_argument("--figures", help="print the medians of this file, and measure nothing")
     parser.add_argument("--link-options", default="", help="options of `ours`, separated by spaces")
@@ -452,8 +524,13 @@ def main():
     if options.figures:
         with open(options.figures, newline="") as source:
             return figures(list(csv.DictReader(source)))
-    if not options.oncewire or not options.files:
+    if not options.oncewire or not (options.files or options.replay):
         parser.error("ONCEWIRE and at least one FILE are needed")
+    if options.replay:
+        if not options.inside or emulated():
+            parser.error("--replay needs --inside, and cables")
+        options.replay, options.contents = os.path.abspath(options.replay), ["replay"]
+        options.ways = [way for way in options.ways if way in ("plain", "ours")]
     if emulated() and "idle" in options.contents:
         options.contents = [content for content in options.contents if content != "idle"]
     if lacks := missing(options):
@@ -486,6 +563,8 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--origin"]:
         origin(sys.argv[2:])
+    elif sys.argv[1:2] == ["--inject"]:
+        inject(*sys.argv[2:5], sys.argv[5] == "1")
     elif sys.argv[1:2] == ["--client"]:
         client(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
     else:
