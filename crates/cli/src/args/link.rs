@@ -63,14 +63,14 @@ What repeats is sent as a reference to the content log that the other end keeps.
 )]
 pub(crate) struct LinkArgs {
     /// Where the other end listens, host:port
-    #[arg(conflicts_with = "listen")]
     #[serde(skip)]
     pub(crate) server: Option<Target>,
     /// Read options and peers from this file (TOML); options on the command line override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "peer", "allowed"])]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
-    /// Wait for peers on this UDP port, [address:]port
+    /// Wait for peers on this UDP port, [address:]port. An end may wait and connect: then whichever
+    /// end comes up later connects
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
     #[serde(deserialize_with = "listen")]
     pub(crate) listen: Option<SocketAddr>,

@@ -163,10 +163,10 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         ("direction", Unit::Text),
         ("packets", Unit::Count),
         ("payload", Unit::Bytes),
-        ("on the wire", Unit::Bytes),
+        ("wire", Unit::Bytes),
         ("saved", Unit::Share),
         ("path loss", Unit::Share),
-        ("beyond it", Unit::Share),
+        ("beyond", Unit::Share),
     ]);
     let mut notes = Vec::new();
     let name = |peer: &Value| {
@@ -201,6 +201,13 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         // Frames that arrived, but lacked content that the path had lost, and were not sent again.
         let beyond =
             number(&sent["rejected_frames"]).saturating_sub(number(&sent["repaired_frames"]));
+        if beyond > 0 {
+            notes.push(format!(
+                "{}: {} lost beyond the path's losses, because of content that the path had lost",
+                name(peer),
+                counted(beyond, "frame")
+            ));
+        }
         let share = |count: u64| match arrived.saturating_add(lost) {
             0 => MISSING.into(),
             decided => format!("{:.2} %", 100.0 * count as f64 / decided as f64),
@@ -344,6 +351,7 @@ mod tests {
                 "4 packets dropped",
                 "last failure: timed out",
                 "1 handshake of strangers refused",
+                "25 frames lost beyond",
             ] {
                 assert!(text.contains(shown), "{width}: {shown} is missing:\n{text}");
             }

@@ -16,6 +16,8 @@ use oncewire_net::link::{
     DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Timing,
     device_mtu, largest_datagram,
 };
+use oncewire_net::target::{Host, Target};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -214,5 +216,15 @@ pub(crate) fn describe(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
         config.device.name,
         config.device.mtu,
     );
-    Ok((found, Vec::new()))
+    let routed =
+        |address: &IpAddr| config.device.routes.iter().any(|network| network.contains(address));
+    let is_routed = |peer: &PeerConfig| match peer.address.as_ref().map(Target::host) {
+        Some(Host::Ip(address)) => routed(address),
+        _ => false,
+    };
+    let mut warnings = Vec::new();
+    if config.peers.iter().any(is_routed) {
+        warnings.push("the address of a peer is in networks that are routed to the device: it needs a route of its own beside the device");
+    }
+    Ok((found, warnings))
 }

@@ -198,7 +198,7 @@ fn every_protocol_crosses_the_link() {
     // Runs left as runs: without them, each segment of A's 30 MB would be read and written alone.
     let text = oncewire(["status".as_ref(), "--socket".as_ref(), ends[0].status.as_os_str()]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("1 of 1 peer connected") && text.contains("on the wire"), "{text}");
+    assert!(text.contains("1 of 1 peer connected") && text.contains("path loss"), "{text}");
 }
 
 #[test]

@@ -342,7 +342,15 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
     let json =
         oncewire(["check-config".as_ref(), "link".as_ref(), path.as_os_str(), "--json".as_ref()]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["good"], true);
+    assert_eq!((&json["good"], json["warnings"].as_array().unwrap().len()), (&true.into(), 0));
+    // Valid, but it will not work without another route.
+    let config = files.config(&format!("{PEER}address = \"10.2.0.1:7077\""));
+    let output = oncewire(["check-config".as_ref(), "link".as_ref(), config.as_os_str()]);
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && found.contains("warning: the address of a peer is in"),
+        "{found}"
+    );
 }
 
 #[test]
