@@ -477,6 +477,27 @@ async fn many_handshakes_must_show_their_addresses() {
     assert_eq!(zero.link.status().retries, 5);
 }
 
+/// More sites than handshakes may be in progress come at once, as when a hub restarts: all connect.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sites_connect_at_once() {
+    const SITES: u8 = 80;
+    let keys = Keys::new(usize::from(SITES) + 1);
+    let port = any_port();
+    let at_zero = port.0.address();
+    let peers = (1..=SITES).map(|site| keys.peer(site, None)).collect();
+    let mut zero = keys.site(0, Some(port), peers, Timing::default());
+    let site =
+        |number| keys.site(number, None, vec![keys.peer(0, Some(at_zero))], Timing::default());
+    let mut sites: Vec<Site> = (1..=SITES).map(site).collect();
+    for site in &mut sites {
+        site.exchange(&mut zero).await;
+    }
+    let status = zero.link.status();
+    assert!(status.peers.iter().all(|peer| peer.traffic.received.packets == 1));
+    assert_eq!(status.traffic.received.packets, u64::from(SITES));
+    assert_eq!((status.drops.unknown_index, status.drops.link_down), (0, 0));
+}
+
 /// Datagrams of the link that are routed into its device are dropped, whether the peer is connected
 /// or not.
 #[tokio::test(flavor = "multi_thread")]
