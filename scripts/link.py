@@ -167,7 +167,7 @@ def inject(device, capture, inside, is_near):
             count, total = count + 1, total + 14 + len(packet)
             if count % 32 == 0:
                 # The device's queue is short.
-                time.sleep(0.002)
+                time.sleep(0.005)
     print(json.dumps({"packets": count, "bytes": total, "skipped": skipped}))
 
 

@@ -20,7 +20,9 @@
 
 use cpu_time::ProcessTime;
 use oncewire_codec::Domain;
-use oncewire_session::link::{Batch, Delivered, HEADER, Inbound, Receiver, SEAL, Sender, TAG};
+use oncewire_session::link::{
+    Batch, Delivered, HEADER, Implied, Inbound, Receiver, SEAL, Sender, TAG,
+};
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn::udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
@@ -164,6 +166,7 @@ async fn send(
             sender.enqueue(Inbound {
                 header,
                 open_checksum: false,
+                implied: Implied::Nothing,
                 segment: None,
                 payload,
                 domain: Domain::COMMON,
