@@ -7,7 +7,7 @@
 use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Kind, Packet, View};
 use crate::figures::temporal::{SavingsOverTime, Series};
-use oncewire_codec::datagram::{Class, DatagramEncoder, Limits, RunTokens};
+use oncewire_codec::datagram::{Class, DatagramEncoder, FrozenContext, Limits, RunTokens};
 use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK, Reach};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,9 +30,12 @@ const LEAST_LOGGED: usize = 64;
 /// Bytes of a frame before its literals: flags and the longest offset.
 const FRAME: usize = 9;
 
+/// Number of the context that every link has.
+const BUILT_IN: u8 = 0;
+
 /// Bytes of a datagram around the packet that it carries: IPv4 and UDP; the seal.
 const AROUND: u64 = 20 + 8 + 24;
-/// Bytes of a record before the headers: head, slot, control byte, length of the headers.
+/// Bytes of a record before the headers, which are counted as if they were always sent whole: head, slot, control byte, length of the headers.
 const RECORD: u64 = 4;
 /// Bytes of a segment section: number, count, size.
 const SEGMENTS: u64 = 4;
@@ -170,8 +173,12 @@ struct Contents {
 impl Contents {
     fn new(cache: u64) -> Result<Contents, ConfigError> {
         let cache = cache.max(MAX_BLOCK as u64);
+        let mut encoder = Encoder::builder().cache(cache).build_datagrams()?;
+        // Others are trained on what a link carries for long.
+        encoder.set_context(BUILT_IN, Some(&FrozenContext::built_in()));
+        encoder.use_context(Some(BUILT_IN));
         Ok(Contents {
-            encoder: Encoder::builder().cache(cache).build_datagrams()?,
+            encoder,
             waiting: VecDeque::new(),
             tokens: RunTokens::default(),
             frame: Vec::new(),
