@@ -6,6 +6,7 @@
 #![allow(missing_docs)]
 
 mod contexts;
+mod headers;
 mod hostile;
 
 use oncewire_codec::{Domain, Sharing};
@@ -595,47 +596,6 @@ fn repeated_content_takes_a_hundredth() {
         // A datagram of the second pass carries a whole run.
         assert!(missing as u64 <= lost * 45, "{policy:?}: {missing} missing, {lost} lost");
     }
-}
-
-/// A frame whose header section refers to a header that was replaced since, because the path has
-/// delayed it by more than a round trip: it is rejected, and sent again with a whole header.
-#[test]
-fn a_frame_with_a_missing_header_is_sent_again() {
-    let settings = Settings { log: 1 << 20, policy: Policy::Acked, sharing: Sharing::All };
-    let mut world = World { largest: 1452, faults: NONE, ..World::new(4) };
-    world.ends = [End::new(1452, settings), End::new(1452, settings)];
-    world.connect();
-    world.settle();
-    let exchange = |world: &mut World| {
-        world.transmit(0);
-        world.arrive(1, usize::MAX);
-        world.now += Duration::from_secs(2);
-        world.transmit(1);
-        world.arrive(0, usize::MAX);
-    };
-    let send = |world: &mut World| {
-        let mut payload = vec![0; 300];
-        world.rng.fill(&mut payload);
-        world.send_run(0, &[5; 52], 400, &payload, Domain(0));
-    };
-    send(&mut world);
-    exchange(&mut world);
-    // The second frame refers to the header of the first, and is late.
-    send(&mut world);
-    world.transmit(0);
-    let late = world.ways[0].arrivals.pop_first().expect("a datagram");
-    for _ in 0..10 {
-        send(&mut world);
-        exchange(&mut world);
-    }
-    assert_eq!(world.ends[1].expected.values().sum::<usize>(), 1);
-    world.ways[0].arrivals.insert(late.0, late.1);
-    world.arrive(1, usize::MAX);
-    assert_eq!(world.ends[1].receiver.stats().missing_headers, 1);
-    world.settle();
-    assert_eq!(world.ends[0].sender.stats().repaired, 1);
-    assert_eq!(world.ends[1].expected.values().sum::<usize>(), 0);
-    assert_eq!(world.ends[1].got, 12);
 }
 
 /// Small packets that wait together share datagrams.
