@@ -115,8 +115,13 @@ impl Dialer {
                 return;
             }
             let keyed = &established.keyed;
-            let is_due = is_worn(keyed, &timing) && keys.is_sealing(keyed);
-            if !is_due || Instant::now() < next_attempt {
+            if !keys.is_sealing(keyed) {
+                // The peer's connection is in use. If it ends, this end connects at once, and does
+                // not wait for the end of this one.
+                tokio::spawn(watch(shared.clone(), established));
+                return;
+            }
+            if !is_worn(keyed, &timing) || Instant::now() < next_attempt {
                 continue;
             }
             match self.attempt().await {
@@ -218,6 +223,12 @@ async fn ended(shared: &Shared, established: &mut Established) -> String {
             Err(error) => return error.to_string(),
         }
     }
+}
+
+/// Waits until a connection that is not in use ends.
+async fn watch(shared: Arc<Shared>, mut established: Established) {
+    let why = ended(&shared, &mut established).await;
+    down(&shared, &established.keyed, &why);
 }
 
 /// Accepts connections of peers.
