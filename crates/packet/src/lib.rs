@@ -42,6 +42,7 @@ mod capture;
 pub mod checksum;
 mod cursor;
 mod dissect;
+pub mod encryption;
 mod ether;
 pub mod fields;
 mod flow;

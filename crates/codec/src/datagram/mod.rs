@@ -23,3 +23,9 @@ pub use crate::entropy::{
 pub use decoder::{DatagramDecoded, DatagramDecoder};
 pub use encoder::{Class, DatagramEncoder, Indexing};
 pub use run::{Limits, RunTokens};
+
+/// Whether a sample of `content` is distributed unevenly enough to be compressible. Compressed and
+/// encrypted content is not. Content of less than 512 bytes counts as compressible.
+pub fn looks_compressible(content: &[u8]) -> bool {
+    crate::encoder::looks_compressible(content)
+}

@@ -30,6 +30,7 @@
 
 mod acks;
 mod contexts;
+mod classifier;
 pub mod control;
 mod headers;
 mod in_flight;
@@ -48,6 +49,7 @@ pub use contexts::{
 };
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
+pub use classifier::{Classifier, FIRST_BYPASS, LONGEST_BYPASS, Route, TRIAL};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{MAX_PACKET, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments};
 pub use rejection::{MAX_LACKING, Reason, Rejection};
