@@ -35,6 +35,7 @@ pub mod control;
 mod headers;
 mod in_flight;
 mod logs;
+pub mod queue;
 mod receiver;
 mod records;
 mod rejection;
