@@ -175,15 +175,13 @@ mod tests {
     }
 
     /// Sends `total` bytes of a flow in pieces, and returns how many went into the log. Of these,
-    /// one in `found` repeats.
+    /// `found` percent repeat.
     fn send(classifier: &mut Classifier, flow: u64, piece: &[u8], total: u64, found: u64) -> u64 {
         let (mut sent, mut logged) = (0, 0);
         while sent < total {
             if classifier.route(flow, false, piece) == Route::Log {
                 logged += piece.len() as u64;
-                if found > 0 {
-                    classifier.found(flow, piece.len() as u64 / found);
-                }
+                classifier.found(flow, piece.len() as u64 * found / 100);
             }
             sent += piece.len() as u64;
         }
