@@ -1,7 +1,8 @@
 //! Packets of a capture, down to their TCP or UDP payload.
 //!
 //! This crate reads formats that others define: capture files, link layers, encapsulations, IP, TCP
-//! and UDP. [`fields`], [`checksum`] and [`offload`] read and complete packets of a tun device.
+//! and UDP. [`fields`], [`checksum`], [`offload`], [`mss`], [`ecn`] and [`icmp`] read, complete and
+//! answer packets of a tun device.
 //!
 //! ```text
 //! bytes -> CaptureReader (gzip, zstd, xz; pcap, pcapng) -> Record (time, link type, captured bytes)
@@ -42,14 +43,17 @@ mod capture;
 pub mod checksum;
 mod cursor;
 mod dissect;
+pub mod ecn;
 pub mod encryption;
 mod ether;
 pub mod fields;
 mod flow;
 mod fragment;
+pub mod icmp;
 mod ip;
 mod layers;
 mod link;
+pub mod mss;
 pub mod offload;
 pub mod prefix;
 mod record;

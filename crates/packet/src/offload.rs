@@ -359,7 +359,7 @@ fn advance(packet: &mut [u8], headers: &Headers, first: usize, size: NonZeroU16,
 
 /// Sets the length fields and the checksum of an IPv4 header. Returns the length of what follows the
 /// IP header.
-fn set_lengths(packet: &mut [u8], headers: &Headers) -> u16 {
+pub(crate) fn set_lengths(packet: &mut [u8], headers: &Headers) -> u16 {
     let (len, network) = (packet.len(), headers.network);
     let transport_len = (len - network) as u16;
     if headers.is_v6() {
