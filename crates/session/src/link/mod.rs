@@ -29,12 +29,13 @@
 //! repeated, and whatever an end has forgotten; memory is bounded; work is proportional to bytes.
 
 mod acks;
-mod contexts;
 mod classifier;
+mod contexts;
 pub mod control;
 mod headers;
 mod in_flight;
 mod logs;
+mod pieces;
 pub mod queue;
 mod receiver;
 mod records;
@@ -45,14 +46,17 @@ mod sender;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
+pub use classifier::{Classifier, FIRST_BYPASS, LONGEST_BYPASS, Route, TRIAL};
 pub use contexts::{
     ContextTerms, MAX_CONTEXTS, MAX_PARTS, TRAIN_AFTER, TrainedContext, TrainingJob,
 };
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
-pub use classifier::{Classifier, FIRST_BYPASS, LONGEST_BYPASS, Route, TRIAL};
+pub use pieces::{MAX_INCOMPLETE, REASSEMBLY};
 pub use receiver::{Receiver, ReceiverStats, Violation};
-pub use records::{MAX_PACKET, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments};
+pub use records::{
+    MAX_PACKET, MAX_PIECES, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments,
+};
 pub use rejection::{MAX_LACKING, Reason, Rejection};
 pub use replay::{COUNTERS, REPLAY_WINDOW, ReplayWindow};
 pub use runs::{Batch, Delivered, Delivery, HEADER, TAG};

@@ -5,6 +5,7 @@ use super::contexts::ContextTerms;
 use super::control::Control;
 use super::headers::{HeaderDecoder, Layout, Refusal, Restored, no_layout};
 use super::logs::{LogOffer, LogRefused, LogTerms, ReceiveLog};
+use super::pieces::Reassembly;
 use super::records::{MAX_PACKET, PacketRecord, Record, RecordError, Records};
 use super::rejection::{Reason, Rejection};
 use super::replay::ReplayWindow;
@@ -42,6 +43,8 @@ pub struct ReceiverStats {
     pub packets: u64,
     /// Their bytes, with their headers.
     pub inner_bytes: u64,
+    /// Packets in pieces that were given up: a piece did not arrive in time, or they did not fit.
+    pub given_up: u64,
     /// Frames that came before content that they refer to.
     pub waited: u64,
     /// Frames that were given up, since content that they refer to did not come, or is another.
@@ -82,6 +85,7 @@ pub struct Receiver {
     window: ReplayWindow,
     received: Received,
     acknowledged: Vec<Acknowledgment>,
+    reassembly: Reassembly,
     /// Inner bytes received since the last feedback in datagrams that are to be acknowledged, and what
     /// first headers count beside.
     bytes: u64,
@@ -138,6 +142,7 @@ impl Default for Receiver {
             window: ReplayWindow::default(),
             received: Received::default(),
             acknowledged: Vec::new(),
+            reassembly: Reassembly::default(),
             bytes: 0,
             offer: LogOffer::default(),
             log: None,
@@ -221,7 +226,8 @@ impl Receiver {
 
     /// Counters so far.
     pub fn stats(&self) -> ReceiverStats {
-        self.stats
+        let given_up = self.stats.given_up + self.reassembly.given_up();
+        ReceiverStats { given_up, ..self.stats }
     }
 
     /// The replay window.
@@ -285,6 +291,13 @@ impl Receiver {
                     let packet = self.keep(packet, restored, counter, &buffer)?;
                     self.stats.count(&packet);
                     out.push(&packet);
+                }
+                Record::Piece { number, is_last, bytes } => {
+                    is_acknowledged = true;
+                    let piece = (number, is_last, bytes);
+                    if let Some(whole) = self.reassembly.insert(counter, piece, now) {
+                        self.reassembled(&whole, out);
+                    }
                 }
                 Record::Run(record) => {
                     is_acknowledged = true;
@@ -371,6 +384,27 @@ impl Receiver {
         if self.rejections.len() < MAX_REJECTIONS {
             self.rejections.push(rejection);
         }
+    }
+
+    /// Delivers a packet that was in pieces. They were acknowledged before it could be checked, so
+    /// one that is no packet is only counted.
+    fn reassembled(&mut self, whole: &[u8], out: &mut Delivered) {
+        let mut records = Records::new(whole, 0);
+        let packet = match (records.next(), records.next()) {
+            (Some(Ok(Record::Packet(packet))), None) if packet.segments.is_none() => packet,
+            _ => return self.stats.given_up += 1,
+        };
+        // Nothing is kept, and no datagram before the first can be referred to: its header is whole.
+        self.buffer.clear();
+        let Ok(Some(restored)) = self.restore(&packet, 0) else {
+            return self.stats.given_up += 1;
+        };
+        let buffer = std::mem::take(&mut self.buffer);
+        if let Ok(packet) = packet.with_header(&buffer[restored.header], restored.implied) {
+            self.stats.count(&packet);
+            out.push(&packet);
+        }
+        self.buffer = buffer;
     }
 
     /// Decodes a frame and delivers its content, or lets it wait, or gives it up.

@@ -17,6 +17,14 @@ const PACKET: u8 = 1;
 const RUN: u8 = 2;
 const ACKNOWLEDGMENT: u8 = 3;
 const REJECTION: u8 = 4;
+const PIECE: u8 = 5;
+
+/// Most pieces of a packet.
+pub const MAX_PIECES: usize = 128;
+/// Bytes of a piece record before its content, if it is the last record: head and number.
+pub(super) const PIECE_OVERHEAD: usize = 2;
+/// Bit of a piece's number: it is the packet's last.
+const LAST_PIECE: u8 = 0x80;
 
 /// Bit of the head: the record reaches to the end of the datagram, and has no length.
 const LAST: u8 = 0x10;
@@ -60,6 +68,9 @@ pub enum RecordError {
     /// A rejection with a reason that is not known, or of ranges that are too many or impossible.
     #[error("an impossible rejection")]
     Rejection,
+    /// A piece without content.
+    #[error("a piece of a packet without content")]
+    Piece,
     /// Padding that is not zeros.
     #[error("padding that is not zeros")]
     Padding,
@@ -117,6 +128,16 @@ pub enum Record<'a> {
     Packet(PacketRecord<'a>),
     /// A packet whose payload is a frame of the content log.
     Run(PacketRecord<'a>),
+    /// A part of the record of a packet that does not fit a datagram.
+    Piece {
+        /// Its number, below [`MAX_PIECES`]. The datagram with the packet's first piece has a counter
+        /// that is smaller by as much.
+        number: u8,
+        /// Whether it is the packet's last.
+        is_last: bool,
+        /// The part; not empty.
+        bytes: &'a [u8],
+    },
     /// Datagrams of the other direction that arrived. Counters are restored by the caller's function.
     Acknowledgment(Acknowledgment),
     /// A frame that could not be decoded.
@@ -196,6 +217,16 @@ impl<'a> PacketRecord<'a> {
     }
 }
 
+/// Appends a piece. `last` says that the record reaches to the end of the datagram.
+pub(super) fn write_piece(number: u8, is_last: bool, bytes: &[u8], last: bool, out: &mut Vec<u8>) {
+    out.push(PIECE << 5 | if last { LAST } else { 0 });
+    if !last {
+        varint::put(out, bytes.len() as u64 + 1);
+    }
+    out.push(number | if is_last { LAST_PIECE } else { 0 });
+    out.extend_from_slice(bytes);
+}
+
 impl Acknowledgment {
     /// Appends the record, with its length. Writes nothing if no range is acknowledged.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -258,13 +289,21 @@ impl<'a> Records<'a> {
         let (kind, bits) = (head >> 5, head & 0x0f);
         let allowed = if matches!(kind, PACKET | RUN) { OPEN_CHECKSUM | SEGMENTS } else { 0 };
         match kind {
-            PADDING..=REJECTION if bits & !allowed != 0 => Err(RecordError::Reserved { head }),
+            PADDING..=PIECE if bits & !allowed != 0 => Err(RecordError::Reserved { head }),
             PADDING if body.iter().any(|&byte| byte != 0) => Err(RecordError::Padding),
             PADDING => Ok(Record::Padding),
             PACKET => packet(body, bits, false).map(Record::Packet),
             RUN => packet(body, bits, true).map(Record::Run),
             REJECTION => rejection(body, self.next).map(Record::Rejection),
             ACKNOWLEDGMENT => acknowledgment(body, self.next).map(Record::Acknowledgment),
+            PIECE => match body {
+                [number, bytes @ ..] if !bytes.is_empty() => Ok(Record::Piece {
+                    number: number & !LAST_PIECE,
+                    is_last: number & LAST_PIECE != 0,
+                    bytes,
+                }),
+                _ => Err(RecordError::Piece),
+            },
             kind => Err(RecordError::Kind { kind }),
         }
     }
@@ -487,6 +526,14 @@ mod tests {
         }
 
         #[test]
+        fn pieces_round_trip(number in 0u8..128, is_last: bool, bytes in proptest::collection::vec(any::<u8>(), 1..300), last: bool) {
+            let mut plain = Vec::new();
+            write_piece(number, is_last, &bytes, last, &mut plain);
+            let read: Vec<_> = Records::new(&plain, 0).collect();
+            prop_assert_eq!(read, [Ok(Record::Piece { number, is_last, bytes: &bytes })]);
+        }
+
+        #[test]
         fn any_bytes_are_records_or_an_error(plain in proptest::collection::vec(any::<u8>(), 0..100), next: u64) {
             let count = Records::new(&plain, next).count();
             prop_assert!(count <= plain.len());
@@ -507,7 +554,10 @@ mod tests {
         assert_eq!(error(&[0x34, 0, 4, 0]), RecordError::Reserved { head: 0x34 });
         assert_eq!(error(&[0x61, 0]), RecordError::Reserved { head: 0x61 });
         assert_eq!(error(&[0x10, 0, 1]), RecordError::Padding);
-        assert_eq!(error(&[0xb0]), RecordError::Kind { kind: 5 });
+        assert_eq!(error(&[0xb0, 0x81]), RecordError::Piece);
+        assert_eq!(error(&[0xb0]), RecordError::Piece);
+        assert_eq!(error(&[0xb1, 0, 1]), RecordError::Reserved { head: 0xb1 });
+        assert_eq!(error(&[0xd0]), RecordError::Kind { kind: 6 });
         // Two segments of two bytes: first, count - 1, size, payload.
         let run = |segments: [u8; 3], payload: &[u8]| {
             let plain = [&[0x33, 0, 4, 0], &segments[..], payload].concat();

@@ -5,6 +5,7 @@ use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::{InFlight, NewFrame, SentFrame};
 use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
+use super::pieces;
 use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord, Segments};
 use super::rejection::{Reason, Rejection};
 use super::runs::{self, Batch, HEADER, TAG};
@@ -436,6 +437,41 @@ impl Sender {
         let last = overhead + record.payload.len() + LEAST_ROOM > self.left();
         record.write_run(last, &mut self.batch.bytes);
         self.pushed(last);
+    }
+
+    /// Adds a packet that [`Sender::enqueue`] finds too large, in pieces, and without the log. Runs
+    /// have none: cut them into packets first.
+    ///
+    /// # Errors
+    /// [`Dropped`]; nothing was added.
+    pub fn enqueue_pieces(&mut self, packet: Inbound<'_>) -> Result<(), Dropped> {
+        let Inbound { header, open_checksum, implied, segment, payload, .. } = packet;
+        if segment.is_some() {
+            return Err(Dropped::Run);
+        }
+        if header.len() + payload.len() > MAX_PACKET {
+            return Err(Dropped::TooLarge);
+        }
+        let (mut section, mut record) = (Vec::new(), Vec::new());
+        self.headers.write_whole(header, implied, &mut section);
+        let section = &section[..];
+        PacketRecord { section, header, implied, open_checksum, segments: None, payload }
+            .write(true, &mut record);
+        let pieces = pieces::cut(&record, self.room).ok_or(Dropped::TooLarge)?;
+        // Consecutive datagrams: each piece but the last fills one.
+        self.close();
+        for (number, is_last, bytes) in pieces {
+            self.start();
+            let len = records::PIECE_OVERHEAD + 2 + bytes.len();
+            let last = len + LEAST_ROOM > self.left();
+            records::write_piece(number, is_last, bytes, last, &mut self.batch.bytes);
+            self.pushed(last);
+        }
+        self.stats.packets += 1;
+        self.stats.inner_bytes += (header.len() + payload.len()) as u64;
+        self.stats.header_bytes += header.len() as u64;
+        self.stats.section_bytes += section.len() as u64;
+        Ok(())
     }
 
     /// Adds a record that fits an empty datagram. `next` is the length of the record after it, if that

@@ -8,11 +8,12 @@
 mod contexts;
 mod headers;
 mod hostile;
+mod pieces;
 
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};
 use oncewire_session::link::{
-    Batch, Delivered, Feedback, Fields, HEADER, Implied, Inbound, LOST_AFTER, LogOffer,
+    Batch, Delivered, Dropped, Feedback, Fields, HEADER, Implied, Inbound, LOST_AFTER, LogOffer,
     LogSettings, MAX_PACKET, Policy, Receiver, SEAL, Sender, TAG, TrainingJob,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -141,6 +142,8 @@ struct World {
     /// Contexts that were taken, and dropped.
     contexts: u64,
     drops: u64,
+    /// Whether packets may be larger than a datagram.
+    pieces: bool,
 }
 
 impl World {
@@ -173,6 +176,7 @@ impl World {
             trained: [None, None],
             contexts: 0,
             drops: 0,
+            pieces: true,
         }
     }
 
@@ -291,7 +295,8 @@ impl World {
             let payload = self.content((usize::from(size) * 128).min(MAX_PACKET - header.len()));
             self.send_run(from, &header, size, &payload, domain);
         } else {
-            let payload = self.content(room - 1);
+            let is_large = self.pieces && self.rng.usize(..8) == 0;
+            let payload = self.content(if is_large { 5 * room } else { room - 1 });
             let open_checksum = self.rng.bool();
             let implied = match self.rng.u8(..3) {
                 0 if !open_checksum => Implied::Lengths,
@@ -306,7 +311,13 @@ impl World {
                 payload: &payload,
                 domain,
             };
-            self.ends[from].sender.enqueue(packet).expect("it fits");
+            let sender = &mut self.ends[from].sender;
+            match sender.enqueue(packet) {
+                Err(Dropped::TooLarge) if payload.len() >= room => {
+                    sender.enqueue_pieces(packet).expect("few pieces");
+                }
+                result => result.expect("it fits"),
+            }
             let packet = Packet { header, open_checksum, implied, segment: None, payload };
             *self.ends[1 - from].expected.entry(packet).or_default() += 1;
         }
@@ -472,8 +483,10 @@ fn play(seed: u64) {
         }
         assert_eq!(stats.stale, 0);
     }
-    // When the faults end, everything arrives.
+    // When the faults end, everything arrives. Pieces may be more than a second apart, as this world
+    // delivers them.
     world.faults = NONE;
+    world.pieces = false;
     let lost: [u64; 2] = [world.ways[0].lost, world.ways[1].lost];
     for end in &mut world.ends {
         end.expected.clear();
