@@ -35,6 +35,7 @@ pub mod control;
 mod headers;
 mod in_flight;
 mod logs;
+mod duplicates;
 mod pieces;
 pub mod queue;
 mod receiver;
@@ -52,6 +53,7 @@ pub use contexts::{
 };
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
+pub use duplicates::{Duplicates, SMALL};
 pub use pieces::{MAX_INCOMPLETE, REASSEMBLY};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{
