@@ -126,7 +126,7 @@ async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch) {
     }
     let path = *lock(&keyed.path);
     let (most, bytes) = shared.port.group_limits();
-    for (range, size) in batch.groups(most, bytes) {
+    for (range, size, _) in batch.groups(most, bytes) {
         let group = &batch.bytes()[range.clone()];
         let mut sent = shared.port.send(group, size, path.remote, path.local).await;
         if sent.is_err() && path.local.is_some() {

@@ -29,13 +29,14 @@
 //! repeated, and whatever an end has forgotten; memory is bounded; work is proportional to bytes.
 
 mod acks;
+mod black_hole;
 mod classifier;
 mod contexts;
 pub mod control;
+mod duplicates;
 mod headers;
 mod in_flight;
 mod logs;
-mod duplicates;
 mod pieces;
 pub mod queue;
 mod receiver;
@@ -47,13 +48,14 @@ mod sender;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
+pub use black_hole::SMALL_DATAGRAM;
 pub use classifier::{Classifier, FIRST_BYPASS, LONGEST_BYPASS, Route, TRIAL};
 pub use contexts::{
     ContextTerms, MAX_CONTEXTS, MAX_PARTS, TRAIN_AFTER, TrainedContext, TrainingJob,
 };
+pub use duplicates::{Duplicates, SMALL};
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
-pub use duplicates::{Duplicates, SMALL};
 pub use pieces::{MAX_INCOMPLETE, REASSEMBLY};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{

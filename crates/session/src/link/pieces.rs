@@ -14,6 +14,9 @@ pub const REASSEMBLY: Duration = Duration::from_secs(1);
 /// Longest record of a packet: its headers and payload, and what is before them.
 const LONGEST: usize = MAX_PACKET + 16;
 
+/// ECN: congestion experienced.
+const CONGESTED: u8 = 0b11;
+
 /// Cuts a packet's record into pieces of up to `room` bytes with their heads; `None` if there are too
 /// many. Each piece comes with its number and whether it is the last.
 pub(super) fn cut(record: &[u8], room: usize) -> Option<impl Iterator<Item = (u8, bool, &[u8])>> {
@@ -36,6 +39,7 @@ struct Incomplete {
     has_last: bool,
     missing: usize,
     bytes: usize,
+    ecn: u8,
 }
 
 /// Puts packets together from their pieces.
@@ -56,13 +60,16 @@ impl Reassembly {
         self.given_up
     }
 
-    /// Takes a piece of the datagram with this counter. Returns the packet's record if it is complete.
+    /// Takes a piece of the datagram with this counter and these ECN bits. Returns the packet's record
+    /// if it is complete, with the bits of its datagrams: congestion that one of them met counts (RFC
+    /// 3168 section 5.3).
     pub(super) fn insert(
         &mut self,
         counter: u64,
         (number, is_last, bytes): (u8, bool, &[u8]),
+        ecn: u8,
         now: Instant,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Vec<u8>, u8)> {
         while self.incomplete.front().is_some_and(|oldest| oldest.since + REASSEMBLY < now) {
             self.give_up(0);
         }
@@ -81,6 +88,7 @@ impl Reassembly {
                     has_last: false,
                     missing: 0,
                     bytes: 0,
+                    ecn,
                 });
                 self.incomplete.len() - 1
             }
@@ -89,12 +97,16 @@ impl Reassembly {
             self.give_up(at);
             return None;
         }
-        let packet = &self.incomplete[at];
+        let packet = &mut self.incomplete[at];
+        if ecn == CONGESTED {
+            packet.ecn = CONGESTED;
+        }
         if !packet.has_last || packet.missing > 0 {
             return None;
         }
         let packet = self.incomplete.remove(at)?;
-        Some(packet.pieces.into_iter().flatten().flatten().collect())
+        let ecn = packet.ecn;
+        Some((packet.pieces.into_iter().flatten().flatten().collect(), ecn))
     }
 
     fn give_up(&mut self, at: usize) {
@@ -164,7 +176,8 @@ mod tests {
             let (mut reassembly, now) = (Reassembly::default(), start());
             let mut got = vec![false; records.len()];
             for (counter, number, is_last, piece) in sent {
-                if let Some(record) = reassembly.insert(counter, (number, is_last, &piece), now) {
+                if let Some((record, ecn)) = reassembly.insert(counter, (number, is_last, &piece), 2, now) {
+                    prop_assert_eq!(ecn, 2);
                     let at = usize::from(record[0]);
                     prop_assert_eq!(&record, &records[at]);
                     prop_assert!(!std::mem::replace(&mut got[at], true));
@@ -180,7 +193,7 @@ mod tests {
             let (mut reassembly, mut now) = (Reassembly::default(), start());
             for (counter, number, is_last, len, wait) in pieces {
                 now += Duration::from_millis(wait);
-                if let Some(record) = reassembly.insert(counter, (number, is_last, &vec![7; len]), now) {
+                if let Some((record, _)) = reassembly.insert(counter, (number, is_last, &vec![7; len]), 0, now) {
                     prop_assert!(record.len() <= LONGEST);
                 }
                 prop_assert!(reassembly.incomplete.len() <= MAX_INCOMPLETE);
@@ -195,9 +208,9 @@ mod tests {
     #[test]
     fn old_and_contradictory_packets_are_given_up() {
         let (mut reassembly, now) = (Reassembly::default(), start());
-        assert_eq!(reassembly.insert(10, (0, false, b"a"), now), None);
+        assert_eq!(reassembly.insert(10, (0, false, b"a"), 0, now), None);
         let late = now + REASSEMBLY + Duration::from_millis(1);
-        assert_eq!(reassembly.insert(11, (1, true, b"b"), late), None);
+        assert_eq!(reassembly.insert(11, (1, true, b"b"), 0, late), None);
         assert_eq!(reassembly.given_up(), 1);
         // A second last piece, a piece after the last, the same piece twice.
         for (first, second) in [
@@ -209,20 +222,27 @@ mod tests {
             let mut reassembly = Reassembly::default();
             for (number, is_last) in [first, second] {
                 assert_eq!(
-                    reassembly.insert(100 + u64::from(number), (number, is_last, b"c"), now),
+                    reassembly.insert(100 + u64::from(number), (number, is_last, b"c"), 0, now),
                     None
                 );
             }
             assert_eq!((reassembly.given_up(), reassembly.incomplete.len()), (1, 0));
         }
-        assert_eq!(reassembly.insert(3, (4, false, b"d"), late), None, "before the first datagram");
+        assert_eq!(
+            reassembly.insert(3, (4, false, b"d"), 0, late),
+            None,
+            "before the first datagram"
+        );
         // Too many: the oldest goes.
         let mut reassembly = Reassembly::default();
         for at in 0..=MAX_INCOMPLETE as u64 {
-            reassembly.insert(at, (0, false, b"e"), now);
+            reassembly.insert(at, (0, false, b"e"), 0, now);
         }
         assert_eq!((reassembly.given_up(), reassembly.incomplete.len()), (1, MAX_INCOMPLETE));
-        assert_eq!(reassembly.insert(2, (1, true, b"f"), now), Some(b"ef".to_vec()));
+        assert_eq!(
+            reassembly.insert(2, (1, true, b"f"), CONGESTED, now),
+            Some((b"ef".to_vec(), CONGESTED))
+        );
     }
 
     #[test]

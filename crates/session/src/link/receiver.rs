@@ -295,8 +295,11 @@ impl Receiver {
                 Record::Piece { number, is_last, bytes } => {
                     is_acknowledged = true;
                     let piece = (number, is_last, bytes);
-                    if let Some(whole) = self.reassembly.insert(counter, piece, now) {
+                    let outer = out.ecn();
+                    if let Some((whole, ecn)) = self.reassembly.insert(counter, piece, outer, now) {
+                        out.set_ecn(ecn);
                         self.reassembled(&whole, out);
+                        out.set_ecn(outer);
                     }
                 }
                 Record::Run(record) => {

@@ -17,6 +17,8 @@ pub struct Batch {
     pub(super) bytes: Vec<u8>,
     /// Where each datagram ends.
     pub(super) ends: Vec<usize>,
+    /// The ECN bits of each.
+    pub(super) ecn: Vec<u8>,
     pub(super) first_counter: u64,
 }
 
@@ -47,43 +49,45 @@ impl Batch {
         })
     }
 
-    /// Groups of datagrams of one size, of which the last may be shorter: where each group is in
-    /// [`Batch::bytes`], and the size. A group has at most `most` datagrams and `bytes` bytes, and at
+    /// Groups of datagrams of one size, of which the last may be shorter, and of one ECN field: where
+    /// each group is in [`Batch::bytes`], the size, and the two bits of the field. A group has at most `most` datagrams and `bytes` bytes, and at
     /// least one datagram.
     pub fn groups(
         &self,
         most: usize,
         bytes: usize,
-    ) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+    ) -> impl Iterator<Item = (Range<usize>, usize, u8)> + '_ {
         let mut at = 0;
         let start_of = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] };
         std::iter::from_fn(move || {
             let start = start_of(at);
-            let size = self.ends.get(at)? - start;
+            let (size, ecn) = (self.ends.get(at)? - start, self.ecn[at]);
             let first = at;
             let mut is_last = false;
             while let Some(&end) = self.ends.get(at) {
                 let len = end - start_of(at);
                 let fits = at == first || (at - first < most && end - start <= bytes);
-                if is_last || !fits || len > size {
+                if is_last || !fits || len > size || self.ecn[at] != ecn {
                     break;
                 }
                 is_last = len < size;
                 at += 1;
             }
-            Some((start..self.ends[at - 1], size))
+            Some((start..self.ends[at - 1], size, ecn))
         })
     }
 
     /// Keeps the first `len` datagrams.
     pub fn truncate(&mut self, len: usize) {
         self.ends.truncate(len);
+        self.ecn.truncate(len);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.ecn.clear();
     }
 }
 
@@ -102,6 +106,8 @@ pub struct Delivery {
     /// Which segments it has. A run that was joined may have up to
     /// [`MAX_SEGMENTS`](super::MAX_SEGMENTS).
     pub segments: Option<Segments>,
+    /// The ECN bits of the datagrams that it came in. Those of the packet itself are in its header.
+    pub ecn: u8,
 }
 
 /// Packets and runs from one batch of received datagrams. Consecutive segments of a run become one
@@ -111,12 +117,22 @@ pub struct Delivered {
     bytes: Vec<u8>,
     deliveries: Vec<Delivery>,
     room: usize,
+    ecn: u8,
 }
 
 impl Delivered {
     /// Leaves `room` bytes of zeros before each packet, for the device's header.
     pub fn with_room(room: usize) -> Delivered {
-        Delivered { bytes: Vec::new(), deliveries: Vec::new(), room }
+        Delivered { bytes: Vec::new(), deliveries: Vec::new(), room, ecn: 0 }
+    }
+
+    /// States the two ECN bits of the datagrams whose packets come next (RFC 3168 section 5).
+    pub fn set_ecn(&mut self, ecn: u8) {
+        self.ecn = ecn;
+    }
+
+    pub(super) fn ecn(&self) -> u8 {
+        self.ecn
     }
 
     /// Forgets everything, but keeps the memory.
@@ -164,6 +180,7 @@ impl Delivered {
             open_checksum: record.open_checksum,
             implied: record.implied,
             segments: record.segments,
+            ecn: self.ecn,
         });
     }
 
@@ -177,6 +194,7 @@ impl Delivered {
         let len = newest.end - packet;
         let follows = !old.ends
             && old.size == new.size
+            && newest.ecn == self.ecn
             && usize::from(old.first) + usize::from(old.count) == usize::from(new.first)
             && len + record.payload.len() <= super::MAX_PACKET
             && self.bytes[packet..packet + newest.header] == *record.header;
@@ -219,11 +237,15 @@ mod tests {
             for (at, size) in sizes.iter().enumerate() {
                 batch.bytes.resize(batch.bytes.len() + size, at as u8);
                 batch.ends.push(batch.bytes.len());
+                batch.ecn.push((at / 5 % 2) as u8);
             }
             let mut cut = Vec::new();
             let mut at = 0;
-            for (range, size) in batch.groups(most, bytes) {
+            for (range, size, ecn) in batch.groups(most, bytes) {
                 prop_assert_eq!(range.start, at);
+                let first = batch.ends.partition_point(|&end| end <= range.start);
+                let last = batch.ends.partition_point(|&end| end < range.end);
+                prop_assert!(batch.ecn[first..=last].iter().all(|&other| other == ecn));
                 at = range.end;
                 let group: Vec<&[u8]> = batch.bytes[range.clone()].chunks(size).collect();
                 prop_assert!(group.len() <= most && (range.len() <= bytes || group.len() == 1));
@@ -264,6 +286,10 @@ mod tests {
         assert_eq!(push(record(4, true, b"x", b"i")), 4);
         assert_eq!(push(record(5, true, b"x", b"jk")), 5, "after the end");
         assert_eq!(push(PacketRecord { segments: None, ..record(0, true, b"x", b"") }), 6);
+        delivered.push(&record(0, false, b"h", b"ab"));
+        delivered.set_ecn(3);
+        delivered.push(&record(1, false, b"h", b"cd"));
+        assert_eq!(delivered.deliveries.len(), 8, "one of them met congestion");
         let packets: Vec<_> = delivered.packets_mut().map(|(_, bytes)| bytes.to_vec()).collect();
         assert_eq!(packets[0], b"\0habcd");
         assert_eq!(packets[3], b"\0xghi");

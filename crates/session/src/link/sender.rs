@@ -1,6 +1,7 @@
 //! The half that sends: packets to batches of datagrams.
 
 use super::acks::{Acknowledgment, MAX_DELAY, PAID_DELAY, SHARE, Sent, TYPICAL};
+use super::black_hole::BlackHole;
 use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::{InFlight, NewFrame, SentFrame};
@@ -111,7 +112,11 @@ pub struct Sender {
     batch: Batch,
     /// Where the open datagram begins in the batch.
     open: Option<usize>,
+    /// Its ECN bits, and those of packets from now on.
+    open_ecn: u8,
+    ecn: u8,
     sent: Sent,
+    black_hole: BlackHole,
     acknowledgment: Acknowledgment,
     /// Bytes received since the last acknowledgment was sent.
     unacknowledged: u64,
@@ -149,7 +154,10 @@ impl Sender {
             next: 0,
             batch: Batch::default(),
             open: None,
+            open_ecn: 0,
+            ecn: 0,
             sent: Sent::default(),
+            black_hole: BlackHole::new(largest),
             acknowledgment: Acknowledgment::default(),
             unacknowledged: 0,
             due: None,
@@ -253,6 +261,25 @@ impl Sender {
         // What is open may be longer than the new room.
         self.close();
         self.room = largest.min(MAX_PACKET) - SEAL;
+        self.black_hole = BlackHole::new(largest);
+    }
+
+    /// States the two ECN bits of the packets that are added next (RFC 3168 section 5). Datagrams with
+    /// them have the same ones: RFC 6040, section 4.1, normal mode.
+    pub fn set_ecn(&mut self, ecn: u8) {
+        self.ecn = ecn;
+    }
+
+    /// Bytes of the batch so far, and of datagrams that are not complete.
+    pub fn batched(&self) -> (usize, usize) {
+        (self.batch.bytes.len(), self.batch.len() + usize::from(self.open.is_some()))
+    }
+
+    /// Whether the largest datagrams, above [`SMALL_DATAGRAM`](super::SMALL_DATAGRAM), are lost while
+    /// others arrive: the path has become narrower without a word. `heard` is when the peer was last heard
+    /// from by other means. [`Sender::set_largest`] ends the suspicion.
+    pub fn suspects_black_hole(&self, heard: Option<Instant>, now: Instant) -> bool {
+        self.black_hole.is_suspected(heard, now)
     }
 
     /// The counter of the next datagram.
@@ -293,6 +320,9 @@ impl Sender {
         }
         if header.len() + payload.len() > MAX_PACKET {
             return Err(Dropped::TooLarge);
+        }
+        if self.open.is_some() && self.open_ecn != self.ecn {
+            self.close();
         }
         let least = size.map_or(payload.len(), usize::from);
         let room = self.room.saturating_sub(records::packet_overhead(0, size) + least);
@@ -422,7 +452,7 @@ impl Sender {
         range: std::ops::Range<u64>,
         depends: bool,
     ) {
-        self.start();
+        self.start(self.ecn);
         self.headers.sent(self.next_counter());
         self.stats.section_bytes += record.section.len() as u64;
         self.in_flight.push(NewFrame {
@@ -461,7 +491,7 @@ impl Sender {
         // Consecutive datagrams: each piece but the last fills one.
         self.close();
         for (number, is_last, bytes) in pieces {
-            self.start();
+            self.start(self.ecn);
             let len = records::PIECE_OVERHEAD + 2 + bytes.len();
             let last = len + LEAST_ROOM > self.left();
             records::write_piece(number, is_last, bytes, last, &mut self.batch.bytes);
@@ -482,7 +512,7 @@ impl Sender {
         if self.open.is_some() && len > self.left() {
             self.close();
         }
-        self.start();
+        self.start(self.ecn);
         self.headers.sent(self.next_counter());
         self.stats.section_bytes += record.section.len() as u64;
         // With other records behind it, it needs a length. All full slices of a run are written
@@ -501,8 +531,9 @@ impl Sender {
     }
 
     /// Opens a datagram, unless one is open.
-    fn start(&mut self) {
+    fn start(&mut self, ecn: u8) {
         if self.open.is_none() {
+            self.open_ecn = ecn;
             let start = self.batch.bytes.len();
             self.batch.bytes.resize(start + HEADER, 0);
             self.open = Some(start);
@@ -520,6 +551,7 @@ impl Sender {
         if self.open.take().is_some() {
             self.batch.bytes.resize(self.batch.bytes.len() + TAG, 0);
             self.batch.ends.push(self.batch.bytes.len());
+            self.batch.ecn.push(self.open_ecn);
         }
     }
 
@@ -533,6 +565,11 @@ impl Sender {
         batch.clear();
         std::mem::swap(batch, &mut self.batch);
         batch.first_counter = self.next;
+        let mut start = 0;
+        for (&end, counter) in batch.ends.iter().zip(self.next..) {
+            self.black_hole.sent(counter, end - start, now);
+            start = end;
+        }
         self.next += batch.len() as u64;
         self.stats.datagrams += batch.len() as u64;
         self.stats.bytes += batch.bytes.len() as u64;
@@ -551,7 +588,7 @@ impl Sender {
         }
         if !rides {
             self.close();
-            self.start();
+            self.start(0);
         }
         self.batch.bytes.extend_from_slice(&record);
         self.pushed(false);
@@ -568,7 +605,7 @@ impl Sender {
             if self.open.is_some() && record.len() > self.left() {
                 self.close();
             }
-            self.start();
+            self.start(0);
             self.batch.bytes.extend_from_slice(&record);
             self.pushed(false);
         }
@@ -612,6 +649,12 @@ impl Sender {
     /// Sends the content of a frame again, without references, in its place in the log if it fits.
     /// Returns false if the log does not have it any more.
     fn repair(&mut self, log: &mut SendLog, sent: &SentFrame, header: &[u8]) -> bool {
+        // Its packets' own field is not known here. Without one, a mark of the path costs nothing but
+        // this repair.
+        self.ecn = 0;
+        if self.open_ecn != 0 {
+            self.close();
+        }
         let SentFrame { open_checksum, implied, segments, .. } = *sent;
         let mut section = std::mem::take(&mut self.section);
         section.clear();
@@ -663,8 +706,9 @@ impl Sender {
     /// has acknowledged what was never sent.
     pub fn feedback(&mut self, feedback: &mut Feedback, now: Instant) -> bool {
         let mut is_possible = true;
-        let Sender { sent, in_flight, log, headers, .. } = self;
+        let Sender { sent, in_flight, log, headers, black_hole, .. } = self;
         for acknowledgment in feedback.acknowledged.drain(..) {
+            black_hole.acknowledged(&acknowledgment, self.next);
             let is_sent = sent.acknowledged(&acknowledgment, self.next, |counters| {
                 in_flight.acknowledged(&counters, |range| {
                     if let Some(log) = log {

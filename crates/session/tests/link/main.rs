@@ -554,7 +554,7 @@ fn runs_leave_in_datagrams_of_one_size_and_are_joined_again() {
         // The first run has a whole header, the others slot and control byte: nothing differs. The
         // room of a frame's flags and offset is left: this end keeps no log.
         let size = if round == 0 { 1448 } else { 1448 - 1 - header.len() };
-        assert_eq!(groups, [(0..44 * size, size)], "one call sends a run");
+        assert_eq!(groups, [(0..44 * size, size, 0)], "one call sends a run");
         world.arrive(1, usize::MAX);
         assert_eq!(world.ends[1].delivered.packets_mut().count(), 1, "one write for a run");
         world.transmit(1);
