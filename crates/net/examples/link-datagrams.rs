@@ -183,7 +183,7 @@ async fn send(
             tag.copy_from_slice(sealed.map_err(|_| "too long to seal")?.as_ref());
         }
         let most = if single { 1 } else { state.max_gso_segments() };
-        for (range, size) in batch.groups(most, MOST_BYTES) {
+        for (range, size, _) in batch.groups(most, MOST_BYTES) {
             let contents = &batch.bytes()[range];
             let transmit = Transmit {
                 destination: address,

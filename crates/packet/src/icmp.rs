@@ -3,7 +3,7 @@
 
 use crate::checksum::Sum;
 use crate::fields::Headers;
-use crate::offload::{Offered, set_lengths};
+use crate::offload::{Offered, put_back};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -48,10 +48,8 @@ pub fn too_big(offered: &Offered<'_>, mtu: u16) -> Option<Vec<u8>> {
         .segment
         .map_or(packet.len(), |size| packet.len().min(headers.total() + usize::from(size.get())));
     answer.extend_from_slice(&packet[..segment]);
-    if offered.segment.is_some() {
-        // A run's headers have no lengths.
-        set_lengths(&mut answer[start + 8..], headers);
-    }
+    let quoted = &mut answer[start + 8..];
+    put_back(quoted, headers, offered.left_out, offered.open_checksum).ok()?;
     answer.truncate(longest);
     let payload = answer.len() - start;
     if is_v6 {
@@ -132,6 +130,7 @@ impl AnswerLimit {
 mod tests {
     use super::*;
     use crate::fields::{TCP, UDP};
+    use crate::offload::LeftOut;
     use proptest::prelude::*;
     use std::num::NonZeroU16;
 
@@ -159,6 +158,7 @@ mod tests {
         Offered {
             headers: Headers::parse(packet).unwrap(),
             packet,
+            left_out: segment.map_or(LeftOut::Nothing, |_| LeftOut::LengthsAndChecksum),
             open_checksum: segment.is_some(),
             segment: segment.and_then(NonZeroU16::new),
         }
@@ -210,6 +210,8 @@ mod tests {
         let quoted = &answer[28..];
         assert_eq!(u16::from_be_bytes([quoted[2], quoted[3]]), 1488);
         assert_eq!(Sum::default().plus(&quoted[..20]).checksum(), 0);
+        // Its checksum is open, of a segment of this length.
+        tcp[16..18].copy_from_slice(&1468u16.to_be_bytes());
         assert_eq!(quoted[20..40], tcp);
     }
 

@@ -239,17 +239,7 @@ pub fn to_device(frame: &mut [u8], header: usize, shape: Shape) -> Result<Header
     *virtio = [0; VIRTIO_HEADER];
     let (first, size, ends) = match shape {
         Shape::Packet { open_checksum, left_out } => {
-            if left_out != LeftOut::Nothing {
-                let transport_len = set_lengths(packet, &headers);
-                if left_out == LeftOut::LengthsAndChecksum {
-                    let at = headers.checksum_at().ok_or(OffloadError::Mismatch)?;
-                    let sum = with_length([packet[at], packet[at + 1]], transport_len);
-                    packet[at..at + 2].copy_from_slice(&sum);
-                    if !open_checksum {
-                        complete_checksum(packet, headers.network, at)?;
-                    }
-                }
-            }
+            put_back(packet, &headers, left_out, open_checksum)?;
             if open_checksum {
                 let at = headers.checksum_at().ok_or(OffloadError::Mismatch)?;
                 open(virtio, &headers, at);
@@ -277,6 +267,31 @@ pub fn to_device(frame: &mut [u8], header: usize, shape: Shape) -> Result<Header
         virtio[4..6].copy_from_slice(&size.get().to_ne_bytes());
     }
     Ok(headers)
+}
+
+/// Restores what the headers of a packet leave out.
+///
+/// # Errors
+/// [`OffloadError::Mismatch`] if they have no checksum, but left one out.
+pub(crate) fn put_back(
+    packet: &mut [u8],
+    headers: &Headers,
+    left_out: LeftOut,
+    open_checksum: bool,
+) -> Result<(), OffloadError> {
+    if left_out == LeftOut::Nothing {
+        return Ok(());
+    }
+    let transport_len = set_lengths(packet, headers);
+    if left_out == LeftOut::LengthsAndChecksum {
+        let at = headers.checksum_at().ok_or(OffloadError::Mismatch)?;
+        let sum = with_length([packet[at], packet[at + 1]], transport_len);
+        packet[at..at + 2].copy_from_slice(&sum);
+        if !open_checksum {
+            complete_checksum(packet, headers.network, at)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the packets of consecutive segments of a run, with closed checksums, for a device that

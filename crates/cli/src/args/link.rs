@@ -2,7 +2,7 @@
 
 use super::Switch;
 use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed};
-use crate::quantity::{parse_size, parse_time, size, time};
+use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
 use oncewire_net::link::{
@@ -12,11 +12,15 @@ use oncewire_net::target::Target;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest name of a network device, in bytes (Linux: IFNAMSIZ, with its end).
 const LONGEST_NAME: usize = 15;
+
+/// MTUs of the device: from IPv6's least (RFC 8200 section 5) to that of jumbo frames.
+const DEVICE_MTU: RangeInclusive<i64> = 1280..=9000;
 
 /// The keys of a `[[peer]]` table.
 pub(super) const PEER_KEYS: [&str; 4] = ["name", "key", "address", "allowed"];
@@ -125,6 +129,20 @@ pub(crate) struct LinkArgs {
         help = format!("MTU of the path between the ends, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the device is 84 less"))]
     #[serde(deserialize_with = "path_mtu")]
     pub(crate) path_mtu: u16,
+    /// MTU of the device, 1280 to 9000, if it is to be another than --path-mtu says: packets that do
+    /// not fit are sent in pieces
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(DEVICE_MTU))]
+    #[serde(deserialize_with = "mtu")]
+    pub(crate) mtu: Option<u16>,
+    /// Rate of the path to all peers, such as 20Mbit, with IP and UDP headers: packets wait in fair
+    /// queues at this end, and not in a router [default: send as fast as packets come]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[serde(deserialize_with = "rate")]
+    pub(crate) rate: Option<f64>,
+    /// Send small datagrams once more after this time, such as 10ms, for paths that lose many
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[serde(deserialize_with = "duplicate")]
+    pub(crate) duplicate: Option<Duration>,
     /// Silence after which the end that connects probes the other one
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().keep_alive), help_heading = "Timeouts")]
     #[serde(deserialize_with = "duration")]
@@ -191,6 +209,23 @@ fn path_mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     } else {
         Err(D::Error::custom(format!("write {LEAST_PATH_MTU} to {MOST_PATH_MTU}")))
     }
+}
+
+fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+    let mtu = u16::deserialize(from)?;
+    if DEVICE_MTU.contains(&i64::from(mtu)) {
+        Ok(Some(mtu))
+    } else {
+        Err(D::Error::custom("write 1280 to 9000"))
+    }
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    parsed(from, parse_rate).map(Some)
+}
+
+fn duplicate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration(from).map(Some)
 }
 
 fn cache<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

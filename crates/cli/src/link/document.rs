@@ -91,7 +91,7 @@ fn drops(drops: &Drops) -> Map<String, Value> {
 }
 
 /// What each reason for a drop means: of what, and why.
-const DROPS: [(&str, &str, &str); 14] = [
+const DROPS: [(&str, &str, &str); 16] = [
     ("link_down", "packet", "dropped while the peer was not connected"),
     (
         "own_traffic",
@@ -101,6 +101,8 @@ const DROPS: [(&str, &str, &str); 14] = [
     ("too_large", "packet", "larger than the device's MTU"),
     ("destination_not_allowed", "packet", "to networks that are behind no peer (--allowed)"),
     ("source_not_allowed", "packet", "with a source that is not behind the peer (--allowed)"),
+    ("queue", "packet", "from the queue of --rate, so that others wait less"),
+    ("congestion", "packet", "that met congestion, whose senders understand no marks (ECN)"),
     ("malformed", "packet", "of invalid form"),
     ("replayed", "datagram", "repeated or very old"),
     ("forged_datagrams", "datagram", "not sealed by the peer"),

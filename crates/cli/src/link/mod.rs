@@ -13,8 +13,8 @@ use oncewire_net::NetError;
 use oncewire_net::daemon;
 use oncewire_net::keys::{Peer, SecretKey};
 use oncewire_net::link::{
-    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Timing,
-    device_mtu, largest_datagram,
+    DeviceConfig, LinkConfig, LinkError, LinkStatus, Matching, PeerConfig, PeersError, Shaping,
+    Timing, device_mtu, largest_datagram,
 };
 use oncewire_net::target::{Host, Target};
 use std::net::IpAddr;
@@ -101,7 +101,7 @@ fn config(options: &Options<LinkArgs>) -> Outcome<LinkConfig> {
         device: DeviceConfig {
             name: args.device.clone(),
             addresses: args.address.clone(),
-            mtu: device_mtu(largest_datagram),
+            mtu: args.mtu.unwrap_or(device_mtu(largest_datagram)),
             routes: if args.routes == Switch::On { networks.collect() } else { Vec::new() },
         },
         peers,
@@ -111,6 +111,11 @@ fn config(options: &Options<LinkArgs>) -> Outcome<LinkConfig> {
             sharing: args.share.into(),
         },
         largest_datagram,
+        shaping: Shaping {
+            split: args.mtu.is_some(),
+            rate: args.rate.map(|bits| (bits / 8.0) as u64),
+            duplicate: args.duplicate,
+        },
         timing: timing(options)?,
         agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
     };

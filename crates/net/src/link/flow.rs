@@ -2,16 +2,20 @@
 
 use super::Shared;
 use super::headers::{implied, left_out};
-use super::peers::Keyed;
+use super::inner::{self, Answers};
+use super::peers::{Keyed, Path};
 use super::seal;
+use super::shape::Shaper;
 use super::socket::{Buffers, Kind, ToQuic};
 use super::status::count;
 use crate::sync::lock;
 use oncewire_codec::Domain;
+use oncewire_packet::ecn::Ecn;
+use oncewire_packet::mss;
 use oncewire_packet::offload::{self, MAX_PACKET, Offered, Shape, VIRTIO_HEADER};
 use oncewire_session::link::{
-    Batch, Delivered, Delivery, Dropped, Feedback, Implied, Inbound, MAX_SEGMENTS, Sender,
-    Violation,
+    Batch, Delivered, Delivery, Dropped, Duplicates, Feedback, Implied, Inbound, MAX_SEGMENTS,
+    Sender, Violation,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,15 +38,53 @@ struct ToPeer {
     due: Option<Instant>,
 }
 
-/// Reads the device and sends what it returns. A batch is what is there at once: nothing waits.
+/// What the outgoing task keeps for its next packets.
+struct Scratch {
+    /// Headers of a part of a run.
+    part: Vec<u8>,
+    answers: Answers,
+    shaper: Option<Shaper>,
+    spares: Option<Duplicates<(Path, u8)>>,
+}
+
+impl Scratch {
+    fn new(shared: &Shared) -> Scratch {
+        let (shaping, datagram) = (shared.config.shaping, shared.config.largest_datagram);
+        let shaper = |rate| Shaper::new(rate, datagram.into(), Instant::now());
+        Scratch {
+            part: Vec::new(),
+            answers: Answers::default(),
+            shaper: shaping.rate.map(shaper),
+            spares: shaping.duplicate.map(Duplicates::new),
+        }
+    }
+
+    /// When a packet that waits may be sent, or a spare is due.
+    fn deadline(&self) -> Option<Instant> {
+        let shaper = self.shaper.as_ref().and_then(|shaper| shaper.deadline(Instant::now()));
+        let spares = self.spares.as_ref().and_then(Duplicates::deadline);
+        shaper.into_iter().chain(spares).min()
+    }
+
+    /// Counts what was sent on the path, with IP and UDP headers.
+    fn charge(&mut self, bytes: usize, datagrams: usize, path: &Path) {
+        if let Some(shaper) = &mut self.shaper {
+            let is_v4 = crate::sockets::canonical(path.remote).is_ipv4();
+            shaper.charge(bytes + datagrams * if is_v4 { 28 } else { 48 });
+        }
+    }
+}
+
+/// Reads the device and sends what it returns. A batch is what is there at once: nothing waits for
+/// more. With a rate, packets wait until the path has room, and a batch is what fits there.
 pub(super) async fn outgoing(shared: Arc<Shared>) {
     let mut frame = vec![0; VIRTIO_HEADER + MAX_PACKET + 1];
-    let (mut batch, mut part) = (Batch::default(), Vec::new());
+    let (mut batch, mut scratch) = (Batch::default(), Scratch::new(&shared));
     let mut peers: Vec<ToPeer> = shared.peers.iter().map(|_| ToPeer::default()).collect();
     // Peers with something in the current batch.
     let mut active = Vec::new();
     loop {
-        let due = peers.iter().filter_map(|peer| peer.due).min();
+        let due = peers.iter().filter_map(|peer| peer.due).chain(scratch.deadline()).min();
         let timer = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -80,14 +122,20 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
             }
         };
         for _ in 0..BACKLOG {
-            if len == 0 || enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut part) {
+            if len == 0
+                || enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut scratch)
+            {
                 len = 0;
                 break;
             }
             len = shared.device.try_recv(&mut frame).unwrap_or(0);
         }
         if len > 0 {
-            enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut part);
+            enqueue(&shared, &mut peers, &mut active, &mut frame[..len], &mut scratch);
+        }
+        dequeue(&shared, &mut peers, &mut active, &mut scratch);
+        for answer in scratch.answers.frames.drain(..) {
+            write(&shared, &answer).await;
         }
         for peer in active.drain(..) {
             let to = &mut peers[peer];
@@ -103,14 +151,15 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
                 has_datagrams
             };
             if has_datagrams {
-                send(&shared, &keyed, &mut batch).await;
+                send(&shared, &keyed, &mut batch, &mut scratch).await;
             }
         }
+        send_spares(&shared, &mut scratch).await;
     }
 }
 
 /// Seals a batch and sends it, in one call for each group of datagrams of one size.
-async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch) {
+async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch, scratch: &mut Scratch) {
     let drops = &shared.peers[keyed.peer].drops;
     let mut sealed = 0;
     for (counter, datagram) in batch.datagrams_mut() {
@@ -125,54 +174,116 @@ async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch) {
         batch.truncate(sealed);
     }
     let path = *lock(&keyed.path);
+    scratch.charge(batch.bytes().len(), batch.len(), &path);
     let (most, bytes) = shared.port.group_limits();
-    for (range, size, _) in batch.groups(most, bytes) {
-        let group = &batch.bytes()[range.clone()];
-        let mut sent = shared.port.send(group, size, path.remote, path.local).await;
+    for (range, size, ecn) in batch.groups(most, bytes) {
+        let group = (&batch.bytes()[range.clone()], size, ecn);
+        let mut sent = shared.port.send(group, path.remote, path.local).await;
         if sent.is_err() && path.local.is_some() {
             // The machine may have lost that address.
-            sent = shared.port.send(group, size, path.remote, None).await;
+            sent = shared.port.send(group, path.remote, None).await;
             if sent.is_ok() {
                 lock(&keyed.path).local = None;
             }
         }
         if sent.is_err() {
             drops.not_sent.fetch_add(range.len().div_ceil(size) as u64, Relaxed);
+        } else if let Some(spares) = &mut scratch.spares {
+            let now = Instant::now();
+            group.0.chunks(size).for_each(|datagram| spares.offer(datagram, (path, ecn), now));
         }
     }
 }
 
-/// Adds what the device returned to the batch of its peer, or counts why not. Returns whether that
-/// batch is full.
+/// Sends the spares that are due.
+async fn send_spares(shared: &Shared, scratch: &mut Scratch) {
+    let now = Instant::now();
+    while let Some(((path, ecn), datagram)) =
+        scratch.spares.as_mut().and_then(|spares| spares.pop(now))
+    {
+        scratch.charge(datagram.len(), 1, &path);
+        // The first has been sent; whatever keeps this one from leaving is counted there.
+        let group = (&datagram[..], datagram.len(), ecn);
+        let _ = shared.port.send(group, path.remote, path.local).await;
+    }
+}
+
+/// Encodes packets that waited, as many as the path has room for.
+fn dequeue(shared: &Shared, peers: &mut [ToPeer], active: &mut Vec<usize>, scratch: &mut Scratch) {
+    let now = Instant::now();
+    let mut is_full = false;
+    while !is_full && scratch.shaper.is_some() {
+        let batched = |peer: &usize| {
+            let keyed = peers[*peer].keyed.as_ref();
+            keyed.map_or(0, |keyed| lock(&keyed.association.sender).batched())
+        };
+        let batched = active.iter().map(batched).sum();
+        let Some(queued) = scratch.shaper.as_mut().and_then(|shaper| shaper.pop(batched, now))
+        else {
+            break;
+        };
+        is_full = add(shared, peers, active, queued.peer, &queued.offered(), scratch);
+    }
+    if let Some(shaper) = &scratch.shaper {
+        let stats = shaper.stats();
+        shared.drops.queue.store(stats.dropped + stats.overflowed, Relaxed);
+    }
+}
+
+/// Adds what the device returned to the batch of its peer, or to the queue, or counts why not. Returns
+/// whether that batch is full.
 fn enqueue(
     shared: &Shared,
     peers: &mut [ToPeer],
     active: &mut Vec<usize>,
     frame: &mut [u8],
-    part: &mut Vec<u8>,
+    scratch: &mut Scratch,
 ) -> bool {
     let drop_as = |counter| {
         count(counter);
         false
     };
-    let Ok(offered) = offload::from_device(frame) else { return drop_as(&shared.drops.malformed) };
+    let Ok(offered) = inner::offered(frame, shared.config.device.mtu) else {
+        return drop_as(&shared.drops.malformed);
+    };
     if shared.is_own(&offered.headers) {
         return false;
     }
     let Some(peer) = shared.routes.peer_of(offered.headers.destination) else {
         return drop_as(&shared.drops.destination_not_allowed);
     };
+    if let Some(shaper) = &mut scratch.shaper {
+        shaper.push(peer, &offered, Instant::now());
+        return false;
+    }
+    add(shared, peers, active, peer, &offered, scratch)
+}
+
+/// Adds a packet or run to the batch of its peer, or counts why not. Returns whether that batch is
+/// full.
+fn add(
+    shared: &Shared,
+    peers: &mut [ToPeer],
+    active: &mut Vec<usize>,
+    peer: usize,
+    offered: &Offered<'_>,
+    scratch: &mut Scratch,
+) -> bool {
     let drops = &shared.peers[peer].drops;
     let to = &mut peers[peer];
     if to.keyed.is_none() {
         to.keyed = shared.peers[peer].keys.sealing();
         active.extend(to.keyed.is_some().then_some(peer));
     }
-    let Some(keyed) = &to.keyed else { return drop_as(&drops.link_down) };
+    let Some(keyed) = &to.keyed else {
+        count(&drops.link_down);
+        return false;
+    };
     let mut sender = lock(&keyed.association.sender);
     let domain = shared.domain(offered.headers.source);
-    let result = match offered.segment {
-        Some(size) => enqueue_run(&mut sender, &offered, size, domain, part),
+    sender.set_ecn(Ecn::of(offered.packet).bits());
+    let mut result = match offered.segment {
+        Some(size) => enqueue_run(&mut sender, offered, size, domain, &mut scratch.part),
         None => {
             let (header, payload) = offered.packet.split_at(offered.headers.total());
             let (open_checksum, implied) = (offered.open_checksum, implied(offered.left_out));
@@ -180,6 +291,10 @@ fn enqueue(
             sender.enqueue(Inbound { header, open_checksum, implied, segment, payload, domain })
         }
     };
+    if result == Err(Dropped::TooLarge) {
+        let answers = &mut scratch.answers;
+        result = inner::too_large(shared, drops, &mut sender, offered, domain, answers);
+    }
     match result {
         Ok(()) => {}
         Err(Dropped::TooLarge) => count(&drops.too_large),
@@ -324,7 +439,7 @@ fn open(
     shared: &Shared,
     received: &mut Received,
     datagram: &mut [u8],
-    (source, local): (SocketAddr, Option<IpAddr>),
+    (source, local, ecn): (SocketAddr, Option<IpAddr>, u8),
 ) {
     let Some((index, low)) = seal::header(datagram) else { return count(&shared.drops.foreign) };
     let Received { keys, packets } = received;
@@ -353,7 +468,9 @@ fn open(
         return count(&keyed.association.forged);
     };
     let newest = counter >= receiver.window().next();
-    match receiver.receive(counter, plain, next, Instant::now(), packets.of(keyed.peer)) {
+    let delivered = packets.of(keyed.peer);
+    delivered.set_ecn(ecn);
+    match receiver.receive(counter, plain, next, Instant::now(), delivered) {
         Ok(()) => {}
         Err(Violation::Replay) => return count(&drops.replayed),
         Err(_) => count(&drops.violations),
@@ -391,9 +508,15 @@ async fn deliver(shared: &Shared, peer: usize, delivery: Delivery, frame: &mut [
     if shared.routes.peer_of(headers.source) != Some(peer) {
         return count(&drops.source_not_allowed);
     }
-    if let (Some(packet), Shape::Segments { first, size, ends }) = (whole, shape)
+    let packet = &mut frame[VIRTIO_HEADER..];
+    if !inner::carry_congestion(packet, &headers, delivery.ecn, false) {
+        return count(&drops.congestion);
+    }
+    mss::clamp(packet, &headers, shared.config.device.mtu, delivery.open_checksum);
+    if let (Some(mut packet), Shape::Segments { first, size, ends }) = (whole, shape)
         && headers.protocol == oncewire_packet::fields::UDP
     {
+        inner::carry_congestion(&mut packet, &headers, delivery.ecn, true);
         let mut frames = Vec::new();
         let cut = offload::segments(&packet, delivery.header, (first, size, ends), |frame| {
             frames.push(frame.to_vec());

@@ -20,8 +20,10 @@ mod device;
 mod flow;
 mod handshake;
 mod headers;
+mod inner;
 mod peers;
 mod seal;
+mod shape;
 mod socket;
 mod status;
 #[cfg(test)]
@@ -82,6 +84,8 @@ pub struct LinkConfig {
     pub largest_datagram: u16,
     /// The tun device.
     pub device: DeviceConfig,
+    /// How packets are sent.
+    pub shaping: Shaping,
     /// Time limits.
     pub timing: Timing,
     /// Program and version, for the status.
@@ -96,6 +100,19 @@ impl LinkConfig {
     pub fn check(&self) -> Result<(), PeersError> {
         Routes::new(&self.secret.public(), &self.peers).map(drop)
     }
+}
+
+/// How packets are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shaping {
+    /// Send packets that do not fit a datagram in pieces. Otherwise their senders are told, where IP
+    /// allows that.
+    pub split: bool,
+    /// Bytes per second of the path to all peers, with IP and UDP headers. Packets wait here for it,
+    /// in fair queues, rather than in a router. `None` sends as fast as packets come.
+    pub rate: Option<u64>,
+    /// Send small datagrams once more after this time.
+    pub duplicate: Option<Duration>,
 }
 
 /// Time limits of a link.

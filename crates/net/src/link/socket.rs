@@ -4,7 +4,7 @@
 use super::seal::SEALED;
 use crate::sockets::{canonical, udp_at};
 use crate::sync::lock;
-use quinn::udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
+use quinn::udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use std::fmt;
 use std::future::Future;
@@ -110,14 +110,13 @@ impl Port {
     /// buffer is full.
     pub(super) async fn send(
         &self,
-        contents: &[u8],
-        size: usize,
+        (contents, size, ecn): (&[u8], usize, u8),
         to: SocketAddr,
         from: Option<IpAddr>,
     ) -> io::Result<()> {
         let transmit = Transmit {
             destination: to,
-            ecn: None,
+            ecn: EcnCodepoint::from_bits(ecn),
             contents,
             segment_size: (contents.len() > size).then_some(size),
             src_ip: from,
@@ -135,13 +134,13 @@ impl Port {
         }
     }
 
-    /// Reads what has arrived, passes QUIC's packets on, and every datagram to `each`, with its source
-    /// and the address of this machine that it was sent to, if the system says.
+    /// Reads what has arrived, passes QUIC's packets on, and every datagram to `each`, with its
+    /// source, the address of this machine that it was sent to, if the system says, and its ECN bits.
     pub(super) async fn receive(
         &self,
         buffers: &mut Buffers,
         to_quic: &ToQuic,
-        mut each: impl FnMut(Kind, &mut [u8], (SocketAddr, Option<IpAddr>)),
+        mut each: impl FnMut(Kind, &mut [u8], (SocketAddr, Option<IpAddr>, u8)),
     ) -> io::Result<()> {
         let Buffers { bytes, metas } = buffers;
         let count = loop {
@@ -161,7 +160,7 @@ impl Port {
         for (meta, buffer) in metas.iter().zip(bytes.chunks_mut(READ)).take(count) {
             // The kernel joins datagrams of one source and size, whatever they are.
             let joined = &mut buffer[..meta.len.min(READ)];
-            let ends = (meta.addr, meta.dst_ip);
+            let ends = (meta.addr, meta.dst_ip, meta.ecn.map_or(0, |ecn| ecn as u8));
             for datagram in joined.chunks_mut(meta.stride.max(1)) {
                 match datagram[0] {
                     SEALED => each(Kind::Sealed, datagram, ends),
@@ -278,11 +277,12 @@ mod tests {
         let firsts = [SEALED, 0x40, SEALED, 0xc3, 0x20, 0x00, SEALED];
         let contents: Vec<u8> =
             firsts.iter().zip(0u8..).flat_map(|(&first, at)| [first, at, at]).collect();
-        from.send(&contents, 3, to.address(), None).await.unwrap();
+        from.send((&contents, 3, 2), to.address(), None).await.unwrap();
         let (mut buffers, mut sealed, mut others) = (Buffers::default(), Vec::new(), Vec::new());
         let mut quic_packets = 0;
         while sealed.len() + others.len() + quic_packets < firsts.len() {
-            to.receive(&mut buffers, &to_quic, |kind, datagram, (source, local)| {
+            to.receive(&mut buffers, &to_quic, |kind, datagram, (source, local, ecn)| {
+                assert_eq!(ecn, 2);
                 assert_eq!((source, local), (from.address(), Some(any.ip())));
                 match kind {
                     Kind::Sealed => sealed.push(datagram.to_vec()),

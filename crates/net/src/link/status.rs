@@ -106,6 +106,7 @@ impl AddAssign for Traffic {
         self.received.waited += other.received.waited;
         self.received.rejected += other.received.rejected;
         self.received.stale += other.received.stale;
+        self.received.given_up += other.received.given_up;
         self.forged += other.forged;
     }
 }
@@ -154,8 +155,12 @@ drops! {
     source_not_allowed,
     /// Datagrams of this link itself that were routed into its device.
     own_traffic,
+    /// Packets from the device that waited too long for the path, or found the queue full.
+    queue,
     /// Packets from the device that do not fit a datagram.
     too_large,
+    /// Packets from a peer whose datagrams met congestion, and whose senders do not understand marks.
+    congestion,
     /// Packets from the device or from a peer that are not valid IP packets or runs.
     malformed,
     /// Datagrams that were repeated or very old.

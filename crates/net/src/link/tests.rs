@@ -1,5 +1,7 @@
 //! Whole links over loopback, with devices in memory.
 
+mod inner;
+
 use super::device::Device;
 use super::*;
 use crate::keys;
@@ -100,6 +102,18 @@ impl Keys {
         peers: Vec<PeerConfig>,
         timing: Timing,
     ) -> Site {
+        self.site_with(number, port, peers, timing, Shaping::default())
+    }
+
+    /// The same, for a site that sends as `shaping` says.
+    fn site_with(
+        &self,
+        number: u8,
+        port: Option<Bound>,
+        peers: Vec<PeerConfig>,
+        timing: Timing,
+        shaping: Shaping,
+    ) -> Site {
         let (input, from_test) = mpsc::unbounded_channel();
         let (to_test, output) = mpsc::unbounded_channel();
         let device = MemoryDevice { input: tokio::sync::Mutex::new(from_test), output: to_test };
@@ -116,6 +130,7 @@ impl Keys {
                 mtu: device_mtu(largest_datagram(PATH_MTU)),
                 routes: Vec::new(),
             },
+            shaping,
             timing,
             agent: "test".into(),
         };

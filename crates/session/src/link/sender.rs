@@ -264,15 +264,20 @@ impl Sender {
         self.black_hole = BlackHole::new(largest);
     }
 
+    /// Longest sealed datagram in bytes.
+    pub fn largest(&self) -> usize {
+        self.room + SEAL
+    }
+
     /// States the two ECN bits of the packets that are added next (RFC 3168 section 5). Datagrams with
     /// them have the same ones: RFC 6040, section 4.1, normal mode.
     pub fn set_ecn(&mut self, ecn: u8) {
         self.ecn = ecn;
     }
 
-    /// Bytes of the batch so far, and of datagrams that are not complete.
-    pub fn batched(&self) -> (usize, usize) {
-        (self.batch.bytes.len(), self.batch.len() + usize::from(self.open.is_some()))
+    /// Bytes of the batch so far.
+    pub fn batched(&self) -> usize {
+        self.batch.bytes.len()
     }
 
     /// Whether the largest datagrams, above [`SMALL_DATAGRAM`](super::SMALL_DATAGRAM), are lost while
