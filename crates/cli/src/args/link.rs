@@ -126,7 +126,7 @@ pub(crate) struct LinkArgs {
     pub(crate) routes: Switch,
     #[arg(long, value_name = "BYTES", default_value_t = PATH_MTU,
         value_parser = clap::value_parser!(u16).range(i64::from(LEAST_PATH_MTU)..=i64::from(MOST_PATH_MTU)),
-        help = format!("MTU of the path between the ends, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the device is 84 less"))]
+        help = format!("MTU of the path between the ends at most, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the device is 84 less. If the path carries less, the link finds out"))]
     #[serde(deserialize_with = "path_mtu")]
     pub(crate) path_mtu: u16,
     /// MTU of the device, 1280 to 9000, if it is to be another than --path-mtu says: packets that do

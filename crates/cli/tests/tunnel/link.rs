@@ -376,3 +376,56 @@ fn keys_are_renewed_under_load() {
         assert_eq!(status["received"]["forged_datagrams"], 0, "{status}");
     }
 }
+
+/// The device's MTU follows the path's: from the start, and when the path becomes narrower while the
+/// link runs. Meanwhile TCP goes on.
+#[test]
+fn the_mtu_follows_the_path() {
+    let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
+    let Some(link) = Link::new(PathConfig { mtu: 1450, ..PathConfig::default() }) else { return };
+    let ends = link.connected();
+    let mtu = |end: &End| end.status().map_or(0, |status| status["mtu_bytes"].as_u64().unwrap());
+    // IPv4 and UDP take 28 bytes, a datagram 36 beside the packet; found to 8 bytes.
+    let follows = |path: u64| move |mtu: u64| (path - 64 - 8..=path - 64).contains(&mtu);
+    wait_until("both ends know the path", || ends.iter().all(|end| follows(1450)(mtu(end))));
+    let content = oncewire_testkit::content::incompressible(8, 3_000_000);
+    std::fs::write(link.dir.path().join("file"), &content).unwrap();
+    let mut server = link.command(1, python.to_str().unwrap());
+    server.args(["-m", "http.server", "--bind", "10.2.0.1", "8080"]).current_dir(link.dir.path());
+    let _server = Running::start(server.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    let fetch = || {
+        let mut client = link.command(0, curl.to_str().unwrap());
+        let output = finish(client.args(["-s", "--max-time", "25", "http://10.2.0.1:8080/file"]));
+        output.status.success() && output.stdout == content
+    };
+    wait_until("curl succeeds", fetch);
+    for (end, device) in [(0, link.path.ns_a()), (1, link.path.ns_b())] {
+        succeed(link.command(end, "ip").args(["link", "set", "dev", device, "mtu", "1380"]));
+    }
+    // B sends the file, and notices first.
+    wait_until("curl succeeds again", || fetch() && follows(1380)(mtu(&ends[1])));
+    assert!(ends[1].said().contains("large datagrams do not arrive"), "{}", ends[1].said());
+}
+
+/// As users would see it: a ping beside a download that fills the path.
+#[test]
+fn a_ping_does_not_wait_behind_a_full_path() {
+    need_tool!("ping");
+    let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
+    let Some(mut link) = Link::new(PathConfig::default()) else { return };
+    link.options = vec!["--rate", "8Mbit"];
+    let ends = link.connected();
+    let content = oncewire_testkit::content::incompressible(9, 20_000_000);
+    std::fs::write(link.dir.path().join("file"), &content).unwrap();
+    let mut server = link.command(1, python.to_str().unwrap());
+    server.args(["-m", "http.server", "--bind", "10.2.0.1", "8080"]).current_dir(link.dir.path());
+    let _server = Running::start(server.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    let mut client = link.command(0, curl.to_str().unwrap());
+    client.args(["-s", "--retry", "20", "--retry-connrefused", "http://10.2.0.1:8080/file"]);
+    let _client = Running::start(client.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    // The queue is full: CoDel has dropped.
+    wait_until("the path is full", || ends[1].number("/dropped/queue") > 0);
+    assert!(link.ping(0, &["-c", "20", "10.2.0.1"]));
+    // Nothing else was dropped, and no more was sent than the path has.
+    assert_eq!(ends[1].number("/dropped/too_large"), 0);
+}

@@ -1,6 +1,7 @@
 //! Bringing peers up and keeping them up: dialing, accepting, renewing keys.
 
 use super::handshake::{self, Established, HANDSHAKE, PeerError};
+use super::mtu::{self, PathMtu};
 use super::peers::{Installed, Keyed};
 use super::status::count;
 use super::{Shared, Timing};
@@ -104,7 +105,7 @@ impl Dialer {
     async fn hold(&self, mut established: Established) {
         let shared = &self.shared;
         let (keys, timing) = (&shared.peers[self.peer].keys, shared.config.timing);
-        let mut next_attempt = Instant::now();
+        let (mut next_attempt, mut path) = (Instant::now(), PathMtu::new());
         loop {
             let why = tokio::select! {
                 why = ended(shared, &mut established) => Some(why),
@@ -121,13 +122,16 @@ impl Dialer {
                 tokio::spawn(watch(shared.clone(), established));
                 return;
             }
-            if !is_worn(keyed, &timing) || Instant::now() < next_attempt {
+            let is_narrow = mtu::check(shared, keyed, &mut path);
+            let is_due = is_narrow || is_worn(keyed, &timing);
+            if !is_due || Instant::now() < next_attempt {
                 continue;
             }
             match self.attempt().await {
                 Ok(renewed) => {
                     // The earlier connection stays open as long as its keys are in force.
                     let before = std::mem::replace(&mut established, renewed);
+                    path = PathMtu::new();
                     tokio::spawn(async move {
                         tokio::time::sleep(timing.old_keys).await;
                         drop(before);
@@ -300,6 +304,7 @@ async fn serve(shared: Arc<Shared>, mut established: Established) {
     }
     use_keys(&shared, &established.keyed);
     let timing = shared.config.timing;
+    let mut path = PathMtu::new();
     let why = loop {
         tokio::select! {
             why = ended(&shared, &mut established) => break why,
@@ -310,6 +315,9 @@ async fn serve(shared: Arc<Shared>, mut established: Established) {
         // of the limit this end asks for new keys in the only way that it has.
         if keyed.opening.failed() >= timing.renewal_forged {
             break "too many forged datagrams under these keys".into();
+        }
+        if mtu::check(&shared, keyed, &mut path) {
+            break "large datagrams do not arrive any more".into();
         }
     };
     down(&shared, &established.keyed, &why);

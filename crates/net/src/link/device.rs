@@ -58,6 +58,15 @@ impl Device {
         }
     }
 
+    /// Changes the MTU.
+    pub(super) fn set_mtu(&self, mtu: u16) -> io::Result<()> {
+        match self {
+            Device::Tun(device) => device.set_mtu(mtu),
+            #[cfg(test)]
+            Device::Memory(_) => Ok(()),
+        }
+    }
+
     /// Whether it takes runs of UDP: since Linux 6.2.
     pub(super) fn udp_gso(&self) -> bool {
         match self {

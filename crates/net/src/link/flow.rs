@@ -243,7 +243,7 @@ fn enqueue(
         count(counter);
         false
     };
-    let Ok(offered) = inner::offered(frame, shared.config.device.mtu) else {
+    let Ok(offered) = inner::offered(frame, shared.mtu.load(Relaxed)) else {
         return drop_as(&shared.drops.malformed);
     };
     if shared.is_own(&offered.headers) {
@@ -512,7 +512,7 @@ async fn deliver(shared: &Shared, peer: usize, delivery: Delivery, frame: &mut [
     if !inner::carry_congestion(packet, &headers, delivery.ecn, false) {
         return count(&drops.congestion);
     }
-    mss::clamp(packet, &headers, shared.config.device.mtu, delivery.open_checksum);
+    mss::clamp(packet, &headers, shared.mtu.load(Relaxed), delivery.open_checksum);
     if let (Some(mut packet), Shape::Segments { first, size, ends }) = (whole, shape)
         && headers.protocol == oncewire_packet::fields::UDP
     {

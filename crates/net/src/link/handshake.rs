@@ -10,7 +10,9 @@ use crate::tls::{self, Credential, TlsError};
 use oncewire_session::link::LogOffer;
 use oncewire_session::link::control::{Control, ControlError, LinkHello, MAX_MESSAGE, VERSION};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    ClientConfig, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
+};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,6 +25,8 @@ pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 const CERTIFICATE_UNKNOWN: u8 = 46;
 /// Bytes of the control stream in flight. Messages are small.
 const WINDOW: u32 = 64 << 10;
+/// The search for the path's MTU ends when it is known to this many bytes.
+const MTU_STEP: u16 = 8;
 
 /// Why no connection to the peer came about.
 #[derive(Debug, thiserror::Error)]
@@ -124,16 +128,23 @@ impl ControlStream {
     }
 }
 
-pub(super) fn endpoint_config() -> EndpointConfig {
+/// For datagrams of up to `largest` bytes.
+pub(super) fn endpoint_config(largest: u16) -> EndpointConfig {
     let mut config = EndpointConfig::default();
+    // The other end does not look for larger ones. Cannot fail for 1,200 and more.
+    let _ = config.max_udp_payload_size(largest);
     // The first byte tells sealed datagrams from packets of QUIC.
     config.grease_quic_bit(false);
     config
 }
 
-/// `keep_alive` is the client's only.
-fn transport(idle: Duration, keep_alive: Option<Duration>) -> Arc<TransportConfig> {
+/// `keep_alive` is the client's only. QUIC looks for the MTU of the path up to datagrams of `largest`
+/// bytes.
+fn transport(idle: Duration, keep_alive: Option<Duration>, largest: u16) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
+    let mut search = MtuDiscoveryConfig::default();
+    search.upper_bound(largest).minimum_change(MTU_STEP);
+    config.mtu_discovery_config(Some(search));
     config
         .stream_receive_window(VarInt::from_u32(WINDOW))
         .receive_window(VarInt::from_u32(WINDOW))
@@ -150,7 +161,8 @@ pub(super) fn server_config(shared: &Shared) -> Result<ServerConfig, LinkError> 
     let tls =
         tls::ServerTls::new(&shared.config.secret, &peers).map_err(LinkError::Tls)?.speaking(ALPN);
     let mut config = quic::server_config(&tls).map_err(LinkError::Net)?;
-    config.transport_config(transport(shared.config.timing.silence, None));
+    let largest = shared.config.largest_datagram;
+    config.transport_config(transport(shared.config.timing.silence, None, largest));
     // Only for how old a token of a retry is, which this process has made.
     config.time_source(Arc::new(Monotonic(Instant::now())));
     Ok(config)
@@ -175,7 +187,8 @@ pub(super) fn client_config(shared: &Shared, peer: usize) -> Result<ClientConfig
         .map_err(|error| LinkError::Net(crate::NetError::Quic(error.to_string())))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
     let timing = &shared.config.timing;
-    config.transport_config(transport(timing.silence, Some(timing.keep_alive)));
+    let largest = shared.config.largest_datagram;
+    config.transport_config(transport(timing.silence, Some(timing.keep_alive), largest));
     Ok(config)
 }
 
@@ -292,6 +305,7 @@ fn keyed(
         association_id,
         offer: LogOffer { capacity: theirs.log_capacity, reorder: theirs.reorder_window },
         path: Mutex::new(path),
+        largest,
         since: Instant::now(),
         connection,
     }))

@@ -21,6 +21,7 @@ mod flow;
 mod handshake;
 mod headers;
 mod inner;
+mod mtu;
 mod peers;
 mod seal;
 mod shape;
@@ -54,6 +55,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -80,7 +82,8 @@ pub struct LinkConfig {
     pub peers: Vec<PeerConfig>,
     /// How repeats are found.
     pub matching: Matching,
-    /// Largest sealed datagram in bytes; see [`largest_datagram`].
+    /// Largest sealed datagram in bytes; see [`largest_datagram`]. Where the path does not carry it,
+    /// less is used.
     pub largest_datagram: u16,
     /// The tun device.
     pub device: DeviceConfig,
@@ -219,6 +222,8 @@ struct Shared {
     drops: DropCounters,
     strangers: Strangers,
     started: Instant,
+    /// Longest packet that is sure to fit a datagram to a peer, in bytes.
+    mtu: AtomicU16,
     /// Wakes the outgoing task: an acknowledgment is due later.
     wake: Notify,
     own_traffic: LogLimit,
@@ -264,6 +269,7 @@ fn start_on(
         drops: DropCounters::default(),
         strangers: Strangers::default(),
         started: Instant::now(),
+        mtu: AtomicU16::new(device_mtu(config.largest_datagram)),
         wake: Notify::new(),
         own_traffic: LogLimit::new(),
         domains: RandomState::new(),
@@ -272,7 +278,7 @@ fn start_on(
     let server = shared.config.listen.map(|_| handshake::server_config(&shared)).transpose()?;
     let runtime = Arc::new(quinn::TokioRuntime);
     let endpoint = quinn::Endpoint::new_with_abstract_socket(
-        handshake::endpoint_config(),
+        handshake::endpoint_config(shared.config.largest_datagram),
         server,
         quic,
         runtime,
@@ -321,7 +327,11 @@ impl Link {
             uptime: shared.started.elapsed(),
             address: shared.port.address().to_string(),
             device: shared.config.device.name.clone(),
-            mtu: shared.config.device.mtu,
+            mtu: if shared.config.shaping.split {
+                shared.config.device.mtu
+            } else {
+                shared.mtu.load(Relaxed)
+            },
             peers: shared.peers.iter().map(peer_status).collect(),
             refused_handshakes: shared.strangers.count(),
             last_refused: shared.strangers.last(),

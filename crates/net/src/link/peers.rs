@@ -270,6 +270,8 @@ pub(super) struct Keyed {
     pub(super) offer: LogOffer,
     /// That of the newest datagram that opened: the peer may have moved.
     pub(super) path: Mutex<Path>,
+    /// Largest datagram that both ends are configured for, in bytes.
+    pub(super) largest: usize,
     pub(super) since: Instant,
     pub(super) connection: quinn::Connection,
 }
@@ -446,8 +448,9 @@ impl Keys {
     }
 
     /// Whether this end seals with these keys.
-    pub(super) fn is_sealing(&self, keyed: &Arc<Keyed>) -> bool {
-        lock(&self.state).sealing.as_ref().is_some_and(|sealing| Arc::ptr_eq(sealing, keyed))
+    pub(super) fn is_sealing(&self, keyed: &Keyed) -> bool {
+        let state = lock(&self.state);
+        state.sealing.as_ref().is_some_and(|sealing| std::ptr::eq(&**sealing, keyed))
     }
 
     /// Waits until the peer is not connected.
