@@ -63,16 +63,21 @@ impl BlackHole {
 
     /// Notes what has arrived, of datagrams below `next`.
     pub(super) fn acknowledged(&mut self, acknowledgment: &Acknowledgment, next: u64) {
-        let Some((first, _)) = self.samples[0] else { return };
-        let least = first.max(next.saturating_sub(REMEMBERED));
-        let mut ranges = acknowledgment.ranges.iter();
-        if ranges.any(|range| self.has_large(range.start.max(least)..range.end.min(next))) {
-            (self.samples, self.count, self.small_arrived) = ([None; SAMPLES], 0, false);
-            return;
+        for range in &acknowledgment.ranges {
+            self.arrived(range.clone(), next);
         }
         let newest = self.samples[SAMPLES - 1];
         let largest = acknowledgment.ranges.first().map_or(0, |range| range.end);
         self.small_arrived |= newest.is_some_and(|(counter, _)| largest > counter);
+    }
+
+    /// Notes that these datagrams have arrived, of those below `next`.
+    pub(super) fn arrived(&mut self, counters: Range<u64>, next: u64) {
+        let Some((first, _)) = self.samples[0] else { return };
+        let least = first.max(next.saturating_sub(REMEMBERED));
+        if self.has_large(counters.start.max(least)..counters.end.min(next)) {
+            (self.samples, self.count, self.small_arrived) = ([None; SAMPLES], 0, false);
+        }
     }
 
     /// Whether one of these counters, which are remembered, was that of a large datagram.
@@ -155,6 +160,20 @@ mod tests {
             }
             let range = start..(start + len).min(5000);
             prop_assert_eq!(hole.has_large(range.clone()), range.start < range.end && large.range(range).next().is_some());
+        }
+    }
+
+    /// A datagram that is not acknowledged since its content could not be used has arrived.
+    #[test]
+    fn a_rejection_shows_that_a_large_datagram_arrived() {
+        let (begin, mut hole) = (start(), BlackHole::new(1410));
+        for step in 0..60u64 {
+            let now = begin + Duration::from_millis(100) * step as u32;
+            hole.sent(step, 1400, now);
+            assert!(!hole.is_suspected(Some(now), now), "{step}");
+            if step % 10 == 9 {
+                hole.arrived(step - 5..step - 4, step + 1);
+            }
         }
     }
 

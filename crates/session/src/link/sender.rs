@@ -619,6 +619,7 @@ impl Sender {
     /// Answers a rejection: refers to what is missing no more, and sends the content whole.
     fn rejected(&mut self, rejection: &Rejection, now: Instant) {
         self.sent.arrived(rejection.counter);
+        self.black_hole.arrived(rejection.counter..rejection.counter + 1, self.next);
         let Some(mut log) = self.log.take() else { return };
         let mut header = std::mem::take(&mut self.header);
         let place = (rejection.counter, rejection.record);
