@@ -181,7 +181,7 @@ mod tests {
     fn other_losses_are_no_black_hole() {
         assert_eq!(suspected(|_, _| true, true), None);
         assert_eq!(suspected(|_, _| false, false), None, "nothing arrives: the path is down");
-        let every_second = |_, after: Duration| after.as_millis() % 1000 == 0;
+        let every_second = |_, after: Duration| after.as_millis().is_multiple_of(1000);
         assert_eq!(suspected(every_second, true), None, "most is lost, some large ones arrive");
         let outage = |_, after: Duration| !(1..3).contains(&after.as_secs());
         assert_eq!(suspected(outage, false), None, "an outage of 2 s");
