@@ -269,7 +269,7 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
         ("routes = \"maybe\"\nPEER", &["line 4: routes \"maybe\": use on or off"]),
         ("log = \"loud\"\nPEER", &["line 4: log \"loud\""]),
         ("keep_alive = \"soon\"\nPEER", &["line 4: keep_alive \"soon\": not a time"]),
-        ("dead_after = \"1s\"\nPEER", &["line 4: keep-alive 10s", "at least twice"]),
+        ("dead_after = \"1s\"\nPEER", &["line 4: keep-alive 15s", "at least twice"]),
         ("renew_keys = \"1ms\"\nPEER", &["line 4: keep-alive", "renew-keys 1ms"]),
         ("peer = [\"KEYB\"]", &["line 4: peer"]),
         ("[[peer]]\nallowed = [\"10.2.0.0/16\"]", &["line 4: peer 1 has no key"]),
