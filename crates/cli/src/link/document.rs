@@ -65,7 +65,10 @@ fn sent(traffic: &Traffic) -> Value {
         "acknowledged_datagrams": sent.delivered,
         "lost_datagrams": sent.lost,
         "logged_bytes": sent.logged_bytes,
+        "bypassed_bytes": sent.bypassed_bytes,
         "frame_bytes": sent.frame_bytes,
+        "header_bytes": sent.header_bytes,
+        "coded_header_bytes": sent.section_bytes,
         "rejected_frames": sent.rejected,
         "repaired_frames": sent.repaired,
         "logs_begun": sent.logs,
@@ -83,6 +86,8 @@ fn received(traffic: &Traffic) -> Value {
         "waited_frames": received.waited,
         "rejected_frames": received.rejected,
         "stale_frames": received.stale,
+        "missing_headers": received.missing_headers,
+        "given_up_pieces": received.given_up,
     })
 }
 

@@ -23,6 +23,11 @@ impl RunTokens {
         self.tokens.offset..self.tokens.offset + self.tokens.block_len as u64
     }
 
+    /// Bytes of the run that were found in the log or in the run itself.
+    pub fn found(&self) -> u64 {
+        self.tokens.matches.iter().map(|found| u64::from(found.len)).sum()
+    }
+
     /// Whether the run looks compressible, or the caller said so.
     pub fn looks_compressible(&self) -> bool {
         self.tokens.dense

@@ -11,6 +11,7 @@ use super::status::count;
 use crate::sync::lock;
 use oncewire_codec::Domain;
 use oncewire_packet::ecn::Ecn;
+use oncewire_packet::encryption;
 use oncewire_packet::mss;
 use oncewire_packet::offload::{self, MAX_PACKET, Offered, Shape, VIRTIO_HEADER};
 use oncewire_session::link::{
@@ -282,6 +283,11 @@ fn add(
     let mut sender = lock(&keyed.association.sender);
     let domain = shared.domain(offered.headers.source);
     sender.set_ecn(Ecn::of(offered.packet).bits());
+    let flow = shared.flow(&offered.headers);
+    let payload = &offered.packet[offered.headers.total()..];
+    let is_encrypted =
+        sender.is_unknown(flow) && encryption::recognize(&offered.headers, payload).is_some();
+    sender.set_flow(flow, is_encrypted);
     let mut result = match offered.segment {
         Some(size) => enqueue_run(&mut sender, offered, size, domain, &mut scratch.part),
         None => {

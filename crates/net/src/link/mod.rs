@@ -227,7 +227,7 @@ struct Shared {
     /// Wakes the outgoing task: an acknowledgment is due later.
     wake: Notify,
     own_traffic: LogLimit,
-    /// Numbers inner addresses as isolation domains.
+    /// Numbers inner addresses as isolation domains, and flows.
     domains: RandomState,
 }
 
@@ -406,6 +406,12 @@ impl Shared {
     fn domain(&self, source: IpAddr) -> Domain {
         // Not that of content without an owner.
         Domain(1 + (self.domains.hash_one(source) >> 1))
+    }
+
+    /// The key of a packet's flow. Nobody outside can choose flows that share one.
+    fn flow(&self, headers: &oncewire_packet::fields::Headers) -> u64 {
+        let ports = headers.transport.map(|ports| (ports.source, ports.destination));
+        self.domains.hash_one((headers.source, headers.destination, headers.protocol, ports))
     }
 
     /// Whether this end's key is lower than a peer's: of two connections that both ends made at the

@@ -95,6 +95,9 @@ impl AddAssign for Traffic {
         self.sent.delivered += other.sent.delivered;
         self.sent.lost += other.sent.lost;
         self.sent.logged_bytes += other.sent.logged_bytes;
+        self.sent.header_bytes += other.sent.header_bytes;
+        self.sent.section_bytes += other.sent.section_bytes;
+        self.sent.bypassed_bytes += other.sent.bypassed_bytes;
         self.sent.frame_bytes += other.sent.frame_bytes;
         self.sent.rejected += other.sent.rejected;
         self.sent.repaired += other.sent.repaired;
@@ -106,6 +109,7 @@ impl AddAssign for Traffic {
         self.received.waited += other.received.waited;
         self.received.rejected += other.received.rejected;
         self.received.stale += other.received.stale;
+        self.received.missing_headers += other.received.missing_headers;
         self.received.given_up += other.received.given_up;
         self.forged += other.forged;
     }

@@ -2,6 +2,7 @@
 
 use super::acks::{Acknowledgment, MAX_DELAY, PAID_DELAY, SHARE, Sent, TYPICAL};
 use super::black_hole::BlackHole;
+use super::classifier::{Classifier, Route};
 use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::{InFlight, NewFrame, SentFrame};
@@ -93,7 +94,9 @@ pub struct SenderStats {
     pub lost: u64,
     /// Bytes of content that went through the log.
     pub logged_bytes: u64,
-    /// Bytes of the frames that carried it.
+    /// Bytes of content that went past it, since its flow is encrypted.
+    pub bypassed_bytes: u64,
+    /// Bytes of the frames that carried what is in the log.
     pub frame_bytes: u64,
     /// Frames that the peer has rejected.
     pub rejected: u64,
@@ -130,6 +133,9 @@ pub struct Sender {
     pub(super) announcer: Announcer,
     pub(super) log: Option<SendLog>,
     policy: Policy,
+    classifier: Classifier,
+    /// The flow of the next packet, and whether it shows that the flow is encrypted.
+    flow: (u64, bool),
     in_flight: InFlight,
     tokens: RunTokens,
     headers: HeaderEncoder,
@@ -167,6 +173,8 @@ impl Sender {
             announcer: Announcer::default(),
             log: None,
             policy: Policy::default(),
+            classifier: Classifier::default(),
+            flow: (0, false),
             in_flight: InFlight::default(),
             tokens: RunTokens::default(),
             headers: HeaderEncoder::new(no_layout),
@@ -237,6 +245,17 @@ impl Sender {
         self.announcer = Announcer::default();
         self.in_flight.clear();
         self.log = None;
+    }
+
+    /// Says which flow the next packet belongs to, by a hash that outsiders cannot predict, and whether
+    /// the packet shows that the flow is encrypted. Such flows bypass the log.
+    pub fn set_flow(&mut self, flow: u64, is_encrypted: bool) {
+        self.flow = (flow, is_encrypted);
+    }
+
+    /// Whether nothing is known of a flow, so that its packets are worth looking at.
+    pub fn is_unknown(&self, flow: u64) -> bool {
+        self.classifier.is_unknown(flow)
     }
 
     /// Memory in bytes: of the log as much as it takes once it is full.
@@ -371,6 +390,11 @@ impl Sender {
         if !is_current || packet.payload.len() < LEAST_LOGGED {
             return false;
         }
+        let (flow, is_encrypted) = self.flow;
+        if self.classifier.route(flow, is_encrypted, packet.payload) == Route::Bypass {
+            self.stats.bypassed_bytes += packet.payload.len() as u64;
+            return false;
+        }
         let Some(mut log) = self.log.take() else { return false };
         let reach = match self.policy {
             Policy::Immediate => Reach::Sent,
@@ -382,6 +406,7 @@ impl Sender {
         let mut tokens = std::mem::take(&mut self.tokens);
         let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
         if searched.is_ok() {
+            self.classifier.found(flow, tokens.found());
             self.deal(&mut log, &tokens, packet, segment);
         }
         (self.tokens, self.log) = (tokens, Some(log));
