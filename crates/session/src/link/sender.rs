@@ -1,19 +1,21 @@
 //! The half that sends: packets to batches of datagrams.
 
+mod answers;
+mod deal;
+
 use super::acks::{Acknowledgment, MAX_DELAY, PAID_DELAY, SHARE, Sent, TYPICAL};
 use super::black_hole::BlackHole;
-use super::classifier::{Classifier, Route};
+use super::classifier::Classifier;
 use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
-use super::in_flight::{InFlight, NewFrame, SentFrame};
+use super::in_flight::InFlight;
 use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
-use super::pieces;
-use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord, Segments};
-use super::rejection::{Reason, Rejection};
+use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord};
+use super::rejection::Rejection;
 use super::runs::{self, Batch, HEADER, TAG};
 use super::{Feedback, SEAL};
-use oncewire_codec::datagram::{Class, Limits, RunTokens};
-use oncewire_codec::{Domain, Reach};
+use oncewire_codec::Domain;
+use oncewire_codec::datagram::RunTokens;
 use std::num::NonZeroU16;
 use std::time::Instant;
 
@@ -378,162 +380,6 @@ impl Sender {
         }
     }
 
-    /// Adds a packet or a run whose content enters the log. Returns false if there is none, or the
-    /// packet is too small.
-    fn enqueue_logged(
-        &mut self,
-        packet: PacketRecord<'_>,
-        segment: Option<NonZeroU16>,
-        domain: Domain,
-    ) -> bool {
-        let is_current = self.log.as_ref().is_some_and(|log| log.is_current);
-        if !is_current || packet.payload.len() < LEAST_LOGGED {
-            return false;
-        }
-        let (flow, is_encrypted) = self.flow;
-        if self.classifier.route(flow, is_encrypted, packet.payload) == Route::Bypass {
-            self.stats.bypassed_bytes += packet.payload.len() as u64;
-            return false;
-        }
-        let Some(mut log) = self.log.take() else { return false };
-        let reach = match self.policy {
-            Policy::Immediate => Reach::Sent,
-            Policy::Acked => Reach::Acknowledged,
-        };
-        log.encoder.enter(domain);
-        let context = log.contexts.choose(domain, self.next_counter());
-        log.encoder.use_context(Some(context));
-        let mut tokens = std::mem::take(&mut self.tokens);
-        let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
-        if searched.is_ok() {
-            self.classifier.found(flow, tokens.found());
-            self.deal(&mut log, &tokens, packet, segment);
-        }
-        (self.tokens, self.log) = (tokens, Some(log));
-        if searched.is_err() {
-            // The offsets have come to their end.
-            self.begin_log();
-        }
-        searched.is_ok()
-    }
-
-    /// Deals a run that was searched to datagrams.
-    fn deal(
-        &mut self,
-        log: &mut SendLog,
-        tokens: &RunTokens,
-        packet: PacketRecord<'_>,
-        segment: Option<NonZeroU16>,
-    ) {
-        let PacketRecord { section, payload, .. } = packet;
-        let overhead = records::packet_overhead(section.len(), segment.map(NonZeroU16::get));
-        let step = segment.map_or(payload.len(), |size| size.get().into());
-        let earlier = self.policy == Policy::Immediate;
-        let limits = |room: usize| Limits { segment: step, room, earlier };
-        let start = tokens.range().start;
-        let mut from = 0;
-        while from < payload.len() {
-            // What fits the rest of the open datagram goes there, if it is all that is left.
-            let mut room = self.left().saturating_sub(overhead);
-            let mut to = log.encoder.fit(tokens, from, &limits(room));
-            if self.open.is_some() && to < payload.len() {
-                self.close();
-                room = self.room - overhead;
-                to = log.encoder.fit(tokens, from, &limits(room));
-            }
-            let segments = |to: usize| {
-                segment.map(|size| Segments {
-                    first: (from / step) as u8,
-                    count: (to - from).div_ceil(step) as u8,
-                    size,
-                    ends: to == payload.len(),
-                })
-            };
-            if to == from {
-                // A frame is larger than the content, which fits without.
-                to = (from + step).min(payload.len());
-                let (segments, payload) = (segments(to), &payload[from..to]);
-                self.push(PacketRecord { segments, payload, ..packet }, overhead, None);
-                log.encoder.withdraw(start + from as u64..start + to as u64);
-            } else {
-                let mut frame = std::mem::take(&mut self.frame);
-                frame.clear();
-                let depends =
-                    log.encoder.write(tokens, payload, from..to, &limits(room), &mut frame);
-                let segments = segments(to);
-                let record = PacketRecord { segments, payload: &frame, ..packet };
-                let range = start + from as u64..start + to as u64;
-                log.written(range.clone());
-                self.push_run(record, overhead, range, depends);
-                self.stats.logged_bytes += (to - from) as u64;
-                self.stats.frame_bytes += frame.len() as u64;
-                self.frame = frame;
-            }
-            from = to;
-        }
-    }
-
-    /// Adds a record with a frame of content in `range` of the log. It fits the open datagram, or an
-    /// empty one if none is open.
-    fn push_run(
-        &mut self,
-        record: PacketRecord<'_>,
-        overhead: usize,
-        range: std::ops::Range<u64>,
-        depends: bool,
-    ) {
-        self.start(self.ecn);
-        self.headers.sent(self.next_counter());
-        self.stats.section_bytes += record.section.len() as u64;
-        self.in_flight.push(NewFrame {
-            place: (self.next_counter(), self.records),
-            range,
-            header: record.header,
-            open_checksum: record.open_checksum,
-            implied: record.implied,
-            segments: record.segments,
-            depends: depends || self.headers.refers(),
-        });
-        let last = overhead + record.payload.len() + LEAST_ROOM > self.left();
-        record.write_run(last, &mut self.batch.bytes);
-        self.pushed(last);
-    }
-
-    /// Adds a packet that [`Sender::enqueue`] finds too large, in pieces, and without the log. Runs
-    /// have none: cut them into packets first.
-    ///
-    /// # Errors
-    /// [`Dropped`]; nothing was added.
-    pub fn enqueue_pieces(&mut self, packet: Inbound<'_>) -> Result<(), Dropped> {
-        let Inbound { header, open_checksum, implied, segment, payload, .. } = packet;
-        if segment.is_some() {
-            return Err(Dropped::Run);
-        }
-        if header.len() + payload.len() > MAX_PACKET {
-            return Err(Dropped::TooLarge);
-        }
-        let (mut section, mut record) = (Vec::new(), Vec::new());
-        self.headers.write_whole(header, implied, &mut section);
-        let section = &section[..];
-        PacketRecord { section, header, implied, open_checksum, segments: None, payload }
-            .write(true, &mut record);
-        let pieces = pieces::cut(&record, self.room).ok_or(Dropped::TooLarge)?;
-        // Consecutive datagrams: each piece but the last fills one.
-        self.close();
-        for (number, is_last, bytes) in pieces {
-            self.start(self.ecn);
-            let len = records::PIECE_OVERHEAD + 2 + bytes.len();
-            let last = len + LEAST_ROOM > self.left();
-            records::write_piece(number, is_last, bytes, last, &mut self.batch.bytes);
-            self.pushed(last);
-        }
-        self.stats.packets += 1;
-        self.stats.inner_bytes += (header.len() + payload.len()) as u64;
-        self.stats.header_bytes += header.len() as u64;
-        self.stats.section_bytes += section.len() as u64;
-        Ok(())
-    }
-
     /// Adds a record that fits an empty datagram. `next` is the length of the record after it, if that
     /// is known.
     fn push(&mut self, record: PacketRecord<'_>, overhead: usize, next: Option<usize>) {
@@ -624,113 +470,6 @@ impl Sender {
         self.pushed(false);
         self.unacknowledged = 0;
         self.due = None;
-    }
-
-    /// Writes all rejections.
-    fn reject(&mut self) {
-        let mut record = Vec::new();
-        for rejection in std::mem::take(&mut self.rejections) {
-            record.clear();
-            rejection.write(&mut record);
-            if self.open.is_some() && record.len() > self.left() {
-                self.close();
-            }
-            self.start(0);
-            self.batch.bytes.extend_from_slice(&record);
-            self.pushed(false);
-        }
-    }
-
-    /// Answers a rejection: refers to what is missing no more, and sends the content whole.
-    fn rejected(&mut self, rejection: &Rejection, now: Instant) {
-        self.sent.arrived(rejection.counter);
-        self.black_hole.arrived(rejection.counter..rejection.counter + 1, self.next);
-        let Some(mut log) = self.log.take() else { return };
-        let mut header = std::mem::take(&mut self.header);
-        let place = (rejection.counter, rejection.record);
-        if let Some(frame) = self.in_flight.rejected(place, &mut header) {
-            self.stats.rejected += 1;
-            for range in rejection.ranges(frame.offset) {
-                log.encoder.withdraw(range);
-            }
-            if self.repair(&mut log, &frame, &header) {
-                self.stats.repaired += 1;
-                self.urgent.get_or_insert(now);
-            } else {
-                log.encoder.withdraw(frame.range());
-            }
-        }
-        (self.header, self.log) = (header, Some(log));
-        if rejection.reason == Reason::Checksum && self.logs_differ() {
-            self.begin_log();
-            self.urgent.get_or_insert(now);
-        }
-    }
-
-    /// Counts a rejected checksum. Returns whether there were too many of late.
-    fn logs_differ(&mut self) -> bool {
-        let (since, count) = &mut self.checksums;
-        if self.next - (*since).min(self.next) > CHECKSUM_WINDOW {
-            (*since, *count) = (self.next, 0);
-        }
-        *count += 1;
-        *count >= MOST_CHECKSUMS
-    }
-
-    /// Sends the content of a frame again, without references, in its place in the log if it fits.
-    /// Returns false if the log does not have it any more.
-    fn repair(&mut self, log: &mut SendLog, sent: &SentFrame, header: &[u8]) -> bool {
-        // Its packets' own field is not known here. Without one, a mark of the path costs nothing but
-        // this repair.
-        self.ecn = 0;
-        if self.open_ecn != 0 {
-            self.close();
-        }
-        let SentFrame { open_checksum, implied, segments, .. } = *sent;
-        let mut section = std::mem::take(&mut self.section);
-        section.clear();
-        self.headers.write_whole(header, implied, &mut section);
-        let overhead = records::packet_overhead(section.len(), segments.map(|run| run.size.get()));
-        let (range, len) = (sent.range(), sent.len as usize);
-        let step = segments.map_or(len, |run| run.size.get().into());
-        let room = self.room - overhead.min(self.room);
-        // Segments that fit a datagram in their place, or at least without one.
-        let logged = room.saturating_sub(REPAIR_OVERHEAD) / step.max(1);
-        let most = if logged > 0 { logged } else { room / step.max(1) };
-        let mut frame = std::mem::take(&mut self.frame);
-        let mut is_sent = most > 0;
-        let mut from = 0;
-        while is_sent && from < len {
-            let to = (from + most * step).min(len);
-            let part = range.start + from as u64..range.start + to as u64;
-            frame.clear();
-            is_sent = log.encoder.repair(part.clone(), &mut frame).is_ok();
-            if !is_sent {
-                break;
-            }
-            let segments = segments.map(|run| Segments {
-                first: run.first + (from / step) as u8,
-                count: (to - from).div_ceil(step) as u8,
-                size: run.size,
-                ends: run.ends && to == len,
-            });
-            let (section, payload) = (&section, &frame[..]);
-            let record =
-                PacketRecord { section, header, implied, open_checksum, segments, payload };
-            if logged > 0 {
-                if self.open.is_some() && overhead + frame.len() > self.left() {
-                    self.close();
-                }
-                self.push_run(record, overhead, part, false);
-            } else {
-                let payload = &frame[REPAIR_OVERHEAD..];
-                self.push(PacketRecord { payload, ..record }, overhead, None);
-                log.encoder.withdraw(part);
-            }
-            from = to;
-        }
-        (self.section, self.frame) = (section, frame);
-        is_sent
     }
 
     /// Takes what the receiver of this end has seen, and leaves it empty. Returns false if the peer
