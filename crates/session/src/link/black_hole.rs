@@ -17,8 +17,9 @@ const ANSWER: Duration = MAX_DELAY.saturating_mul(2);
 /// Counters of which it is known whether the datagram was large. Acknowledgments name fewer.
 const REMEMBERED: u64 = 4096;
 const WORDS: usize = REMEMBERED as usize / 64;
-/// Datagrams at most so much shorter than the largest count as large.
-const NEARLY: usize = 32;
+/// Datagrams at most so much shorter than the largest count as large: full packets are, with as much
+/// of their headers left out.
+const NEARLY: usize = 96;
 
 /// Watches the largest datagrams that are sent.
 #[derive(Clone, Debug)]
