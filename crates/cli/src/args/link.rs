@@ -104,7 +104,7 @@ pub(crate) struct LinkArgs {
     #[serde(deserialize_with = "cache")]
     pub(crate) cache: u64,
     /// Which content this end refers to
-    #[arg(long, value_name = "WHICH", default_value = "acked")]
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
     #[serde(deserialize_with = "choice")]
     pub(crate) policy: PolicyName,
     /// What this end may refer to across isolation domains. A domain is the source address of a
@@ -251,6 +251,8 @@ pub(crate) enum MatchName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
+    /// All that was sent while the path loses nothing, otherwise what the other end has acknowledged
+    Auto,
     /// What the other end has acknowledged: a lost datagram costs no other
     Acked,
     /// All that was sent: repeats are found earlier, and a lost datagram delays those that refer to
@@ -261,6 +263,7 @@ pub(crate) enum PolicyName {
 impl From<PolicyName> for Policy {
     fn from(name: PolicyName) -> Policy {
         match name {
+            PolicyName::Auto => Policy::Auto,
             PolicyName::Acked => Policy::Acked,
             PolicyName::Immediate => Policy::Immediate,
         }

@@ -8,6 +8,8 @@ pub const MAX_RANGES: usize = 32;
 /// A datagram counts as lost once one that was sent this many later has arrived. Far more than paths
 /// reorder.
 pub const LOST_AFTER: u64 = 256;
+/// Datagrams of which all must have arrived so that a path counts as one that loses nothing.
+pub(super) const RECENT: u64 = 1000;
 /// Counters behind the newest that are still reported. Each is reported while a sender may still
 /// count it as lost, and then as often again, since an acknowledgment may be lost, too.
 const REPORTED: u64 = 2 * LOST_AFTER;
@@ -80,6 +82,8 @@ pub(super) struct Sent {
     acknowledged: Vec<Range<u64>>,
     delivered: u64,
     lost: u64,
+    /// The counter up to which all were decided when losses were counted last.
+    last_lost: Option<u64>,
 }
 
 impl Sent {
@@ -137,8 +141,17 @@ impl Sent {
             !range.is_empty()
         });
         self.delivered += arrived;
-        self.lost += floor - self.floor - arrived;
+        let lost = floor - self.floor - arrived;
+        if lost > 0 {
+            self.last_lost = Some(floor);
+        }
+        self.lost += lost;
         self.floor = floor;
+    }
+
+    /// Whether the path has lost something of the [`RECENT`] newest datagrams that are decided.
+    pub(super) fn loses(&self) -> bool {
+        self.last_lost.is_some_and(|at| self.floor - at < RECENT)
     }
 
     /// Of datagrams with lower counters it is known whether they arrived.

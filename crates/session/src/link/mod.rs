@@ -43,6 +43,7 @@ mod receiver;
 mod records;
 mod rejection;
 mod replay;
+mod retransmissions;
 mod runs;
 mod sender;
 mod waiting;

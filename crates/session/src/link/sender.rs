@@ -12,6 +12,7 @@ use super::in_flight::InFlight;
 use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
 use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord};
 use super::rejection::Rejection;
+use super::retransmissions::Retransmissions;
 use super::runs::{self, Batch, HEADER, TAG};
 use super::{Feedback, SEAL};
 use oncewire_codec::Domain;
@@ -37,11 +38,15 @@ const CHECKSUM_WINDOW: u64 = 10_000;
 /// Which content a sender refers to: the policies of Santos and Wetherall, section 3.1.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
+    /// All that was sent while the path loses nothing; what was acknowledged once it has lost one of
+    /// the last thousand datagrams. What an inner sender sends again refers to acknowledged content
+    /// only, and so it does by [`Policy::Immediate`].
+    #[default]
+    Auto,
     /// All that was sent. A datagram that is lost makes those that refer to it useless, until the
     /// receiver has said so.
     Immediate,
     /// Only what the receiver has acknowledged. A datagram that is lost costs itself only.
-    #[default]
     Acked,
 }
 
@@ -136,6 +141,8 @@ pub struct Sender {
     pub(super) log: Option<SendLog>,
     policy: Policy,
     classifier: Classifier,
+    retransmissions: Retransmissions,
+    layout: Layout,
     /// The flow of the next packet, and whether it shows that the flow is encrypted.
     flow: (u64, bool),
     in_flight: InFlight,
@@ -176,6 +183,8 @@ impl Sender {
             log: None,
             policy: Policy::default(),
             classifier: Classifier::default(),
+            retransmissions: Retransmissions::default(),
+            layout: no_layout,
             flow: (0, false),
             in_flight: InFlight::default(),
             tokens: RunTokens::default(),
@@ -199,7 +208,7 @@ impl Sender {
     /// Shortens headers, whose fields `layout` finds. The peer must use the same layout.
     #[must_use]
     pub fn with_layout(self, layout: Layout) -> Sender {
-        Sender { headers: HeaderEncoder::new(layout), ..self }
+        Sender { layout, headers: HeaderEncoder::new(layout), ..self }
     }
 
     /// The other end has connected, for the first time or again, and keeps logs as `offer` says.
@@ -269,6 +278,7 @@ impl Sender {
         let headers = self.headers.memory();
         log + headers
             + self.in_flight.memory()
+            + self.retransmissions.memory()
             + self.batch.bytes.capacity()
             + self.frame.capacity()
     }

@@ -9,6 +9,7 @@ mod contexts;
 mod headers;
 mod hostile;
 mod pieces;
+mod policies;
 
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};
@@ -160,7 +161,7 @@ impl World {
         rng.fill(&mut pool);
         let settings = [(); 2].map(|()| Settings {
             log: [0, 1 << 20, 3 << 20, 8 << 20][rng.usize(..4)],
-            policy: [Policy::Acked, Policy::Immediate][rng.usize(..2)],
+            policy: [Policy::Acked, Policy::Immediate, Policy::Auto][rng.usize(..3)],
             sharing: [Sharing::All, Sharing::None][rng.usize(..2)],
         });
         World {
@@ -570,7 +571,8 @@ fn runs_leave_in_datagrams_of_one_size_and_are_joined_again() {
 /// The same file twice, by either policy, over a path without loss and one that loses 1 %.
 #[test]
 fn repeated_content_takes_a_hundredth() {
-    for (policy, loss) in [Policy::Acked, Policy::Immediate].map(|it| [(it, 0), (it, 10)]).concat()
+    for (policy, loss) in
+        [Policy::Acked, Policy::Immediate, Policy::Auto].map(|it| [(it, 0), (it, 10)]).concat()
     {
         let faults = Faults { loss, ..NONE };
         let settings = Settings { log: 16 << 20, policy, sharing: Sharing::None };
@@ -602,7 +604,7 @@ fn repeated_content_takes_a_hundredth() {
         let most = match (loss, policy) {
             (0, _) => bytes[0] / 100,
             (_, Policy::Acked) => bytes[0] / 20,
-            (_, Policy::Immediate) => bytes[0] / 3,
+            (_, Policy::Immediate | Policy::Auto) => bytes[0] / 3,
         };
         assert!(bytes[1] < most, "{policy:?}, {loss}: {bytes:?}, {lost} lost");
         assert_eq!(missing > 0, loss > 0, "{policy:?}: {missing} missing, {got} delivered");

@@ -6,7 +6,7 @@ use crate::link::in_flight::NewFrame;
 use crate::link::logs::SendLog;
 use crate::link::pieces;
 use crate::link::records::{self, MAX_PACKET, PacketRecord, Segments};
-use oncewire_codec::datagram::{Class, Limits, RunTokens};
+use oncewire_codec::datagram::{Class, Indexing, Limits, RunTokens};
 use oncewire_codec::{Domain, Reach};
 use std::num::NonZeroU16;
 
@@ -29,10 +29,12 @@ impl Sender {
             return false;
         }
         let Some(mut log) = self.log.take() else { return false };
-        let reach = match self.policy {
-            Policy::Immediate => Reach::Sent,
-            Policy::Acked => Reach::Acknowledged,
-        };
+        let reach = self.reach(&packet);
+        // What is in flight would hide an older copy that the receiver is known to have.
+        log.encoder.set_indexing(match self.sent.loses() {
+            true => Indexing::Acknowledged,
+            false => Indexing::Immediate,
+        });
         log.encoder.enter(domain);
         let context = log.contexts.choose(domain, self.next_counter());
         log.encoder.use_context(Some(context));
@@ -50,6 +52,24 @@ impl Sender {
         searched.is_ok()
     }
 
+    /// What a packet or run may refer to.
+    fn reach(&mut self, packet: &PacketRecord<'_>) -> Reach {
+        if self.policy == Policy::Acked {
+            return Reach::Acknowledged;
+        }
+        let fields = (self.layout)(packet.header);
+        let sequence = fields.sequence.and_then(|at| {
+            let bytes = packet.header.get(usize::from(at)..)?.first_chunk()?;
+            Some(u32::from_be_bytes(*bytes))
+        });
+        let is_repeat = self.retransmissions.is_repeat(self.flow.0, sequence, packet.payload);
+        if is_repeat || self.policy == Policy::Auto && self.sent.loses() {
+            Reach::Acknowledged
+        } else {
+            Reach::Sent
+        }
+    }
+
     /// Deals a run that was searched to datagrams.
     fn deal(
         &mut self,
@@ -61,7 +81,8 @@ impl Sender {
         let PacketRecord { section, payload, .. } = packet;
         let overhead = records::packet_overhead(section.len(), segment.map(NonZeroU16::get));
         let step = segment.map_or(payload.len(), |size| size.get().into());
-        let earlier = self.policy == Policy::Immediate;
+        // Only where the run reaches what is in flight.
+        let earlier = self.policy != Policy::Acked;
         let limits = |room: usize| Limits { segment: step, room, earlier };
         let start = tokens.range().start;
         let mut from = 0;

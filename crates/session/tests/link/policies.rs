@@ -1,0 +1,86 @@
+//! What content is referred to, and what that costs when datagrams are lost.
+
+use super::{End, Faults, NONE, Settings, World};
+use oncewire_codec::{Domain, Sharing};
+use oncewire_session::link::{Implied, Inbound, Policy};
+use std::time::Duration;
+
+fn world(policy: Policy, loss: usize) -> World {
+    let faults = Faults { loss, ..NONE };
+    let mut world = World { largest: 1452, faults, ..World::new(3) };
+    let settings = Settings { log: 16 << 20, policy, sharing: Sharing::None };
+    world.ends = [End::new(1452, settings), End::new(1452, settings)];
+    world.connect();
+    world.settle();
+    world
+}
+
+/// The first copy of a packet is lost, and its sender sends it again. Without a flow, nobody knows that
+/// it is the same packet: it then refers to what was lost, and waits in vain.
+#[test]
+fn what_is_sent_again_does_not_need_its_lost_copy() {
+    for policy in [Policy::Auto, Policy::Immediate] {
+        for (flow, waits) in [(77, 0), (0, 1)] {
+            let mut world = world(policy, 0);
+            // Text: of what looks random, few places are indexed.
+            let content: String = (0..200).map(|_| format!("{} ", world.rng.u16(..))).collect();
+            let content = &content.as_bytes()[..1000];
+            let packet = Inbound {
+                header: &[5; 40],
+                open_checksum: true,
+                implied: Implied::Nothing,
+                segment: None,
+                payload: content,
+                domain: Domain(1),
+            };
+            for copy in 0..2 {
+                world.ends[0].sender.set_flow(flow, false);
+                world.ends[0].sender.enqueue(packet).unwrap();
+                world.faults.loss = if copy == 0 { 1000 } else { 0 };
+                world.transmit(0);
+            }
+            assert_eq!(world.ways[0].lost, 1);
+            let (_, (counter, plain)) = world.ways[0].arrivals.pop_first().unwrap();
+            let end = &mut world.ends[1];
+            end.delivered.clear();
+            end.receiver.receive(counter, &plain, 0, world.now, &mut end.delivered).unwrap();
+            assert_eq!(end.receiver.stats().waited, waits, "{policy:?}");
+            assert_eq!(end.delivered.is_empty(), waits > 0);
+        }
+    }
+}
+
+/// A path that loses 1 %, and content that repeats: once it is known that the path loses, no frame
+/// lacks what was lost before it.
+#[test]
+fn dependence_adds_little_to_losses() {
+    let mut world = world(Policy::Auto, 10);
+    let mut file = vec![0; 4 << 20];
+    world.rng.fill(&mut file);
+    let mut settled = None;
+    let mut sent = Vec::new();
+    for pass in 0..6 {
+        let before = world.ends[0].sender.stats().bytes;
+        for run in file.chunks(10 * 1364) {
+            world.send_run(0, &[5; 52], 1364, run, Domain(1));
+            world.transmit(0);
+            world.arrive(1, usize::MAX);
+            world.now += Duration::from_millis(3);
+            world.transmit(1);
+            world.arrive(0, usize::MAX);
+        }
+        sent.push(world.ends[0].sender.stats().bytes - before);
+        if pass == 0 {
+            settled = Some((world.ways[0].lost, world.ends[1].receiver.stats().rejected));
+        }
+    }
+    let (lost, rejected) = settled.unwrap();
+    let lost = world.ways[0].lost - lost;
+    let rejected = world.ends[1].receiver.stats().rejected - rejected;
+    assert!(
+        lost > 10 && rejected * 10 <= lost,
+        "{rejected} frames rejected, {lost} datagrams lost"
+    );
+    // What was lost the first time is sent whole the second.
+    assert!(sent[5] * 20 < sent[0], "{sent:?}");
+}
