@@ -220,7 +220,7 @@ impl Receiver {
     /// Memory in bytes: of the log as much as it takes once it is full.
     pub fn memory(&self) -> usize {
         self.log.as_ref().map_or(0, |log| log.decoder.memory())
-            + self.waiting.bytes()
+            + self.waiting.memory()
             + self.headers.memory()
     }
 
@@ -449,7 +449,7 @@ impl Receiver {
                         open_checksum: record.open_checksum,
                         segments: record.segments,
                         frame: record.payload.to_vec(),
-                        lacks: ranges.first().map_or(0, |range| range.start),
+                        lacks: ranges.to_vec(),
                         due,
                         tries: tries + 1,
                     });
@@ -473,7 +473,9 @@ impl Receiver {
         }
         let mut ranges = vec![range];
         while let Some(range) = ranges.pop() {
-            while let Some(frame) = self.waiting.take_for(&range) {
+            while let Some(log) = &self.log
+                && let Some(frame) = self.waiting.take_for(&range, log.decoder.held())
+            {
                 ranges.extend(self.retry(frame, now, out));
             }
         }

@@ -46,28 +46,42 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// Names `ranges` as they lie below content at `offset`. Beyond the first few, it rather names
-    /// too much than too little.
+    /// Names `ranges` as they lie below content at `offset`, in any order. If there are too many, it
+    /// rather names too much than too little: those with the least between them are joined.
     pub(super) fn new(
         (counter, record): (u64, u8),
         reason: Reason,
         offset: u64,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Rejection {
-        let mut lacking: Vec<(u64, u64)> = Vec::new();
-        for range in ranges {
-            let range = range.start.min(offset)..range.end.min(offset);
-            if range.is_empty() {
-                continue;
+        let below = |range: Range<u64>| range.start.min(offset)..range.end.min(offset);
+        let mut ranges: Vec<_> = ranges.map(below).filter(|range| !range.is_empty()).collect();
+        ranges.sort_by_key(|range| range.start);
+        // What overlaps belongs together.
+        ranges.dedup_by(|next, range| {
+            let joins = next.start <= range.end;
+            if joins {
+                range.end = range.end.max(next.end);
             }
-            if lacking.len() < MAX_LACKING {
-                lacking.push((offset - range.start, range.end - range.start));
-            } else if let Some((back, len)) = lacking.last_mut() {
-                let end = (offset - *back + *len).max(range.end);
-                *back = (*back).max(offset - range.start);
-                *len = end + *back - offset;
-            }
+            joins
+        });
+        if ranges.len() > MAX_LACKING {
+            let gap = |pair: &[Range<u64>]| pair[1].start - pair[0].end;
+            let mut gaps: Vec<u64> = ranges.windows(2).map(gap).collect();
+            gaps.sort_unstable();
+            // As many are closed as there are ranges too many.
+            let closed = gaps[ranges.len() - MAX_LACKING - 1];
+            let mut left = ranges.len() - MAX_LACKING;
+            ranges.dedup_by(|next, range| {
+                let joins = left > 0 && next.start - range.end <= closed;
+                if joins {
+                    (range.end, left) = (next.end, left - 1);
+                }
+                joins
+            });
         }
+        let lacking =
+            ranges.iter().map(|range| (offset - range.start, range.end - range.start)).collect();
         Rejection { counter, record, reason, lacking }
     }
 

@@ -10,8 +10,9 @@ use std::time::Instant;
 pub(super) const MOST_WAITING: usize = 2048;
 /// Most bytes of them, with their headers.
 pub(super) const MOST_WAITING_BYTES: usize = 256 << 10;
-/// How often a frame is tried again at most, so that work stays proportional to what arrives: each
-/// time, another part of what it lacks may have come.
+/// How often a frame is tried again at most, so that work stays proportional to what arrives. It is
+/// tried when all that it lacked has come, which may not be all that it needs: not more than some
+/// dozens of ranges are known at a time.
 const MOST_TRIES: u8 = 4;
 
 /// A frame that waits.
@@ -24,8 +25,8 @@ pub(super) struct WaitingFrame {
     pub(super) open_checksum: bool,
     pub(super) segments: Option<Segments>,
     pub(super) frame: Vec<u8>,
-    /// Where the first range begins that it lacks.
-    pub(super) lacks: u64,
+    /// What it lacks, as far as that is known: not empty, ascending.
+    pub(super) lacks: Vec<Range<u64>>,
     /// When it is given up.
     pub(super) due: Instant,
     pub(super) tries: u8,
@@ -34,6 +35,28 @@ pub(super) struct WaitingFrame {
 impl WaitingFrame {
     fn bytes(&self) -> usize {
         self.header.len() + self.frame.len()
+    }
+
+    /// Forgets what is held by now. Returns whether that is all.
+    fn is_complete(&mut self, held: &[Range<u64>]) -> bool {
+        let mut done = 0;
+        for range in &mut self.lacks {
+            let at = held.partition_point(|held| held.end <= range.start);
+            match held.get(at) {
+                Some(held) if held.start <= range.start && held.end >= range.end => done += 1,
+                Some(held) if held.start <= range.start => {
+                    range.start = held.end;
+                    break;
+                }
+                _ => break,
+            }
+        }
+        self.lacks.drain(..done);
+        self.lacks.is_empty()
+    }
+
+    fn first_lacking(&self) -> u64 {
+        self.lacks.first().map_or(0, |range| range.start)
     }
 }
 
@@ -61,24 +84,42 @@ impl Waiting {
     pub(super) fn push(&mut self, frame: WaitingFrame) {
         let key = (frame.due, self.next);
         self.next += 1;
+        self.put(key, frame);
+    }
+
+    fn put(&mut self, key: (Instant, u64), frame: WaitingFrame) {
         self.bytes += frame.bytes();
         if frame.tries < MOST_TRIES {
-            self.lacking.insert((frame.lacks, key));
+            self.lacking.insert((frame.first_lacking(), key));
         }
         self.frames.insert(key, frame);
     }
 
     fn take(&mut self, key: (Instant, u64)) -> Option<WaitingFrame> {
         let frame = self.frames.remove(&key)?;
-        self.lacking.remove(&(frame.lacks, key));
+        self.lacking.remove(&(frame.first_lacking(), key));
         self.bytes -= frame.bytes();
         Some(frame)
     }
 
-    /// Takes a frame that lacked what was stored in `stored`.
-    pub(super) fn take_for(&mut self, stored: &Range<u64>) -> Option<WaitingFrame> {
-        let (start, key) = *self.lacking.range((stored.start, self.first()?)..).next()?;
-        if start < stored.end { self.take(key) } else { None }
+    /// Takes a frame that lacked nothing but what was stored in `stored`. The log holds `held` now.
+    pub(super) fn take_for(
+        &mut self,
+        stored: &Range<u64>,
+        held: &[Range<u64>],
+    ) -> Option<WaitingFrame> {
+        loop {
+            let (start, key) = *self.lacking.range((stored.start, self.first()?)..).next()?;
+            if start >= stored.end {
+                return None;
+            }
+            let mut frame = self.take(key)?;
+            if frame.is_complete(held) {
+                return Some(frame);
+            }
+            // What it lacks next is not held, so this ends.
+            self.put(key, frame);
+        }
     }
 
     /// Takes a frame that has waited long enough.
@@ -97,9 +138,10 @@ impl Waiting {
         self.first().map(|(due, _)| due)
     }
 
-    /// Bytes of the frames that wait.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Memory in bytes of the frames that wait, and of what is known that they lack.
+    pub(super) fn memory(&self) -> usize {
+        let lacking: usize = self.frames.values().map(|frame| frame.lacks.capacity()).sum();
+        self.bytes + lacking * size_of::<Range<u64>>()
     }
 
     pub(super) fn clear(&mut self) {

@@ -84,3 +84,39 @@ fn dependence_adds_little_to_losses() {
     // What was lost the first time is sent whole the second.
     assert!(sent[5] * 20 < sent[0], "{sent:?}");
 }
+
+/// A packet that refers to eight others comes before all of them. It is delivered when the last of them
+/// is there, and not a moment later.
+#[test]
+fn what_comes_too_early_waits_for_all_that_it_lacks() {
+    let mut world = world(Policy::Immediate, 0);
+    let words = |rng: &mut fastrand::Rng| -> String {
+        (0..200).map(|_| format!("{} ", rng.u16(..))).collect()
+    };
+    let parts: Vec<String> = (0..8).map(|_| words(&mut world.rng)).collect();
+    let whole: Vec<u8> = parts.iter().flat_map(|part| part.as_bytes()[..150].to_vec()).collect();
+    for payload in parts.iter().map(String::as_bytes).map(|part| &part[..900]).chain([&whole[..]]) {
+        let packet = Inbound {
+            header: &[5; 40],
+            open_checksum: true,
+            implied: Implied::Nothing,
+            segment: None,
+            payload,
+            domain: Domain(1),
+        };
+        world.ends[0].sender.enqueue(packet).unwrap();
+        world.transmit(0);
+    }
+    let mut datagrams: Vec<_> = std::mem::take(&mut world.ways[0].arrivals).into_values().collect();
+    assert_eq!(datagrams.len(), 9);
+    datagrams.rotate_right(1);
+    let end = &mut world.ends[1];
+    for (at, (counter, plain)) in datagrams.iter().enumerate() {
+        end.delivered.clear();
+        end.receiver.receive(*counter, plain, 0, world.now, &mut end.delivered).unwrap();
+        let delivered = end.delivered.packets_mut().count();
+        assert_eq!(delivered, [0, 1, 1, 1, 1, 1, 1, 1, 2][at], "datagram {at}");
+    }
+    let stats = end.receiver.stats();
+    assert_eq!((stats.waited, stats.rejected), (1, 0));
+}

@@ -31,7 +31,8 @@ impl Sender {
         let Some(mut log) = self.log.take() else { return false };
         let reach = self.reach(&packet);
         // What is in flight would hide an older copy that the receiver is known to have.
-        log.encoder.set_indexing(match self.sent.loses() {
+        let is_late = self.policy == Policy::Acked || self.sent.loses();
+        log.encoder.set_indexing(match is_late {
             true => Indexing::Acknowledged,
             false => Indexing::Immediate,
         });
