@@ -118,11 +118,13 @@ impl Keys {
         let (to_test, output) = mpsc::unbounded_channel();
         let device = MemoryDevice { input: tokio::sync::Mutex::new(from_test), output: to_test };
         let listen = port.as_ref().map(|(port, ..)| port.address());
+        // Where packets have to wait for the path, repeats must not make them small.
+        let cache = if shaping.rate.is_some() { 0 } else { 8 << 20 };
         let config = LinkConfig {
             secret: self.0[usize::from(number)].clone(),
             listen,
             peers,
-            matching: Matching { cache: 8 << 20, policy: Policy::Acked, sharing: Sharing::None },
+            matching: Matching { cache, policy: Policy::Acked, sharing: Sharing::None },
             largest_datagram: largest_datagram(PATH_MTU),
             device: DeviceConfig {
                 name: format!("site-{number}"),
