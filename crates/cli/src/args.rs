@@ -65,10 +65,10 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Run the client end of a tunnel, near the clients
     Connect(Box<ConnectArgs>),
-    /// Carry all IP packets between two sites, encrypted (Linux)
+    /// Carry all IP packets between sites, encrypted and in fewer bytes (Linux)
     ///
-    /// TCP, UDP and anything else, IPv4 and IPv6. This version encrypts and carries packets; it does
-    /// not reduce them yet. `serve` and `connect` reduce TCP connections.
+    /// TCP, UDP and anything else, IPv4 and IPv6, over paths that lose and reorder. `serve` and
+    /// `connect` carry TCP connections only, and find more in them.
     #[cfg(target_os = "linux")]
     Link(Box<LinkArgs>),
     /// Show what a running `serve`, `connect` or `link` does
