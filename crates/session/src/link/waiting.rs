@@ -3,7 +3,7 @@
 use super::headers::Implied;
 use super::records::Segments;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::time::Instant;
 
 /// Most frames that wait.
@@ -108,8 +108,9 @@ impl Waiting {
         stored: &Range<u64>,
         held: &[Range<u64>],
     ) -> Option<WaitingFrame> {
+        let mut from = Bound::Included((stored.start, self.first()?));
         loop {
-            let (start, key) = *self.lacking.range((stored.start, self.first()?)..).next()?;
+            let (start, key) = *self.lacking.range((from, Bound::Unbounded)).next()?;
             if start >= stored.end {
                 return None;
             }
@@ -117,8 +118,10 @@ impl Waiting {
             if frame.is_complete(held) {
                 return Some(frame);
             }
-            // What it lacks next is not held, so this ends.
             self.put(key, frame);
+            // It may lack the same as before: a log with too many holes forgets at once what it has
+            // stored lowest.
+            from = Bound::Excluded((start, key));
         }
     }
 
@@ -146,5 +149,48 @@ impl Waiting {
 
     pub(super) fn clear(&mut self) {
         *self = Waiting { next: self.next, ..Waiting::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
+    fn frame(lacks: &[Range<u64>]) -> WaitingFrame {
+        WaitingFrame {
+            place: (0, 0),
+            header: Vec::new(),
+            implied: Implied::Nothing,
+            open_checksum: false,
+            segments: None,
+            frame: vec![0; 10],
+            lacks: lacks.to_vec(),
+            due: Instant::now(),
+            tries: 0,
+        }
+    }
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init)] // Lists of ranges are what is searched.
+    fn a_frame_is_taken_once_all_that_it_lacks_is_held() {
+        let mut waiting = Waiting::default();
+        waiting.push(frame(&[10..20, 50..60]));
+        assert!(waiting.take_for(&(10..15), &[10..15]).is_none(), "half of the first range");
+        assert!(waiting.take_for(&(15..20), &[10..20]).is_none(), "the first range");
+        assert!(waiting.take_for(&(50..60), &[10..20, 50..60]).is_some());
+        assert!(waiting.is_empty() && waiting.lacking.is_empty() && waiting.memory() == 0);
+    }
+
+    /// A hostile peer can make the log forget what was just stored. Nothing is then found, in bounded
+    /// time.
+    #[test]
+    fn what_was_stored_may_not_be_held() {
+        let mut waiting = Waiting::default();
+        for at in 0..10 {
+            waiting.push(frame(&[10 + at..20]));
+        }
+        assert!(waiting.take_for(&(0..100), &[]).is_none());
+        assert_eq!(waiting.lacking.len(), 10);
     }
 }
