@@ -452,6 +452,7 @@ impl Receiver {
                         lacks: ranges.to_vec(),
                         due,
                         tries: tries + 1,
+                        looks: 0,
                     });
                     return Ok(Fate::Waits);
                 }

@@ -14,6 +14,9 @@ pub(super) const MOST_WAITING_BYTES: usize = 256 << 10;
 /// tried when all that it lacked has come, which may not be all that it needs: not more than some
 /// dozens of ranges are known at a time.
 const MOST_TRIES: u8 = 4;
+/// How often it is looked at whether what a frame lacks has come. A peer that fills holes byte by byte
+/// would otherwise make each of its datagrams cost as much as thousands. Then only time decides.
+const MOST_LOOKS: u8 = 32;
 
 /// A frame that waits.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(super) struct WaitingFrame {
     /// When it is given up.
     pub(super) due: Instant,
     pub(super) tries: u8,
+    /// See [`MOST_LOOKS`].
+    pub(super) looks: u8,
 }
 
 impl WaitingFrame {
@@ -39,24 +44,37 @@ impl WaitingFrame {
 
     /// Forgets what is held by now. Returns whether that is all.
     fn is_complete(&mut self, held: &[Range<u64>]) -> bool {
+        self.looks += 1;
         let mut done = 0;
         for range in &mut self.lacks {
-            let at = held.partition_point(|held| held.end <= range.start);
-            match held.get(at) {
-                Some(held) if held.start <= range.start && held.end >= range.end => done += 1,
-                Some(held) if held.start <= range.start => {
-                    range.start = held.end;
-                    break;
-                }
-                _ => break,
+            let first = held.partition_point(|held| held.end <= range.start);
+            let Some(first) = held.get(first).filter(|held| held.start <= range.start) else {
+                range.end = end_of_hole(range, held);
+                break;
+            };
+            if first.end < range.end {
+                range.start = first.end;
+                range.end = end_of_hole(range, held);
+                break;
             }
+            done += 1;
         }
         self.lacks.drain(..done);
         self.lacks.is_empty()
     }
 
+    /// The last byte of the first range that it lacks: what comes in order ends with that.
     fn first_lacking(&self) -> u64 {
-        self.lacks.first().map_or(0, |range| range.start)
+        self.lacks.first().map_or(0, |range| range.end - 1)
+    }
+}
+
+/// Where the last hole in a range ends, which is not held as a whole.
+fn end_of_hole(range: &Range<u64>, held: &[Range<u64>]) -> u64 {
+    let last = held.partition_point(|held| held.end < range.end);
+    match held.get(last) {
+        Some(held) if held.start < range.end => held.start.max(range.start + 1),
+        _ => range.end,
     }
 }
 
@@ -65,7 +83,7 @@ impl WaitingFrame {
 pub(super) struct Waiting {
     /// By number, in the order in which they are given up.
     frames: BTreeMap<(Instant, u64), WaitingFrame>,
-    /// Where what they lack begins.
+    /// Where the first part of what they lack ends.
     lacking: BTreeSet<(u64, (Instant, u64))>,
     bytes: usize,
     next: u64,
@@ -89,7 +107,7 @@ impl Waiting {
 
     fn put(&mut self, key: (Instant, u64), frame: WaitingFrame) {
         self.bytes += frame.bytes();
-        if frame.tries < MOST_TRIES {
+        if frame.tries < MOST_TRIES && frame.looks < MOST_LOOKS {
             self.lacking.insert((frame.first_lacking(), key));
         }
         self.frames.insert(key, frame);
@@ -153,6 +171,7 @@ impl Waiting {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges are what is searched.
 mod tests {
     use super::*;
 
@@ -168,16 +187,17 @@ mod tests {
             lacks: lacks.to_vec(),
             due: Instant::now(),
             tries: 0,
+            looks: 0,
         }
     }
 
     #[test]
-    #[allow(clippy::single_range_in_vec_init)] // Lists of ranges are what is searched.
     fn a_frame_is_taken_once_all_that_it_lacks_is_held() {
         let mut waiting = Waiting::default();
         waiting.push(frame(&[10..20, 50..60]));
-        assert!(waiting.take_for(&(10..15), &[10..15]).is_none(), "half of the first range");
-        assert!(waiting.take_for(&(15..20), &[10..20]).is_none(), "the first range");
+        assert!(waiting.take_for(&(18..20), &[18..20]).is_none(), "the end of the first range");
+        assert!(waiting.take_for(&(10..15), &[10..15, 18..20]).is_none(), "its beginning");
+        assert!(waiting.take_for(&(15..18), &[10..20]).is_none(), "the rest");
         assert!(waiting.take_for(&(50..60), &[10..20, 50..60]).is_some());
         assert!(waiting.is_empty() && waiting.lacking.is_empty() && waiting.memory() == 0);
     }
@@ -192,5 +212,10 @@ mod tests {
         }
         assert!(waiting.take_for(&(0..100), &[]).is_none());
         assert_eq!(waiting.lacking.len(), 10);
+        for _ in 0..100 {
+            assert!(waiting.take_for(&(0..100), &[]).is_none());
+        }
+        assert!(waiting.lacking.is_empty(), "nobody looks at them for ever");
+        assert_eq!(waiting.frames.len(), 10);
     }
 }
