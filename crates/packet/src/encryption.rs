@@ -117,7 +117,7 @@ fn is_tls_handshake(payload: &[u8]) -> bool {
 fn has_tls_records(payload: &[u8]) -> bool {
     let searched = &payload[..payload.len().min(SEARCHED)];
     let mut from = 0;
-    while let Some(at) = searched[from..].windows(3).position(|head| head == [23, 3, 3]) {
+    while let Some(at) = memchr::memmem::find(&searched[from..], &[23, 3, 3]) {
         let at = from + at;
         let next = tls_record(&payload[at..]).and_then(|len| payload.get(at + len..));
         if next.is_some_and(|next| next.starts_with(&[23, 3, 3]) && tls_record(next).is_some()) {

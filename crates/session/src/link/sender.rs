@@ -264,9 +264,9 @@ impl Sender {
         self.flow = (flow, is_encrypted);
     }
 
-    /// Whether nothing is known of a flow, so that its packets are worth looking at.
+    /// Whether nothing is known of a flow, and it matters, so that its packets are worth looking at.
     pub fn is_unknown(&self, flow: u64) -> bool {
-        self.classifier.is_unknown(flow)
+        self.log.is_some() && self.classifier.is_unknown(flow)
     }
 
     /// Memory in bytes: of the log as much as it takes once it is full.
