@@ -268,11 +268,12 @@ impl DatagramEncoder {
         let coding = Coding { context, scratch: &mut self.scratch };
         let written = slices.write(run, &slice, width, coding, checksum, out);
         self.note_scale(written.coded);
-        self.literals = written.literals;
+        self.literals = if tokens.tokens.dense { written.literals } else { 0 };
         written.depends
     }
 
-    /// Bytes of the last frame's content that repeat nothing in the log: what contexts are for.
+    /// Bytes of the last frame's content that repeat nothing in the log and look compressible: what
+    /// contexts are for.
     pub fn written_literals(&self) -> usize {
         self.literals
     }

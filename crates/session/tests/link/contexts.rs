@@ -74,6 +74,23 @@ fn a_context_is_trained_and_makes_frames_shorter() {
     assert_eq!(world.ends[1].receiver.stats().rejected, 0);
 }
 
+/// No context makes it shorter.
+#[test]
+fn content_that_looks_random_trains_no_context() {
+    let mut world = world(Sharing::None);
+    for _ in 0..20 {
+        let mut payload = vec![0; 40 * 400];
+        world.rng.fill(&mut payload);
+        deliver(&mut world, 1, &payload);
+        exchange(&mut world);
+    }
+    assert_eq!(world.contexts, 0);
+    assert!(!world.ends[0].sender.has_message());
+    send(&mut world, 1, 110_000);
+    exchange(&mut world);
+    assert_eq!(world.contexts, 1);
+}
+
 #[test]
 fn numbers_are_used_again_and_old_contexts_dropped() {
     let mut world = world(Sharing::None);
