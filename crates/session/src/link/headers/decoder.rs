@@ -54,13 +54,30 @@ type Slot = [Option<Reference>; REFERENCES];
 pub(in super::super) struct HeaderDecoder {
     layout: Layout,
     slots: Vec<Option<Box<Slot>>>,
-    /// A header while it is restored.
+    /// A header while it is restored, or the last one that was.
     scratch: Vec<u8>,
+    last: Option<Last>,
+    /// Its section.
+    section: Vec<u8>,
+}
+
+/// What is known of the last section that was restored to `scratch`, as long as nothing was kept since:
+/// the datagrams of a run have the same one.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    counter: u64,
+    implied: Implied,
 }
 
 impl HeaderDecoder {
     pub(in super::super) fn new(layout: Layout) -> HeaderDecoder {
-        HeaderDecoder { layout, slots: Vec::new(), scratch: Vec::with_capacity(MAX_KEPT) }
+        HeaderDecoder {
+            layout,
+            slots: Vec::new(),
+            scratch: Vec::with_capacity(MAX_KEPT),
+            last: None,
+            section: Vec::new(),
+        }
     }
 
     /// Most memory of the references, in bytes.
@@ -80,9 +97,17 @@ impl HeaderDecoder {
         counter: u64,
         out: &mut Vec<u8>,
     ) -> Result<Restored, Refusal> {
+        let start = out.len();
+        if let Some(last) = self.last
+            && last.counter <= counter
+            && self.section == section
+        {
+            out.extend_from_slice(&self.scratch);
+            let header = start..out.len();
+            return Ok(Restored { header, implied: last.implied, keep: None, is_first: false });
+        }
         let mut rest = section;
         let Section { source, keep } = Section::take(&mut rest)?;
-        let start = out.len();
         let implied = match source {
             Source::Whole { implied, header } => {
                 out.extend_from_slice(header);
@@ -93,10 +118,16 @@ impl HeaderDecoder {
                 if mask == 0 {
                     out.extend_from_slice(&kept.header);
                 } else {
+                    self.last = None;
                     self.scratch.clear();
                     self.scratch.extend_from_slice(&kept.header);
                     read_fields(mask, &mut fields, Some((&kept.fields, &mut self.scratch)))?;
                     out.extend_from_slice(&self.scratch);
+                    if keep.is_none() {
+                        self.last = Some(Last { counter, implied: kept.implied });
+                        self.section.clear();
+                        self.section.extend_from_slice(section);
+                    }
                 }
                 kept.implied
             }
@@ -112,6 +143,7 @@ impl HeaderDecoder {
     /// before that is acknowledged.
     pub(in super::super) fn keep(&mut self, restored: &Restored, counter: u64, buffer: &[u8]) {
         let Some((slot, reference)) = restored.keep else { return };
+        self.last = None;
         let slot = usize::from(slot);
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);

@@ -260,6 +260,7 @@ fn unzigzag(difference: u32) -> u32 {
 
 /// Reads the fields that `mask` names off `rest`. If a reference is given, sets them in the header,
 /// which is a copy of the reference.
+#[inline]
 fn read_fields(
     mask: u8,
     rest: &mut &[u8],

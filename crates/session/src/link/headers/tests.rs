@@ -369,3 +369,24 @@ fn what_no_sender_writes_is_an_error() {
     assert_eq!(refusal(&[1, 0x40, 0x80, 1, 2, 2, 0, 0], 6), field, "a piece past the end");
     assert_eq!(refusal(&[1, 0x40, 0x80, 1, 2, 1, 0], 6), None);
 }
+
+/// The datagrams of a run have the same section, whose header is restored once.
+#[test]
+fn an_equal_section_means_another_header_once_its_reference_has_changed() {
+    let mut decoder = HeaderDecoder::new(layout);
+    let mut restore = |section: &[u8], counter| {
+        let mut out = Vec::new();
+        let restored = decoder.restore(section, counter, &mut out).ok()?;
+        decoder.keep(&restored, counter, &out);
+        Some(out)
+    };
+    let changed = &[1, 0x40, 0x80, 1, 2, 1, 0];
+    assert_eq!(restore(&[1, 0x24, 3, 7, 8, 9], 5).as_deref(), Some(&[7, 8, 9][..]));
+    for counter in [7, 8, 6, 8] {
+        assert_eq!(restore(changed, counter).as_deref(), Some(&[7, 8, 0][..]));
+    }
+    assert_eq!(restore(changed, 5), None, "before the reference");
+    assert_eq!(restore(&[1, 0x24, 3, 4, 5, 6], 9).as_deref(), Some(&[4, 5, 6][..]));
+    assert_eq!(restore(changed, 8), None, "the reference that it means is gone");
+    assert_eq!(restore(changed, 10).as_deref(), Some(&[4, 5, 0][..]));
+}
