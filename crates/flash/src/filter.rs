@@ -11,6 +11,9 @@ use std::f64::consts::LN_2;
 
 /// Bits of a slice that are read at once, so that they fit in 8 bytes wherever they start.
 const STRIDE: u32 = 56;
+const ALL: u64 = (1 << STRIDE) - 1;
+/// Words of candidates without an allocation.
+const FEW: usize = 4;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What all filters of an index have in common.
@@ -96,14 +99,13 @@ impl Sliced {
         }
     }
 
-    /// The bits of the incarnations that may have a key, for [`may_have`].
-    pub(crate) fn candidates(&self, shape: &Shape, hash: u64, into: &mut Vec<u64>) {
-        into.clear();
-        into.resize(shape.columns.div_ceil(STRIDE) as usize, (1 << STRIDE) - 1);
+    /// The incarnations that may have a key, for [`may_have`].
+    pub(crate) fn candidates(&self, shape: &Shape, hash: u64) -> Candidates {
+        let mut candidates = Candidates::all(shape.columns);
         for n in 0..shape.hashes {
             let first = shape.slice(hash, n) * u64::from(shape.columns);
             let mut any = 0;
-            for (word, bits) in into.iter_mut().enumerate() {
+            for (word, bits) in candidates.words().iter_mut().enumerate() {
                 let at = first + word as u64 * u64::from(STRIDE);
                 let from = (at / 8) as usize;
                 let mut read = [0; 8];
@@ -114,16 +116,39 @@ impl Sliced {
                 any |= *bits;
             }
             if any == 0 {
-                return;
+                break;
             }
         }
+        candidates
+    }
+}
+
+/// Incarnations that may have a key, as bits in words of [`STRIDE`] bits.
+pub(crate) struct Candidates {
+    /// Words that are in use.
+    len: usize,
+    few: [u64; FEW],
+    /// All words, if there are more than `few` has.
+    many: Vec<u64>,
+}
+
+impl Candidates {
+    fn all(columns: u32) -> Candidates {
+        let len = columns.div_ceil(STRIDE) as usize;
+        let many = if len > FEW { vec![ALL; len] } else { Vec::new() };
+        Candidates { len, few: [ALL; FEW], many }
+    }
+
+    fn words(&mut self) -> &mut [u64] {
+        if self.len > FEW { &mut self.many } else { &mut self.few[..self.len] }
     }
 }
 
 /// Whether incarnation `count` may have the key.
-pub(crate) fn may_have(shape: &Shape, candidates: &[u64], count: u64) -> bool {
+pub(crate) fn may_have(shape: &Shape, candidates: &Candidates, count: u64) -> bool {
     let column = (count % u64::from(shape.columns)) as u32;
-    candidates[(column / STRIDE) as usize] >> (column % STRIDE) & 1 == 1
+    let words = if candidates.len > FEW { &candidates.many[..] } else { &candidates.few };
+    words[(column / STRIDE) as usize] >> (column % STRIDE) & 1 == 1
 }
 
 #[cfg(test)]
@@ -141,7 +166,6 @@ mod tests {
             assert!(shape.bytes() <= 40_000 && shape.columns >= most + window);
             let mut sliced = Sliced::new(&shape);
             let mut plain: Vec<Vec<bool>> = Vec::new();
-            let mut found = Vec::new();
             for count in 0..u64::from(3 * most + 40) {
                 sliced.enter(&shape, count);
                 let mut filter = vec![false; shape.slices as usize];
@@ -154,7 +178,7 @@ mod tests {
                 let oldest = (count + 1).saturating_sub(u64::from(most));
                 for key in 0..20 {
                     let hash = mix(((count - key % (count + 1)) << 32) | (key * 5));
-                    sliced.candidates(&shape, hash, &mut found);
+                    let found = sliced.candidates(&shape, hash);
                     for old in oldest..=count {
                         let plain = &plain[old as usize];
                         let expected =
@@ -180,10 +204,9 @@ mod tests {
             sliced.enter(&shape, count);
             (0..1000).for_each(|key| sliced.add(&shape, count, mix(count << 32 | key)));
         }
-        let mut found = Vec::new();
         let mut spurious = 0;
         for key in 0..100_000 {
-            sliced.candidates(&shape, mix(1 << 60 | key), &mut found);
+            let found = sliced.candidates(&shape, mix(1 << 60 | key));
             spurious += (0..16).filter(|&count| may_have(&shape, &found, count)).count();
         }
         assert!((600..880).contains(&spurious), "{spurious} in 100,000");

@@ -32,6 +32,7 @@
 //! published devices by their costs, and one that crashes on request. [`mod@format`] has every
 //! byte, as `docs/FLASH.md` does.
 
+mod batch;
 mod buffer;
 pub mod device;
 mod error;
@@ -41,6 +42,7 @@ mod index;
 pub mod model;
 mod options;
 
+pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
 pub use format::List;
 pub use index::Index;

@@ -22,6 +22,9 @@ pub struct Options {
     /// Bits by which slices of Bloom filters are longer than there are incarnations, 0 to 32: old
     /// filters are then removed this many at a time.
     pub window: u32,
+    /// Reads that a batch of look-ups has in flight, each by a thread, which are started with the
+    /// first batch; 0 or 1 reads one page after another.
+    pub threads: u32,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             buffer: 128 << 10,
             list: List::Shared,
             window: 0,
+            threads: 64,
         }
     }
 }

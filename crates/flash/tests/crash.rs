@@ -58,7 +58,7 @@ impl Run {
 }
 
 /// Checks many keys: the often updated ones, and others at random.
-fn check(oracle: &Oracle, index: &mut Index, covered: u64, at: u64, random: &mut Random) {
+fn check(oracle: &Oracle, index: &Index, covered: u64, at: u64, random: &mut Random) {
     let keys: Vec<u64> = oracle.keys.keys().copied().collect();
     for _ in 0..80 {
         let often = random.below(keys.len().min(200) as u64) as usize;
@@ -80,12 +80,12 @@ fn cut_everywhere(size: usize, options: &Options, seed: u64, operations: u64, st
         let (covered, at) = run.at(cut, 0);
         for choice in [[0, u64::MAX][cut % 2], random.next()] {
             let device = Arc::new(run.device.cut(cut, choice));
-            let mut index = open(&device, options);
-            check(&run.history.oracle, &mut index, covered, at, &mut random);
+            let index = open(&device, options);
+            check(&run.history.oracle, &index, covered, at, &mut random);
             drop(index);
             let again = random.below(device.steps() as u64 + 1) as usize;
             let second = Arc::new(device.cut(again, random.next()));
-            check(&run.history.oracle, &mut open(&second, options), covered, at, &mut random);
+            check(&run.history.oracle, &open(&second, options), covered, at, &mut random);
         }
         // More on top of what was recovered, and another crash.
         if random.below(8) == 0 {
@@ -105,7 +105,7 @@ fn cut_everywhere(size: usize, options: &Options, seed: u64, operations: u64, st
                 oracle.window = if newly > before { oracle.window } else { oracle.window + before };
                 check(
                     &oracle,
-                    &mut open(&third, options),
+                    &open(&third, options),
                     newly.max(covered),
                     at.max(before),
                     &mut random,
@@ -173,7 +173,7 @@ fn a_spilled_value_does_not_hide_a_newer_incarnation() {
         drop(index);
         for choice in [0, u64::MAX, 77] {
             let crashed = Arc::new(device.cut(device.steps(), choice));
-            let mut index = open(&crashed, &options);
+            let index = open(&crashed, &options);
             assert_eq!(index.get(&KEY).expect("answers"), Answer::Value(value(2)));
         }
     }
@@ -194,7 +194,7 @@ fn a_torn_incarnation_leaves_what_was_spilled() {
         drop(index);
         for choice in 0..40 {
             let crashed = Arc::new(device.cut(device.steps(), choice));
-            let mut index = open(&crashed, &options);
+            let index = open(&crashed, &options);
             assert_eq!(
                 index.get(&KEY).expect("answers"),
                 Answer::Value(value(1)),
@@ -269,10 +269,10 @@ fn faults_lose_nothing_that_was_covered() {
                 drop(index);
                 for choice in [0, u64::MAX] {
                     let crashed = Arc::new(device.cut(device.steps(), choice));
-                    let mut index = open(&crashed, &small());
+                    let index = open(&crashed, &small());
                     check(
                         &history.oracle,
-                        &mut index,
+                        &index,
                         history.oracle.covered,
                         history.oracle.number,
                         &mut Random(nth),
@@ -287,7 +287,7 @@ fn faults_lose_nothing_that_was_covered() {
 #[test]
 fn decay_anywhere_gives_no_wrong_value() {
     let run = Run::on(Arc::new(Crash::new(SIZE)), &small(), History::new(9), 6000, 500);
-    let mut index = open(&run.device, &small());
+    let index = open(&run.device, &small());
     index.load_all();
     index.close().expect("closes");
     let content = run.device.content();
@@ -301,7 +301,7 @@ fn decay_anywhere_gives_no_wrong_value() {
         let used =
             content[page * 4096..][..4096].iter().rposition(|&byte| byte != 0).unwrap_or(0) as u64;
         device.rot(page as u64 * 4096 + random.below(used + 1));
-        let Ok((mut index, _)) = Index::open(Box::new(device.clone()), &small()) else {
+        let Ok((index, _)) = Index::open(Box::new(device.clone()), &small()) else {
             refused += 1;
             continue;
         };

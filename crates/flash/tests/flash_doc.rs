@@ -227,7 +227,7 @@ impl Reader {
 
 fn compare(device: &Arc<Crash>, options: &Options, history: &History) -> usize {
     let (entries, damaged) = Reader::new(device.content()).entries();
-    let (mut index, opened) = Index::open(Box::new(device.clone()), options).expect("opens");
+    let (index, opened) = Index::open(Box::new(device.clone()), options).expect("opens");
     assert_eq!(opened.damaged, 0);
     for key in history.oracle.keys.keys() {
         let key = key.to_le_bytes();

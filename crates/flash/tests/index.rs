@@ -3,7 +3,8 @@
 mod support;
 
 use oncewire_flash::device::{Crash, Fault, Memory, Operation};
-use oncewire_flash::{Answer, Index, IndexError, List, OpenError, Options};
+use oncewire_flash::{Answer, Answers, Entries, Index, IndexError, Keys, List, OpenError, Options};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::{History, Random, small};
 
@@ -26,7 +27,7 @@ fn answers_equal_those_of_a_map() {
         for _ in 0..24_000 {
             history.step(&mut index).expect("works");
             if history.random.below(4) == 0 {
-                evicted += u64::from(history.check_any(&mut index));
+                evicted += u64::from(history.check_any(&index));
             }
         }
         let stats = index.stats();
@@ -67,7 +68,7 @@ fn an_index_survives_close_and_open() {
             let (mut index, opened) =
                 Index::open(Box::new(device.clone()), &options).expect("opens");
             assert_eq!((opened.created, opened.clean, opened.damaged), (round == 0, true, 0));
-            assert!(history.check_covered(&mut index) > 0 || round == 0);
+            assert!(history.check_covered(&index) > 0 || round == 0);
             for _ in 0..3000 {
                 history.step(&mut index).expect("works");
             }
@@ -125,7 +126,7 @@ fn a_damaged_page_costs_its_keys_only() {
     // The pages of slots that were written are the last ones of the device that are not zero.
     let end = content.iter().rposition(|&byte| byte != 0).expect("not empty") as u64;
     device.rot(end - 40_000);
-    let (mut index, opened) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    let (index, opened) = Index::open(Box::new(device.clone()), &options).expect("opens");
     assert_eq!(opened.damaged, 0);
     let mut unknown = 0;
     for n in 0..total {
@@ -182,4 +183,100 @@ fn after_a_failed_sync_only_look_ups_work() {
     assert!(matches!(index.delete(&key(1)), Err(IndexError::Failed)));
     assert_eq!(index.get(&key(1)).expect("answers"), Answer::Absent);
     assert!(index.close().is_err());
+}
+
+/// Threads that look up at the same time, alone and in batches, find what one finds: also where
+/// the first look-up of a partition reads all of it.
+#[test]
+fn threads_share_an_index() {
+    for threads in [1, 5] {
+        let device = Arc::new(Memory::new(support::SIZE));
+        let options = Options { threads, ..small() };
+        let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+        let mut history = History::new(21);
+        for _ in 0..6000 {
+            history.step(&mut index).expect("works");
+        }
+        index.close().expect("closes");
+        let (index, _) = Index::open(Box::new(device), &options).expect("opens");
+        let answers = std::thread::scope(|scope| {
+            // Each asks for the same keys in another order.
+            let all = [1, 3, 7, 9u64].map(|factor| {
+                let index = &index;
+                scope.spawn(move || {
+                    let keys: Vec<u8> =
+                        (0..20_000u64).flat_map(|n| key(n * factor % 20_000)).collect();
+                    let mut answers = Answers::new();
+                    index.get_batch(&Keys(&keys[..20_000 * 8]), &mut answers).expect("answers");
+                    for (n, key) in keys.chunks_exact(8).enumerate().step_by(7) {
+                        assert_eq!(index.get(key).expect("answers"), answers.get(n));
+                    }
+                    keys.chunks_exact(8)
+                        .map(<[u8]>::to_vec)
+                        .zip(answers.iter())
+                        .collect::<BTreeMap<_, _>>()
+                })
+            });
+            all.map(|thread| thread.join().expect("no panic"))
+        });
+        assert!(answers.windows(2).all(|two| two[0] == two[1]));
+        for n in 0..20_000 {
+            history.oracle.check(&index, n, history.oracle.number);
+            assert_eq!(answers[0][&key(n)[..]], index.get(&key(n)).expect("answers"));
+        }
+        let stats = index.stats();
+        assert_eq!(stats.look_ups, 4 * 20_000 + 4 * 2858 + 2 * 20_000);
+        assert!(stats.found > 10_000 && stats.pages_read > 10_000, "{stats:?}");
+    }
+}
+
+/// A batch inserts what single inserts do: of equal keys, the last one counts.
+#[test]
+fn a_batch_is_many_inserts() {
+    let open = || Index::open(Box::new(Memory::new(support::SIZE)), &small()).expect("opens").0;
+    let (mut one, mut many) = (open(), open());
+    let mut random = Random(2);
+    for round in 0..6 {
+        let keys: Vec<[u8; 8]> = (0..700).map(|_| key(random.below(3000))).collect();
+        let values: Vec<[u8; 8]> = (0..700).map(|n| key(n << 32 | round)).collect();
+        for (key, value) in keys.iter().zip(&values) {
+            one.insert(key, value).expect("inserts");
+        }
+        let entries = Entries { keys: keys.as_flattened(), values: values.as_flattened() };
+        many.insert_batch(&entries).expect("inserts");
+    }
+    assert_eq!(one.stats().inserts, many.stats().inserts);
+    let mut found = 0;
+    for n in 0..3000 {
+        let answer = many.get(&key(n)).expect("answers");
+        found += u32::from(answer != Answer::Absent);
+        assert_eq!(answer, one.get(&key(n)).expect("answers"));
+    }
+    assert!(found > 2000, "{found}");
+    let entries = Entries { keys: &[1; 16], values: &[1; 8] };
+    assert!(matches!(many.insert_batch(&entries), Err(IndexError::Value { len: 8, expected: 16 })));
+    let entries = Entries { keys: &[1; 9], values: &[1; 8] };
+    assert!(matches!(many.insert_batch(&entries), Err(IndexError::Key { len: 1, expected: 8 })));
+    let refused = many.get_batch(&Keys(&[0; 17]), &mut Answers::new());
+    assert!(matches!(refused, Err(IndexError::Key { len: 1, expected: 8 })));
+    many.get_batch(&Keys(&[]), &mut Answers::new()).expect("nothing to do");
+}
+
+/// Pages that cannot be read make answers of a batch unknown, not absent.
+#[test]
+fn a_batch_tells_unknown_from_absent() {
+    let device = Arc::new(Crash::new(support::SIZE));
+    let (mut index, _) = Index::open(Box::new(device.clone()), &small()).expect("opens");
+    let keys: Vec<[u8; 8]> = (0..2000).map(key).collect();
+    let keys = keys.as_flattened();
+    index.insert_batch(&Entries { keys, values: keys }).expect("inserts");
+    let mut answers = Answers::new();
+    index.get_batch(&Keys(keys), &mut answers).expect("answers");
+    assert!(answers.iter().enumerate().all(|(n, answer)| {
+        answer == Answer::Value(key(n as u64).to_vec()) && answers.value(n).is_some()
+    }));
+    (0..9).for_each(|nth| device.fail(Operation::Read, nth * 3, Fault::Io));
+    index.get_batch(&Keys(keys), &mut answers).expect("answers");
+    assert_eq!(answers.iter().filter(|answer| *answer == Answer::Unknown).count(), 9);
+    assert!(answers.iter().all(|answer| answer != Answer::Absent));
 }

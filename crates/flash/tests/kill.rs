@@ -86,10 +86,10 @@ fn what_a_flush_covered_survives_kills() {
         let last = history.oracle.number;
         history.oracle.lost.push((covered, last));
         history.oracle.covered = covered;
-        let mut index = open(&path);
+        let index = open(&path);
         let keys: Vec<u64> = history.oracle.keys.keys().copied().collect();
         for key in keys {
-            history.oracle.check_at(&mut index, key, covered, covered);
+            history.oracle.check_at(&index, key, covered, covered);
         }
         index.close().expect("closes");
         // The oracle of old operations is not needed any more: they are evicted.

@@ -80,6 +80,7 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
             ListName::PerPartition => List::PerPartition,
         },
         window: u32::from(args.window),
+        ..Options::default()
     };
     let Place { name, device, chip } = device(args)?;
     let (index, _) = Index::open(device, &options).map_err(|error| refused(args, &error))?;

@@ -40,3 +40,14 @@ impl DerefMut for Aligned {
         &mut self.bytes[self.start..self.start + self.len]
     }
 }
+
+/// A page that starts at a page boundary, without an allocation.
+#[repr(C, align(4096))]
+#[derive(Clone, Debug)]
+pub(crate) struct PageBuffer(pub(crate) [u8; PAGE]);
+
+impl Default for PageBuffer {
+    fn default() -> PageBuffer {
+        PageBuffer([0; PAGE])
+    }
+}

@@ -12,8 +12,10 @@ mod chip;
 mod crash;
 mod file;
 mod memory;
+pub(crate) mod pool;
 
 pub use aligned::Aligned;
+pub(crate) use aligned::PageBuffer;
 pub use chip::{Chip, Used};
 pub use crash::{Crash, Fault, Operation, SECTOR};
 pub use file::FileDevice;

@@ -4,19 +4,26 @@
 //! has its record, and records are written after a sync of their slots; `docs/FLASH.md` has the
 //! order of all writes, and why it is enough.
 
+mod batch;
+mod load;
+mod look_up;
 mod open;
+mod stats;
 mod table;
 
 use crate::buffer::{Buffers, NoPlace};
+use crate::device::pool::Pool;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::IndexError;
-use crate::filter::{Shape, Sliced, may_have};
+use crate::filter::Shape;
 use crate::format::directory::{self, Record};
 use crate::format::hash::{Hash, hash};
 use crate::format::page::{self, Entries};
 use crate::format::{List, Superblock, spill};
-use crate::options::{Answer, Covered, Filters, Memory, Stats};
-use table::{Incarnation, Table};
+use crate::options::{Covered, Filters, Memory, Stats};
+use stats::Counters;
+use std::sync::{Arc, OnceLock};
+use table::{Allowance, Incarnation, Loaded, Table};
 
 /// Most incarnations between writes of the directory.
 const BATCH: u64 = 64;
@@ -28,14 +35,13 @@ type Pair = (Vec<u8>, Option<Vec<u8>>);
 
 /// A key-value index on a device. See the example of the crate.
 pub struct Index {
-    device: Box<dyn Device>,
+    device: Arc<dyn Device>,
     superblock: Superblock,
     entries: Entries,
     shape: Shape,
     buffers: Buffers,
     tables: Vec<Table>,
-    filters: Vec<Sliced>,
-    /// The partition whose incarnation is in a slot, plus one.
+    /// The partition whose incarnation was written to a slot last, plus one.
     owners: Vec<u32>,
     /// The next incarnation.
     sequence: u64,
@@ -48,14 +54,18 @@ pub struct Index {
     /// Pages of the spill.
     spilled: u64,
     memory: Memory,
-    /// Memory that the delete lists may still take.
-    deletes_left: u64,
+    /// Memory for delete lists.
+    allowance: Allowance,
     /// The index was closed when it was opened, or every table was read since.
     clean: bool,
     failed: bool,
+    /// Of everything but look-ups.
     stats: Stats,
+    counters: Counters,
     page: Aligned,
-    candidates: Vec<u64>,
+    /// Reads of batches, from the first one on; `None` if there are no threads.
+    pool: OnceLock<Option<Pool>>,
+    threads: usize,
 }
 
 impl std::fmt::Debug for Index {
@@ -76,8 +86,12 @@ impl Index {
             return Err(IndexError::Value { len: value.len(), expected: self.entries.value });
         }
         let hash = self.hash(key)?;
+        self.insert_hashed(hash, key, value)
+    }
+
+    fn insert_hashed(&mut self, hash: Hash, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
         self.put(hash, key, Some(value))?;
-        self.deletes_left += self.tables[hash.partition as usize].undelete(key);
+        self.note(hash.partition, key, false);
         self.stats.inserts += 1;
         Ok(())
     }
@@ -91,16 +105,17 @@ impl Index {
     pub fn delete(&mut self, key: &[u8]) -> Result<(), IndexError> {
         let hash = self.hash(key)?;
         self.put(hash, key, None)?;
-        self.remember_delete(hash.partition, key);
+        self.note(hash.partition, key, true);
         self.stats.deletes += 1;
         Ok(())
     }
 
-    fn remember_delete(&mut self, partition: u32, key: &[u8]) {
-        let table = &mut self.tables[partition as usize];
-        if self.deletes_left >= Table::delete_bytes(key) {
-            let count = table.next;
-            self.deletes_left -= table.delete(key, count);
+    /// Keeps the delete list up to date. A partition that was not read yet has none; the buffer is
+    /// taken into account when it is read.
+    fn note(&mut self, partition: u32, key: &[u8], deleted: bool) {
+        let Table { next, loaded, .. } = &mut self.tables[partition as usize];
+        if let Some(loaded) = loaded.get_mut() {
+            loaded.deletes.note(key, deleted, *next, &self.allowance);
         }
     }
 
@@ -108,7 +123,11 @@ impl Index {
         if key.len() != self.entries.key {
             return Err(IndexError::Key { len: key.len(), expected: self.entries.key });
         }
-        Ok(hash(&self.superblock.secret, self.superblock.geometry.partitions, key))
+        Ok(self.hash_of(key))
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Hash {
+        hash(&self.superblock.secret, self.superblock.geometry.partitions, key)
     }
 
     fn put(&mut self, hash: Hash, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
@@ -139,17 +158,7 @@ impl Index {
         let sequence = self.sequence;
         let count = self.tables[partition as usize].next;
         let slot = geometry.slot(sequence, partition, count);
-        while let Some(owner) = self.owners[slot as usize].checked_sub(1) {
-            let oldest = self.tables[owner as usize].incarnations.front();
-            if oldest.is_some_and(|oldest| oldest.sequence >= self.superblock.durable) {
-                // Recovery takes records that are not known to be durable as far as none is
-                // missing, so none of those may be overwritten.
-                self.sync()?;
-                self.record()?;
-                self.sync()?;
-            }
-            self.evict(owner);
-        }
+        self.vacate(slot, sequence, count)?;
         let durable = self.superblock.durable;
         while self.tables[partition as usize].incarnations.len() >= self.shape.most as usize {
             self.stats.evicted_early += 1;
@@ -164,21 +173,16 @@ impl Index {
         self.stats.written += image.len() as u64;
         self.stats.incarnations += 1;
 
-        self.filters[partition as usize].enter(&self.shape, count);
-        for (key, _) in self.buffers.entries(partition) {
-            let hash = hash(&self.superblock.secret, geometry.partitions, key);
-            self.filters[partition as usize].add(&self.shape, count, hash.inside);
-        }
         let table = &mut self.tables[partition as usize];
-        table.push(Incarnation {
-            count,
-            sequence,
-            epoch,
-            slot: slot as u32,
-            lost: 0,
-            gone: 0,
-            suspect: false,
-        });
+        if let Some(Loaded { filter, pages, .. }) = table.loaded.get_mut() {
+            filter.enter(&self.shape, count);
+            for (key, _) in self.buffers.entries(partition) {
+                let hash = hash(&self.superblock.secret, geometry.partitions, key);
+                filter.add(&self.shape, count, hash.inside);
+            }
+            pages.push_back(table::Pages::default());
+        }
+        table.push(Incarnation { count, sequence, epoch, suspect: false });
         self.owners[slot as usize] = partition + 1;
         self.sequence += 1;
         let (entries, deletes) = (self.buffers.len(partition), self.buffers.deletes(partition));
@@ -188,13 +192,34 @@ impl Index {
         Ok(())
     }
 
+    /// Evicts what is in the slot of the next incarnation, which is the oldest of its partition.
+    fn vacate(&mut self, slot: u64, sequence: u64, count: u64) -> Result<(), IndexError> {
+        let geometry = self.superblock.geometry;
+        let Some(owner) = self.owners[slot as usize].checked_sub(1) else { return Ok(()) };
+        while let Some(&oldest) = self.tables[owner as usize].incarnations.front() {
+            let is_overwritten = match geometry.list {
+                List::Shared => oldest.sequence + geometry.slots <= sequence,
+                List::PerPartition => oldest.count + geometry.incarnations() <= count,
+            };
+            if !is_overwritten {
+                break;
+            }
+            if oldest.sequence >= self.superblock.durable {
+                // Recovery takes records that are not known to be durable as far as none is
+                // missing, so none of those may be overwritten.
+                self.sync()?;
+                self.record()?;
+                self.sync()?;
+            }
+            self.evict(owner);
+        }
+        Ok(())
+    }
+
     /// Removes the oldest incarnation of a partition.
     fn evict(&mut self, partition: u32) {
-        if let Some((slot, freed)) = self.tables[partition as usize].pop() {
-            self.owners[slot as usize] = 0;
-            self.deletes_left += freed;
-            self.stats.evicted += 1;
-        }
+        let evicted = self.tables[partition as usize].pop(&self.allowance);
+        self.stats.evicted += u64::from(evicted.is_some());
     }
 
     fn sync(&mut self) -> Result<(), IndexError> {
@@ -307,66 +332,6 @@ impl Index {
         self.sync()
     }
 
-    /// Looks up the newest value of a key.
-    ///
-    /// # Errors
-    ///
-    /// If the key has a wrong length. Pages that cannot be read give [`Answer::Unknown`].
-    pub fn get(&mut self, key: &[u8]) -> Result<Answer, IndexError> {
-        let hash = self.hash(key)?;
-        self.stats.look_ups += 1;
-        let before = self.stats.pages_read;
-        let answer = self.find(hash, key);
-        let read = self.stats.pages_read - before;
-        self.stats.reads[read.min(3) as usize] += 1;
-        self.stats.found += u64::from(matches!(answer, Answer::Value(_)));
-        Ok(answer)
-    }
-
-    fn find(&mut self, hash: Hash, key: &[u8]) -> Answer {
-        if let Some(value) = self.buffers.get(hash, key) {
-            return value.map_or(Answer::Absent, |value| Answer::Value(value.to_vec()));
-        }
-        self.load(hash.partition);
-        let table = &self.tables[hash.partition as usize];
-        if table.is_deleted(key) {
-            self.stats.delete_list += 1;
-            return Answer::Absent;
-        }
-        let Superblock { id, geometry, .. } = self.superblock;
-        let number = page::page_of(hash, geometry.pages);
-        let filter = &self.filters[hash.partition as usize];
-        filter.candidates(&self.shape, hash.inside, &mut self.candidates);
-        for incarnation in table.incarnations.iter().rev() {
-            if incarnation.gone >> number & 1 == 1 {
-                continue;
-            }
-            if incarnation.lost >> number & 1 == 1 {
-                return Answer::Unknown;
-            }
-            if !may_have(&self.shape, &self.candidates, incarnation.count) {
-                continue;
-            }
-            let at =
-                geometry.slot_at(u64::from(incarnation.slot)) + u64::from(number) * PAGE as u64;
-            self.stats.pages_read += 1;
-            let place = incarnation.place(hash.partition, number);
-            let page = &mut self.page[..PAGE];
-            if self.device.read(at, page).is_err() || !page::is_sealed(&id, &place, page) {
-                self.stats.damaged += 1;
-                return Answer::Unknown;
-            }
-            if let Some(place) = self.entries.find(page, hash, key) {
-                if self.entries.is_deleted(page, place) {
-                    return Answer::Absent;
-                }
-                return Answer::Value(self.entries.value(page, place).to_vec());
-            }
-            self.stats.spurious += 1;
-        }
-        Answer::Absent
-    }
-
     /// Flushes, and notes that nothing was lost.
     ///
     /// # Errors
@@ -375,19 +340,23 @@ impl Index {
     pub fn close(mut self) -> Result<(), IndexError> {
         self.flush()?;
         self.superblock.spilled = self.spilled;
-        self.superblock.clean = self.clean || self.tables.iter().all(|table| table.loaded);
+        self.superblock.clean =
+            self.clean || self.tables.iter().all(|table| table.loaded.get().is_some());
         self.write_superblock()
     }
 
     /// Counters since the index was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        let mut stats = self.stats;
+        self.counters.add_to(&mut stats);
+        stats
     }
 
     /// Sets all counters to zero; later [`Covered`] count from here.
     pub fn reset_stats(&mut self) {
         self.stats = Stats::default();
+        self.counters = Counters::default();
     }
 
     /// Memory in use, as configured.
@@ -414,108 +383,6 @@ impl Index {
     pub fn capacity(&self) -> u64 {
         let geometry = &self.superblock.geometry;
         (geometry.slots + u64::from(geometry.partitions)) * u64::from(geometry.capacity())
-    }
-
-    /// Reads the incarnations of a partition whose filters are not in memory yet.
-    fn load(&mut self, partition: u32) {
-        if self.tables[partition as usize].loaded {
-            return;
-        }
-        self.tables[partition as usize].loaded = true;
-        let geometry = self.superblock.geometry;
-        let all = u64::MAX >> (64 - geometry.pages);
-        let mut image = Aligned::new(geometry.slot_bytes() as usize);
-        let mut kept: Vec<Incarnation> = Vec::new();
-        let mut only_evicted = true;
-        for mut incarnation in std::mem::take(&mut self.tables[partition as usize].incarnations) {
-            incarnation.lost = self.read_slot(partition, &incarnation, &mut image);
-            let unreadable = incarnation.lost;
-            let evicted = incarnation.suspect
-                && incarnation.lost != 0
-                && (geometry.list == List::Shared || only_evicted);
-            only_evicted &= evicted;
-            if evicted {
-                // It was being overwritten when the process or machine crashed. Slots of older ones
-                // come earlier, so those are evicted, too: they may have values that this one
-                // replaced.
-                for older in kept.drain(..) {
-                    self.owners[older.slot as usize] = 0;
-                }
-                if incarnation.lost == all {
-                    self.owners[incarnation.slot as usize] = 0;
-                    continue;
-                }
-                incarnation.gone = std::mem::take(&mut incarnation.lost);
-            }
-            incarnation.suspect = false;
-            self.stats.damaged += u64::from(incarnation.lost.count_ones());
-            self.filters[partition as usize].enter(&self.shape, incarnation.count);
-            for (number, page) in image.chunks_exact(PAGE).enumerate() {
-                if unreadable >> number & 1 == 1 {
-                    continue;
-                }
-                for (key, value) in crate::buffer::used(self.entries, page) {
-                    let secret = &self.superblock.secret;
-                    let hash = hash(secret, self.superblock.geometry.partitions, key);
-                    self.filters[partition as usize].add(
-                        &self.shape,
-                        incarnation.count,
-                        hash.inside,
-                    );
-                    let table = &mut self.tables[partition as usize];
-                    match value {
-                        Some(_) => self.deletes_left += table.undelete(key),
-                        None if self.deletes_left >= Table::delete_bytes(key) => {
-                            self.deletes_left -= table.delete(key, incarnation.count);
-                        }
-                        // A delete that is not in the list is found on the device.
-                        None => self.deletes_left += table.undelete(key),
-                    }
-                }
-            }
-            kept.push(incarnation);
-        }
-        let table = &mut self.tables[partition as usize];
-        table.incarnations = kept.into();
-        // What the buffer holds is newer.
-        for (key, value) in self.buffers.entries(partition) {
-            match value {
-                Some(_) => self.deletes_left += table.undelete(key),
-                None if self.deletes_left >= Table::delete_bytes(key) => {
-                    self.deletes_left -= table.delete(key, table.next);
-                }
-                None => self.deletes_left += table.undelete(key),
-            }
-        }
-    }
-
-    /// Reads a slot. Returns the pages that are not what was written, as bits.
-    fn read_slot(&self, partition: u32, incarnation: &Incarnation, image: &mut [u8]) -> u64 {
-        let geometry = &self.superblock.geometry;
-        let at = geometry.slot_at(u64::from(incarnation.slot));
-        let mut lost = 0;
-        if self.device.read(at, image).is_err() {
-            // Only some of its pages may be unreadable.
-            for (number, page) in image.chunks_exact_mut(PAGE).enumerate() {
-                if self.device.read(at + (number * PAGE) as u64, page).is_err() {
-                    lost |= 1 << number;
-                }
-            }
-        }
-        for (number, page) in image.chunks_exact(PAGE).enumerate() {
-            let place = incarnation.place(partition, number as u32);
-            if !page::is_sealed(&self.superblock.id, &place, page) {
-                lost |= 1 << number;
-            }
-        }
-        lost
-    }
-
-    /// Reads the incarnations of every partition, so that no later look-up has to.
-    pub fn load_all(&mut self) {
-        for partition in 0..self.superblock.geometry.partitions {
-            self.load(partition);
-        }
     }
 }
 

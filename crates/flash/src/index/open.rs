@@ -1,10 +1,13 @@
 //! Creation and recovery.
 
-use super::{BATCH, Index, PARTS, Pair, Table};
+use super::batch::{QUEUED, SORT};
+use super::stats::Counters;
+use super::table::{Allowance, Loaded, Pages};
+use super::{BATCH, Incarnation, Index, PARTS, Pair, Table};
 use crate::buffer::Buffers;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::{IndexError, OpenError};
-use crate::filter::{Shape, Sliced};
+use crate::filter::Shape;
 use crate::format::directory::{self, Entry, Record};
 use crate::format::hash::{hash, mix};
 use crate::format::page::{self, Entries};
@@ -14,6 +17,7 @@ use crate::options::{Memory, Opened, Options, Stats};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::size_of;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes read at once from directory and spill.
 const CHUNK: usize = 1 << 20;
@@ -21,6 +25,8 @@ const CHUNK: usize = 1 << 20;
 const GAP: u64 = 64;
 /// Most entries of the spill for which a buffer has no place, and which wait in memory.
 const WAITING: usize = 2048;
+/// Most threads that read.
+const MOST_THREADS: u32 = 1024;
 /// Part of the memory for delete lists.
 const DELETES: u64 = 64;
 
@@ -50,13 +56,13 @@ impl Index {
             }
         };
         opened.clean = superblock.clean;
-        let mut index = Index::new(device, superblock, options)?;
+        let mut index = Index::new(device.into(), superblock, options)?;
         index.recover(&mut opened)?;
         Ok((index, opened))
     }
 
     fn new(
-        device: Box<dyn Device>,
+        device: Arc<dyn Device>,
         superblock: Superblock,
         options: &Options,
     ) -> Result<Index, OpenError> {
@@ -70,12 +76,13 @@ impl Index {
         let mut memory = Memory {
             buffers: Buffers::memory(geometry.partitions, geometry.pages),
             filters: 0,
-            // Lists of incarnations grow by doubling.
-            tables: geometry.slots * (2 * size_of::<super::Incarnation>() as u64 + 4)
+            tables: geometry.slots * 4
                 + u64::from(geometry.partitions)
-                    * (size_of::<Table>() + size_of::<Sliced>()) as u64
+                    * ((most + 1) * size_of::<(Incarnation, Pages)>() as u64
+                        + (size_of::<Table>() + size_of::<Loaded>()) as u64)
                 + geometry.slot_bytes()
-                + (CHUNK + 64 * 1024) as u64,
+                + scratch(options.threads)
+                + 64 * 1024,
             deletes: options.memory / DELETES,
         };
         let left = options.memory.saturating_sub(memory.total()) / u64::from(geometry.partitions);
@@ -95,8 +102,7 @@ impl Index {
             entries,
             shape,
             buffers: Buffers::new(geometry.partitions, geometry.pages, entries, superblock.secret),
-            tables: (0..geometry.partitions).map(|_| Table::default()).collect(),
-            filters: (0..geometry.partitions).map(|_| Sliced::new(&shape)).collect(),
+            tables: (0..geometry.partitions).map(|_| Table::new(most)).collect(),
             owners: vec![0; geometry.slots as usize],
             sequence: superblock.durable,
             unrecorded: Vec::new(),
@@ -104,12 +110,14 @@ impl Index {
             recorded: superblock.durable,
             spilled: 0,
             memory,
-            deletes_left: memory.deletes,
+            allowance: Allowance::new(memory.deletes),
             clean: superblock.clean,
             failed: false,
             stats: Stats::default(),
+            counters: Counters::default(),
             page: Aligned::new(PAGE),
-            candidates: Vec::new(),
+            pool: OnceLock::new(),
+            threads: options.threads as usize,
             superblock,
         })
     }
@@ -154,11 +162,8 @@ impl Index {
             let hash = hash(&self.superblock.secret, self.superblock.geometry.partitions, &key);
             self.put(hash, &key, value.as_deref()).map_err(device)?;
         }
-        self.stats = Stats::default();
-        if opened.created {
-            self.clean = true;
-            self.tables.iter_mut().for_each(|table| table.loaded = true);
-        }
+        self.reset_stats();
+        self.clean |= opened.created;
         Ok(())
     }
 
@@ -227,9 +232,7 @@ impl Index {
         // Columns of filters are for consecutive numbers.
         let first = (record.count + 1).saturating_sub(u64::from(self.shape.most));
         while table.incarnations.front().is_some_and(|oldest| oldest.count < first) {
-            if let Some((slot, _)) = table.pop() {
-                self.owners[slot as usize] = 0;
-            }
+            table.pop(&self.allowance);
         }
         let suspect = !self.superblock.clean
             && match geometry.list {
@@ -241,13 +244,10 @@ impl Index {
                 }
                 List::PerPartition => true,
             };
-        table.push(super::Incarnation {
+        table.push(Incarnation {
             count: record.count,
             sequence: record.sequence,
             epoch: record.epoch,
-            lost: 0,
-            gone: 0,
-            slot: slot as u32,
             suspect,
         });
         self.owners[slot as usize] = record.partition + 1;
@@ -315,6 +315,13 @@ impl Index {
     }
 }
 
+/// Memory that one operation needs: to open, to insert a batch, or to look one up. Pages that start
+/// at a page boundary take up to twice their size.
+fn scratch(threads: u32) -> u64 {
+    let pages = QUEUED as u64 * u64::from(threads) * 2 * PAGE as u64;
+    pages.max(CHUNK as u64).max(SORT as u64 * 16)
+}
+
 fn check(options: &Options) -> Result<(), OpenError> {
     let range = |what, value: u64, least, most| {
         if (least..=most).contains(&value) {
@@ -332,6 +339,7 @@ fn check(options: &Options) -> Result<(), OpenError> {
     }
     let most = u64::from(MOST_PARTITIONS) * options.buffer;
     range("bytes of all buffers", options.buffers, options.buffer, most)?;
+    range("threads", u64::from(options.threads), 0, u64::from(MOST_THREADS))?;
     range("bits of the window", u64::from(options.window), 0, 32)?;
     range("bytes of memory", options.memory, options.buffers, u64::MAX / 64)
 }

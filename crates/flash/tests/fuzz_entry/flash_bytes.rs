@@ -19,6 +19,7 @@ fn options(list: List) -> Options {
         buffer: PAGE as u64,
         list,
         window: 0,
+        threads: 2,
     }
 }
 

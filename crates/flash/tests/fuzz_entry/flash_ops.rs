@@ -34,6 +34,7 @@ pub fn run(input: &[u8]) {
         buffer: 4096,
         list,
         window: u32::from(first >> 1 & 3),
+        threads: 2,
     };
     let mut device = Arc::new(Crash::new(280 << 10));
     let open =
@@ -67,7 +68,7 @@ pub fn run(input: &[u8]) {
             }
             3 if index.delete(&key.to_le_bytes()).is_ok() => oracle.note(key, false),
             4 if index.flush().is_ok() => oracle.covered = oracle.number,
-            5 => oracle.check(&mut index, key, oracle.number),
+            5 => oracle.check(&index, key, oracle.number),
             6 => {
                 // Power loss.
                 device = Arc::new(device.cut(device.steps(), bytes.number(8)));
@@ -75,7 +76,7 @@ pub fn run(input: &[u8]) {
                 index = open(&device);
                 failed = false;
                 for key in 0..32 {
-                    oracle.check(&mut index, key, oracle.covered);
+                    oracle.check(&index, key, oracle.covered);
                 }
             }
             7 => {
@@ -91,10 +92,10 @@ pub fn run(input: &[u8]) {
     }
     let content = device.cut(device.steps(), u64::MAX);
     drop(index);
-    let mut index = open(&Arc::new(content));
+    let index = open(&Arc::new(content));
     oracle.lost.push((oracle.covered, oracle.number));
     for key in 0..32 {
-        oracle.check(&mut index, key, oracle.covered);
+        oracle.check(&index, key, oracle.covered);
     }
 }
 
@@ -104,7 +105,7 @@ impl Oracle {
         self.done.entry(key).or_default().push((self.number, inserted));
     }
 
-    fn check(&self, index: &mut Index, key: u64, covered: u64) {
+    fn check(&self, index: &Index, key: u64, covered: u64) {
         let lost =
             |number: u64| self.lost.iter().any(|(after, to)| (after + 1..=*to).contains(&number));
         let none = Vec::new();

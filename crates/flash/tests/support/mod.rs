@@ -8,14 +8,26 @@ use std::collections::BTreeMap;
 pub const SIZE: usize = 480 << 10;
 
 pub fn small() -> Options {
-    Options { memory: 1400 << 10, buffers: 64 << 10, buffer: 16 << 10, ..Options::default() }
+    Options {
+        memory: 1400 << 10,
+        buffers: 64 << 10,
+        buffer: 16 << 10,
+        threads: 4,
+        ..Options::default()
+    }
 }
 
 /// Bytes of a device with about 150 slots of a page, so that the directory is written in batches.
 pub const TINY_SIZE: usize = 900 << 10;
 
 pub fn tiny() -> Options {
-    Options { memory: 1400 << 10, buffers: 16 << 10, buffer: 4 << 10, ..Options::default() }
+    Options {
+        memory: 1400 << 10,
+        buffers: 16 << 10,
+        buffer: 4 << 10,
+        threads: 4,
+        ..Options::default()
+    }
 }
 
 pub struct Random(pub u64);
@@ -104,13 +116,13 @@ impl History {
     }
 
     /// Looks up any key; whether it was evicted.
-    pub fn check_any(&mut self, index: &mut Index) -> bool {
+    pub fn check_any(&mut self, index: &Index) -> bool {
         let n = self.random.below(self.range);
         self.oracle.check(index, n, self.oracle.number)
     }
 
     /// Checks every key, after a crash or not. Returns the number of those that are found.
-    pub fn check_covered(&mut self, index: &mut Index) -> u64 {
+    pub fn check_covered(&mut self, index: &Index) -> u64 {
         self.oracle.check_all(index, self.oracle.covered)
     }
 }
@@ -123,12 +135,12 @@ impl Oracle {
 
     /// Checks the answer for a key of which operations up to `covered` must be there. Whether it
     /// was evicted.
-    pub fn check(&self, index: &mut Index, key: u64, covered: u64) -> bool {
+    pub fn check(&self, index: &Index, key: u64, covered: u64) -> bool {
         self.check_at(index, key, covered, self.number)
     }
 
     /// The same when the last operation was `at`.
-    pub fn check_at(&self, index: &mut Index, key: u64, covered: u64, at: u64) -> bool {
+    pub fn check_at(&self, index: &Index, key: u64, covered: u64, at: u64) -> bool {
         let answer = index.get(&key.to_le_bytes()).expect("answers");
         let none = Vec::new();
         let done = self.keys.get(&key).unwrap_or(&none);
@@ -163,7 +175,7 @@ impl Oracle {
     }
 
     /// [`Oracle::check`] for every key. Returns the number of those that are found.
-    pub fn check_all(&self, index: &mut Index, covered: u64) -> u64 {
+    pub fn check_all(&self, index: &Index, covered: u64) -> u64 {
         for key in self.keys.keys() {
             self.check(index, *key, covered);
         }

@@ -1,0 +1,96 @@
+//! What is read of a partition when it is used first: all its pages, for filters and delete list.
+
+use super::table::{DeleteList, Loaded, Pages};
+use super::{Incarnation, Index};
+use crate::device::{Aligned, PAGE};
+use crate::filter::Sliced;
+use crate::format::hash::hash;
+use crate::format::{List, page};
+use std::collections::VecDeque;
+
+impl Index {
+    /// What the pages of a partition say. The first call reads them; other threads that need the
+    /// same partition wait for it.
+    pub(super) fn load(&self, partition: u32) -> &Loaded {
+        self.tables[partition as usize].loaded.get_or_init(|| self.read_partition(partition))
+    }
+
+    fn read_partition(&self, partition: u32) -> Loaded {
+        let geometry = &self.superblock.geometry;
+        let table = &self.tables[partition as usize];
+        let all = u64::MAX >> (64 - geometry.pages);
+        let mut loaded = Loaded {
+            filter: Sliced::new(&self.shape),
+            pages: VecDeque::with_capacity(self.shape.most as usize + 1),
+            deletes: DeleteList::default(),
+        };
+        let mut damaged = 0;
+        let mut only_evicted = true;
+        let mut image = Aligned::new(geometry.slot_bytes() as usize);
+        for incarnation in &table.incarnations {
+            let unreadable = self.read_slot(partition, incarnation, &mut image);
+            let mut pages = Pages { lost: unreadable, gone: 0 };
+            let evicted = incarnation.suspect
+                && unreadable != 0
+                && (geometry.list == List::Shared || only_evicted);
+            only_evicted &= evicted;
+            if evicted {
+                // It was being overwritten when the process or machine crashed. Slots of older ones
+                // come earlier, so those are evicted, too: they may have values that this one
+                // replaced.
+                loaded.pages.iter_mut().for_each(|older| *older = Pages { lost: 0, gone: all });
+                pages = Pages { lost: 0, gone: unreadable };
+            }
+            damaged += u64::from(pages.lost.count_ones());
+            loaded.pages.push_back(pages);
+            loaded.filter.enter(&self.shape, incarnation.count);
+            for (number, page) in image.chunks_exact(PAGE).enumerate() {
+                if unreadable >> number & 1 == 1 {
+                    continue;
+                }
+                for (key, value) in crate::buffer::used(self.entries, page) {
+                    let hash = hash(&self.superblock.secret, geometry.partitions, key);
+                    loaded.filter.add(&self.shape, incarnation.count, hash.inside);
+                    let count = incarnation.count;
+                    loaded.deletes.note(key, value.is_none(), count, &self.allowance);
+                }
+            }
+        }
+        // What the buffer holds is newer.
+        for (key, value) in self.buffers.entries(partition) {
+            loaded.deletes.note(key, value.is_none(), table.next, &self.allowance);
+        }
+        self.counters.add(&super::stats::Tally { damaged, ..Default::default() });
+        loaded
+    }
+
+    /// Reads a slot. Returns the pages that are not what was written, as bits.
+    fn read_slot(&self, partition: u32, incarnation: &Incarnation, image: &mut [u8]) -> u64 {
+        let geometry = &self.superblock.geometry;
+        let at =
+            geometry.slot_at(geometry.slot(incarnation.sequence, partition, incarnation.count));
+        let mut lost = 0;
+        if self.device.read(at, image).is_err() {
+            // Only some of its pages may be unreadable.
+            for (number, page) in image.chunks_exact_mut(PAGE).enumerate() {
+                if self.device.read(at + (number * PAGE) as u64, page).is_err() {
+                    lost |= 1 << number;
+                }
+            }
+        }
+        for (number, page) in image.chunks_exact(PAGE).enumerate() {
+            let place = incarnation.place(partition, number as u32);
+            if !page::is_sealed(&self.superblock.id, &place, page) {
+                lost |= 1 << number;
+            }
+        }
+        lost
+    }
+
+    /// Reads the incarnations of every partition, so that no later look-up has to.
+    pub fn load_all(&self) {
+        for partition in 0..self.superblock.geometry.partitions {
+            self.load(partition);
+        }
+    }
+}
