@@ -5,7 +5,7 @@ use super::{Incarnation, Index};
 use crate::device::{Aligned, PAGE};
 use crate::filter::Sliced;
 use crate::format::hash::hash;
-use crate::format::{List, page};
+use crate::format::page;
 use std::collections::VecDeque;
 
 impl Index {
@@ -25,16 +25,11 @@ impl Index {
             deletes: DeleteList::default(),
         };
         let mut damaged = 0;
-        let mut only_evicted = true;
         let mut image = Aligned::new(geometry.slot_bytes() as usize);
         for incarnation in &table.incarnations {
             let unreadable = self.read_slot(partition, incarnation, &mut image);
             let mut pages = Pages { lost: unreadable, gone: 0 };
-            let evicted = incarnation.suspect
-                && unreadable != 0
-                && (geometry.list == List::Shared || only_evicted);
-            only_evicted &= evicted;
-            if evicted {
+            if incarnation.suspect && unreadable != 0 {
                 // It was being overwritten when the process or machine crashed. Slots of older ones
                 // come earlier, so those are evicted, too: they may have values that this one
                 // replaced.

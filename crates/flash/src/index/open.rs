@@ -138,6 +138,9 @@ impl Index {
         for (slot, record) in records.into_values() {
             self.restore(slot, &record, opened);
         }
+        if !self.superblock.clean {
+            self.suspect();
+        }
         opened.incarnations = self.tables.iter().map(|table| table.incarnations.len() as u64).sum();
         let (waiting, stale) = self.read_spill(opened)?;
 
@@ -223,7 +226,6 @@ impl Index {
     }
 
     fn restore(&mut self, slot: u64, record: &Record, opened: &mut Opened) {
-        let geometry = self.superblock.geometry;
         let table = &mut self.tables[record.partition as usize];
         if !table.incarnations.is_empty() && record.count < table.next {
             opened.damaged += 1;
@@ -234,23 +236,31 @@ impl Index {
         while table.incarnations.front().is_some_and(|oldest| oldest.count < first) {
             table.pop(&self.allowance);
         }
-        let suspect = !self.superblock.clean
-            && match geometry.list {
-                List::Shared => {
-                    // Slots that may have been written although no durable record says so: those
-                    // of two batches, and one whose write failed.
-                    let after = slot + geometry.slots - self.sequence % geometry.slots;
-                    after % geometry.slots <= 2 * self.batch
-                }
-                List::PerPartition => true,
-            };
         table.push(Incarnation {
             count: record.count,
             sequence: record.sequence,
             epoch: record.epoch,
-            suspect,
+            suspect: false,
         });
         self.owners[slot as usize] = record.partition + 1;
+    }
+
+    /// Marks what may have been overwritten although no durable record says so: the next slots of
+    /// the list, as many as two batches have, and one whose write failed.
+    fn suspect(&mut self) {
+        let geometry = &self.superblock.geometry;
+        for Table { incarnations, next, .. } in &mut self.tables {
+            for incarnation in incarnations {
+                incarnation.suspect = match geometry.list {
+                    List::Shared => {
+                        incarnation.sequence + geometry.slots <= self.sequence + 2 * self.batch
+                    }
+                    List::PerPartition => {
+                        incarnation.count + geometry.incarnations() <= *next + 2 * self.batch
+                    }
+                };
+            }
+        }
     }
 
     /// Puts what was spilled back into buffers. Returns entries that have no place there, and

@@ -40,13 +40,8 @@ pub fn run(input: &[u8]) {
     let open =
         |device: &Arc<Crash>| Index::open(Box::new(device.clone()), &options).expect("opens").0;
     let mut index = open(&device);
-    let mut oracle = Oracle {
-        done: BTreeMap::new(),
-        number: 0,
-        covered: 0,
-        lost: Vec::new(),
-        unknown: list == List::PerPartition,
-    };
+    let mut oracle =
+        Oracle { done: BTreeMap::new(), number: 0, covered: 0, lost: Vec::new(), unknown: false };
     let mut failed = false;
     for _ in 0..400 {
         if bytes.is_empty() {
