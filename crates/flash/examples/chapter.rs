@@ -13,7 +13,7 @@
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
 use oncewire_flash::format::Geometry;
 use oncewire_flash::model::{Costs, Tuning, best_buffers};
-use oncewire_flash::{Answer, Index, List, Options, Stats};
+use oncewire_flash::{Answer, Index, Layout, List, Options, Stats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,14 +122,20 @@ fn published(
     let partitions = (buffers / (128 * KIB)) as u32;
     let mut flash = 32 * GIB / scale;
     loop {
-        let fits = Geometry::fit(flash, partitions, 32, 8, 8, List::Shared)?.slots;
+        let fits =
+            Geometry::fit(flash, partitions, 32, 8, 8, List::Shared, Layout::Published)?.slots;
         if fits >= slots {
             break;
         }
         flash += (slots - fits) * (128 * KIB + 64);
     }
-    let generous =
-        Options { memory: 5 * GIB / scale + (16 << 20), buffers, window, ..Options::default() };
+    let generous = Options {
+        memory: 5 * GIB / scale + (16 << 20),
+        buffers,
+        window,
+        layout: Layout::Published,
+        ..Options::default()
+    };
     let tables = Setup::new(costs, flash, &generous, directory)?.index.memory().tables;
     let memory = (4 * GIB / scale + tables) * 64 / 63;
     Setup::new(costs, flash, &Options { memory, ..generous }, directory)
@@ -170,6 +176,7 @@ fn figure_4() -> Result<(), Failure> {
                 buffers: 16 * buffer,
                 buffer,
                 list: List::PerPartition,
+                layout: Layout::Published,
                 ..Options::default()
             };
             let mut setup = Setup::new(costs, 48 << 20, &options, None)?;

@@ -26,6 +26,9 @@ pub enum OpenError {
     /// The index was created with another order of slots.
     #[error("the index was created with another list")]
     DiffersInList,
+    /// The index was created with another layout.
+    #[error("the index was created with another layout")]
+    DiffersInLayout,
     /// An option is out of range.
     #[error("{what}: {value}; must be {least} to {most}")]
     Option {

@@ -44,7 +44,7 @@ mod options;
 
 pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
-pub use format::List;
+pub use format::{Layout, List};
 pub use index::Index;
 pub use options::{Answer, Covered, Filters, Memory, Opened, Options, Stats};
 

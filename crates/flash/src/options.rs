@@ -1,6 +1,6 @@
 //! What an index is configured with, and what it reports.
 
-use crate::format::List;
+use crate::format::{Layout, List};
 
 /// Settings of an index. Everything but the memory for filters is fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Options {
     /// Bytes of one buffer, and of an incarnation: a multiple of 4,096, to 262,144. An erase block
     /// on a flash chip; else a trade of the mean insert for the slowest.
     pub buffer: u64,
+    /// What incarnations look like.
+    pub layout: Layout,
     /// Order of incarnations on the device.
     pub list: List,
     /// Bits by which slices of Bloom filters are longer than there are incarnations, 0 to 32: old
@@ -35,6 +37,7 @@ impl Default for Options {
             memory: 64 << 20,
             buffers: 32 << 20,
             buffer: 128 << 10,
+            layout: Layout::Sorted,
             list: List::Shared,
             window: 0,
             threads: 64,

@@ -5,9 +5,11 @@
 mod support;
 
 use oncewire_flash::device::{Crash, Fault, Operation};
-use oncewire_flash::{Answer, Index, List, Options};
+use oncewire_flash::{Answer, Index, Options};
 use std::sync::Arc;
-use support::{History, Oracle, Random, SIZE, TINY_SIZE, small, tiny};
+use support::{
+    History, Oracle, Random, SIZE, TINY_SIZE, kinds, small, small_kinds, small_published, tiny,
+};
 
 fn open(device: &Arc<Crash>, options: &Options) -> Index {
     Index::open(Box::new(device.clone()), options).expect("opens after any crash").0
@@ -117,28 +119,32 @@ fn cut_everywhere(size: usize, options: &Options, seed: u64, operations: u64, st
 #[test]
 fn what_a_flush_covered_survives_any_crash() {
     for seed in 1..=seeds() {
-        cut_everywhere(SIZE, &small(), seed, 9000, 1);
+        let [shared, _, published, _] = small_kinds();
+        cut_everywhere(SIZE, &shared, seed, 13_000, 1);
+        cut_everywhere(SIZE, &published, seed, 9000, 1);
     }
 }
 
 #[test]
 fn it_does_with_a_list_for_each_partition() {
     for seed in 1..=seeds() {
-        cut_everywhere(SIZE, &Options { list: List::PerPartition, ..small() }, seed, 9000, 1);
+        let [_, own, _, published] = small_kinds();
+        cut_everywhere(SIZE, &own, seed, 13_000, 1);
+        cut_everywhere(SIZE, &published, seed, 9000, 1);
     }
 }
 
 #[test]
 fn it_does_where_the_directory_is_written_in_batches() {
     for seed in 1..=seeds() {
-        cut_everywhere(TINY_SIZE, &tiny(), seed, 12_000, 3);
-        cut_everywhere(
-            TINY_SIZE,
-            &Options { list: List::PerPartition, ..tiny() },
-            seed,
-            12_000,
-            11,
-        );
+        for (options, operations, stride) in kinds(tiny())
+            .iter()
+            .zip([24_000, 24_000, 12_000, 12_000])
+            .zip([3, 11, 3, 11])
+            .map(|((options, operations), stride)| (options, operations, stride))
+        {
+            cut_everywhere(TINY_SIZE, options, seed, operations, stride);
+        }
     }
 }
 
@@ -159,8 +165,7 @@ fn fill(index: &mut Index, random: &mut Random, incarnations: u64) {
 /// First trap: an entry of the spill must not come back above a newer one in an incarnation.
 #[test]
 fn a_spilled_value_does_not_hide_a_newer_incarnation() {
-    for list in [List::Shared, List::PerPartition] {
-        let options = Options { list, ..small() };
+    for options in small_kinds() {
         let device = Arc::new(Crash::new(SIZE));
         let mut index = open(&device, &options);
         index.insert(&KEY, &value(1)).expect("inserts");
@@ -181,8 +186,7 @@ fn a_spilled_value_does_not_hide_a_newer_incarnation() {
 /// Second trap: an incarnation that a crash tore does not count, so what was spilled does.
 #[test]
 fn a_torn_incarnation_leaves_what_was_spilled() {
-    for list in [List::Shared, List::PerPartition] {
-        let options = Options { list, ..small() };
+    for options in small_kinds() {
         let device = Arc::new(Crash::new(SIZE));
         let mut index = open(&device, &options);
         index.insert(&KEY, &value(1)).expect("inserts");
@@ -285,8 +289,14 @@ fn faults_lose_nothing_that_was_covered() {
 /// Decay of any page: the index opens, and never answers with a value of another key.
 #[test]
 fn decay_anywhere_gives_no_wrong_value() {
-    let run = Run::on(Arc::new(Crash::new(SIZE)), &small(), History::new(9), 6000, 500);
-    let index = open(&run.device, &small());
+    for options in [small(), small_published()] {
+        decay(&options);
+    }
+}
+
+fn decay(options: &Options) {
+    let run = Run::on(Arc::new(Crash::new(SIZE)), options, History::new(9), 10_000, 500);
+    let index = open(&run.device, options);
     index.load_all();
     index.close().expect("closes");
     let content = run.device.content();
@@ -300,7 +310,7 @@ fn decay_anywhere_gives_no_wrong_value() {
         let used =
             content[page * 4096..][..4096].iter().rposition(|&byte| byte != 0).unwrap_or(0) as u64;
         device.rot(page as u64 * 4096 + random.below(used + 1));
-        let Ok((index, _)) = Index::open(Box::new(device.clone()), &small()) else {
+        let Ok((index, _)) = Index::open(Box::new(device.clone()), options) else {
             refused += 1;
             continue;
         };
@@ -327,8 +337,7 @@ fn decay_anywhere_gives_no_wrong_value() {
 /// anything of the slots that were overwritten before it reached the device.
 #[test]
 fn a_torn_slot_is_evicted_not_unknown() {
-    for list in [List::Shared, List::PerPartition] {
-        let options = Options { buffers: 4 << 10, list, ..tiny() };
+    for options in kinds(Options { buffers: 4 << 10, ..tiny() }) {
         let device = Arc::new(Crash::new(512 << 10));
         let mut index = open(&device, &options);
         let mut random = Random(3);
@@ -346,7 +355,7 @@ fn a_torn_slot_is_evicted_not_unknown() {
                 let crashed = Arc::new(device.cut(cut, choice * 77 + cut as u64));
                 let index = open(&crashed, &options);
                 index.load_all();
-                assert_eq!(index.stats().damaged, 0, "{list:?}: {choice} at {cut}");
+                assert_eq!(index.stats().damaged, 0, "{options:?}: {choice} at {cut}");
             }
         }
     }

@@ -4,12 +4,12 @@
 mod support;
 
 use oncewire_flash::device::{Crash, Device};
-use oncewire_flash::{Answer, Index, List, Options};
+use oncewire_flash::{Answer, Index, Layout, Options};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::sync::Arc;
-use support::{History, SIZE, TINY_SIZE, small, tiny};
+use support::{History, SIZE, TINY_SIZE, kinds, small, small_kinds, tiny};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
@@ -40,6 +40,7 @@ struct Reader {
     key: usize,
     value: usize,
     list: u8,
+    layout: u8,
 }
 
 /// A value or a delete of a key.
@@ -63,7 +64,7 @@ impl Reader {
         let pages = [&image[..4096], &image[4096..8192]];
         let page = pages.into_iter().filter(valid).max_by_key(|page| number(page, 24, 8));
         let page = page.expect("a superblock").to_vec();
-        assert_eq!(page[92], 0, "layout");
+        assert!(page[92] <= 1, "layout");
         Reader {
             id: page[8..24].to_vec(),
             secret: page[96..112].try_into().expect("16 bytes"),
@@ -78,6 +79,7 @@ impl Reader {
             key: number(&page, 88, 2) as usize,
             value: number(&page, 90, 2) as usize,
             list: page[93],
+            layout: page[92],
             image,
         }
     }
@@ -148,6 +150,69 @@ impl Reader {
         (3992 / (self.key + self.value)).min(256) / 4 * 4
     }
 
+    /// `h2`.
+    fn inside(&self, key: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(key);
+        hasher.finish128().h2
+    }
+
+    /// Section 4: the pages of a sorted slot that may have a key, by the prefixes of their first
+    /// entries; `None` for a page without entries.
+    fn pages_of(&self, prefixes: &[Option<u64>], key: &[u8]) -> Vec<usize> {
+        let prefix = self.inside(key) >> 48;
+        let is_last = |page: &usize| prefixes[*page].is_some_and(|first| first <= prefix);
+        let Some(last) = (0..prefixes.len()).rev().find(is_last) else { return Vec::new() };
+        let mut pages = vec![last];
+        while pages[0] > 0 && prefixes[pages[0]] == Some(prefix) {
+            pages.insert(0, pages[0] - 1);
+        }
+        pages
+    }
+
+    /// Sections 4 and 5, layout 1: the entries of a page.
+    fn sorted_page(&self, record: &Record, page: u64, bytes: &[u8]) -> Entries {
+        let (live, deletes) = (usize::from(bytes[38]), usize::from(bytes[39]));
+        let entry = self.key + self.value;
+        assert!(live + deletes <= (4056 / entry).min(255), "page {page}");
+        let (mut entries, mut numbers) = (Entries::new(), Vec::new());
+        for n in 0..live + deletes {
+            let (key, value) = bytes[40 + n * entry..][..entry].split_at(self.key);
+            assert_eq!(self.hash(key).0, record.partition);
+            let number = self.inside(key) >> 16;
+            assert!(n == 0 || n == live || numbers[n - 1] <= number, "ascending");
+            numbers.push(number);
+            assert!(n < live || value.iter().all(|byte| *byte == 0));
+            let value = (n < live).then(|| value.to_vec());
+            assert!(entries.insert(key.to_vec(), value).is_none(), "a key twice in a page");
+        }
+        assert!(bytes[40 + (live + deletes) * entry..].iter().all(|byte| *byte == 0));
+        entries
+    }
+
+    /// That the pages of a sorted slot follow each other, and that each key is where it is sought.
+    fn check_slot(&self, pages: &[Option<Entries>]) {
+        let Some(pages) = pages.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let numbers = |page: &Entries| page.keys().map(|key| self.inside(key)).collect::<Vec<_>>();
+        let first = |page: &&Entries| numbers(page).iter().map(|number| number >> 48).min();
+        let prefixes: Vec<Option<u64>> = pages.iter().map(first).collect();
+        let mut last = 0;
+        let most = (4056 / (self.key + self.value)).min(255);
+        let mut is_full = true;
+        for (n, page) in pages.iter().enumerate() {
+            assert!(is_full || page.is_empty());
+            is_full = page.len() == most;
+            let numbers: Vec<u64> = numbers(page).iter().map(|number| number >> 16).collect();
+            assert!(numbers.iter().all(|number| *number >= last));
+            last = numbers.iter().copied().max().unwrap_or(last);
+            for key in page.keys() {
+                assert!(self.pages_of(&prefixes, key).contains(&n));
+            }
+        }
+    }
+
     /// Section 5: the entries of a page, if it is whole.
     fn page(&self, record: &Record, page: u64) -> Option<Entries> {
         let at = self.areas().2 + ((record.slot * self.pages + page) * 4096) as usize;
@@ -161,6 +226,9 @@ impl Reader {
         assert_eq!(number(bytes, 16, 8), record.epoch);
         assert_eq!(number(bytes, 24, 8), record.count);
         assert_eq!((number(bytes, 32, 4), number(bytes, 36, 2)), (record.partition, page));
+        if self.layout == 1 {
+            return Some(self.sorted_page(record, page, bytes));
+        }
         let bit = |map: usize, place: usize| bytes[map + place / 8] >> (place % 8) & 1 == 1;
         let mut entries = Entries::new();
         for place in (0..self.places()).filter(|&place| bit(40, place)) {
@@ -213,12 +281,12 @@ impl Reader {
         let (mut all, mut next, mut damaged) = (Entries::new(), BTreeMap::new(), 0);
         for record in self.records() {
             next.insert(record.partition, record.count + 1);
-            for page in 0..self.pages {
-                match self.page(&record, page) {
-                    Some(entries) => all.extend(entries),
-                    None => damaged += 1,
-                }
+            let pages: Vec<_> = (0..self.pages).map(|page| self.page(&record, page)).collect();
+            if self.layout == 1 {
+                self.check_slot(&pages);
             }
+            damaged += pages.iter().filter(|page| page.is_none()).count() as u64;
+            pages.into_iter().flatten().for_each(|entries| all.extend(entries));
         }
         all.extend(self.spill(&next));
         (all, damaged)
@@ -245,12 +313,13 @@ fn compare(device: &Arc<Crash>, options: &Options, history: &History) -> usize {
 
 #[test]
 fn a_second_reader_finds_the_same() {
-    for (size, options) in [
-        (SIZE, small()),
-        (SIZE, Options { list: List::PerPartition, ..small() }),
-        (TINY_SIZE, tiny()),
-        (SIZE, Options { key: 8, value: 8, window: 8, ..small() }),
-    ] {
+    let [_, _, tiny, _] = kinds(tiny());
+    let all = small_kinds().map(|options| (SIZE, options)).into_iter();
+    for (size, options) in all.chain([
+        (TINY_SIZE, tiny),
+        (TINY_SIZE, Options { layout: Layout::Sorted, ..tiny }),
+        (SIZE, Options { window: 8, ..small() }),
+    ]) {
         let device = Arc::new(Crash::new(size));
         let mut history = History::new(11);
         for _ in 0..3 {

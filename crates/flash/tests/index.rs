@@ -3,10 +3,12 @@
 mod support;
 
 use oncewire_flash::device::{Crash, Fault, Memory, Operation};
-use oncewire_flash::{Answer, Answers, Entries, Index, IndexError, Keys, List, OpenError, Options};
+use oncewire_flash::{
+    Answer, Answers, Entries, Index, IndexError, Keys, Layout, List, OpenError, Options,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{History, Random, small};
+use support::{History, Random, small, small_kinds};
 
 fn key(n: u64) -> [u8; 8] {
     n.to_le_bytes()
@@ -15,16 +17,14 @@ fn key(n: u64) -> [u8; 8] {
 /// Inserts, updates and deletes for several passes of the ring, beside the oracle.
 #[test]
 fn answers_equal_those_of_a_map() {
-    for (list, window) in
-        [(List::Shared, 0), (List::Shared, 8), (List::PerPartition, 0), (List::PerPartition, 4)]
-    {
-        let options = Options { list, window, ..small() };
+    let window = |options| [0, 8].map(|window| Options { window, ..options });
+    for options in small_kinds().into_iter().flat_map(window) {
         let device = Memory::new(support::SIZE);
         let (mut index, opened) = Index::open(Box::new(device), &options).expect("opens");
         assert!(opened.created && opened.clean);
         let mut history = History::new(17);
         let mut evicted = 0;
-        for _ in 0..24_000 {
+        for _ in 0..40_000 {
             history.step(&mut index).expect("works");
             if history.random.below(4) == 0 {
                 evicted += u64::from(history.check_any(&index));
@@ -40,8 +40,7 @@ fn answers_equal_those_of_a_map() {
 /// Everything of the newest incarnations is found: eviction takes the oldest only.
 #[test]
 fn eviction_is_first_in_first_out() {
-    for list in [List::Shared, List::PerPartition] {
-        let options = Options { list, ..small() };
+    for options in small_kinds() {
         let (mut index, _) =
             Index::open(Box::new(Memory::new(support::SIZE)), &options).expect("opens");
         let total = 3 * index.capacity();
@@ -53,15 +52,17 @@ fn eviction_is_first_in_first_out() {
         // Partitions differ by an incarnation or two.
         let capacity = index.capacity() as usize;
         let newest = &found[found.len() - capacity * 6 / 10..];
-        assert!(newest.iter().all(|found| *found), "{list:?}");
-        assert!(found[..found.len() - capacity * 13 / 10].iter().all(|found| !*found), "{list:?}");
+        assert!(newest.iter().all(|found| *found), "{options:?}");
+        assert!(
+            found[..found.len() - capacity * 13 / 10].iter().all(|found| !*found),
+            "{options:?}"
+        );
     }
 }
 
 #[test]
 fn an_index_survives_close_and_open() {
-    for list in [List::Shared, List::PerPartition] {
-        let options = Options { list, ..small() };
+    for options in small_kinds() {
         let device = Arc::new(Memory::new(support::SIZE));
         let mut history = History::new(3);
         for round in 0..6 {
@@ -93,6 +94,8 @@ fn other_data_and_other_options_are_refused() {
     assert_eq!(refused.to_string(), "the index has 8 bytes of a key, not 20");
     let refused = open(&Options { list: List::PerPartition, ..options });
     assert!(matches!(refused, OpenError::DiffersInList), "{refused}");
+    let refused = open(&Options { layout: Layout::Published, ..options });
+    assert!(matches!(refused, OpenError::DiffersInLayout), "{refused}");
     let refused = open(&Options { memory: options.buffers, ..options });
     let OpenError::Memory { least, .. } = refused else { panic!("{refused}") };
     let (index, _) = Index::open(Box::new(device.clone()), &Options { memory: least, ..options })
@@ -114,9 +117,14 @@ fn other_data_and_other_options_are_refused() {
 /// Damage to one page costs the keys of that page only, and is never taken for absence.
 #[test]
 fn a_damaged_page_costs_its_keys_only() {
+    for options in small_kinds() {
+        damage(&options);
+    }
+}
+
+fn damage(options: &Options) {
     let device = Arc::new(Crash::new(support::SIZE));
-    let options = small();
-    let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    let (mut index, _) = Index::open(Box::new(device.clone()), options).expect("opens");
     let total = index.capacity() / 2;
     for n in 0..total {
         index.insert(&key(n), &key(!n)).expect("inserts");
@@ -125,8 +133,8 @@ fn a_damaged_page_costs_its_keys_only() {
     let content = device.content();
     // The pages of slots that were written are the last ones of the device that are not zero.
     let end = content.iter().rposition(|&byte| byte != 0).expect("not empty") as u64;
-    device.rot(end - 40_000);
-    let (index, opened) = Index::open(Box::new(device.clone()), &options).expect("opens");
+    device.rot(end - 5000);
+    let (index, opened) = Index::open(Box::new(device.clone()), options).expect("opens");
     assert_eq!(opened.damaged, 0);
     let mut unknown = 0;
     for n in 0..total {
@@ -136,7 +144,7 @@ fn a_damaged_page_costs_its_keys_only() {
             Answer::Absent => panic!("{n} is absent"),
         }
     }
-    let page = 248 / 2;
+    let page = if options.layout == Layout::Sorted { 253 } else { 248 / 2 };
     assert!((page / 2..=page * 8).contains(&unknown), "{unknown}");
     // The same for a page that cannot be read while the filter is in memory.
     device.fail(Operation::Read, 0, Fault::Io);
@@ -194,7 +202,7 @@ fn threads_share_an_index() {
         let options = Options { threads, ..small() };
         let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
         let mut history = History::new(21);
-        for _ in 0..6000 {
+        for _ in 0..12_000 {
             history.step(&mut index).expect("works");
         }
         index.close().expect("closes");
@@ -267,7 +275,7 @@ fn a_batch_is_many_inserts() {
 fn a_batch_tells_unknown_from_absent() {
     let device = Arc::new(Crash::new(support::SIZE));
     let (mut index, _) = Index::open(Box::new(device.clone()), &small()).expect("opens");
-    let keys: Vec<[u8; 8]> = (0..2000).map(key).collect();
+    let keys: Vec<[u8; 8]> = (0..6000).map(key).collect();
     let keys = keys.as_flattened();
     index.insert_batch(&Entries { keys, values: keys }).expect("inserts");
     let mut answers = Answers::new();

@@ -7,7 +7,7 @@ use crate::quantity::binary;
 use crate::stdout;
 use crate::terminal::{Page, print};
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
-use oncewire_flash::{Answer, Index, IndexError, List, OpenError, Options};
+use oncewire_flash::{Answer, Index, IndexError, Layout, List, OpenError, Options};
 use oncewire_report::{Table, Unit, format};
 use serde::Serialize;
 use std::io;
@@ -80,6 +80,7 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
             ListName::PerPartition => List::PerPartition,
         },
         window: u32::from(args.window),
+        layout: Layout::Published,
         ..Options::default()
     };
     let Place { name, device, chip } = device(args)?;

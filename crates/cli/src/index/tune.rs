@@ -7,7 +7,7 @@ use crate::quantity::binary;
 use crate::terminal::{Page, print};
 use crate::{progress, stdout};
 use oncewire_flash::device::FileDevice;
-use oncewire_flash::format::{Geometry, List};
+use oncewire_flash::format::{Geometry, Layout, List};
 use oncewire_flash::model::{Costs, Kind, Tuning, best_buffers};
 use oncewire_report::{Cell, Table, Unit, format};
 use serde::Serialize;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &TuneArgs) -> Outcome {
 fn entry_bytes(args: &TuneArgs) -> Outcome<f64> {
     let (pages, list) = (32, List::Shared);
     let (key, value) = (usize::from(args.key), usize::from(args.value));
-    let geometry = Geometry::fit(1 << 40, 1, pages, key, value, list)
+    let geometry = Geometry::fit(1 << 40, 1, pages, key, value, list, Layout::Published)
         .map_err(|error| Failure::usage(error.to_string()))?;
     Ok(geometry.slot_bytes() as f64 / f64::from(geometry.capacity()))
 }

@@ -1,5 +1,6 @@
-//! The buffers of all partitions: images of slots, which are written as they are.
+//! Buffers of the published layout: images of slots, which are written as they are.
 
+use super::{NoPlace, Pair};
 use crate::device::{Aligned, PAGE};
 use crate::format::hash::{Hash, hash};
 use crate::format::page::{BUCKET, Entries, buckets, page_of};
@@ -8,7 +9,7 @@ use crate::format::page::{BUCKET, Entries, buckets, page_of};
 const SEARCH: usize = 256;
 
 /// All buffers.
-pub(crate) struct Buffers {
+pub(crate) struct Cuckoo {
     images: Aligned,
     /// Entries of each buffer, deletes included.
     len: Vec<u32>,
@@ -24,14 +25,10 @@ pub(crate) struct Buffers {
     secret: [u8; 16],
 }
 
-/// A page has no place for a key.
-#[derive(Debug)]
-pub(crate) struct NoPlace;
-
-impl Buffers {
-    pub(crate) fn new(partitions: u32, pages: u32, entries: Entries, secret: [u8; 16]) -> Buffers {
+impl Cuckoo {
+    pub(crate) fn new(partitions: u32, pages: u32, entries: Entries, secret: [u8; 16]) -> Cuckoo {
         let all = partitions as usize * pages as usize;
-        Buffers {
+        Cuckoo {
             images: Aligned::new(all * PAGE),
             len: vec![0; partitions as usize],
             deletes: vec![0; partitions as usize],
@@ -159,18 +156,18 @@ impl Buffers {
     }
 
     /// Every key of a buffer with its value, or `None` for a delete.
-    pub(crate) fn entries(&self, partition: u32) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    pub(crate) fn entries(&self, partition: u32) -> impl Iterator<Item = Pair<'_>> {
         let first = partition as usize * self.pages as usize;
         (first..first + self.pages as usize).flat_map(move |number| self.of_page(number))
     }
 
-    fn of_page(&self, number: usize) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    fn of_page(&self, number: usize) -> impl Iterator<Item = Pair<'_>> {
         let page = &self.images[number * PAGE..][..PAGE];
-        used(self.entries, page)
+        self.entries.all(page)
     }
 
-    /// Entries that changed since [`Buffers::spilled`], of all buffers that have any.
-    pub(crate) fn fresh(&self) -> impl Iterator<Item = (u32, &[u8], Option<&[u8]>)> {
+    /// Entries that changed since [`Cuckoo::spilled`], of all buffers that have any.
+    pub(crate) fn fresh(&self) -> impl Iterator<Item = (u32, Pair<'_>)> {
         let partitions =
             (0..self.partitions).filter(|&partition| self.is_fresh[partition as usize]);
         partitions.flat_map(move |partition| {
@@ -179,10 +176,9 @@ impl Buffers {
                 let page = &self.images[number * PAGE..][..PAGE];
                 let is_fresh =
                     move |place: &usize| self.fresh[number][place / 64] >> (place % 64) & 1 == 1;
-                (0..self.entries.places()).filter(is_fresh).map(move |place| {
-                    let (key, value) = entry(self.entries, page, place);
-                    (partition, key, value)
-                })
+                (0..self.entries.places())
+                    .filter(is_fresh)
+                    .map(move |place| (partition, self.entries.entry(page, place)))
             })
         })
     }
@@ -212,18 +208,6 @@ fn hash_of(secret: &[u8; 16], partitions: u32, key: &[u8]) -> Hash {
     hash(secret, partitions, key)
 }
 
-fn entry(entries: Entries, page: &[u8], place: usize) -> (&[u8], Option<&[u8]>) {
-    let value = (!entries.is_deleted(page, place)).then(|| entries.value(page, place));
-    (entries.key(page, place), value)
-}
-
-/// Every key of a page with its value, or `None` for a delete.
-pub(crate) fn used(entries: Entries, page: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    (0..entries.places())
-        .filter(move |&place| entries.is_used(page, place))
-        .map(move |place| entry(entries, page, place))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +216,7 @@ mod tests {
     /// A page takes far more than the half that is asked of it, and moves lose nothing.
     #[test]
     fn moves_keep_every_entry() {
-        let mut buffers = Buffers::new(2, 1, Entries { key: 8, value: 8 }, [5; 16]);
+        let mut buffers = Cuckoo::new(2, 1, Entries { key: 8, value: 8 }, [5; 16]);
         let mut oracle = BTreeMap::new();
         for n in 0u64.. {
             let key = n.to_le_bytes();
@@ -252,7 +236,7 @@ mod tests {
         };
         assert_eq!(all(0).chain(all(1)).collect::<BTreeMap<_, _>>(), oracle);
         let fresh =
-            buffers.fresh().map(|(_, key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)));
+            buffers.fresh().map(|(_, (key, value))| (key.to_vec(), value.map(<[u8]>::to_vec)));
         assert_eq!(fresh.collect::<BTreeMap<_, _>>(), oracle);
         assert_eq!(buffers.len(0) + buffers.len(1), oracle.len() as u32);
         buffers.spilled();
@@ -260,7 +244,7 @@ mod tests {
         // An entry that changes is fresh again, alone.
         let key = 1u64.to_le_bytes();
         buffers.put(hash(&[5; 16], 2, &key), &key, Some(b"another.")).expect("replaces");
-        assert_eq!(buffers.fresh().map(|(_, key, _)| key).collect::<Vec<_>>(), [key]);
+        assert_eq!(buffers.fresh().map(|(_, (key, _))| key).collect::<Vec<_>>(), [key]);
         buffers.clear(0);
         assert_eq!((buffers.len(0), buffers.entries(0).count(), buffers.deletes(0)), (0, 0, 0));
     }

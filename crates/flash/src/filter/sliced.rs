@@ -139,6 +139,12 @@ impl Candidates {
         Candidates { len, few: [ALL; FEW], many }
     }
 
+    /// Whether no incarnation has the key.
+    pub(crate) fn is_empty(&self) -> bool {
+        let words = if self.len > FEW { &self.many[..] } else { &self.few[..self.len] };
+        words.iter().all(|word| *word == 0)
+    }
+
     fn words(&mut self) -> &mut [u64] {
         if self.len > FEW { &mut self.many } else { &mut self.few[..self.len] }
     }

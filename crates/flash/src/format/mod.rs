@@ -4,12 +4,13 @@
 pub mod directory;
 pub mod hash;
 pub mod page;
+pub mod sorted;
 pub mod spill;
 pub mod superblock;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use superblock::{FormatError, Geometry, List, Superblock};
+pub use superblock::{FormatError, Geometry, Layout, List, Superblock};
 
 /// The 128 bits that tell an index from all others.
 pub type Id = [u8; 16];
@@ -49,4 +50,45 @@ fn get16(bytes: &[u8], at: usize) -> u16 {
 
 fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
+}
+
+/// A key with its value, or `None` for a delete.
+pub type Pair<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Reads pages of slots, of either layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    /// The layout.
+    pub layout: Layout,
+    /// Sizes of keys and values.
+    pub entries: page::Entries,
+}
+
+impl Reader {
+    /// Every entry of a page.
+    #[must_use]
+    pub fn entries<'a>(&self, page: &'a [u8]) -> Box<dyn Iterator<Item = Pair<'a>> + 'a> {
+        let page::Entries { key, value } = self.entries;
+        match self.layout {
+            Layout::Published => Box::new(self.entries.all(page)),
+            Layout::Sorted => Box::new(sorted::entries(page, key, value)),
+        }
+    }
+
+    /// What a page has for a key: a value, or `None` for a delete.
+    #[must_use]
+    pub fn find<'a>(
+        &self,
+        page: &'a [u8],
+        hash: hash::Hash,
+        key: &[u8],
+    ) -> Option<Option<&'a [u8]>> {
+        match self.layout {
+            Layout::Published => {
+                let place = self.entries.find(page, hash, key)?;
+                Some(self.entries.entry(page, place).1)
+            }
+            Layout::Sorted => sorted::find(page, key, self.entries.value),
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! A page of an incarnation: a small hash table in itself, so that one read finds a key or shows
-//! that it is not there.
+//! A page of an incarnation, and of the published layout: a small hash table in itself, so that one
+//! read finds a key or shows that it is not there.
 //!
 //! A key's hash chooses the page and two buckets of [`BUCKET`] places in it. The thesis has two
 //! places of a table that spans the whole buffer (T:4484), which can take two reads; and a table as
 //! small as a page would often fail at half load with buckets of one.
 
-use super::{Id, SLOT, get16, get32, get64, put, seed};
+use super::{Id, Pair, SLOT, get16, get32, get64, put, seed};
 use crate::device::PAGE;
 use crate::format::hash::{Hash, mix};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -63,7 +63,6 @@ pub fn seal(id: &Id, place: &Place, page: &mut [u8]) {
     put(page, 24, &place.count.to_le_bytes());
     put(page, 32, &place.partition.to_le_bytes());
     put(page, 36, &place.page.to_le_bytes());
-    put(page, 38, &[0; 2]);
     let sum = xxh3_64_with_seed(&page[8..PAGE], seed_of(id, place));
     put(page, 0, &sum.to_le_bytes());
 }
@@ -145,6 +144,20 @@ impl Entries {
         let places = two.into_iter().flat_map(|bucket| bucket * BUCKET..(bucket + 1) * BUCKET);
         let mut places = places.filter(|&place| self.is_used(page, place));
         places.find(|&place| self.key(page, place) == key)
+    }
+
+    /// The entry in a place: its value is `None` for a delete.
+    #[must_use]
+    pub fn entry<'a>(&self, page: &'a [u8], place: usize) -> Pair<'a> {
+        let value = (!self.is_deleted(page, place)).then(|| self.value(page, place));
+        (self.key(page, place), value)
+    }
+
+    /// Every entry of a page.
+    pub fn all(self, page: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+        (0..self.places())
+            .filter(move |&place| self.is_used(page, place))
+            .map(move |place| self.entry(page, place))
     }
 
     /// Puts an entry in a place. `None` as the value is a delete.

@@ -1,6 +1,6 @@
 //! The superblock: two copies, of which the one with the higher number is valid.
 
-use super::{Id, get, get16, get32, get64, page, put, spill};
+use super::{Id, get, get16, get32, get64, page, put, sorted, spill};
 use crate::device::PAGE;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
@@ -26,6 +26,16 @@ pub enum List {
     PerPartition,
 }
 
+/// What a slot looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Hash tables that are half full, as in the thesis (T:4507).
+    Published,
+    /// Full pages of entries that ascend by hash: twice the entries in the same space.
+    #[default]
+    Sorted,
+}
+
 /// What never changes during the life of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -39,6 +49,8 @@ pub struct Geometry {
     pub key: usize,
     /// Bytes of a value.
     pub value: usize,
+    /// What a slot looks like.
+    pub layout: Layout,
     /// Order of slots.
     pub list: List,
     /// Pages of each of the two spill areas.
@@ -58,6 +70,7 @@ impl Geometry {
         key: usize,
         value: usize,
         list: List,
+        layout: Layout,
     ) -> Result<Geometry, FormatError> {
         let mut geometry = Geometry {
             slots: 2 * u64::from(partitions),
@@ -65,6 +78,7 @@ impl Geometry {
             pages,
             key,
             value,
+            layout,
             list,
             spill: 0,
         };
@@ -116,10 +130,14 @@ impl Geometry {
         u64::from(self.pages) * PAGE as u64
     }
 
-    /// Entries that a buffer holds: half of its places (T:4507).
+    /// Entries that a buffer holds: half of its places (T:4507), or as many as fit.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.pages * page::places(self.key + self.value) as u32 / 2
+        let entry = self.key + self.value;
+        match self.layout {
+            Layout::Published => self.pages * page::places(entry) as u32 / 2,
+            Layout::Sorted => self.pages * sorted::most(entry) as u32,
+        }
     }
 
     /// Incarnations of a partition with a list for each partition, and on average with one list.
@@ -256,6 +274,10 @@ impl Superblock {
         put(page, 84, &geometry.pages.to_le_bytes());
         put(page, 88, &(geometry.key as u16).to_le_bytes());
         put(page, 90, &(geometry.value as u16).to_le_bytes());
+        page[92] = match geometry.layout {
+            Layout::Published => 0,
+            Layout::Sorted => 1,
+        };
         page[93] = match geometry.list {
             List::Shared => 0,
             List::PerPartition => 1,
@@ -278,9 +300,11 @@ impl Superblock {
         if xxh3_64(&page[..CHECKED]) != get64(page, CHECKED) {
             return Err(FormatError::Checksum);
         }
-        if page[92] != 0 {
-            return Err(FormatError::Unknown { what: "layout", number: page[92] });
-        }
+        let layout = match page[92] {
+            0 => Layout::Published,
+            1 => Layout::Sorted,
+            number => return Err(FormatError::Unknown { what: "layout", number }),
+        };
         let list = match page[93] {
             0 => List::Shared,
             1 => List::PerPartition,
@@ -296,6 +320,7 @@ impl Superblock {
             pages: get32(page, 84),
             key: usize::from(get16(page, 88)),
             value: usize::from(get16(page, 90)),
+            layout,
             list,
         };
         geometry.check()?;
@@ -359,7 +384,8 @@ mod tests {
             generation: 8,
             spilled: 9,
             clean: true,
-            geometry: Geometry::fit(1 << 30, 64, 32, 8, 8, List::Shared).expect("fits"),
+            geometry: Geometry::fit(1 << 30, 64, 32, 8, 8, List::Shared, Layout::Published)
+                .expect("fits"),
         }
     }
 
@@ -370,6 +396,8 @@ mod tests {
         superblock.write(&mut page);
         assert_eq!(Superblock::read(&page), Ok(superblock.clone()));
         superblock.geometry.list = List::PerPartition;
+        superblock.geometry.layout = Layout::Sorted;
+        superblock.geometry.spill = 8000;
         superblock.geometry.slots = 64 * 120;
         superblock.write(&mut page);
         assert_eq!(Superblock::read(&page), Ok(superblock));
@@ -418,7 +446,8 @@ mod tests {
             (1 << 30, 60, List::PerPartition),
             (40 << 20, 3, List::Shared),
         ] {
-            let geometry = Geometry::fit(size, partitions, 32, 8, 8, list).expect("fits");
+            let geometry =
+                Geometry::fit(size, partitions, 32, 8, 8, list, Layout::Published).expect("fits");
             let unused = size - geometry.end();
             assert!(
                 geometry.end() <= size && unused < u64::from(partitions + 3) * 131_072,
@@ -426,9 +455,11 @@ mod tests {
             );
         }
         // The thesis has 4,096 entries in 128 KB; checksums and bitmaps take 3 % of that.
-        let geometry = Geometry::fit(1 << 30, 64, 32, 8, 8, List::Shared).expect("fits");
+        let geometry =
+            Geometry::fit(1 << 30, 64, 32, 8, 8, List::Shared, Layout::Published).expect("fits");
         assert_eq!(geometry.capacity(), 3968);
-        assert!(Geometry::fit(1 << 20, 64, 32, 8, 8, List::Shared).is_err());
-        assert!(Geometry::fit(0, 1, 1, 8, 8, List::Shared).is_err());
+        assert_eq!(Geometry { layout: Layout::Sorted, ..geometry }.capacity(), 8096);
+        assert!(Geometry::fit(1 << 20, 64, 32, 8, 8, List::Shared, Layout::Published).is_err());
+        assert!(Geometry::fit(0, 1, 1, 8, 8, List::Shared, Layout::Published).is_err());
     }
 }

@@ -1,12 +1,9 @@
 //! What is read of a partition when it is used first: all its pages, for filters and delete list.
 
-use super::table::{DeleteList, Loaded, Pages};
+use super::table::{Fences, Loaded, Pages};
 use super::{Incarnation, Index};
 use crate::device::{Aligned, PAGE};
-use crate::filter::Sliced;
-use crate::format::hash::hash;
-use crate::format::page;
-use std::collections::VecDeque;
+use crate::format::{Layout, page, sorted};
 
 impl Index {
     /// What the pages of a partition say. The first call reads them; other threads that need the
@@ -19,11 +16,7 @@ impl Index {
         let geometry = &self.superblock.geometry;
         let table = &self.tables[partition as usize];
         let all = u64::MAX >> (64 - geometry.pages);
-        let mut loaded = Loaded {
-            filter: Sliced::new(&self.shape),
-            pages: VecDeque::with_capacity(self.shape.most as usize + 1),
-            deletes: DeleteList::default(),
-        };
+        let mut loaded = Loaded::new(&self.shape, geometry);
         let mut damaged = 0;
         let mut image = Aligned::new(geometry.slot_bytes() as usize);
         for incarnation in &table.incarnations {
@@ -37,19 +30,29 @@ impl Index {
                 pages = Pages { lost: 0, gone: unreadable };
             }
             damaged += u64::from(pages.lost.count_ones());
-            loaded.pages.push_back(pages);
+            let mut prefixes = Vec::new();
             loaded.filter.enter(&self.shape, incarnation.count);
             for (number, page) in image.chunks_exact(PAGE).enumerate() {
                 if unreadable >> number & 1 == 1 {
+                    prefixes.push(None);
                     continue;
                 }
-                for (key, value) in crate::buffer::used(self.entries, page) {
-                    let hash = hash(&self.superblock.secret, geometry.partitions, key);
+                let (mut lowest, mut highest) = (u16::MAX, 0);
+                for (key, value) in self.reader.entries(page) {
+                    let hash = self.hash_of(key);
                     loaded.filter.add(&self.shape, incarnation.count, hash.inside);
+                    let prefix = sorted::prefix(hash.inside);
+                    (lowest, highest) = (lowest.min(prefix), highest.max(prefix));
                     let count = incarnation.count;
                     loaded.deletes.note(key, value.is_none(), count, &self.allowance);
                 }
+                prefixes.push(Some((lowest, highest)));
             }
+            let fences = match geometry.layout {
+                Layout::Published => Fences::default(),
+                Layout::Sorted => Fences::read(&prefixes),
+            };
+            loaded.push(incarnation.count, pages, &fences);
         }
         // What the buffer holds is newer.
         for (key, value) in self.buffers.entries(partition) {

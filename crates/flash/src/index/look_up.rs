@@ -2,13 +2,14 @@
 
 use super::Index;
 use super::stats::Tally;
-use super::table::{Loaded, Table};
+use super::table::Table;
 use crate::device::{PAGE, PageBuffer};
 use crate::error::IndexError;
 use crate::filter::{Candidates, may_have};
 use crate::format::hash::Hash;
 use crate::format::page::{self, Place};
 use crate::options::Answer;
+use std::ops::Range;
 
 /// What the memory of an index knows about a key.
 pub(super) enum Known<'a> {
@@ -24,6 +25,11 @@ pub(super) struct Probe {
     candidates: Candidates,
     /// Incarnations that were not looked at yet, which are the oldest.
     left: usize,
+    /// Pages of the incarnation after those that were not looked at yet.
+    pages: Range<u32>,
+    /// One of them is lost, so that nobody knows whether it had the key.
+    lost: bool,
+    may_have: bool,
     /// Pages read.
     pub(super) reads: u64,
 }
@@ -90,8 +96,20 @@ impl Index {
                 Known::Absent
             } else {
                 let candidates = loaded.filter.candidates(&self.shape, hash.inside);
-                let left = self.table(hash.partition).incarnations.len();
-                return Known::Perhaps(Probe { hash, candidates, left, reads: 0 });
+                let left = if candidates.is_empty() && !loaded.is_damaged {
+                    0
+                } else {
+                    self.table(hash.partition).incarnations.len()
+                };
+                return Known::Perhaps(Probe {
+                    hash,
+                    candidates,
+                    left,
+                    pages: 0..0,
+                    lost: false,
+                    may_have: false,
+                    reads: 0,
+                });
             }
         };
         tally.reads[0] += 1;
@@ -106,26 +124,36 @@ impl Index {
     pub(super) fn next(&self, probe: &mut Probe) -> Step {
         let geometry = &self.superblock.geometry;
         let partition = probe.hash.partition;
-        let table = self.table(partition);
-        let Loaded { pages, .. } = self.load(partition);
-        let number = page::page_of(probe.hash, geometry.pages);
-        while probe.left > 0 {
-            probe.left -= 1;
-            let (incarnation, pages) = (&table.incarnations[probe.left], &pages[probe.left]);
-            if pages.gone >> number & 1 == 1 {
-                continue;
-            }
-            if pages.lost >> number & 1 == 1 {
-                return Step::Unknown;
-            }
-            if may_have(&self.shape, &probe.candidates, incarnation.count) {
+        let incarnations = &self.table(partition).incarnations;
+        let loaded = self.load(partition);
+        loop {
+            for number in probe.pages.by_ref() {
+                let pages = &loaded.pages[probe.left];
+                probe.lost |= pages.is_lost(number);
+                if pages.is_gone(number) || pages.is_lost(number) || !probe.may_have {
+                    continue;
+                }
                 probe.reads += 1;
+                let incarnation = &incarnations[probe.left];
                 let place = incarnation.place(partition, number);
                 let slot = geometry.slot(incarnation.sequence, partition, incarnation.count);
-                return Step::Read(geometry.slot_at(slot) + u64::from(number) * PAGE as u64, place);
+                let at = geometry.slot_at(slot) + u64::from(number) * PAGE as u64;
+                return Step::Read(at, place);
+            }
+            if probe.lost {
+                return Step::Unknown;
+            }
+            loop {
+                let Some(left) = probe.left.checked_sub(1) else { return Step::Absent };
+                probe.left = left;
+                let count = incarnations[left].count;
+                probe.may_have = may_have(&self.shape, &probe.candidates, count);
+                if probe.may_have || loaded.pages[left].lost != 0 {
+                    probe.pages = loaded.pages_of(geometry, count, probe.hash);
+                    break;
+                }
             }
         }
-        Step::Absent
     }
 
     /// What a page says about a key. `None` is a page that could not be read.
@@ -143,13 +171,13 @@ impl Index {
             tally.damaged += 1;
             return Found::Damaged;
         };
-        match self.entries.find(page, hash, key) {
+        match self.reader.find(page, hash, key) {
             None => {
                 tally.spurious += 1;
                 Found::Nothing
             }
-            Some(place) if self.entries.is_deleted(page, place) => Found::Deleted,
-            Some(place) => Found::Value(self.entries.value(page, place)),
+            Some(None) => Found::Deleted,
+            Some(Some(value)) => Found::Value(value),
         }
     }
 }

@@ -11,7 +11,7 @@ mod open;
 mod stats;
 mod table;
 
-use crate::buffer::{Buffers, NoPlace};
+use crate::buffer::{Buffers, NoPlace, Scratch};
 use crate::device::pool::Pool;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::IndexError;
@@ -19,11 +19,11 @@ use crate::filter::Shape;
 use crate::format::directory::{self, Record};
 use crate::format::hash::{Hash, hash};
 use crate::format::page::{self, Entries};
-use crate::format::{List, Superblock, spill};
+use crate::format::{List, Reader, Superblock, spill};
 use crate::options::{Covered, Filters, Memory, Stats};
 use stats::Counters;
 use std::sync::{Arc, OnceLock};
-use table::{Allowance, Incarnation, Loaded, Table};
+use table::{Allowance, Fences, Incarnation, Table};
 
 /// Most incarnations between writes of the directory.
 const BATCH: u64 = 64;
@@ -38,6 +38,7 @@ pub struct Index {
     device: Arc<dyn Device>,
     superblock: Superblock,
     entries: Entries,
+    reader: Reader,
     shape: Shape,
     buffers: Buffers,
     tables: Vec<Table>,
@@ -63,6 +64,7 @@ pub struct Index {
     stats: Stats,
     counters: Counters,
     page: Aligned,
+    scratch: Scratch,
     /// Reads of batches, from the first one on; `None` if there are no threads.
     pool: OnceLock<Option<Pool>>,
     threads: usize,
@@ -164,7 +166,7 @@ impl Index {
             self.stats.evicted_early += 1;
             self.evict(partition);
         }
-        let image = self.buffers.image(partition);
+        let (image, hashes) = self.buffers.image(&self.superblock, partition, &mut self.scratch);
         for (number, page) in image.chunks_exact_mut(PAGE).enumerate() {
             let place = page::Place { sequence, epoch, count, partition, page: number as u16 };
             page::seal(&id, &place, page);
@@ -174,13 +176,12 @@ impl Index {
         self.stats.incarnations += 1;
 
         let table = &mut self.tables[partition as usize];
-        if let Some(Loaded { filter, pages, .. }) = table.loaded.get_mut() {
-            filter.enter(&self.shape, count);
-            for (key, _) in self.buffers.entries(partition) {
-                let hash = hash(&self.superblock.secret, geometry.partitions, key);
-                filter.add(&self.shape, count, hash.inside);
+        if let Some(loaded) = table.loaded.get_mut() {
+            loaded.filter.enter(&self.shape, count);
+            for &hash in hashes {
+                loaded.filter.add(&self.shape, count, hash);
             }
-            pages.push_back(table::Pages::default());
+            loaded.push(count, table::Pages::default(), &Fences::of(&geometry, hashes));
         }
         table.push(Incarnation { count, sequence, epoch, suspect: false });
         self.owners[slot as usize] = partition + 1;
@@ -278,7 +279,7 @@ impl Index {
             let place = (self.superblock.generation, self.superblock.epoch, self.spilled);
             let tables = &self.tables;
             let entries =
-                all.map(|(partition, key, value)| (tables[partition as usize].next, key, value));
+                all.map(|(partition, (key, value))| (tables[partition as usize].next, key, value));
             let written =
                 write_spill(&*self.device, &self.superblock, place, entries, &mut self.page)?;
             self.spilled += written;

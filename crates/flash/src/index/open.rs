@@ -2,9 +2,9 @@
 
 use super::batch::{QUEUED, SORT};
 use super::stats::Counters;
-use super::table::{Allowance, Loaded, Pages};
+use super::table::{Allowance, Loaded};
 use super::{BATCH, Incarnation, Index, PARTS, Pair, Table};
-use crate::buffer::Buffers;
+use crate::buffer::{Buffers, Scratch};
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::{IndexError, OpenError};
 use crate::filter::Shape;
@@ -12,7 +12,7 @@ use crate::format::directory::{self, Entry, Record};
 use crate::format::hash::{hash, mix};
 use crate::format::page::{self, Entries};
 use crate::format::superblock::{FormatError, MOST_PAGES, MOST_PARTITIONS};
-use crate::format::{Geometry, List, Superblock, spill};
+use crate::format::{Geometry, List, Reader, Superblock, spill};
 use crate::options::{Memory, Opened, Options, Stats};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -74,13 +74,14 @@ impl Index {
         };
         let entries = Entries { key: geometry.key, value: geometry.value };
         let mut memory = Memory {
-            buffers: Buffers::memory(geometry.partitions, geometry.pages),
+            buffers: Buffers::memory(&geometry),
             filters: 0,
             tables: geometry.slots * 4
                 + u64::from(geometry.partitions)
-                    * ((most + 1) * size_of::<(Incarnation, Pages)>() as u64
-                        + (size_of::<Table>() + size_of::<Loaded>()) as u64)
-                + geometry.slot_bytes()
+                    * ((most + 1) * size_of::<Incarnation>() as u64
+                        + Loaded::memory(most, &geometry)
+                        + size_of::<Table>() as u64)
+                + Scratch::memory(geometry.slot_bytes(), geometry.capacity())
                 + scratch(options.threads)
                 + 64 * 1024,
             deletes: options.memory / DELETES,
@@ -101,7 +102,9 @@ impl Index {
             device,
             entries,
             shape,
-            buffers: Buffers::new(geometry.partitions, geometry.pages, entries, superblock.secret),
+            reader: Reader { layout: geometry.layout, entries },
+            buffers: Buffers::new(&superblock),
+            scratch: Scratch::new(geometry.slot_bytes() as usize, geometry.capacity() as usize),
             tables: (0..geometry.partitions).map(|_| Table::new(most)).collect(),
             owners: vec![0; geometry.slots as usize],
             sequence: superblock.durable,
@@ -367,6 +370,9 @@ fn same(geometry: &Geometry, options: &Options) -> Result<(), OpenError> {
     if geometry.list != options.list {
         return Err(OpenError::DiffersInList);
     }
+    if geometry.layout != options.layout {
+        return Err(OpenError::DiffersInLayout);
+    }
     Ok(())
 }
 
@@ -405,9 +411,16 @@ fn read_superblock(device: &dyn Device) -> Result<Option<Superblock>, OpenError>
 fn create(device: &dyn Device, options: &Options) -> Result<Superblock, OpenError> {
     let partitions = (options.buffers / options.buffer) as u32;
     let pages = (options.buffer / PAGE as u64) as u32;
-    let geometry =
-        Geometry::fit(device.size(), partitions, pages, options.key, options.value, options.list)
-            .map_err(OpenError::Geometry)?;
+    let geometry = Geometry::fit(
+        device.size(),
+        partitions,
+        pages,
+        options.key,
+        options.value,
+        options.list,
+        options.layout,
+    )
+    .map_err(OpenError::Geometry)?;
     // What another program left must not look like records.
     let zeros = Aligned::new(CHUNK);
     let mut left = geometry.directory_pages() * PAGE as u64;

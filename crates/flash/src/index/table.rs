@@ -1,8 +1,11 @@
 //! What is in memory of a super table besides its buffer.
 
-use crate::filter::Sliced;
-use crate::format::page::Place;
+use crate::filter::{Shape, Sliced};
+use crate::format::hash::Hash;
+use crate::format::page::{self, Place};
+use crate::format::{Geometry, Layout, sorted};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -48,6 +51,102 @@ pub(crate) struct Loaded {
     /// For each incarnation, oldest first.
     pub(crate) pages: VecDeque<Pages>,
     pub(crate) deletes: DeleteList,
+    /// With the sorted layout, the fences of all pages of the incarnation with number `count` from
+    /// `count mod most` times its pages on.
+    fences: Vec<u16>,
+    /// Whether any page may have been lost.
+    pub(crate) is_damaged: bool,
+}
+
+impl Loaded {
+    pub(crate) fn new(shape: &Shape, geometry: &Geometry) -> Loaded {
+        let fences = match geometry.layout {
+            Layout::Published => 0,
+            Layout::Sorted => shape.most as usize * geometry.pages as usize,
+        };
+        Loaded {
+            filter: Sliced::new(shape),
+            pages: VecDeque::with_capacity(shape.most as usize + 1),
+            deletes: DeleteList::default(),
+            fences: vec![0; fences],
+            is_damaged: false,
+        }
+    }
+
+    /// Bytes of memory beside the filter and the delete list.
+    pub(crate) fn memory(most: u64, geometry: &Geometry) -> u64 {
+        let fences = match geometry.layout {
+            Layout::Published => 0,
+            Layout::Sorted => 2 * most * u64::from(geometry.pages),
+        };
+        (most + 1) * size_of::<Pages>() as u64 + fences
+    }
+
+    /// Adds the pages of an incarnation.
+    pub(crate) fn push(&mut self, count: u64, pages: Pages, fences: &Fences) {
+        self.is_damaged |= pages.lost != 0;
+        self.pages.push_back(pages);
+        let at = self.first_fence(count, fences.0.len());
+        self.fences[at..at + fences.0.len()].copy_from_slice(&fences.0);
+    }
+
+    fn first_fence(&self, count: u64, pages: usize) -> usize {
+        let most = self.fences.len().checked_div(pages).unwrap_or(0);
+        if most == 0 { 0 } else { (count % most as u64) as usize * pages }
+    }
+
+    /// The pages of an incarnation that may have a key: one, or with the sorted layout two where a
+    /// page ends within a prefix.
+    pub(crate) fn pages_of(&self, geometry: &Geometry, count: u64, hash: Hash) -> Range<u32> {
+        match geometry.layout {
+            Layout::Published => {
+                let number = page::page_of(hash, geometry.pages);
+                number..number + 1
+            }
+            Layout::Sorted => {
+                let at = self.first_fence(count, geometry.pages as usize);
+                let fences = &self.fences[at..at + geometry.pages as usize];
+                let prefix = sorted::prefix(hash.inside);
+                let end = fences.partition_point(|&fence| fence <= prefix);
+                let first = fences[..end].partition_point(|&fence| fence < prefix);
+                first.saturating_sub(1) as u32..end as u32
+            }
+        }
+    }
+}
+
+/// The prefix of the first hash of each page of a slot, ascending; none with the published layout.
+#[derive(Debug, Default)]
+pub(crate) struct Fences(Vec<u16>);
+
+impl Fences {
+    /// Those of pages that are filled one after another with entries of these hashes.
+    pub(crate) fn of(geometry: &Geometry, hashes: &[u64]) -> Fences {
+        Fences(match geometry.layout {
+            Layout::Published => Vec::new(),
+            Layout::Sorted => {
+                let per_page = sorted::most(geometry.key + geometry.value);
+                let first = |page| hashes.get(page as usize * per_page).copied();
+                // A page without entries has no prefix.
+                let fence = |page| first(page).map_or(u16::MAX, sorted::prefix);
+                (0..geometry.pages).map(fence).collect()
+            }
+        })
+    }
+
+    /// Those of pages with these lowest and highest prefixes, `None` for a damaged page.
+    pub(crate) fn read(pages: &[Option<(u16, u16)>]) -> Fences {
+        let (mut fence, mut last) = (0, 0);
+        let fences = pages.iter().map(|page| {
+            // A damaged page begins where the one before it ends, at the earliest.
+            let (lowest, highest) = page.unwrap_or((last, last));
+            // Ascending, whatever a page says.
+            fence = lowest.max(fence);
+            last = highest.max(fence);
+            fence
+        });
+        Fences(fences.collect())
+    }
 }
 
 /// Pages of an incarnation that cannot be read, as bits.
@@ -57,6 +156,16 @@ pub(crate) struct Pages {
     pub(crate) lost: u64,
     /// They were evicted.
     pub(crate) gone: u64,
+}
+
+impl Pages {
+    pub(crate) fn is_lost(&self, number: u32) -> bool {
+        self.lost >> number & 1 == 1
+    }
+
+    pub(crate) fn is_gone(&self, number: u32) -> bool {
+        self.gone >> number & 1 == 1
+    }
 }
 
 impl Table {

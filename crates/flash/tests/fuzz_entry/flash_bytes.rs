@@ -3,14 +3,14 @@
 
 use super::Bytes;
 use oncewire_flash::device::{Device, Memory, PAGE};
-use oncewire_flash::format::{Geometry, List, Superblock, directory, page, spill};
+use oncewire_flash::format::{Geometry, Layout, List, Superblock, directory, page, spill};
 use oncewire_flash::{Index, Options};
 use std::sync::Arc;
 
 const SIZE: u64 = 256 << 10;
 const ID: [u8; 16] = *b"an id of a test.";
 
-fn options(list: List) -> Options {
+fn options(list: List, layout: Layout) -> Options {
     Options {
         key: 2,
         value: 3,
@@ -18,6 +18,7 @@ fn options(list: List) -> Options {
         buffers: 2 * PAGE as u64,
         buffer: PAGE as u64,
         list,
+        layout,
         window: 0,
         threads: 2,
     }
@@ -26,8 +27,10 @@ fn options(list: List) -> Options {
 pub fn run(input: &[u8]) {
     let mut bytes = Bytes(input);
     superblock(input);
-    let list = if bytes.byte() % 2 == 0 { List::Shared } else { List::PerPartition };
-    let geometry = Geometry::fit(SIZE, 2, 1, 2, 3, list).expect("fits");
+    let choice = bytes.byte();
+    let list = if choice % 2 == 0 { List::Shared } else { List::PerPartition };
+    let layout = if choice / 2 % 2 == 0 { Layout::Published } else { Layout::Sorted };
+    let geometry = Geometry::fit(SIZE, 2, 1, 2, 3, list, layout).expect("fits");
     let superblock = Superblock {
         id: ID,
         secret: [7; 16],
@@ -97,8 +100,9 @@ pub fn run(input: &[u8]) {
     }
     // Whatever is there, the index opens, works, and can be closed and opened again.
     for _ in 0..2 {
-        let (mut index, _) = Index::open(Box::new(device.clone()), &options(list)).expect("opens");
-        assert!(index.memory().total() <= options(list).memory);
+        let (mut index, _) =
+            Index::open(Box::new(device.clone()), &options(list, layout)).expect("opens");
+        assert!(index.memory().total() <= options(list, layout).memory);
         for key in 0..64u16 {
             let _ = index.get(&key.to_le_bytes()).expect("answers");
         }

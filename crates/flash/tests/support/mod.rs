@@ -1,17 +1,17 @@
 //! A seeded history of operations with an oracle.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
-use oncewire_flash::{Answer, Index, IndexError, Options};
+use oncewire_flash::{Answer, Index, IndexError, Layout, List, Options};
 use std::collections::BTreeMap;
 
-/// Bytes of a small device: about 12 slots of 16 KiB for 4 partitions.
+/// Bytes of a small device: about 12 slots for 4 partitions.
 pub const SIZE: usize = 480 << 10;
 
 pub fn small() -> Options {
     Options {
         memory: 1400 << 10,
-        buffers: 64 << 10,
-        buffer: 16 << 10,
+        buffers: 48 << 10,
+        buffer: 12 << 10,
         threads: 4,
         ..Options::default()
     }
@@ -28,6 +28,30 @@ pub fn tiny() -> Options {
         threads: 4,
         ..Options::default()
     }
+}
+
+/// [`small`] in the published layout, which has half as many entries in a buffer, and needs a
+/// smaller spill for them.
+pub fn small_published() -> Options {
+    Options { buffers: 64 << 10, buffer: 16 << 10, layout: Layout::Published, ..small() }
+}
+
+/// [`small`] with both lists and both layouts.
+pub fn small_kinds() -> [Options; 4] {
+    let [shared, own, _, _] = kinds(small());
+    let [_, _, shared_published, own_published] = kinds(small_published());
+    [shared, own, shared_published, own_published]
+}
+
+/// The same options with both lists and both layouts.
+pub fn kinds(options: Options) -> [Options; 4] {
+    [
+        (List::Shared, Layout::Sorted),
+        (List::PerPartition, Layout::Sorted),
+        (List::Shared, Layout::Published),
+        (List::PerPartition, Layout::Published),
+    ]
+    .map(|(list, layout)| Options { list, layout, ..options })
 }
 
 pub struct Random(pub u64);
