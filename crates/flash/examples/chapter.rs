@@ -13,7 +13,7 @@
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
 use oncewire_flash::format::Geometry;
 use oncewire_flash::model::{Costs, Tuning, best_buffers};
-use oncewire_flash::{Answer, Index, Layout, List, Options, Stats};
+use oncewire_flash::{Answer, Filter, Index, Layout, List, Options, Stats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +134,7 @@ fn published(
         buffers,
         window,
         layout: Layout::Published,
+        filter: Filter::Sliced,
         ..Options::default()
     };
     let tables = Setup::new(costs, flash, &generous, directory)?.index.memory().tables;
@@ -177,6 +178,7 @@ fn figure_4() -> Result<(), Failure> {
                 buffer,
                 list: List::PerPartition,
                 layout: Layout::Published,
+                filter: Filter::Sliced,
                 ..Options::default()
             };
             let mut setup = Setup::new(costs, 48 << 20, &options, None)?;

@@ -14,7 +14,7 @@
 //! use oncewire_flash::device::Memory;
 //! use oncewire_flash::{Answer, Index, Options};
 //!
-//! let options = Options { memory: 4 << 20, buffers: 512 << 10, ..Options::default() };
+//! let options = Options { memory: 4 << 20, buffers: 1 << 20, ..Options::default() };
 //! let device = Memory::new(32 << 20);
 //! let (mut index, opened) = Index::open(Box::new(device), &options)?;
 //! assert!(opened.created);
@@ -32,6 +32,7 @@
 //! published devices by their costs, and one that crashes on request. [`mod@format`] has every
 //! byte, as `docs/FLASH.md` does.
 
+mod allowance;
 mod batch;
 mod buffer;
 pub mod device;
@@ -46,7 +47,7 @@ pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
 pub use format::{Layout, List};
 pub use index::Index;
-pub use options::{Answer, Covered, Filters, Memory, Opened, Options, Stats};
+pub use options::{Answer, Covered, Filter, Filters, Memory, Opened, Options, Stats};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -21,6 +21,8 @@ pub struct Options {
     pub layout: Layout,
     /// Order of incarnations on the device.
     pub list: List,
+    /// What tells the incarnations apart that may have a key.
+    pub filter: Filter,
     /// Bits by which slices of Bloom filters are longer than there are incarnations, 0 to 32: old
     /// filters are then removed this many at a time.
     pub window: u32,
@@ -39,10 +41,22 @@ impl Default for Options {
             buffer: 128 << 10,
             layout: Layout::Sorted,
             list: List::Shared,
+            filter: Filter::Maplet,
             window: 0,
             threads: 64,
         }
     }
+}
+
+/// What is in memory for keys on the device, to read pages of few incarnations only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// A Bloom filter for each incarnation, bit-sliced (T:4108-4131).
+    Sliced,
+    /// One cuckoo filter for all of a partition, with the incarnation of each key: less memory and
+    /// fewer cache misses. A partition has at most 62 incarnations on average.
+    #[default]
+    Maplet,
 }
 
 /// The answer to a look-up.

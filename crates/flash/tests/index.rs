@@ -4,7 +4,7 @@ mod support;
 
 use oncewire_flash::device::{Crash, Fault, Memory, Operation};
 use oncewire_flash::{
-    Answer, Answers, Entries, Index, IndexError, Keys, Layout, List, OpenError, Options,
+    Answer, Answers, Entries, Filter, Index, IndexError, Keys, Layout, List, OpenError, Options,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,11 @@ fn key(n: u64) -> [u8; 8] {
 /// Inserts, updates and deletes for several passes of the ring, beside the oracle.
 #[test]
 fn answers_equal_those_of_a_map() {
-    let window = |options| [0, 8].map(|window| Options { window, ..options });
-    for options in small_kinds().into_iter().flat_map(window) {
+    let filters = |options| {
+        [(Filter::Sliced, 0), (Filter::Sliced, 8), (Filter::Maplet, 0)]
+            .map(|(filter, window)| Options { filter, window, ..options })
+    };
+    for options in small_kinds().into_iter().flat_map(filters) {
         let device = Memory::new(support::SIZE);
         let (mut index, opened) = Index::open(Box::new(device), &options).expect("opens");
         assert!(opened.created && opened.clean);
@@ -287,4 +290,45 @@ fn a_batch_tells_unknown_from_absent() {
     index.get_batch(&Keys(keys), &mut answers).expect("answers");
     assert_eq!(answers.iter().filter(|answer| *answer == Answer::Unknown).count(), 9);
     assert!(answers.iter().all(|answer| answer != Answer::Absent));
+}
+
+/// Keys that are updated in every incarnation do not push others out of a maplet, nor do they hide
+/// them.
+#[test]
+fn a_maplet_keeps_keys_that_are_updated_often() {
+    let options = Options { memory: 1600 << 10, ..support::tiny() };
+    let (mut index, _) =
+        Index::open(Box::new(Memory::new(support::TINY_SIZE)), &options).expect("opens");
+    assert!(index.filters().incarnations > 25, "{:?}", index.filters());
+    let mut n = 1000;
+    let mut newest = [0; 40];
+    while index.stats().incarnations < 4 * 30 {
+        for often in 0..40 {
+            newest[often as usize] = n;
+            index.insert(&key(often), &key(n)).expect("inserts");
+        }
+        for _ in 0..300 {
+            index.insert(&key(n), &key(!n)).expect("inserts");
+            n += 1;
+        }
+    }
+    let stats = index.stats();
+    assert_eq!((stats.evicted_early, stats.early), (0, 0), "{stats:?}");
+    for often in 0..40 {
+        let answer = index.get(&key(often)).expect("answers");
+        assert_eq!(answer, Answer::Value(key(newest[often as usize]).to_vec()));
+    }
+    for old in n - 20_000..n {
+        assert_eq!(index.get(&key(old)).expect("answers"), Answer::Value(key(!old).to_vec()));
+    }
+}
+
+/// The format allows more incarnations than a maplet can tell apart.
+#[test]
+fn a_maplet_of_too_many_incarnations_is_refused() {
+    let options = Options { buffers: 4 << 10, ..support::tiny() };
+    let open = |options: &Options| Index::open(Box::new(Memory::new(512 << 10)), options);
+    let refused = open(&options).expect_err("too many");
+    assert!(matches!(refused, OpenError::Option { most: 63, .. }), "{refused}");
+    open(&Options { filter: Filter::Sliced, ..options }).expect("opens");
 }

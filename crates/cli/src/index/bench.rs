@@ -7,7 +7,7 @@ use crate::quantity::binary;
 use crate::stdout;
 use crate::terminal::{Page, print};
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
-use oncewire_flash::{Answer, Index, IndexError, Layout, List, OpenError, Options};
+use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, List, OpenError, Options};
 use oncewire_report::{Table, Unit, format};
 use serde::Serialize;
 use std::io;
@@ -81,6 +81,7 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
         },
         window: u32::from(args.window),
         layout: Layout::Published,
+        filter: Filter::Sliced,
         ..Options::default()
     };
     let Place { name, device, chip } = device(args)?;

@@ -149,7 +149,7 @@ impl Buffers {
         superblock: &Superblock,
         partition: u32,
         scratch: &'a mut Scratch,
-    ) -> (&'a mut [u8], &'a [u64]) {
+    ) -> &'a mut [u8] {
         match self {
             Buffers::Published(cuckoo) => {
                 scratch.hashes.clear();
@@ -158,11 +158,11 @@ impl Buffers {
                     .entries(partition)
                     .map(|(key, _)| hash(&superblock.secret, partitions, key).inside);
                 scratch.hashes.extend(hashes);
-                (cuckoo.image(partition), &scratch.hashes)
+                cuckoo.image(partition)
             }
             Buffers::Sorted(open) => {
                 open.fill(partition, scratch);
-                (&mut scratch.image, &scratch.hashes)
+                &mut scratch.image
             }
         }
     }

@@ -6,14 +6,11 @@
 //! of the window of `k` bits and is cleared in every slice. With `w` = 0, the one bit is cleared
 //! each time, which takes no memory for `w`.
 
+use super::{Candidates, IncarnationFilter, STRIDE};
+use crate::allowance::Allowance;
 use crate::format::hash::mix;
 use std::f64::consts::LN_2;
 
-/// Bits of a slice that are read at once, so that they fit in 8 bytes wherever they start.
-const STRIDE: u32 = 56;
-const ALL: u64 = (1 << STRIDE) - 1;
-/// Words of candidates without an allocation.
-const FEW: usize = 4;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What all filters of an index have in common.
@@ -46,6 +43,12 @@ impl Shape {
         Some(Shape { slices, most, columns, window, hashes: (hashes as u32).clamp(1, 32) })
     }
 
+    /// Bytes that a partition needs at most for a bit for each entry.
+    pub(crate) fn least(most: u32, window: u32, entries: u32) -> u64 {
+        let columns = u64::from(most) + 2 * u64::from(window);
+        (u64::from(entries) * columns).div_ceil(8) + 16
+    }
+
     /// Bytes of memory for a partition.
     pub(crate) fn bytes(&self) -> usize {
         (u64::from(self.slices) * u64::from(self.columns)).div_ceil(8) as usize + 8
@@ -60,12 +63,13 @@ impl Shape {
 /// The filters of a partition.
 #[derive(Debug)]
 pub(crate) struct Sliced {
+    shape: Shape,
     bits: Vec<u8>,
 }
 
 impl Sliced {
     pub(crate) fn new(shape: &Shape) -> Sliced {
-        Sliced { bits: vec![0; shape.bytes()] }
+        Sliced { shape: *shape, bits: vec![0; shape.bytes()] }
     }
 
     fn clear(&mut self, at: u64, len: u32) {
@@ -77,8 +81,18 @@ impl Sliced {
         self.bits[from..from + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Makes room for the filter of incarnation `count`. All but the `most - 1` before it are gone.
-    pub(crate) fn enter(&mut self, shape: &Shape, count: u64) {
+    fn add_one(&mut self, count: u64, hash: u64) {
+        let column = count % u64::from(self.shape.columns);
+        for n in 0..self.shape.hashes {
+            let at = self.shape.slice(hash, n) * u64::from(self.shape.columns) + column;
+            self.bits[(at / 8) as usize] |= 1 << (at % 8);
+        }
+    }
+}
+
+impl IncarnationFilter for Sliced {
+    fn enter(&mut self, count: u64) {
+        let shape = self.shape;
         let column = (count % u64::from(shape.columns)) as u32;
         let len = match shape.window {
             0 => 1,
@@ -90,17 +104,19 @@ impl Sliced {
         }
     }
 
-    /// Adds a key to the filter of incarnation `count`.
-    pub(crate) fn add(&mut self, shape: &Shape, count: u64, hash: u64) {
-        let column = count % u64::from(shape.columns);
-        for n in 0..shape.hashes {
-            let at = shape.slice(hash, n) * u64::from(shape.columns) + column;
-            self.bits[(at / 8) as usize] |= 1 << (at % 8);
-        }
+    fn add(&mut self, count: u64, hashes: &[u64], _: &Allowance) -> Result<(), usize> {
+        hashes.iter().for_each(|&hash| self.add_one(count, hash));
+        Ok(())
     }
 
-    /// The incarnations that may have a key, for [`may_have`].
-    pub(crate) fn candidates(&self, shape: &Shape, hash: u64) -> Candidates {
+    fn force(&mut self, count: u64, hash: u64, _: &Allowance) {
+        self.add_one(count, hash);
+    }
+
+    fn leave(&mut self, _: u64, _: &Allowance) {}
+
+    fn candidates(&self, hash: u64) -> Candidates {
+        let shape = &self.shape;
         let mut candidates = Candidates::all(shape.columns);
         for n in 0..shape.hashes {
             let first = shape.slice(hash, n) * u64::from(shape.columns);
@@ -123,40 +139,6 @@ impl Sliced {
     }
 }
 
-/// Incarnations that may have a key, as bits in words of [`STRIDE`] bits.
-pub(crate) struct Candidates {
-    /// Words that are in use.
-    len: usize,
-    few: [u64; FEW],
-    /// All words, if there are more than `few` has.
-    many: Vec<u64>,
-}
-
-impl Candidates {
-    fn all(columns: u32) -> Candidates {
-        let len = columns.div_ceil(STRIDE) as usize;
-        let many = if len > FEW { vec![ALL; len] } else { Vec::new() };
-        Candidates { len, few: [ALL; FEW], many }
-    }
-
-    /// Whether no incarnation has the key.
-    pub(crate) fn is_empty(&self) -> bool {
-        let words = if self.len > FEW { &self.many[..] } else { &self.few[..self.len] };
-        words.iter().all(|word| *word == 0)
-    }
-
-    fn words(&mut self) -> &mut [u64] {
-        if self.len > FEW { &mut self.many } else { &mut self.few[..self.len] }
-    }
-}
-
-/// Whether incarnation `count` may have the key.
-pub(crate) fn may_have(shape: &Shape, candidates: &Candidates, count: u64) -> bool {
-    let column = (count % u64::from(shape.columns)) as u32;
-    let words = if candidates.len > FEW { &candidates.many[..] } else { &candidates.few };
-    words[(column / STRIDE) as usize] >> (column % STRIDE) & 1 == 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,27 +155,23 @@ mod tests {
             let mut sliced = Sliced::new(&shape);
             let mut plain: Vec<Vec<bool>> = Vec::new();
             for count in 0..u64::from(3 * most + 40) {
-                sliced.enter(&shape, count);
+                sliced.enter(count);
                 let mut filter = vec![false; shape.slices as usize];
                 for key in 0..100 {
                     let hash = mix(count << 32 | key);
-                    sliced.add(&shape, count, hash);
+                    sliced.add_one(count, hash);
                     (0..shape.hashes).for_each(|n| filter[shape.slice(hash, n) as usize] = true);
                 }
                 plain.push(filter);
                 let oldest = (count + 1).saturating_sub(u64::from(most));
                 for key in 0..20 {
                     let hash = mix(((count - key % (count + 1)) << 32) | (key * 5));
-                    let found = sliced.candidates(&shape, hash);
+                    let found = sliced.candidates(hash);
                     for old in oldest..=count {
                         let plain = &plain[old as usize];
                         let expected =
                             (0..shape.hashes).all(|n| plain[shape.slice(hash, n) as usize]);
-                        assert_eq!(
-                            may_have(&shape, &found, old),
-                            expected,
-                            "{most} {window} {count} {old}"
-                        );
+                        assert_eq!(found.may_have(old), expected, "{most} {window} {count} {old}");
                     }
                 }
             }
@@ -207,13 +185,13 @@ mod tests {
         assert_eq!((shape.slices, shape.hashes), (16_000, 11));
         let mut sliced = Sliced::new(&shape);
         for count in 0..16 {
-            sliced.enter(&shape, count);
-            (0..1000).for_each(|key| sliced.add(&shape, count, mix(count << 32 | key)));
+            sliced.enter(count);
+            (0..1000).for_each(|key| sliced.add_one(count, mix(count << 32 | key)));
         }
         let mut spurious = 0;
         for key in 0..100_000 {
-            let found = sliced.candidates(&shape, mix(1 << 60 | key));
-            spurious += (0..16).filter(|&count| may_have(&shape, &found, count)).count();
+            let found = sliced.candidates(mix(1 << 60 | key));
+            spurious += (0..16).filter(|&count| found.may_have(count)).count();
         }
         assert!((600..880).contains(&spurious), "{spurious} in 100,000");
         assert!(Shape::new(100, 16, 0, 1000).is_none());

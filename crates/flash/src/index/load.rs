@@ -1,6 +1,6 @@
 //! What is read of a partition when it is used first: all its pages, for filters and delete list.
 
-use super::table::{Fences, Loaded, Pages};
+use super::table::{Fences, Loaded, Pages, Table};
 use super::{Incarnation, Index};
 use crate::device::{Aligned, PAGE};
 use crate::format::{Layout, page, sorted};
@@ -18,6 +18,7 @@ impl Index {
         let all = u64::MAX >> (64 - geometry.pages);
         let mut loaded = Loaded::new(&self.shape, geometry);
         let mut damaged = 0;
+        let mut hashes = Vec::with_capacity(geometry.capacity() as usize);
         let mut image = Aligned::new(geometry.slot_bytes() as usize);
         for incarnation in &table.incarnations {
             let unreadable = self.read_slot(partition, incarnation, &mut image);
@@ -31,7 +32,7 @@ impl Index {
             }
             damaged += u64::from(pages.lost.count_ones());
             let mut prefixes = Vec::new();
-            loaded.filter.enter(&self.shape, incarnation.count);
+            hashes.clear();
             for (number, page) in image.chunks_exact(PAGE).enumerate() {
                 if unreadable >> number & 1 == 1 {
                     prefixes.push(None);
@@ -40,11 +41,11 @@ impl Index {
                 let (mut lowest, mut highest) = (u16::MAX, 0);
                 for (key, value) in self.reader.entries(page) {
                     let hash = self.hash_of(key);
-                    loaded.filter.add(&self.shape, incarnation.count, hash.inside);
+                    hashes.push(hash.inside);
                     let prefix = sorted::prefix(hash.inside);
                     (lowest, highest) = (lowest.min(prefix), highest.max(prefix));
                     let count = incarnation.count;
-                    loaded.deletes.note(key, value.is_none(), count, &self.allowance);
+                    loaded.deletes.note(key, value.is_none(), count, &self.for_deletes);
                 }
                 prefixes.push(Some((lowest, highest)));
             }
@@ -53,13 +54,35 @@ impl Index {
                 Layout::Sorted => Fences::read(&prefixes),
             };
             loaded.push(incarnation.count, pages, &fences);
+            self.add_newest(table, &mut loaded, &hashes);
         }
         // What the buffer holds is newer.
         for (key, value) in self.buffers.entries(partition) {
-            loaded.deletes.note(key, value.is_none(), table.next, &self.allowance);
+            loaded.deletes.note(key, value.is_none(), table.next, &self.for_deletes);
         }
         self.counters.add(&super::stats::Tally { damaged, ..Default::default() });
         loaded
+    }
+
+    /// Adds the newest incarnation to the filter. Where that has no room, older ones are evicted.
+    fn add_newest(&self, table: &Table, loaded: &mut Loaded, hashes: &[u64]) {
+        let newest = loaded.pages.len() - 1;
+        let count = table.incarnations[newest].count;
+        let mut done = 0;
+        let mut oldest = 0;
+        loaded.filter.enter(count);
+        while let Err(n) = loaded.filter.add(count, &hashes[done..], &self.for_filters) {
+            done += n;
+            if oldest < newest {
+                loaded.filter.leave(table.incarnations[oldest].count, &self.for_filters);
+                loaded.pages[oldest] = Pages { lost: 0, gone: u64::MAX };
+                self.counters.add(&super::stats::Tally { evicted_early: 1, ..Default::default() });
+                oldest += 1;
+            } else {
+                loaded.filter.force(count, hashes[done], &self.for_filters);
+                done += 1;
+            }
+        }
     }
 
     /// Reads a slot. Returns the pages that are not what was written, as bits.

@@ -5,7 +5,7 @@ use super::stats::Tally;
 use super::table::Table;
 use crate::device::{PAGE, PageBuffer};
 use crate::error::IndexError;
-use crate::filter::{Candidates, may_have};
+use crate::filter::Candidates;
 use crate::format::hash::Hash;
 use crate::format::page::{self, Place};
 use crate::options::Answer;
@@ -95,7 +95,7 @@ impl Index {
                 tally.delete_list += 1;
                 Known::Absent
             } else {
-                let candidates = loaded.filter.candidates(&self.shape, hash.inside);
+                let candidates = loaded.filter.candidates(hash.inside);
                 let left = if candidates.is_empty() && !loaded.is_damaged {
                     0
                 } else {
@@ -147,7 +147,7 @@ impl Index {
                 let Some(left) = probe.left.checked_sub(1) else { return Step::Absent };
                 probe.left = left;
                 let count = incarnations[left].count;
-                probe.may_have = may_have(&self.shape, &probe.candidates, count);
+                probe.may_have = probe.candidates.may_have(count);
                 if probe.may_have || loaded.pages[left].lost != 0 {
                     probe.pages = loaded.pages_of(geometry, count, probe.hash);
                     break;

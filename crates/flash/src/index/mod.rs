@@ -11,6 +11,7 @@ mod open;
 mod stats;
 mod table;
 
+use crate::allowance::Allowance;
 use crate::buffer::{Buffers, NoPlace, Scratch};
 use crate::device::pool::Pool;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
@@ -23,7 +24,7 @@ use crate::format::{List, Reader, Superblock, spill};
 use crate::options::{Covered, Filters, Memory, Stats};
 use stats::Counters;
 use std::sync::{Arc, OnceLock};
-use table::{Allowance, Fences, Incarnation, Table};
+use table::{Fences, Incarnation, Table};
 
 /// Most incarnations between writes of the directory.
 const BATCH: u64 = 64;
@@ -56,7 +57,9 @@ pub struct Index {
     spilled: u64,
     memory: Memory,
     /// Memory for delete lists.
-    allowance: Allowance,
+    for_deletes: Allowance,
+    /// Memory for filters beside that of each partition.
+    for_filters: Allowance,
     /// The index was closed when it was opened, or every table was read since.
     clean: bool,
     failed: bool,
@@ -117,7 +120,7 @@ impl Index {
     fn note(&mut self, partition: u32, key: &[u8], deleted: bool) {
         let Table { next, loaded, .. } = &mut self.tables[partition as usize];
         if let Some(loaded) = loaded.get_mut() {
-            loaded.deletes.note(key, deleted, *next, &self.allowance);
+            loaded.deletes.note(key, deleted, *next, &self.for_deletes);
         }
     }
 
@@ -162,11 +165,14 @@ impl Index {
         let slot = geometry.slot(sequence, partition, count);
         self.vacate(slot, sequence, count)?;
         let durable = self.superblock.durable;
-        while self.tables[partition as usize].incarnations.len() >= self.shape.most as usize {
+        // What filters and fences have of an incarnation is where the one `most` later will be.
+        let most = u64::from(self.shape.most);
+        let is_due = |oldest: &Incarnation| oldest.count + most <= count;
+        while self.tables[partition as usize].incarnations.front().is_some_and(is_due) {
             self.stats.evicted_early += 1;
             self.evict(partition);
         }
-        let (image, hashes) = self.buffers.image(&self.superblock, partition, &mut self.scratch);
+        let image = self.buffers.image(&self.superblock, partition, &mut self.scratch);
         for (number, page) in image.chunks_exact_mut(PAGE).enumerate() {
             let place = page::Place { sequence, epoch, count, partition, page: number as u16 };
             page::seal(&id, &place, page);
@@ -175,14 +181,13 @@ impl Index {
         self.stats.written += image.len() as u64;
         self.stats.incarnations += 1;
 
+        let hashes = std::mem::take(&mut self.scratch.hashes);
+        self.add_to_filter(partition, count, &hashes);
         let table = &mut self.tables[partition as usize];
         if let Some(loaded) = table.loaded.get_mut() {
-            loaded.filter.enter(&self.shape, count);
-            for &hash in hashes {
-                loaded.filter.add(&self.shape, count, hash);
-            }
-            loaded.push(count, table::Pages::default(), &Fences::of(&geometry, hashes));
+            loaded.push(count, table::Pages::default(), &Fences::of(&geometry, &hashes));
         }
+        self.scratch.hashes = hashes;
         table.push(Incarnation { count, sequence, epoch, suspect: false });
         self.owners[slot as usize] = partition + 1;
         self.sequence += 1;
@@ -191,6 +196,31 @@ impl Index {
             .push((slot, Record { sequence, epoch, count, durable, partition, entries, deletes }));
         self.buffers.clear(partition);
         Ok(())
+    }
+
+    /// Adds the entries of the next incarnation to the filter. Where that has no room, the oldest
+    /// incarnations are evicted.
+    fn add_to_filter(&mut self, partition: u32, count: u64, hashes: &[u64]) {
+        let mut done = 0;
+        loop {
+            let table = &mut self.tables[partition as usize];
+            // It was read before its buffer was written.
+            let Some(loaded) = table.loaded.get_mut() else { return };
+            if done == 0 {
+                loaded.filter.enter(count);
+            }
+            match loaded.filter.add(count, &hashes[done..], &self.for_filters) {
+                Ok(()) => return,
+                Err(n) => done += n,
+            }
+            if table.incarnations.is_empty() {
+                loaded.filter.force(count, hashes[done], &self.for_filters);
+                done += 1;
+            } else {
+                self.stats.evicted_early += 1;
+                self.evict(partition);
+            }
+        }
     }
 
     /// Evicts what is in the slot of the next incarnation, which is the oldest of its partition.
@@ -219,7 +249,7 @@ impl Index {
 
     /// Removes the oldest incarnation of a partition.
     fn evict(&mut self, partition: u32) {
-        let evicted = self.tables[partition as usize].pop(&self.allowance);
+        let evicted = self.tables[partition as usize].pop(&self.for_deletes, &self.for_filters);
         self.stats.evicted += u64::from(evicted.is_some());
     }
 
@@ -374,8 +404,8 @@ impl Index {
             partitions: geometry.partitions,
             entries: geometry.capacity(),
             incarnations: self.shape.most,
-            bits: self.shape.slices,
-            hashes: self.shape.hashes,
+            bits: self.shape.bits(),
+            hashes: self.shape.hashes(),
         }
     }
 

@@ -2,18 +2,19 @@
 
 use super::batch::{QUEUED, SORT};
 use super::stats::Counters;
-use super::table::{Allowance, Loaded};
+use super::table::Loaded;
 use super::{BATCH, Incarnation, Index, PARTS, Pair, Table};
+use crate::allowance::Allowance;
 use crate::buffer::{Buffers, Scratch};
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::{IndexError, OpenError};
-use crate::filter::Shape;
+use crate::filter::{self, MOST_IN_MAPLET, Shape};
 use crate::format::directory::{self, Entry, Record};
 use crate::format::hash::{hash, mix};
 use crate::format::page::{self, Entries};
 use crate::format::superblock::{FormatError, MOST_PAGES, MOST_PARTITIONS};
 use crate::format::{Geometry, List, Reader, Superblock, spill};
-use crate::options::{Memory, Opened, Options, Stats};
+use crate::options::{Filter, Memory, Opened, Options, Stats};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::size_of;
@@ -86,18 +87,25 @@ impl Index {
                 + 64 * 1024,
             deletes: options.memory / DELETES,
         };
-        let left = options.memory.saturating_sub(memory.total()) / u64::from(geometry.partitions);
+        let left = options.memory.saturating_sub(memory.total());
+        let shared = filter::shared(options.filter, left);
+        let left = (left - shared) / u64::from(geometry.partitions);
         let most = most.min(u64::from(u32::MAX / 2)) as u32;
-        let shape = Shape::new(left, most, options.window, geometry.capacity());
-        let Some(shape) = shape else {
-            let columns = u64::from(most) + 2 * u64::from(options.window);
-            let filter = (u64::from(geometry.capacity()) * columns).div_ceil(8) + 16;
-            let least = (memory.total() - memory.deletes + filter * u64::from(geometry.partitions))
-                * DELETES
-                / (DELETES - 1);
-            return Err(OpenError::Memory { memory: options.memory, least });
-        };
-        memory.filters = shape.bytes() as u64 * u64::from(geometry.partitions);
+        if options.filter == Filter::Maplet && most > MOST_IN_MAPLET {
+            // With less to write into, or larger buffers, it is enough.
+            let (value, most) = (u64::from(most), u64::from(MOST_IN_MAPLET));
+            let what = "incarnations of a buffer, with one more than fit";
+            return Err(OpenError::Option { what, value, least: 1, most });
+        }
+        let capacity = geometry.capacity();
+        let shape = Shape::new(options.filter, left, most, options.window, capacity);
+        let shape = shape.map_err(|filter| {
+            let filters = filter * u64::from(geometry.partitions);
+            let filters = filters + filter::shared(options.filter, filters) * 33 / 32 + 32;
+            let least = (memory.total() - memory.deletes + filters) * DELETES / (DELETES - 1) + 1;
+            OpenError::Memory { memory: options.memory, least }
+        })?;
+        memory.filters = shape.bytes() * u64::from(geometry.partitions) + shared;
         Ok(Index {
             device,
             entries,
@@ -113,7 +121,8 @@ impl Index {
             recorded: superblock.durable,
             spilled: 0,
             memory,
-            allowance: Allowance::new(memory.deletes),
+            for_deletes: Allowance::new(memory.deletes),
+            for_filters: Allowance::new(shared),
             clean: superblock.clean,
             failed: false,
             stats: Stats::default(),
@@ -237,7 +246,7 @@ impl Index {
         // Columns of filters are for consecutive numbers.
         let first = (record.count + 1).saturating_sub(u64::from(self.shape.most));
         while table.incarnations.front().is_some_and(|oldest| oldest.count < first) {
-            table.pop(&self.allowance);
+            table.pop(&self.for_deletes, &self.for_filters);
         }
         table.push(Incarnation {
             count: record.count,

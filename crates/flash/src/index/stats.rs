@@ -12,6 +12,7 @@ pub(crate) struct Counters {
     spurious: AtomicU64,
     delete_list: AtomicU64,
     damaged: AtomicU64,
+    evicted_early: AtomicU64,
 }
 
 /// What some look-ups did.
@@ -23,6 +24,7 @@ pub(crate) struct Tally {
     pub(crate) spurious: u64,
     pub(crate) delete_list: u64,
     pub(crate) damaged: u64,
+    pub(crate) evicted_early: u64,
 }
 
 impl Counters {
@@ -40,6 +42,7 @@ impl Counters {
         add(&self.spurious, tally.spurious);
         add(&self.delete_list, tally.delete_list);
         add(&self.damaged, tally.damaged);
+        add(&self.evicted_early, tally.evicted_early);
     }
 
     /// Adds them to those of inserts.
@@ -53,5 +56,6 @@ impl Counters {
         stats.spurious += self.spurious.load(Relaxed);
         stats.delete_list += self.delete_list.load(Relaxed);
         stats.damaged += self.damaged.load(Relaxed);
+        stats.evicted_early += self.evicted_early.load(Relaxed);
     }
 }

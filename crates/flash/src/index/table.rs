@@ -1,13 +1,13 @@
 //! What is in memory of a super table besides its buffer.
 
-use crate::filter::{Shape, Sliced};
+use crate::allowance::Allowance;
+use crate::filter::{IncarnationFilter, Shape};
 use crate::format::hash::Hash;
 use crate::format::page::{self, Place};
 use crate::format::{Geometry, Layout, sorted};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes that an entry of a delete list takes beside its key, by the layout of the standard
 /// library's table, at its lowest load.
@@ -47,7 +47,7 @@ pub(crate) struct Table {
 /// What the pages of a partition say.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    pub(crate) filter: Sliced,
+    pub(crate) filter: Box<dyn IncarnationFilter>,
     /// For each incarnation, oldest first.
     pub(crate) pages: VecDeque<Pages>,
     pub(crate) deletes: DeleteList,
@@ -65,7 +65,7 @@ impl Loaded {
             Layout::Sorted => shape.most as usize * geometry.pages as usize,
         };
         Loaded {
-            filter: Sliced::new(shape),
+            filter: shape.filter(),
             pages: VecDeque::with_capacity(shape.most as usize + 1),
             deletes: DeleteList::default(),
             fences: vec![0; fences],
@@ -79,7 +79,7 @@ impl Loaded {
             Layout::Published => 0,
             Layout::Sorted => 2 * most * u64::from(geometry.pages),
         };
-        (most + 1) * size_of::<Pages>() as u64 + fences
+        (most + 1) * size_of::<Pages>() as u64 + fences + Shape::fixed()
     }
 
     /// Adds the pages of an incarnation.
@@ -181,31 +181,18 @@ impl Table {
     }
 
     /// Removes the oldest incarnation. Its deletes have nothing left to hide.
-    pub(crate) fn pop(&mut self, allowance: &Allowance) -> Option<Incarnation> {
+    pub(crate) fn pop(
+        &mut self,
+        for_deletes: &Allowance,
+        for_filters: &Allowance,
+    ) -> Option<Incarnation> {
         let oldest = self.incarnations.pop_front()?;
         if let Some(loaded) = self.loaded.get_mut() {
             loaded.pages.pop_front();
-            loaded.deletes.forget(oldest.count, allowance);
+            loaded.filter.leave(oldest.count, for_filters);
+            loaded.deletes.forget(oldest.count, for_deletes);
         }
         Some(oldest)
-    }
-}
-
-/// Memory that all delete lists together may still take.
-#[derive(Debug)]
-pub(crate) struct Allowance(AtomicU64);
-
-impl Allowance {
-    pub(crate) fn new(bytes: u64) -> Allowance {
-        Allowance(AtomicU64::new(bytes))
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.0.fetch_add(bytes, Relaxed);
     }
 }
 

@@ -4,13 +4,13 @@
 use super::Bytes;
 use oncewire_flash::device::{Device, Memory, PAGE};
 use oncewire_flash::format::{Geometry, Layout, List, Superblock, directory, page, spill};
-use oncewire_flash::{Index, Options};
+use oncewire_flash::{Filter, Index, Options};
 use std::sync::Arc;
 
 const SIZE: u64 = 256 << 10;
 const ID: [u8; 16] = *b"an id of a test.";
 
-fn options(list: List, layout: Layout) -> Options {
+fn options(list: List, layout: Layout, filter: Filter) -> Options {
     Options {
         key: 2,
         value: 3,
@@ -19,6 +19,7 @@ fn options(list: List, layout: Layout) -> Options {
         buffer: PAGE as u64,
         list,
         layout,
+        filter,
         window: 0,
         threads: 2,
     }
@@ -29,6 +30,7 @@ pub fn run(input: &[u8]) {
     superblock(input);
     let choice = bytes.byte();
     let list = if choice % 2 == 0 { List::Shared } else { List::PerPartition };
+    let filter = if choice / 4 % 2 == 0 { Filter::Sliced } else { Filter::Maplet };
     let layout = if choice / 2 % 2 == 0 { Layout::Published } else { Layout::Sorted };
     let geometry = Geometry::fit(SIZE, 2, 1, 2, 3, list, layout).expect("fits");
     let superblock = Superblock {
@@ -101,8 +103,8 @@ pub fn run(input: &[u8]) {
     // Whatever is there, the index opens, works, and can be closed and opened again.
     for _ in 0..2 {
         let (mut index, _) =
-            Index::open(Box::new(device.clone()), &options(list, layout)).expect("opens");
-        assert!(index.memory().total() <= options(list, layout).memory);
+            Index::open(Box::new(device.clone()), &options(list, layout, filter)).expect("opens");
+        assert!(index.memory().total() <= options(list, layout, filter).memory);
         for key in 0..64u16 {
             let _ = index.get(&key.to_le_bytes()).expect("answers");
         }

@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use oncewire_flash::device::{Crash, Fault, Operation};
-use oncewire_flash::{Answer, Index, Layout, List, Options};
+use oncewire_flash::{Answer, Filter, Index, Layout, List, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ pub fn run(input: &[u8]) {
     let mut bytes = Bytes(input);
     let first = bytes.byte();
     let list = if first & 1 == 0 { List::Shared } else { List::PerPartition };
+    let filter = if first >> 4 & 1 == 0 { Filter::Sliced } else { Filter::Maplet };
     let layout = if first >> 3 & 1 == 0 { Layout::Published } else { Layout::Sorted };
     let options = Options {
         key: 8,
@@ -35,6 +36,7 @@ pub fn run(input: &[u8]) {
         buffer: 4096,
         list,
         layout,
+        filter,
         window: u32::from(first >> 1 & 3),
         threads: 2,
     };

@@ -1,7 +1,7 @@
 //! A seeded history of operations with an oracle.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
-use oncewire_flash::{Answer, Index, IndexError, Layout, List, Options};
+use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, List, Options};
 use std::collections::BTreeMap;
 
 /// Bytes of a small device: about 12 slots for 4 partitions.
@@ -51,7 +51,13 @@ pub fn kinds(options: Options) -> [Options; 4] {
         (List::Shared, Layout::Published),
         (List::PerPartition, Layout::Published),
     ]
-    .map(|(list, layout)| Options { list, layout, ..options })
+    .map(|(list, layout)| {
+        let filter = match layout {
+            Layout::Published => Filter::Sliced,
+            Layout::Sorted => Filter::Maplet,
+        };
+        Options { list, layout, filter, ..options }
+    })
 }
 
 pub struct Random(pub u64);
