@@ -38,6 +38,12 @@ impl Answers {
         Answers::default()
     }
 
+    /// Makes room for the answers of a batch with this many keys and values of this many bytes.
+    pub fn reserve(&mut self, keys: usize, value: usize) {
+        self.kinds.reserve(keys);
+        self.values.reserve(keys * value);
+    }
+
     /// Number of answers.
     #[must_use]
     pub fn len(&self) -> usize {

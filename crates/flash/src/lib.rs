@@ -14,7 +14,7 @@
 //! use oncewire_flash::device::Memory;
 //! use oncewire_flash::{Answer, Index, Options};
 //!
-//! let options = Options { memory: 4 << 20, buffers: 1 << 20, ..Options::default() };
+//! let options = Options { memory: 8 << 20, buffers: 1 << 20, ..Options::default() };
 //! let device = Memory::new(32 << 20);
 //! let (mut index, opened) = Index::open(Box::new(device), &options)?;
 //! assert!(opened.created);
@@ -47,7 +47,9 @@ pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
 pub use format::{Layout, List};
 pub use index::Index;
-pub use options::{Answer, Covered, Filter, Filters, Memory, Opened, Options, Stats};
+pub use options::{
+    Answer, Covered, Filter, Filters, Memory, Opened, Options, OptionsBuilder, Stats,
+};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

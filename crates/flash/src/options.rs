@@ -1,6 +1,13 @@
 //! What an index is configured with, and what it reports.
 
-use crate::format::{Layout, List};
+use crate::device::PAGE;
+use crate::error::OpenError;
+use crate::format::superblock::{MOST_PAGES, MOST_PARTITIONS};
+use crate::format::{Geometry, Layout, List};
+use crate::model::best_buffers;
+
+/// Most threads that read.
+const MOST_THREADS: u32 = 1024;
 
 /// Settings of an index. Everything but the memory for filters is fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,151 @@ impl Default for Options {
             window: 0,
             threads: 64,
         }
+    }
+}
+
+impl Options {
+    /// Options for an index that fills `flash` bytes of a device with `memory` bytes of memory.
+    /// Everything else has a default; the memory for buffers follows from the others.
+    ///
+    /// ```
+    /// use oncewire_flash::Options;
+    ///
+    /// let options = Options::builder(32 << 30, 6 << 30).key(20).build()?;
+    /// assert!(options.buffers > 512 << 20);
+    /// # Ok::<(), oncewire_flash::OpenError>(())
+    /// ```
+    #[must_use]
+    pub fn builder(flash: u64, memory: u64) -> OptionsBuilder {
+        let options = Options { memory, buffers: 0, ..Options::default() };
+        OptionsBuilder { flash, options }
+    }
+
+    /// Whether everything is in range.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let options = self;
+        let range = |what, value: u64, least, most| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(OpenError::Option { what, value, least, most })
+            }
+        };
+        let page = PAGE as u64;
+        range("bytes of a buffer", options.buffer, page, u64::from(MOST_PAGES) * page)?;
+        if !options.buffer.is_multiple_of(page) {
+            let least = options.buffer / page * page;
+            let value = options.buffer;
+            return Err(OpenError::Option { what: "bytes of a buffer", value, least, most: least });
+        }
+        let most = u64::from(MOST_PARTITIONS) * options.buffer;
+        range("bytes of all buffers", options.buffers, options.buffer, most)?;
+        range("threads", u64::from(options.threads), 0, u64::from(MOST_THREADS))?;
+        range("bits of the window", u64::from(options.window), 0, 32)?;
+        range("bytes of memory", options.memory, options.buffers, u64::MAX / 64)
+    }
+}
+
+/// Makes [`Options`], and checks them.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionsBuilder {
+    flash: u64,
+    /// `buffers` is 0 where it was not set.
+    options: Options,
+}
+
+impl OptionsBuilder {
+    /// Bytes of a key, 1 to 255; 8 by default.
+    #[must_use]
+    pub fn key(mut self, bytes: usize) -> Self {
+        self.options.key = bytes;
+        self
+    }
+
+    /// Bytes of a value, 0 to 255; 8 by default.
+    #[must_use]
+    pub fn value(mut self, bytes: usize) -> Self {
+        self.options.value = bytes;
+        self
+    }
+
+    /// Bytes of one buffer: a multiple of 4,096, to 262,144; 131,072 by default.
+    #[must_use]
+    pub fn buffer(mut self, bytes: u64) -> Self {
+        self.options.buffer = bytes;
+        self
+    }
+
+    /// Bytes of device that all buffers fill once. By default, with a maplet, a 62nd of the device,
+    /// so that it can tell the incarnations apart; else [`crate::model::best_buffers`].
+    #[must_use]
+    pub fn buffers(mut self, bytes: u64) -> Self {
+        self.options.buffers = bytes;
+        self
+    }
+
+    /// What incarnations look like; sorted by default.
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.options.layout = layout;
+        self
+    }
+
+    /// Order of incarnations on the device; one list by default.
+    #[must_use]
+    pub fn list(mut self, list: List) -> Self {
+        self.options.list = list;
+        self
+    }
+
+    /// What tells the incarnations apart that may have a key; a maplet by default.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.options.filter = filter;
+        self
+    }
+
+    /// Bits by which slices are longer than there are incarnations, 0 to 32; 0 by default.
+    #[must_use]
+    pub fn window(mut self, bits: u32) -> Self {
+        self.options.window = bits;
+        self
+    }
+
+    /// Reads that a batch has in flight, 0 to 1,024; 64 by default.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.options.threads = threads;
+        self
+    }
+
+    /// The options.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of range, or the device is too small.
+    pub fn build(self) -> Result<Options, OpenError> {
+        let OptionsBuilder { flash, mut options } = self;
+        let least = PAGE as u64;
+        options.buffer = options.buffer.max(least);
+        let geometry = |partitions| {
+            let pages = u32::try_from(options.buffer / least).unwrap_or(u32::MAX);
+            let Options { key, value, list, layout, .. } = options;
+            Geometry::fit(flash, partitions, pages, key, value, list, layout)
+                .map_err(OpenError::Geometry)
+        };
+        if options.buffers == 0 {
+            let one = geometry(1)?;
+            let entry = one.slot_bytes() as f64 / f64::from(one.capacity());
+            let best = match options.filter {
+                Filter::Maplet => flash / 62,
+                Filter::Sliced => best_buffers(flash as f64, entry) as u64,
+            };
+            options.buffers = best.max(1).next_multiple_of(options.buffer);
+        }
+        options.check()?;
+        geometry((options.buffers / options.buffer) as u32)?;
+        Ok(options)
     }
 }
 

@@ -332,3 +332,34 @@ fn a_maplet_of_too_many_incarnations_is_refused() {
     assert!(matches!(refused, OpenError::Option { most: 63, .. }), "{refused}");
     open(&Options { filter: Filter::Sliced, ..options }).expect("opens");
 }
+
+/// What the builder chooses opens, and fills the device that it was told of.
+#[test]
+fn built_options_open() {
+    for (filter, layout) in [
+        (Filter::Maplet, Layout::Sorted),
+        (Filter::Maplet, Layout::Published),
+        (Filter::Sliced, Layout::Sorted),
+        (Filter::Sliced, Layout::Published),
+    ] {
+        for (flash, key, buffer) in [(40 << 20, 8, 128 << 10), (9 << 20, 20, 16 << 10)] {
+            let options = Options::builder(flash, 12 << 20)
+                .key(key)
+                .buffer(buffer)
+                .filter(filter)
+                .layout(layout)
+                .build()
+                .expect("in range");
+            let device = Memory::new(flash as usize);
+            let (index, _) = Index::open(Box::new(device), &options).expect("opens");
+            let filters = index.filters();
+            assert!(filter == Filter::Sliced || (50..=63).contains(&filters.incarnations));
+        }
+    }
+    let builder = Options::builder(40 << 20, 12 << 20);
+    assert!(matches!(builder.buffer(5000).build(), Err(OpenError::Option { .. })));
+    assert!(matches!(builder.key(0).build(), Err(OpenError::Geometry(_))));
+    assert!(matches!(builder.threads(5000).build(), Err(OpenError::Option { .. })));
+    let tiny = Options::builder(1 << 16, 12 << 20).build();
+    assert!(matches!(tiny, Err(OpenError::Geometry(_))));
+}

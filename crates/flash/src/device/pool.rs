@@ -47,7 +47,6 @@ pub(crate) struct Job {
 }
 
 /// Where a caller finds its pages.
-#[derive(Default)]
 struct Finished {
     jobs: Mutex<Vec<Job>>,
     wake: Condvar,
@@ -80,8 +79,10 @@ impl Pool {
     }
 
     /// A place to read through. Each caller has one, so callers do not wait for each other.
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { pool: self, finished: Arc::default(), in_flight: 0 }
+    /// It may have `most` reads in flight.
+    pub(crate) fn reader(&self, most: usize) -> Reader<'_> {
+        let finished = Finished { jobs: Vec::with_capacity(most).into(), wake: Condvar::new() };
+        Reader { pool: self, finished: Arc::new(finished), in_flight: 0 }
     }
 }
 
@@ -155,18 +156,18 @@ impl Reader<'_> {
         self.in_flight
     }
 
-    /// Waits until a read is finished. Returns all that are; none if none is in flight.
-    pub(crate) fn wait(&mut self) -> Vec<Job> {
+    /// Waits until a read is finished, and puts all that are into `done`, which must be empty; none
+    /// if none is in flight. The memory of `done` is exchanged, so that no thread allocates.
+    pub(crate) fn wait(&mut self, done: &mut Vec<Job>) {
         if self.in_flight == 0 {
-            return Vec::new();
+            return;
         }
         let mut jobs = lock(&self.finished.jobs);
         while jobs.is_empty() {
             jobs = self.finished.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
-        let jobs = std::mem::take(&mut *jobs);
-        self.in_flight -= jobs.len();
-        jobs
+        std::mem::swap(&mut *jobs, done);
+        self.in_flight -= done.len();
     }
 }
 
@@ -203,8 +204,10 @@ mod tests {
             for caller in 0..3 {
                 let pool = &pool;
                 scope.spawn(move || {
-                    let mut reader = pool.reader();
-                    assert!(reader.wait().is_empty());
+                    let mut reader = pool.reader(200);
+                    let mut done = Vec::with_capacity(200);
+                    reader.wait(&mut done);
+                    assert!(done.is_empty());
                     let job = |tag: usize| Job {
                         at: ((tag + caller) % 9 * PAGE) as u64,
                         tag,
@@ -216,7 +219,8 @@ mod tests {
                         reader.start(&mut half.map(job).collect());
                     }
                     while reader.in_flight() > 0 {
-                        for job in reader.wait() {
+                        reader.wait(&mut done);
+                        for job in done.drain(..) {
                             assert!(!std::mem::replace(&mut seen[job.tag], true));
                             let page = (job.tag + caller) % 9;
                             // One panics, and one is beyond the end.

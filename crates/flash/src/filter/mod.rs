@@ -38,7 +38,7 @@ pub(crate) trait IncarnationFilter: Debug + Send + Sync {
 pub(crate) fn shared(filter: Filter, bytes: u64) -> u64 {
     match filter {
         Filter::Sliced => 0,
-        Filter::Maplet => bytes / 32,
+        Filter::Maplet => bytes / 64,
     }
 }
 

@@ -120,8 +120,9 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn run(&mut self, pool: &Pool, len: usize) {
-        let mut reader = pool.reader();
         let most = QUEUED * self.index.threads;
+        let mut reader = pool.reader(most);
+        let mut done = Vec::with_capacity(most);
         for number in 0..len {
             self.begin(number);
             if self.jobs.len() >= START {
@@ -129,7 +130,8 @@ impl Batch<'_> {
             }
             while reader.in_flight() + self.jobs.len() >= most {
                 reader.start(&mut self.jobs);
-                reader.wait().into_iter().for_each(|job| self.finish(job));
+                reader.wait(&mut done);
+                done.drain(..).for_each(|job| self.finish(job));
             }
         }
         loop {
@@ -137,7 +139,8 @@ impl Batch<'_> {
             if reader.in_flight() == 0 {
                 return;
             }
-            reader.wait().into_iter().for_each(|job| self.finish(job));
+            reader.wait(&mut done);
+            done.drain(..).for_each(|job| self.finish(job));
         }
     }
 

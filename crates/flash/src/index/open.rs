@@ -6,16 +6,15 @@ use super::table::Loaded;
 use super::{BATCH, Incarnation, Index, PARTS, Pair, Table};
 use crate::allowance::Allowance;
 use crate::buffer::{Buffers, Scratch};
-use crate::device::{Aligned, Device, DeviceError, PAGE};
+use crate::device::{Aligned, Device, DeviceError, PAGE, PageBuffer};
 use crate::error::{IndexError, OpenError};
 use crate::filter::{self, MOST_IN_MAPLET, Shape};
 use crate::format::directory::{self, Entry, Record};
 use crate::format::hash::{hash, mix};
 use crate::format::page::{self, Entries};
-use crate::format::superblock::{FormatError, MOST_PAGES, MOST_PARTITIONS};
+use crate::format::superblock::FormatError;
 use crate::format::{Geometry, List, Reader, Superblock, spill};
 use crate::options::{Filter, Memory, Opened, Options, Stats};
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::size_of;
 use std::sync::{Arc, OnceLock};
@@ -24,12 +23,30 @@ use std::sync::{Arc, OnceLock};
 const CHUNK: usize = 1 << 20;
 /// Pages of the spill in a row that do not count, after which it ends.
 const GAP: u64 = 64;
-/// Most entries of the spill for which a buffer has no place, and which wait in memory.
-const WAITING: usize = 2048;
-/// Most threads that read.
-const MOST_THREADS: u32 = 1024;
+/// Bytes of entries of the spill for which a buffer has no place, and which wait in memory.
+const WAITING: usize = 48 << 10;
+/// Bytes of such an entry beside key and value.
+const WAITS: usize = 96;
 /// Part of the memory for delete lists.
-const DELETES: u64 = 64;
+const DELETES: u64 = 256;
+
+/// What recovery knows of a slot.
+struct Found {
+    sequence: u64,
+    epoch: u64,
+    count: u64,
+    slot: u32,
+    partition: u32,
+    /// The record is damaged, and pages of the slot say so.
+    by_pages: bool,
+}
+
+impl Found {
+    fn new(slot: u64, record: &Record, by_pages: bool) -> Found {
+        let Record { sequence, epoch, count, partition, .. } = *record;
+        Found { sequence, epoch, count, slot: slot as u32, partition, by_pages }
+    }
+}
 
 impl Index {
     /// Opens the index on a device, or creates one if the device is empty.
@@ -40,7 +57,7 @@ impl Index {
     /// something else or fails, or the superblocks are damaged. Other damage is reported in
     /// [`Opened`] and costs the keys that it hit.
     pub fn open(device: Box<dyn Device>, options: &Options) -> Result<(Index, Opened), OpenError> {
-        check(options)?;
+        options.check()?;
         let mut opened = Opened::default();
         let superblock = match read_superblock(&*device)? {
             Some(superblock) => {
@@ -82,7 +99,8 @@ impl Index {
                     * ((most + 1) * size_of::<Incarnation>() as u64
                         + Loaded::memory(most, &geometry)
                         + size_of::<Table>() as u64)
-                + Scratch::memory(geometry.slot_bytes(), geometry.capacity())
+                // One to write buffers, and one to read a partition.
+                + 2 * Scratch::memory(geometry.slot_bytes(), geometry.capacity())
                 + scratch(options.threads)
                 + 64 * 1024,
             deletes: options.memory / DELETES,
@@ -101,11 +119,17 @@ impl Index {
         let shape = Shape::new(options.filter, left, most, options.window, capacity);
         let shape = shape.map_err(|filter| {
             let filters = filter * u64::from(geometry.partitions);
-            let filters = filters + filter::shared(options.filter, filters) * 33 / 32 + 32;
+            let filters = filters + filter::shared(options.filter, filters) * 65 / 64 + 64;
             let least = (memory.total() - memory.deletes + filters) * DELETES / (DELETES - 1) + 1;
             OpenError::Memory { memory: options.memory, least }
         })?;
         memory.filters = shape.bytes() * u64::from(geometry.partitions) + shared;
+        // Records are in memory before filters are.
+        let records = geometry.slots * size_of::<Found>() as u64;
+        memory.tables += records.saturating_sub(memory.filters);
+        if memory.total() > options.memory {
+            return Err(OpenError::Memory { memory: options.memory, least: memory.total() });
+        }
         Ok(Index {
             device,
             entries,
@@ -136,20 +160,22 @@ impl Index {
 
     /// Restores tables and buffers, and starts an epoch.
     fn recover(&mut self, opened: &mut Opened) -> Result<(), OpenError> {
-        let mut records = self.read_directory(opened)?;
-        let durable = records.values().map(|(_, record)| record.durable).max();
-        let durable = durable.unwrap_or(0).max(self.superblock.durable);
+        let (records, durable) = self.read_directory(opened);
+        let durable = durable.max(self.superblock.durable);
         // Records beyond the durable ones survived a crash by chance. They count as far as none
         // before them is missing.
         self.sequence = durable;
-        while let Some((_, record)) = records.get(&self.sequence) {
-            self.sequence = record.sequence + 1;
+        let mut end = records.partition_point(|record| record.sequence < durable);
+        while records.get(end).is_some_and(|record| record.sequence == self.sequence) {
+            self.sequence += 1;
+            end += 1;
         }
-        let dropped = records.split_off(&self.sequence);
+        let (records, dropped) = records.split_at(end);
         opened.dropped = dropped.len() as u64;
-        for (slot, record) in records.into_values() {
-            self.restore(slot, &record, opened);
+        for record in records {
+            self.restore(record, opened);
         }
+        let dropped = dropped.iter().map(|record| u64::from(record.slot)).collect();
         if !self.superblock.clean {
             self.suspect();
         }
@@ -157,7 +183,7 @@ impl Index {
         let (waiting, stale) = self.read_spill(opened)?;
 
         // From here on, the device changes. A crash before the superblock leaves what there was.
-        self.zero(dropped.into_values().map(|(slot, _)| slot).collect())?;
+        self.zero(dropped)?;
         let device = |error| match error {
             IndexError::Device(error) | IndexError::Full(error) => OpenError::Device(error),
             _ => OpenError::Device(DeviceError::Failed),
@@ -182,52 +208,56 @@ impl Index {
         Ok(())
     }
 
-    /// All valid records by sequence, with their slots. Pages of a slot say the same as its record,
-    /// so a damaged record costs nothing.
-    fn read_directory(
-        &self,
-        opened: &mut Opened,
-    ) -> Result<BTreeMap<u64, (u64, Record)>, OpenError> {
+    /// All valid records by sequence, and the highest sequence below which all were durable. Pages
+    /// of a slot say the same as its record, so a damaged record costs nothing.
+    fn read_directory(&self, opened: &mut Opened) -> (Vec<Found>, u64) {
         let geometry = &self.superblock.geometry;
-        let (mut records, mut damaged) = (BTreeMap::new(), Vec::new());
+        let mut records = Vec::with_capacity(geometry.slots as usize);
         let (at, pages) = (geometry.directory_at(), geometry.directory_pages());
         let per_page = (PAGE / directory::BYTES) as u64;
+        let mut durable = 0;
         read_pages(&*self.device, at, pages, &mut |number, page| {
             let slots = (number * per_page..geometry.slots).take(per_page as usize);
             for (slot, bytes) in slots.zip(page.chunks_exact(directory::BYTES)) {
                 match Record::read(&self.superblock.id, slot, bytes) {
                     Entry::Record(record) if self.belongs(slot, &record) => {
-                        records.insert(record.sequence, (slot, record));
+                        durable = durable.max(record.durable);
+                        records.push(Found::new(slot, &record, false));
                     }
                     Entry::Empty => {}
-                    _ => damaged.push(slot),
+                    _ => {
+                        opened.damaged += 1;
+                        records.extend(self.find_record(slot));
+                    }
                 }
             }
             true
         });
-        opened.damaged += damaged.len() as u64;
-        let mut page = Aligned::new(PAGE);
-        for slot in damaged {
-            let number = |n: u64| geometry.slot_at(slot) + n * PAGE as u64;
-            let found = (0..u64::from(geometry.pages)).find_map(|n| {
-                self.device.read(number(n), &mut page).ok()?;
-                let place = page::place(&self.superblock.id, &page)?;
-                let record = Record {
-                    sequence: place.sequence,
-                    epoch: place.epoch,
-                    count: place.count,
-                    durable: 0,
-                    partition: place.partition,
-                    entries: 0,
-                    deletes: 0,
-                };
-                self.belongs(slot, &record).then_some(record)
-            });
-            if let Some(record) = found {
-                records.entry(record.sequence).or_insert((slot, record));
-            }
-        }
-        Ok(records)
+        // Where a page claims the sequence of a valid record, the record counts.
+        records.sort_unstable_by_key(|found| (found.sequence, found.by_pages));
+        records.dedup_by_key(|found| found.sequence);
+        (records, durable)
+    }
+
+    /// What the pages of a slot say that its record was.
+    fn find_record(&self, slot: u64) -> Option<Found> {
+        let geometry = &self.superblock.geometry;
+        let mut page = PageBuffer::default();
+        (0..u64::from(geometry.pages)).find_map(|n| {
+            let at = geometry.slot_at(slot) + n * PAGE as u64;
+            self.device.read(at, &mut page.0).ok()?;
+            let place = page::place(&self.superblock.id, &page.0)?;
+            let record = Record {
+                sequence: place.sequence,
+                epoch: place.epoch,
+                count: place.count,
+                durable: 0,
+                partition: place.partition,
+                entries: 0,
+                deletes: 0,
+            };
+            self.belongs(slot, &record).then(|| Found::new(slot, &record, true))
+        })
     }
 
     fn belongs(&self, slot: u64, record: &Record) -> bool {
@@ -237,7 +267,7 @@ impl Index {
             && geometry.slot(record.sequence, record.partition, record.count) == slot
     }
 
-    fn restore(&mut self, slot: u64, record: &Record, opened: &mut Opened) {
+    fn restore(&mut self, record: &Found, opened: &mut Opened) {
         let table = &mut self.tables[record.partition as usize];
         if !table.incarnations.is_empty() && record.count < table.next {
             opened.damaged += 1;
@@ -254,7 +284,7 @@ impl Index {
             epoch: record.epoch,
             suspect: false,
         });
-        self.owners[slot as usize] = record.partition + 1;
+        self.owners[record.slot as usize] = record.partition + 1;
     }
 
     /// Marks what may have been overwritten although no durable record says so: the next slots of
@@ -305,7 +335,7 @@ impl Index {
                 let full = buffers.len(hash.partition) >= geometry.capacity()
                     && buffers.get(hash, entry.key).is_none();
                 if full || buffers.put(hash, entry.key, entry.value).is_err() {
-                    if waiting.len() < WAITING {
+                    if waiting.len() < WAITING / (geometry.key + geometry.value + WAITS) {
                         waiting.push((entry.key.to_vec(), entry.value.map(<[u8]>::to_vec)));
                     } else {
                         opened.damaged += 1;
@@ -340,30 +370,9 @@ impl Index {
 /// Memory that one operation needs: to open, to insert a batch, or to look one up. Pages that start
 /// at a page boundary take up to twice their size.
 fn scratch(threads: u32) -> u64 {
-    let pages = QUEUED as u64 * u64::from(threads) * 2 * PAGE as u64;
+    // Each with a look-up that waits for it, and the thread itself.
+    let pages = QUEUED as u64 * u64::from(threads) * (2 * PAGE as u64 + 512);
     pages.max(CHUNK as u64).max(SORT as u64 * 16)
-}
-
-fn check(options: &Options) -> Result<(), OpenError> {
-    let range = |what, value: u64, least, most| {
-        if (least..=most).contains(&value) {
-            Ok(())
-        } else {
-            Err(OpenError::Option { what, value, least, most })
-        }
-    };
-    let page = PAGE as u64;
-    range("bytes of a buffer", options.buffer, page, u64::from(MOST_PAGES) * page)?;
-    if !options.buffer.is_multiple_of(page) {
-        let least = options.buffer / page * page;
-        let value = options.buffer;
-        return Err(OpenError::Option { what: "bytes of a buffer", value, least, most: least });
-    }
-    let most = u64::from(MOST_PARTITIONS) * options.buffer;
-    range("bytes of all buffers", options.buffers, options.buffer, most)?;
-    range("threads", u64::from(options.threads), 0, u64::from(MOST_THREADS))?;
-    range("bits of the window", u64::from(options.window), 0, 32)?;
-    range("bytes of memory", options.memory, options.buffers, u64::MAX / 64)
 }
 
 fn same(geometry: &Geometry, options: &Options) -> Result<(), OpenError> {
