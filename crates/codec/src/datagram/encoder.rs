@@ -3,11 +3,12 @@
 use super::frame::{self, OffsetWidth};
 use super::pending::Pending;
 use super::run::{Coding, Limits, RunTokens, Scratch, Slices, Written};
+use super::sights::Sights;
 use crate::adapt::Effort;
 use crate::domain::Domain;
 use crate::encoder::{EncoderMemory, EncoderStats, Finder, How, looks_compressible};
 use crate::entropy::{FrozenContext, FrozenWriter};
-use crate::error::EncodeError;
+use crate::error::{ConfigError, EncodeError};
 use crate::log::Log;
 use crate::ranges::RangeSet;
 use crate::reach::{Reach, most_ranges_memory};
@@ -78,6 +79,8 @@ pub struct DatagramEncoder {
     kernels: Kernels,
     pending: Pending,
     indexing: Indexing,
+    /// How often content was sent, if that matters.
+    sights: Option<Sights>,
     /// End of what was written, of runs in their order.
     written: u64,
     /// By their numbers.
@@ -116,6 +119,7 @@ impl DatagramEncoder {
             kernels,
             pending: Pending::default(),
             indexing: Indexing::default(),
+            sights: None,
             written: 0,
             contexts: Vec::new(),
             context: None,
@@ -152,6 +156,9 @@ impl DatagramEncoder {
         let note = self.indexing == Indexing::Immediate;
         let how = How { dense, note };
         self.finder.search(None, run, run.len(), offset, how, &mut tokens.tokens);
+        if let Some(sights) = &mut self.sights {
+            sights.filter(&mut tokens.tokens);
+        }
         self.finder.append(run, &tokens.tokens);
         tokens.reach = reach;
         tokens.withdrawals = self.log().withdrawals();
@@ -159,6 +166,21 @@ impl DatagramEncoder {
             let floor = self.floor();
             self.pending.push(&tokens.tokens, self.finder.domain(), floor);
         }
+        Ok(())
+    }
+
+    /// From the next run on, matches are kept only in content that was sent at least `times` before; 0
+    /// and 1 keep all. What repeats its own run is kept, too: [`Limits::earlier`] decides about that.
+    /// Counting begins now, and takes a 64th of the log's memory more than
+    /// [`EncoderBuilder::datagrams_memory`](crate::EncoderBuilder::datagrams_memory) says.
+    ///
+    /// # Errors
+    /// [`ConfigError::Memory`]; nothing was changed.
+    pub fn refer_after(&mut self, times: u8) -> Result<(), ConfigError> {
+        self.sights = match times {
+            0 | 1 => None,
+            _ => Some(Sights::new(self.log().geometry().capacity(), times)?),
+        };
         Ok(())
     }
 
@@ -374,6 +396,7 @@ impl DatagramEncoder {
         memory.buffers += self.pending.memory()
             + self.log().delivery_memory()
             + self.new.memory()
+            + self.sights.as_ref().map_or(0, Sights::memory)
             + self.scratch.memory()
             + self.tried.as_ref().map_or(0, |tried| tried.frame.capacity())
             + self.contexts.capacity() * size_of::<(u8, Box<FrozenWriter>)>()
@@ -391,7 +414,8 @@ impl DatagramEncoder {
         // grow by doubling.
         // Sections of literals, and a frame that was tried.
         let frames = 4 * (2 * max_block + 1024);
-        let descriptors = 4 * (max_block / 12 + 1) * size_of::<frame::Descriptor>();
+        let matches = max_block / 12 + 1;
+        let descriptors = 4 * matches * (size_of::<frame::Descriptor>() + Sights::PER_MATCH);
         most_ranges_memory(cache)
             .saturating_mul(3)
             .saturating_add(Pending::MOST_MEMORY)

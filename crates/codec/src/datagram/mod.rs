@@ -3,7 +3,7 @@
 //! [`DatagramEncoder`] searches a run of content once and deals it to datagrams as slices, of which
 //! each decodes alone. [`DatagramDecoder`] decodes whichever arrive, and keeps a log with holes where
 //! others were lost. Which content a slice may refer to is the caller's policy ([`Reach`]): all that
-//! was sent, or only what the decoder is known to have.
+//! was sent, only what was sent several times, or only what the decoder is known to have.
 //!
 //! `docs/LINK.md`, "Frames", specifies the bytes. A datagram that was altered on the way must be
 //! dropped before it gets here.
@@ -15,6 +15,7 @@ mod encoder;
 mod frame;
 mod pending;
 mod run;
+mod sights;
 mod window;
 
 pub use crate::entropy::{

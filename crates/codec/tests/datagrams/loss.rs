@@ -135,6 +135,38 @@ fn content_in_flight_does_not_hide_what_was_acknowledged() {
 }
 
 #[test]
+fn content_is_referred_to_after_it_was_sent_often_enough() {
+    let (run, other) = (noise(1, 20_000), noise(2, 7_000));
+    for (times, whole) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+        let (mut encoder, mut decoder) = ends(1 << 20, 1 << 16);
+        let before = encoder.memory().total();
+        encoder.refer_after(times).unwrap();
+        assert!(encoder.memory().total() - before <= (1 << 14) + 2);
+        let (mut counter, policy) = (0, (Class::Unknown, Reach::Sent));
+        let mut sizes = Vec::new();
+        for nth in 0..5 {
+            // Each copy lies elsewhere in the cells of the counts.
+            deal(&mut encoder, &other[..1000 + 37 * nth], policy, &LIMITS, &mut counter)
+                .iter()
+                .for_each(|datagram| drop(decoder.decode(datagram.counter, &datagram.frame)));
+            let dealt = deal(&mut encoder, &run, policy, &LIMITS, &mut counter);
+            sizes.push(dealt.iter().map(|datagram| datagram.frame.len()).sum::<usize>());
+            for datagram in dealt {
+                let decoded = decoder.decode(datagram.counter, &datagram.frame).unwrap();
+                let DatagramDecoded::Content { bytes, .. } = decoded else {
+                    panic!("all arrived: {decoded:?}")
+                };
+                assert!(bytes == datagram.content);
+            }
+        }
+        for (nth, size) in sizes.iter().enumerate() {
+            let is_whole = *size > 20_000;
+            assert!(is_whole == (nth < whole) && (is_whole || *size < 400), "{times}: {sizes:?}");
+        }
+    }
+}
+
+#[test]
 fn withdrawn_content_is_not_referred_to_even_by_tokens_found_before() {
     let (mut encoder, mut decoder) = ends(1 << 20, 1 << 16);
     let (run, mut counter) = (noise(1, 1000), 0);

@@ -199,11 +199,14 @@ proptest! {
     fn each_datagram_gives_its_content_or_says_what_is_missing(
         steps in proptest::collection::vec(step(), 1..50),
         apart in any::<bool>(),
+        times in 0u8..4,
     ) {
         let sharing = if apart { Sharing::None } else { Sharing::All };
         let builder = encoder(CACHE, SPAN).max_block(MAX_BLOCK).window(12).period(8).sharing(sharing);
         let bound = builder.datagrams_memory().total() + 2 * DatagramEncoder::CONTEXT_MEMORY;
+        let bound = bound + CACHE as usize / 64 + 2;
         let mut encoder = builder.build_datagrams().unwrap();
+        encoder.refer_after(times).unwrap();
         let mut decoder = Decoder::builder()
             .cache(CACHE)
             .span(SPAN)
