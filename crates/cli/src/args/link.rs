@@ -12,6 +12,7 @@ use oncewire_net::target::Target;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU8;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -258,14 +259,27 @@ pub(crate) enum PolicyName {
     /// All that was sent: repeats are found earlier, and a lost datagram delays those that refer to
     /// it by a round trip
     Immediate,
+    /// What was sent at least twice: as `immediate`, but fewer datagrams depend on a lost one
+    #[value(name = "after-2")]
+    After2,
+    /// What was sent at least three times
+    #[value(name = "after-3")]
+    After3,
+    /// What was sent at least four times
+    #[value(name = "after-4")]
+    After4,
 }
 
 impl From<PolicyName> for Policy {
     fn from(name: PolicyName) -> Policy {
+        let after = |more| Policy::AfterK(NonZeroU8::MIN.saturating_add(more));
         match name {
             PolicyName::Auto => Policy::Auto,
             PolicyName::Acked => Policy::Acked,
             PolicyName::Immediate => Policy::Immediate,
+            PolicyName::After2 => after(1),
+            PolicyName::After3 => after(2),
+            PolicyName::After4 => after(3),
         }
     }
 }
@@ -338,5 +352,18 @@ mod tests {
         for bad in ["", "..", "a/b", "sixteen-letters-", "a b"] {
             assert!(parse_device(bad).is_err(), "{bad}");
         }
+    }
+    #[test]
+    fn policies_are_named_after_how_often_content_was_sent() {
+        let named = |name| PolicyName::from_str(name, true).map(Policy::from).ok();
+        assert_eq!(named("auto"), Some(Policy::Auto));
+        assert_eq!(named("immediate"), Some(Policy::Immediate));
+        for (name, times) in [("after-2", 2), ("after-3", 3), ("after-4", 4)] {
+            assert_eq!(named(name), NonZeroU8::new(times).map(Policy::AfterK));
+        }
+        assert_eq!(named("after-1"), None);
+        let config = "peer = []\npolicy = \"after-2\"";
+        let args: Result<LinkArgs, _> = toml::from_str(config);
+        assert_eq!(args.map(|args| args.policy), Ok(PolicyName::After2));
     }
 }

@@ -133,8 +133,9 @@ impl Announcer {
         true
     }
 
-    /// Begins a log, from the datagram `first` on. `None` if one of the ends keeps none.
-    pub(super) fn begin(&mut self, first: u64) -> Option<SendLog> {
+    /// Begins a log, from the datagram `first` on, whose content is referred to once it was sent `after`
+    /// times. `None` if one of the ends keeps none.
+    pub(super) fn begin(&mut self, first: u64, after: u8) -> Option<SendLog> {
         self.message = None;
         let settings = self.settings?;
         let LogOffer { capacity, reorder } = LogOffer::of(settings.capacity).and(self.offer)?;
@@ -149,6 +150,7 @@ impl Announcer {
             .build_datagrams();
         // Only if there is no memory for it: then packets go as they are.
         let mut encoder = encoder.ok()?;
+        encoder.refer_after(after).ok()?;
         encoder.set_context(0, Some(&FrozenContext::built_in()));
         self.message = Some(terms);
         let after = self.train_after.unwrap_or(TRAIN_AFTER);

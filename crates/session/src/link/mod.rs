@@ -36,6 +36,7 @@ pub mod control;
 mod duplicates;
 mod headers;
 mod in_flight;
+mod inner_acks;
 mod logs;
 mod pieces;
 pub mod queue;

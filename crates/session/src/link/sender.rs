@@ -9,6 +9,7 @@ use super::classifier::Classifier;
 use super::control::Control;
 use super::headers::{HeaderEncoder, Implied, Layout, no_layout};
 use super::in_flight::InFlight;
+use super::inner_acks::InnerAcks;
 use super::logs::{Announcer, LogOffer, LogSettings, SendLog};
 use super::records::{self, MAX_PACKET, MAX_SEGMENTS, PacketRecord};
 use super::rejection::Rejection;
@@ -17,7 +18,7 @@ use super::runs::{self, Batch, HEADER, TAG};
 use super::{Feedback, SEAL};
 use oncewire_codec::Domain;
 use oncewire_codec::datagram::RunTokens;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU8, NonZeroU16};
 use std::time::Instant;
 
 /// A batch that has this many bytes takes no more packets.
@@ -46,8 +47,15 @@ pub enum Policy {
     /// All that was sent. A datagram that is lost makes those that refer to it useless, until the
     /// receiver has said so.
     Immediate,
+    /// What was sent this many times. A datagram that is lost makes those useless that refer to it, as
+    /// with [`Policy::Immediate`], but there are fewer, and later.
+    AfterK(NonZeroU8),
     /// Only what the receiver has acknowledged. A datagram that is lost costs itself only.
     Acked,
+    /// Only what the receivers of TCP have acknowledged, as far as the caller says so
+    /// ([`Sender::inner_acknowledged`]). To compare: [`Policy::Acked`] learns the same earlier, of all
+    /// protocols.
+    TcpAcked,
 }
 
 /// A packet or a run to send.
@@ -142,6 +150,7 @@ pub struct Sender {
     policy: Policy,
     classifier: Classifier,
     retransmissions: Retransmissions,
+    inner_acks: InnerAcks,
     layout: Layout,
     /// The flow of the next packet, and whether it shows that the flow is encrypted.
     flow: (u64, bool),
@@ -184,6 +193,7 @@ impl Sender {
             policy: Policy::default(),
             classifier: Classifier::default(),
             retransmissions: Retransmissions::default(),
+            inner_acks: InnerAcks::default(),
             layout: no_layout,
             flow: (0, false),
             in_flight: InFlight::default(),
@@ -238,9 +248,11 @@ impl Sender {
         // What is in the batch already may have frames of the log before.
         self.close();
         self.in_flight.clear();
+        self.inner_acks.clear();
         self.checksums = (self.next_counter(), 0);
         self.log = None;
-        self.log = self.announcer.begin(self.next_counter());
+        let after = if let Policy::AfterK(times) = self.policy { times.get() } else { 1 };
+        self.log = self.announcer.begin(self.next_counter(), after);
         self.stats.logs += u64::from(self.log.is_some());
     }
 
@@ -255,7 +267,19 @@ impl Sender {
         self.close();
         self.announcer = Announcer::default();
         self.in_flight.clear();
+        self.inner_acks.clear();
         self.log = None;
+    }
+
+    /// The receiver of TCP of a flow, as of [`Sender::set_flow`], expects this sequence number next. Only
+    /// [`Policy::TcpAcked`] uses it.
+    pub fn inner_acknowledged(&mut self, flow: u64, next: u32) {
+        let Sender { inner_acks, log, .. } = self;
+        inner_acks.acknowledged(flow, next, |range| {
+            if let Some(log) = log {
+                log.acknowledge(range);
+            }
+        });
     }
 
     /// Says which flow the next packet belongs to, by a hash that outsiders cannot predict, and whether
@@ -279,6 +303,7 @@ impl Sender {
         log + headers
             + self.in_flight.memory()
             + self.retransmissions.memory()
+            + self.inner_acks.memory()
             + self.batch.bytes.capacity()
             + self.frame.capacity()
     }
@@ -486,12 +511,14 @@ impl Sender {
     /// has acknowledged what was never sent.
     pub fn feedback(&mut self, feedback: &mut Feedback, now: Instant) -> bool {
         let mut is_possible = true;
-        let Sender { sent, in_flight, log, headers, black_hole, .. } = self;
+        let Sender { sent, in_flight, log, headers, black_hole, policy, .. } = self;
         for acknowledgment in feedback.acknowledged.drain(..) {
             black_hole.acknowledged(&acknowledgment, self.next);
             let is_sent = sent.acknowledged(&acknowledgment, self.next, |counters| {
                 in_flight.acknowledged(&counters, |range| {
-                    if let Some(log) = log {
+                    if let Some(log) = log
+                        && *policy != Policy::TcpAcked
+                    {
                         log.acknowledge(range);
                     }
                 });

@@ -1,6 +1,6 @@
 //! What content is referred to, and what that costs when datagrams are lost.
 
-use super::{End, Faults, NONE, Settings, World};
+use super::{AFTER_2, End, Faults, NONE, Settings, World};
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::{Implied, Inbound, Policy};
 use std::time::Duration;
@@ -119,4 +119,69 @@ fn what_comes_too_early_waits_for_all_that_it_lacks() {
     }
     let stats = end.receiver.stats();
     assert_eq!((stats.waited, stats.rejected), (1, 0));
+}
+
+/// Sends a run of text, and says in how many bytes of datagrams, how many segments were delivered, and
+/// how many frames have waited so far.
+fn send(world: &mut World, sequence: u32, content: &[u8], is_lost: bool) -> (u64, u64, u64) {
+    let mut header = [5; 52];
+    header[3..7].copy_from_slice(&sequence.to_be_bytes());
+    let (before, got) = (world.ends[0].sender.stats().bytes, world.ends[1].got);
+    world.ends[0].sender.set_flow(77, false);
+    world.send_run(0, &header, 1000, content, Domain(1));
+    world.faults.loss = if is_lost { 1000 } else { 0 };
+    world.transmit(0);
+    world.faults.loss = 0;
+    world.arrive(1, usize::MAX);
+    world.now += Duration::from_millis(20);
+    world.transmit(1);
+    world.arrive(0, usize::MAX);
+    let stats = world.ends[1].receiver.stats();
+    (world.ends[0].sender.stats().bytes - before, world.ends[1].got - got, stats.waited)
+}
+
+fn text(rng: &mut fastrand::Rng) -> Vec<u8> {
+    (0..3000).flat_map(|_| format!("{} ", rng.u16(..)).into_bytes()).take(10_000).collect()
+}
+
+/// Content goes whole until it was sent twice. Then a datagram that refers to it depends on the newest
+/// copy, whichever that is.
+#[test]
+fn after_2_refers_to_what_was_sent_twice() {
+    for (lost, waits) in [(None, 0), (Some(0), 0), (Some(1), 1)] {
+        let mut world = world(AFTER_2, 0);
+        let content = text(&mut world.rng);
+        let mut copies = Vec::new();
+        for nth in 0..3 {
+            // As three hosts that fetch the same: nothing is sent again.
+            copies.push(send(&mut world, 10_000 * nth, &content, lost == Some(nth)));
+        }
+        let [first, second, third] = copies[..] else { panic!("three copies") };
+        // Context 0 codes the digits.
+        assert!(first.0 > 4000 && second.0 > 4000 && third.0 < 200, "{copies:?}");
+        assert_eq!(third.2, waits, "{lost:?}");
+        let repaired = if waits > 0 { 0 } else { 10 };
+        assert_eq!(third.1, repaired, "{lost:?}");
+    }
+}
+
+/// What the link's receiver has acknowledged does not count, but what the inner receiver has.
+#[test]
+fn tcp_acked_refers_to_what_tcp_has_acknowledged() {
+    let mut world = world(Policy::TcpAcked, 0);
+    let content = text(&mut world.rng);
+    assert!(send(&mut world, 0, &content, false).0 > 4000);
+    let (bytes, ..) = send(&mut world, 10_000, &content, false);
+    assert!(bytes > 4000, "{bytes} bytes, although nothing is acknowledged");
+    world.ends[0].sender.inner_acknowledged(77, 9_999);
+    assert!(send(&mut world, 20_000, &content, false).0 > 4000, "a byte is missing");
+    world.ends[0].sender.inner_acknowledged(77, 10_000);
+    assert!(send(&mut world, 30_000, &content, false).0 < 200);
+    // A lost copy, and the same again: it is the second that the receiver has.
+    let other = text(&mut world.rng);
+    assert_eq!(send(&mut world, 40_000, &other, true).1, 0);
+    assert!(send(&mut world, 40_000, &other, false).0 > 4000);
+    world.ends[0].sender.inner_acknowledged(77, 50_000);
+    let (bytes, got, waited) = send(&mut world, 50_000, &other, false);
+    assert!(bytes < 200 && got == 10 && waited == 0, "{bytes} bytes, {got} segments");
 }

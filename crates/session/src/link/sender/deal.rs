@@ -31,7 +31,8 @@ impl Sender {
         let Some(mut log) = self.log.take() else { return false };
         let reach = self.reach(&packet);
         // What is in flight would hide an older copy that the receiver is known to have.
-        let is_late = self.policy == Policy::Acked || self.sent.loses();
+        let is_acked = matches!(self.policy, Policy::Acked | Policy::TcpAcked);
+        let is_late = is_acked || self.sent.loses();
         log.encoder.set_indexing(match is_late {
             true => Indexing::Acknowledged,
             false => Indexing::Immediate,
@@ -43,6 +44,11 @@ impl Sender {
         let searched = log.encoder.search(packet.payload, Class::Unknown, reach, &mut tokens);
         if searched.is_ok() {
             self.classifier.found(flow, tokens.found());
+            if self.policy == Policy::TcpAcked
+                && let Some(sequence) = self.sequence(packet.header)
+            {
+                self.inner_acks.sent(flow, sequence, &tokens.range());
+            }
             self.deal(&mut log, &tokens, packet, segment);
         }
         (self.tokens, self.log) = (tokens, Some(log));
@@ -55,20 +61,23 @@ impl Sender {
 
     /// What a packet or run may refer to.
     fn reach(&mut self, packet: &PacketRecord<'_>) -> Reach {
-        if self.policy == Policy::Acked {
+        if matches!(self.policy, Policy::Acked | Policy::TcpAcked) {
             return Reach::Acknowledged;
         }
-        let fields = (self.layout)(packet.header);
-        let sequence = fields.sequence.and_then(|at| {
-            let bytes = packet.header.get(usize::from(at)..)?.first_chunk()?;
-            Some(u32::from_be_bytes(*bytes))
-        });
+        let sequence = self.sequence(packet.header);
         let is_repeat = self.retransmissions.is_repeat(self.flow.0, sequence, packet.payload);
         if is_repeat || self.policy == Policy::Auto && self.sent.loses() {
             Reach::Acknowledged
         } else {
             Reach::Sent
         }
+    }
+
+    /// The sequence number in a header of TCP.
+    fn sequence(&self, header: &[u8]) -> Option<u32> {
+        let at = (self.layout)(header).sequence?;
+        let bytes = header.get(usize::from(at)..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
     }
 
     /// Deals a run that was searched to datagrams.
@@ -82,8 +91,8 @@ impl Sender {
         let PacketRecord { section, payload, .. } = packet;
         let overhead = records::packet_overhead(section.len(), segment.map(NonZeroU16::get));
         let step = segment.map_or(payload.len(), |size| size.get().into());
-        // Only where the run reaches what is in flight.
-        let earlier = self.policy != Policy::Acked;
+        // Only where the run reaches what is in flight, and was sent once.
+        let earlier = matches!(self.policy, Policy::Auto | Policy::Immediate);
         let limits = |room: usize| Limits { segment: step, room, earlier };
         let start = tokens.range().start;
         let mut from = 0;
