@@ -8,8 +8,13 @@ pub const MAX_RANGES: usize = 32;
 /// A datagram counts as lost once one that was sent this many later has arrived. Far more than paths
 /// reorder.
 pub const LOST_AFTER: u64 = 256;
-/// Datagrams of which all must have arrived so that a path counts as one that loses nothing.
-pub(super) const RECENT: u64 = 1000;
+/// Datagrams of which all must have arrived so that a path counts as one that loses nothing. TCP fills
+/// the queue before a bottleneck every few seconds: that must count as one path that loses, not as
+/// many that do not.
+pub(super) const RECENT: u64 = 1 << 15;
+/// A datagram is suspected to be lost once one that was sent this many later has arrived, or a frame was
+/// rejected that refers to it. Only [`Sent::loses`] depends on it: to be wrong costs little.
+const SUSPECTED_AFTER: u64 = 64;
 /// Counters behind the newest that are still reported. Each is reported while a sender may still
 /// count it as lost, and then as often again, since an acknowledgment may be lost, too.
 const REPORTED: u64 = 2 * LOST_AFTER;
@@ -142,14 +147,24 @@ impl Sent {
         });
         self.delivered += arrived;
         let lost = floor - self.floor - arrived;
-        if lost > 0 {
-            self.last_lost = Some(floor);
-        }
         self.lost += lost;
         self.floor = floor;
+        let missing = match self.acknowledged.first() {
+            Some(first) if first.start == floor => first.end,
+            _ => floor,
+        };
+        if lost > 0 || missing + SUSPECTED_AFTER <= newest {
+            self.suspect();
+        }
     }
 
-    /// Whether the path has lost something of the [`RECENT`] newest datagrams that are decided.
+    /// Something was lost, as it seems.
+    pub(super) fn suspect(&mut self) {
+        self.last_lost = Some(self.floor);
+    }
+
+    /// Whether the path seems to have lost something when the [`RECENT`] newest datagrams that are
+    /// decided were sent, or later.
     pub(super) fn loses(&self) -> bool {
         self.last_lost.is_some_and(|at| self.floor - at < RECENT)
     }
@@ -223,6 +238,26 @@ mod tests {
                 prop_assert_eq!(counted, lost.len() as u64);
             }
         }
+    }
+
+    #[test]
+    fn a_gap_is_suspected_to_be_a_loss_before_it_counts() {
+        let mut sent = Sent::default();
+        let acknowledged = |sent: &mut Sent, ranges: &[(u64, u64)]| {
+            let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
+            let ack = Acknowledgment { ranges, ..Acknowledgment::default() };
+            assert!(sent.acknowledged(&ack, 1 << 20, |_| {}));
+            (sent.loses(), sent.outcome().1)
+        };
+        assert_eq!(acknowledged(&mut sent, &[(0, 1000)]), (false, 0));
+        assert_eq!(acknowledged(&mut sent, &[(1001, 1063)]), (false, 0), "reordered, perhaps");
+        assert_eq!(acknowledged(&mut sent, &[(1063, 1064)]), (true, 0));
+        // It was only late.
+        assert_eq!(acknowledged(&mut sent, &[(1000, 1001)]), (true, 0));
+        assert_eq!(acknowledged(&mut sent, &[(1000, RECENT)]), (true, 0));
+        assert_eq!(acknowledged(&mut sent, &[(1000, 2000 + RECENT)]), (false, 0));
+        sent.suspect();
+        assert!(sent.loses());
     }
 
     #[test]

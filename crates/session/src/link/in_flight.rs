@@ -51,6 +51,8 @@ pub(super) struct InFlight {
     frames: VecDeque<SentFrame>,
     /// The headers of those that can be rejected, in the same order.
     headers: VecDeque<u8>,
+    /// Of datagrams with lower counters, [`InFlight::lost`] has passed what was lost.
+    lost_below: u64,
 }
 
 impl InFlight {
@@ -105,6 +107,15 @@ impl InFlight {
             each(stored);
         }
         self.forget_settled();
+    }
+
+    /// Datagrams with lower counters have arrived or are lost. Passes the ranges of those that are lost,
+    /// once each. They may still be rejected, if they only waited.
+    pub(super) fn lost(&mut self, below: u64, mut each: impl FnMut(Range<u64>)) {
+        let from = self.frames.partition_point(|frame| frame.place.0 < self.lost_below);
+        let frames = self.frames.range(from..).take_while(|frame| frame.place.0 < below);
+        frames.filter(|frame| !frame.is_settled).for_each(|frame| each(frame.range()));
+        self.lost_below = self.lost_below.max(below);
     }
 
     fn forget_settled(&mut self) {
@@ -178,6 +189,25 @@ mod tests {
         assert_eq!((frame.offset, &header[..]), (800, &[8; 3][..]));
         in_flight.acknowledged(&(0..100), |_| {});
         assert!(in_flight.frames.is_empty() && in_flight.headers.is_empty());
+    }
+
+    #[test]
+    fn what_is_lost_is_passed_once() {
+        let mut in_flight = InFlight::default();
+        for counter in 0..10 {
+            push(&mut in_flight, counter, &[5; 3], counter == 2);
+        }
+        in_flight.acknowledged(&(1..2), |_| {});
+        in_flight.acknowledged(&(4..9), |_| {});
+        let lost = |in_flight: &mut InFlight, below| {
+            let mut ranges = Vec::new();
+            in_flight.lost(below, |range| ranges.push((range.start, range.end)));
+            ranges
+        };
+        assert_eq!(lost(&mut in_flight, 3), [(0, 100), (200, 300)]);
+        assert_eq!(lost(&mut in_flight, 3).len(), 0);
+        assert_eq!(lost(&mut in_flight, 9), [(300, 400)]);
+        assert!(in_flight.rejected((2, 0), &mut Vec::new()).is_some(), "it had only waited");
     }
 
     #[test]

@@ -39,9 +39,9 @@ const CHECKSUM_WINDOW: u64 = 10_000;
 /// Which content a sender refers to: the policies of Santos and Wetherall, section 3.1.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// All that was sent while the path loses nothing; what was acknowledged once it has lost one of
-    /// the last thousand datagrams. What an inner sender sends again refers to acknowledged content
-    /// only, and so it does by [`Policy::Immediate`].
+    /// All that was sent while the path loses nothing; what was acknowledged once it seems to have lost
+    /// something, until 32,768 datagrams in a row have arrived. What an inner sender sends again refers
+    /// to acknowledged content only, and so it does by [`Policy::Immediate`].
     #[default]
     Auto,
     /// All that was sent. A datagram that is lost makes those that refer to it useless, until the
@@ -529,6 +529,10 @@ impl Sender {
             is_possible &= is_sent;
         }
         if let Some(log) = &mut self.log {
+            if self.policy != Policy::TcpAcked {
+                // A match would grow across the first copy of what was lost and sent again.
+                self.in_flight.lost(self.sent.settled(), |range| log.encoder.withdraw(range));
+            }
             log.contexts.settled(self.sent.settled(), &mut log.encoder);
         }
         for rejection in feedback.rejected.drain(..) {

@@ -185,3 +185,31 @@ fn tcp_acked_refers_to_what_tcp_has_acknowledged() {
     let (bytes, got, waited) = send(&mut world, 50_000, &other, false);
     assert!(bytes < 200 && got == 10 && waited == 0, "{bytes} bytes, {got} segments");
 }
+
+/// Once the path has recovered, everything is referred to again, but not what was lost before.
+#[test]
+fn what_is_known_to_be_lost_is_not_referred_to() {
+    for policy in [Policy::Auto, Policy::Immediate] {
+        let mut world = world(policy, 0);
+        let mut file = vec![0; 3 << 20];
+        world.rng.fill(&mut file);
+        let mut bytes = Vec::new();
+        for pass in 0..3 {
+            let before = world.ends[0].sender.stats().bytes;
+            for (nth, run) in file.chunks(10 * 1364).enumerate() {
+                world.faults.loss = if pass == 0 && nth < 40 { 50 } else { 0 };
+                world.send_run(0, &[5; 52], 1364, run, Domain(1));
+                world.transmit(0);
+                world.arrive(1, usize::MAX);
+                world.now += Duration::from_millis(3);
+                world.transmit(1);
+                world.arrive(0, usize::MAX);
+            }
+            bytes.push(world.ends[0].sender.stats().bytes - before);
+        }
+        let (lost, stats) = (world.ways[0].lost, world.ends[1].receiver.stats());
+        assert!(lost > 5, "{lost}");
+        assert_eq!((stats.waited, stats.rejected), (0, 0), "{policy:?}, {lost} lost");
+        assert!(bytes[1] * 10 < bytes[0] && bytes[2] * 40 < bytes[0], "{policy:?}: {bytes:?}");
+    }
+}

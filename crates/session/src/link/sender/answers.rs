@@ -27,6 +27,9 @@ impl Sender {
     pub(super) fn rejected(&mut self, rejection: &Rejection, now: Instant) {
         self.sent.arrived(rejection.counter);
         self.black_hole.arrived(rejection.counter..rejection.counter + 1, self.next);
+        if rejection.reason == Reason::Missing {
+            self.sent.suspect();
+        }
         let Some(mut log) = self.log.take() else { return };
         let mut header = std::mem::take(&mut self.header);
         let place = (rejection.counter, rejection.record);
