@@ -11,6 +11,10 @@ mod headers;
 mod hostile;
 mod pieces;
 mod policies;
+mod replay;
+mod second;
+mod second_examples;
+mod second_world;
 
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};
@@ -18,6 +22,7 @@ use oncewire_session::link::{
     Batch, Delivered, Dropped, Feedback, Fields, HEADER, Implied, Inbound, LOST_AFTER, LogOffer,
     LogSettings, MAX_PACKET, Policy, Receiver, SEAL, Sender, TAG, TrainingJob,
 };
+use replay::{Event, Recording};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::{NonZeroU8, NonZeroU16};
 use std::time::{Duration, Instant};
@@ -94,6 +99,7 @@ struct End {
     /// Messages on the way to this end.
     control: VecDeque<Control>,
     settings: Settings,
+    recording: Recording,
 }
 
 /// What an end does with content.
@@ -119,6 +125,7 @@ impl End {
             receiver: Receiver::default().with_layout(layout).with_logs(LogOffer::of(log)),
             control: VecDeque::new(),
             settings,
+            recording: Recording::of(log),
             feedback: Feedback::default(),
             batch: Batch::default(),
             delivered: Delivered::with_room(10),
@@ -148,6 +155,9 @@ struct World {
     drops: u64,
     /// Whether packets may be larger than a datagram.
     pieces: bool,
+    /// What ends have done, from one restart to the next, if it is recorded.
+    recordings: Option<Vec<Recording>>,
+    epoch: Instant,
 }
 
 impl World {
@@ -167,9 +177,12 @@ impl World {
             policy: [Policy::Acked, Policy::Immediate, Policy::Auto, AFTER_2][rng.usize(..4)],
             sharing: [Sharing::All, Sharing::None][rng.usize(..2)],
         });
+        let epoch = start();
         World {
             rng,
-            now: start(),
+            now: epoch,
+            epoch,
+            recordings: None,
             ends: settings.map(|settings| End::new(largest, settings)),
             ways: Default::default(),
             faults,
@@ -197,11 +210,25 @@ impl World {
 
     /// An end restarts, and the other begins anew with it. What is under way does not open any more.
     fn restart(&mut self) {
+        self.finish_recordings();
         self.ends = [0, 1].map(|at| End::new(self.largest, self.ends[at].settings));
         self.ways = Default::default();
         self.trained = [None, None];
         self.restarts += 1;
         self.connect();
+    }
+
+    /// Adds an event to what is recorded of an end, if it is.
+    fn record(&mut self, at: usize, event: impl FnOnce() -> Event) {
+        if self.recordings.is_some() {
+            self.ends[at].recording.events.push(event());
+        }
+    }
+
+    fn finish_recordings(&mut self) {
+        if let Some(recordings) = &mut self.recordings {
+            recordings.extend(self.ends.each_mut().map(|end| std::mem::take(&mut end.recording)));
+        }
     }
 
     /// A message arrives at `at`.
@@ -219,7 +246,12 @@ impl World {
             let (message, _) = Control::read(&bytes).expect("a message").expect("a whole one");
             self.ends[1 - at].control.push_back(message);
         }
-        let answer = match self.ends[at].control.pop_front() {
+        let message = self.ends[at].control.pop_front();
+        let mut bytes = Vec::new();
+        if let Some(message) = &message {
+            message.write(&mut bytes);
+        }
+        let answer = match message {
             Some(Control::Log(terms)) => self.ends[at].receiver.log(terms).expect("as offered"),
             Some(Control::LogReady(id)) => {
                 self.ends[at].sender.log_ready(id);
@@ -238,6 +270,14 @@ impl World {
             }
             _ => None,
         };
+        if !bytes.is_empty() {
+            let answer = answer.as_ref().map(|answer: &Control| {
+                let mut bytes = Vec::new();
+                answer.write(&mut bytes);
+                bytes
+            });
+            self.record(at, || Event::Control { message: bytes, answer });
+        }
         self.ends[1 - at].control.extend(answer);
     }
 
@@ -360,6 +400,9 @@ impl World {
             assert_eq!(counter, way.sent, "counters are consecutive");
             way.sent += 1;
             let plain = datagram[HEADER..datagram.len() - TAG].to_vec();
+            if self.recordings.is_some() {
+                end.recording.events.push(Event::Send { plain: plain.clone() });
+            }
             // A corrupt datagram does not open.
             if self.rng.usize(..1000) < self.faults.loss + self.faults.corruption {
                 way.lost += 1;
@@ -376,6 +419,8 @@ impl World {
 
     /// Delivers to `to` what is to arrive in up to `most` datagrams.
     fn arrive(&mut self, to: usize, most: usize) {
+        let now = (self.now - self.epoch).as_micros() as u64;
+        self.record(to, || Event::Expire { now });
         let way = &mut self.ways[1 - to];
         let end = &mut self.ends[to];
         end.delivered.clear();
@@ -389,7 +434,15 @@ impl World {
             end.receiver
                 .receive(counter, &plain, next, self.now, &mut end.delivered)
                 .expect("a datagram of a correct peer");
+            if self.recordings.is_some() {
+                let event = Event::Datagram { now, counter, plain, is_valid: true };
+                end.recording.events.push(event);
+            }
             assert!(!end.receiver.admits(counter), "a repeat is admitted");
+        }
+        if self.recordings.is_some() {
+            let delivered = replay::delivered(&mut end.delivered, 10);
+            end.recording.events.push(Event::Deliver(delivered));
         }
         for (delivery, bytes) in end.delivered.packets_mut() {
             assert_eq!(bytes[..10], [0; 10], "room for the device's header");
