@@ -2,7 +2,8 @@
 //! corrupts; ends connect again and restart. Each world follows from a seed. The oracle is a map of
 //! the packets that were sent.
 //!
-//! `ONCEWIRE_SIM_SEEDS=n` plays that many worlds.
+//! `ONCEWIRE_SIM_SEEDS=n` plays that many worlds; tests of the second receiver begin with
+//! `ONCEWIRE_SIM_FIRST`.
 #![allow(missing_docs)]
 
 mod contexts;
@@ -14,6 +15,7 @@ mod policies;
 mod replay;
 mod second;
 mod second_examples;
+mod second_hostile;
 mod second_world;
 
 use oncewire_codec::{Domain, Sharing};
@@ -435,7 +437,7 @@ impl World {
                 .receive(counter, &plain, next, self.now, &mut end.delivered)
                 .expect("a datagram of a correct peer");
             if self.recordings.is_some() {
-                let event = Event::Datagram { now, counter, plain, is_valid: true };
+                let event = Event::Datagram { now, counter, plain, sent: next, is_valid: true };
                 end.recording.events.push(event);
             }
             assert!(!end.receiver.admits(counter), "a repeat is admitted");

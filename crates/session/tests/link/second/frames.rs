@@ -19,13 +19,21 @@ struct Match {
     distance: u64,
 }
 
+/// The section of literals. They are decoded once all sources are held.
+#[derive(Debug)]
+enum Literals {
+    Raw(Vec<u8>),
+    /// With the number of the context and that of literals.
+    Coded(u8, u64, Vec<u8>),
+}
+
 /// A frame whose form is valid. What it refers to may be missing.
 #[derive(Debug)]
 pub(crate) struct Frame {
     /// In the log, if the content belongs to it.
     pub(crate) offset: Option<u64>,
     matches: Vec<Match>,
-    literals: Vec<u8>,
+    literals: Literals,
     checksum: Option<u64>,
     /// The sources of its matches outside of itself, in their order.
     pub(crate) sources: Vec<Range<u64>>,
@@ -39,11 +47,12 @@ pub(crate) enum NoContent {
     Missing,
     /// The checksum failed.
     Differs,
+    Invalid(&'static str),
 }
 
 impl Frame {
     /// A frame for this log, in a datagram for which short offsets begin at `base`.
-    pub(crate) fn parse(bytes: &[u8], log: &Log, built_in: &Context, base: u64) -> Parsed<Frame> {
+    pub(crate) fn parse(bytes: &[u8], log: &Log, base: u64) -> Parsed<Frame> {
         let mut fields = Fields(bytes);
         let flags = fields.byte()?;
         let (literals, descriptors) = (flags & 3, flags >> 2 & 3);
@@ -64,14 +73,7 @@ impl Frame {
                 Some(base + (stated.wrapping_sub(base) & (all - 1)))
             }
         };
-        let context = if has_context {
-            Some(match fields.byte()? {
-                0 => built_in,
-                number => log.contexts.get(&number).ok_or("a context that is not there")?,
-            })
-        } else {
-            None
-        };
+        let context = if has_context { Some(fields.byte()?) } else { None };
         let matches = if descriptors == 0 {
             Vec::new()
         } else {
@@ -89,16 +91,17 @@ impl Frame {
             let (before, own) = section.split_last_chunk().ok_or("no checksum")?;
             (section, checksum) = (before, Some(u64::from_le_bytes(*own)));
         }
-        let literals = match (context, count) {
-            (Some(context), Some(count)) => context.read(section, count)?,
-            _ => section.to_vec(),
+        let count = count.unwrap_or(section.len() as u64);
+        let literals = match context {
+            Some(context) => Literals::Coded(context, count, section.to_vec()),
+            None => Literals::Raw(section.to_vec()),
         };
 
         let gaps = matches.iter().fold(0u64, |sum, m| sum.saturating_add(m.gap));
-        if gaps > literals.len() as u64 {
+        if gaps > count {
             return Err("gaps beyond the literals");
         }
-        let len = matches.iter().fold(literals.len() as u64, |sum, m| sum.saturating_add(m.len));
+        let len = matches.iter().fold(count, |sum, m| sum.saturating_add(m.len));
         if len > CONTENT {
             return Err("content that is too long");
         }
@@ -117,9 +120,10 @@ impl Frame {
                 at += m.gap;
                 let source = at.checked_sub(m.distance).ok_or("a source below 0")?;
                 if source < offset {
-                    let source = source..source + m.len;
-                    log.may_refer(&source, offset, len)?;
-                    sources.push(source);
+                    if source + m.len > offset {
+                        return Err("a source that ends above the offset of the content");
+                    }
+                    sources.push(source..source + m.len);
                 }
                 at += m.len;
             }
@@ -127,17 +131,31 @@ impl Frame {
         Ok(Frame { offset, matches, literals, checksum, sources, end })
     }
 
+    /// Checks that the frame may refer to its sources.
+    pub(crate) fn check_sources(&self, log: &Log) -> Parsed<()> {
+        self.sources.iter().try_for_each(|source| log.may_refer(source, self.end))
+    }
+
     pub(crate) fn missing(&self, log: &Log) -> Vec<Range<u64>> {
         union(self.sources.iter().flat_map(|source| log.missing(source)).collect())
     }
 
-    pub(crate) fn content(&self, log: &Log) -> Result<Vec<u8>, NoContent> {
+    pub(crate) fn content(&self, log: &Log, built_in: &Context) -> Result<Vec<u8>, NoContent> {
         if !self.missing(log).is_empty() {
             return Err(NoContent::Missing);
         }
         let start = self.offset.unwrap_or(0);
         let mut content = Vec::new();
-        let mut literals = &self.literals[..];
+        let literals = match &self.literals {
+            Literals::Raw(literals) => Ok(literals.clone()),
+            Literals::Coded(0, count, section) => built_in.read(section, *count),
+            Literals::Coded(number, count, section) => match log.contexts.get(number) {
+                Some(context) => context.read(section, *count),
+                None => Err("a context that is not there"),
+            },
+        };
+        let literals = literals.map_err(NoContent::Invalid)?;
+        let mut literals = &literals[..];
         for m in &self.matches {
             let (now, rest) = literals.split_at(m.gap as usize);
             content.extend_from_slice(now);

@@ -85,11 +85,8 @@ impl Log {
     /// Was it stored?
     pub(crate) fn store(&mut self, offset: u64, content: &[u8]) -> bool {
         let end = offset + content.len() as u64;
-        if end.saturating_add(self.window) < self.highest {
+        if end.saturating_add(self.window) <= self.highest || content.is_empty() {
             return false;
-        }
-        if content.is_empty() {
-            return true;
         }
         if self.missing(&(offset..end)).iter().map(|range| range.end - range.start).sum::<u64>()
             < end - offset
@@ -125,12 +122,9 @@ impl Log {
         true
     }
 
-    /// FORMAT.md, section 3, "What may be referred to", for content of `n` bytes.
-    pub(crate) fn may_refer(&self, source: &Range<u64>, offset: u64, n: u64) -> Parsed<()> {
-        let floor = (offset + n).saturating_sub(self.capacity - self.window);
-        if source.end > offset {
-            return Err("a source that begins below the content and ends above its offset");
-        }
+    /// FORMAT.md, section 3, "What may be referred to", for content that ends at `end`.
+    pub(crate) fn may_refer(&self, source: &Range<u64>, end: u64) -> Parsed<()> {
+        let floor = end.saturating_sub(self.capacity - self.window);
         if !self.is_in_one_generation(source) || source.start < floor {
             return Err("a source of two generations, or below the floor");
         }

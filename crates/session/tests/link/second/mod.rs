@@ -23,7 +23,7 @@ use log::Log;
 pub(crate) use packets::{Delivery, places};
 use pieces::Pieces;
 pub(crate) use records::{Acknowledgment, Record, Rejection, records};
-use records::{Packet, SegmentSection};
+use records::{Packet, Piece, SegmentSection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -33,6 +33,9 @@ const REPLAY: u64 = 8_192;
 /// Frames that may wait, and their bytes.
 const WAITING: (usize, usize) = (2_048, 256 << 10);
 
+/// Missing ranges that a receiver must collect, at least.
+const COLLECTED: usize = 64;
+
 /// Why a frame goes back to its sender.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rejected {
@@ -40,6 +43,8 @@ pub(crate) struct Rejected {
     pub(crate) records_before: u8,
     pub(crate) reason: u8,
     pub(crate) ranges: Vec<(u64, u64)>,
+    /// More is missing than a receiver must collect.
+    pub(crate) lacks_many: bool,
 }
 
 /// A frame that refers to content which is not held.
@@ -89,8 +94,13 @@ pub(crate) struct Receiver {
     pub(crate) rejections: Vec<Rejection>,
     /// Records that were dropped alone, and why.
     pub(crate) dropped: Vec<(u64, &'static str)>,
+    /// Packets in pieces that were dropped, and why.
+    pub(crate) given_up: Vec<(u64, &'static str)>,
     /// Frames that waited.
     pub(crate) waited: u64,
+    /// The peer has sent content above that of a later datagram whose frame waits. Where that frame's
+    /// content lies is then not specified.
+    pub(crate) is_contradicted: bool,
 }
 
 /// A datagram with this many is never acknowledged.
@@ -117,18 +127,20 @@ impl Receiver {
             acknowledgments: Vec::new(),
             rejections: Vec::new(),
             dropped: Vec::new(),
+            given_up: Vec::new(),
             waited: 0,
+            is_contradicted: false,
         }
     }
 
-    /// Processes the records of an opened datagram.
-    pub(crate) fn datagram(&mut self, now: u64, counter: u64, plain: &[u8]) -> Verdict {
+    /// Processes the records of an opened datagram. This end has sent the counters below `sent`.
+    pub(crate) fn datagram(&mut self, now: u64, counter: u64, plain: &[u8], sent: u64) -> Verdict {
         if self.counters.contains(&counter) || counter + REPLAY < self.next_counter {
             return Verdict::Replayed;
         }
         self.counters.insert(counter);
         self.next_counter = self.next_counter.max(counter + 1);
-        let records = match records(plain) {
+        let records = match records(plain, sent) {
             Ok(records) => records,
             Err(why) => return Verdict::Dropped(why),
         };
@@ -150,28 +162,29 @@ impl Receiver {
         for (records_before, (record, header)) in records.into_iter().zip(headers).enumerate() {
             let records_before = records_before.min(255) as u8;
             let processed = match record {
-                Record::Padding => Ok(()),
+                Record::Padding => Ok(true),
                 Record::Acknowledgment(acknowledgment) => {
                     self.acknowledgments.push(acknowledgment);
-                    Ok(())
+                    Ok(true)
                 }
                 Record::Rejection(rejection) => {
                     self.rejections.push(rejection);
-                    Ok(())
+                    Ok(true)
                 }
-                Record::Piece(piece) => match self.pieces.take(now, counter, &piece) {
-                    Ok(Some(joined)) => joined.packet().and_then(|packet| {
-                        let header = self.header(joined.first, &packet)?;
-                        self.packet(joined.first, header, &packet)
-                    }),
-                    Ok(None) => Ok(()),
-                    Err(why) => Err(why),
-                },
+                Record::Piece(piece) => {
+                    // It has arrived, whatever becomes of its packet.
+                    if let Err(why) = self.piece(now, counter, &piece) {
+                        self.given_up.push((counter, why));
+                    }
+                    Ok(true)
+                }
                 Record::Packet(packet) => self.packet(counter, header, &packet),
                 Record::Run(packet) => self.run(now, counter, records_before, header, &packet),
             };
             if let Err(why) = processed {
                 self.dropped.push((counter, why));
+            }
+            if processed != Ok(true) {
                 self.add_unfinished(counter, NEVER);
             }
         }
@@ -192,6 +205,16 @@ impl Receiver {
         }
     }
 
+    fn piece(&mut self, now: u64, counter: u64, piece: &Piece<'_>) -> Parsed<()> {
+        let Some(joined) = self.pieces.take(now, counter, piece)? else { return Ok(()) };
+        let packet = joined.packet()?;
+        // No header of an earlier datagram can be meant, and this one is not kept.
+        let header = self.header(0, &packet)?.ok_or("a header that is not whole")?;
+        let delivered = packets::deliveries(&header, packet.is_open, None, packet.body)?;
+        self.delivered.extend(delivered);
+        Ok(())
+    }
+
     /// The header of a record, if it is there.
     fn header(&self, counter: u64, packet: &Packet<'_>) -> Parsed<Option<Restored>> {
         match self.slots.restore(counter, &packet.header, self.layout) {
@@ -204,18 +227,18 @@ impl Receiver {
         }
     }
 
-    /// A packet that is not in the log.
+    /// A packet that is not in the log. Is it there?
     fn packet(
         &mut self,
         counter: u64,
         header: Option<Restored>,
         packet: &Packet<'_>,
-    ) -> Parsed<()> {
-        let header = header.ok_or("a header is missing")?;
+    ) -> Parsed<bool> {
+        let Some(header) = header else { return Ok(false) };
         self.slots.keep(counter, &packet.header, &header);
         let delivered = packets::deliveries(&header, packet.is_open, packet.segments, packet.body)?;
         self.delivered.extend(delivered);
-        Ok(())
+        Ok(true)
     }
 
     /// A packet or run as a frame.
@@ -226,20 +249,27 @@ impl Receiver {
         records_before: u8,
         header: Option<Restored>,
         packet: &Packet<'_>,
-    ) -> Parsed<()> {
+    ) -> Parsed<bool> {
         let Some(header) = header else {
             let reason = 2;
-            self.rejected.push(Rejected { counter, records_before, reason, ranges: Vec::new() });
-            return Err("a header is missing");
+            let (ranges, lacks_many) = (Vec::new(), false);
+            self.rejected.push(Rejected { counter, records_before, reason, ranges, lacks_many });
+            return Ok(false);
         };
         self.slots.keep(counter, &packet.header, &header);
-        let log = self.log.as_ref().filter(|log| counter >= log.counter).ok_or("no log")?;
+        let Some(log) = self.log.as_ref().filter(|log| counter >= log.counter) else {
+            return Ok(false);
+        };
         let base = self.ends.range(..counter).map(|(_, &end)| end).max().unwrap_or(0);
-        let frame = Frame::parse(packet.body, log, &self.built_in, base)?;
+        let frame = Frame::parse(packet.body, log, base)?;
         if frame.offset.is_some() {
             let end = self.ends.entry(counter).or_insert(0);
             *end = frame.end.max(*end);
+            self.is_contradicted |= self.waiting.iter().any(|waiting| {
+                waiting.counter > counter && waiting.frame.offset.is_some_and(|it| it < frame.end)
+            });
         }
+        frame.check_sources(log)?;
         let waiting = Waiting {
             since: now,
             counter,
@@ -262,7 +292,7 @@ impl Receiver {
         } else {
             self.decode_waiting();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Decodes what waits and can be decoded by now.
@@ -283,30 +313,42 @@ impl Receiver {
     fn decode(&mut self, waiting: Waiting) -> Option<Waiting> {
         let log = self.log.as_mut().expect("frames wait for a log that is there");
         let Waiting { counter, records_before, frame, .. } = &waiting;
-        let content = match frame.content(log) {
+        let content = match frame.content(log, &self.built_in) {
             Ok(content) => content,
             Err(NoContent::Missing) => return Some(waiting),
+            Err(NoContent::Invalid(why)) => {
+                let counter = *counter;
+                self.dropped.push((counter, why));
+                self.add_unfinished(counter, NEVER);
+                return None;
+            }
             Err(NoContent::Differs) => {
                 let ranges = stated(frame.offset.unwrap_or(0), union(frame.sources.clone()));
                 let (counter, records_before, reason) = (*counter, *records_before, 1);
-                self.rejected.push(Rejected { counter, records_before, reason, ranges });
+                let lacks_many = false;
+                self.rejected.push(Rejected {
+                    counter,
+                    records_before,
+                    reason,
+                    ranges,
+                    lacks_many,
+                });
                 self.add_unfinished(counter, NEVER);
                 return None;
             }
         };
         let counter = *counter;
-        let delivered =
-            match packets::deliveries(&waiting.header, waiting.is_open, waiting.segments, &content)
-            {
-                Ok(delivered) => delivered,
-                Err(why) => {
-                    self.dropped.push((counter, why));
-                    self.add_unfinished(counter, NEVER);
-                    return None;
-                }
-            };
+        // Content is stored even if it does not fit the rest of its record.
         let is_stored = frame.offset.is_none_or(|offset| log.store(offset, &content));
-        self.delivered.extend(delivered);
+        let Waiting { header, is_open, segments, .. } = &waiting;
+        match packets::deliveries(header, *is_open, *segments, &content) {
+            Ok(delivered) => self.delivered.extend(delivered),
+            Err(why) => {
+                self.dropped.push((counter, why));
+                self.add_unfinished(counter, NEVER);
+                return None;
+            }
+        }
         if !is_stored {
             self.add_unfinished(counter, NEVER);
         }
@@ -328,9 +370,11 @@ impl Receiver {
     fn reject_missing(&mut self, waiting: &Waiting) {
         let log = self.log.as_ref().expect("frames wait for a log that is there");
         let Waiting { counter, records_before, frame, .. } = waiting;
-        let ranges = stated(frame.offset.unwrap_or(0), frame.missing(log));
+        let missing = frame.missing(log);
+        let lacks_many = missing.len() > COLLECTED;
+        let ranges = stated(frame.offset.unwrap_or(0), missing);
         let (counter, records_before, reason) = (*counter, *records_before, 0);
-        self.rejected.push(Rejected { counter, records_before, reason, ranges });
+        self.rejected.push(Rejected { counter, records_before, reason, ranges, lacks_many });
         self.add_unfinished(counter, NEVER);
     }
 }

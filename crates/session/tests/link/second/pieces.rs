@@ -20,16 +20,12 @@ struct Incomplete {
 #[derive(Default)]
 pub(crate) struct Pieces(BTreeMap<u64, Incomplete>);
 
-/// A packet that is complete.
-pub(crate) struct Joined {
-    /// The counter of piece 0.
-    pub(crate) first: u64,
-    record: Vec<u8>,
-}
+/// A packet that is complete: its record.
+pub(crate) struct Joined(Vec<u8>);
 
 impl Joined {
     pub(crate) fn packet(&self) -> Parsed<Packet<'_>> {
-        let (&head, body) = self.record.split_first().ok_or("an empty record")?;
+        let (&head, body) = self.0.split_first().ok_or("an empty record")?;
         // Kind 1, to the end, without a segment section.
         if head & !1 != 0x30 {
             return Err("pieces of another record");
@@ -48,9 +44,6 @@ impl Pieces {
     ) -> Parsed<Option<Joined>> {
         self.0.retain(|_, incomplete| now - incomplete.since < KEPT);
         let first = counter.checked_sub(piece.number.into()).ok_or("a piece before counter 0")?;
-        if piece.number == 0 && piece.is_last {
-            return Err("a packet of one piece");
-        }
         if !self.0.contains_key(&first) && self.0.len() == PACKETS {
             let oldest = self.0.iter().min_by_key(|(_, incomplete)| incomplete.since);
             let oldest = *oldest.unwrap().0;
@@ -72,7 +65,6 @@ impl Pieces {
             return Ok(None);
         }
         let incomplete = self.0.remove(&first).unwrap();
-        let record = incomplete.contents.into_values().flatten().collect();
-        Ok(Some(Joined { first, record }))
+        Ok(Some(Joined(incomplete.contents.into_values().flatten().collect())))
     }
 }

@@ -191,8 +191,8 @@ pub(crate) enum Record<'a> {
     Piece(Piece<'a>),
 }
 
-/// All records of a datagram, or why it is dropped.
-pub(crate) fn records(plain: &[u8]) -> Parsed<Vec<Record<'_>>> {
+/// All records of a datagram for an end that has sent the counters below `next`, or why it is dropped.
+pub(crate) fn records(plain: &[u8], next: u64) -> Parsed<Vec<Record<'_>>> {
     let mut fields = Fields(plain);
     let mut records = Vec::new();
     while !fields.is_empty() {
@@ -216,8 +216,16 @@ pub(crate) fn records(plain: &[u8]) -> Parsed<Vec<Record<'_>>> {
                 Record::Packet(packet)
             }
             2 => Record::Run(Packet::parse(flags, body)?),
-            3 => Record::Acknowledgment(Acknowledgment::parse(flags, body)?),
-            4 => Record::Rejection(Rejection::parse(flags, body)?),
+            3 => {
+                let acknowledgment = Acknowledgment::parse(flags, body)?;
+                acknowledgment.counters(next)?;
+                Record::Acknowledgment(acknowledgment)
+            }
+            4 => {
+                let rejection = Rejection::parse(flags, body)?;
+                below(rejection.counter_low, next)?;
+                Record::Rejection(rejection)
+            }
             5 => Record::Piece(Piece::parse(flags, body)?),
             _ => return Err("an unknown kind"),
         });

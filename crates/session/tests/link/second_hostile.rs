@@ -1,0 +1,167 @@
+//! What a hostile peer makes of recorded datagrams: the second receiver refuses what the first does.
+
+use super::replay::{Compared, Event, Recording, delivered, replay};
+use super::second_world::{all, download_world};
+use super::{End, Faults, HEADER, NONE, Settings, TAG, World, number, start};
+use oncewire_codec::Sharing;
+use oncewire_session::link::Policy;
+use oncewire_session::link::control::Control;
+use std::time::Duration;
+
+/// The first receiver's part in what a recording becomes.
+struct Victim {
+    end: End,
+    recording: Recording,
+    now: u64,
+}
+
+impl Victim {
+    fn new(settings: Settings) -> Victim {
+        let mut end = End::new(1400, settings);
+        // Enough to be acknowledged and rejected.
+        end.sender = oncewire_session::link::Sender::new(1400);
+        Victim { end, recording: Recording::of(settings.log), now: 0 }
+    }
+
+    fn message(&mut self, message: &[u8]) {
+        let receiver = &mut self.end.receiver;
+        let answer = match Control::read(message).expect("a message").expect("a whole one").0 {
+            Control::Log(terms) => receiver.log(terms).expect("as offered"),
+            Control::Context(terms) => receiver.context(&terms),
+            Control::ContextDrop { log, number } => {
+                receiver.context_drop(log, number);
+                None
+            }
+            _ => None,
+        };
+        let answer = answer.map(|answer| {
+            let mut bytes = Vec::new();
+            answer.write(&mut bytes);
+            bytes
+        });
+        self.recording.events.push(Event::Control { message: message.to_vec(), answer });
+    }
+
+    fn datagram(&mut self, epoch: std::time::Instant, counter: u64, plain: Vec<u8>) {
+        let Victim { end, recording, now } = self;
+        let at = epoch + Duration::from_micros(*now);
+        if !end.receiver.admits(counter) {
+            return;
+        }
+        let sent = end.sender.next_counter();
+        end.delivered.clear();
+        recording.events.push(Event::Expire { now: *now });
+        end.receiver.expire(at, &mut end.delivered);
+        let received = end.receiver.receive(counter, &plain, sent, at, &mut end.delivered);
+        let is_valid = received.is_ok();
+        recording.events.push(Event::Datagram { now: *now, counter, plain, sent, is_valid });
+        recording.events.push(Event::Deliver(delivered(&mut end.delivered, 10)));
+        end.receiver.feedback(at, &mut end.feedback);
+        // What the peer claims to have received is not the question here.
+        let _ = end.sender.feedback(&mut end.feedback, at);
+    }
+
+    fn transmit(&mut self, epoch: std::time::Instant) {
+        let Victim { end, recording, now } = self;
+        if end.sender.transmit(epoch + Duration::from_micros(*now), &mut end.batch) {
+            for (_, datagram) in end.batch.datagrams_mut() {
+                let plain = datagram[HEADER..datagram.len() - TAG].to_vec();
+                recording.events.push(Event::Send { plain });
+            }
+        }
+    }
+}
+
+/// A datagram that breaks some rule, most likely.
+fn alter(rng: &mut fastrand::Rng, mut plain: Vec<u8>, other: &[u8]) -> Vec<u8> {
+    // Heads of records, sections and frames are at the front.
+    let front = |rng: &mut fastrand::Rng, len: usize| match rng.usize(..4) {
+        0 => rng.usize(..len),
+        _ => rng.usize(..len.min(50)),
+    };
+    match rng.usize(..10) {
+        0 => plain.truncate(rng.usize(..=plain.len())),
+        1 => plain.extend_from_slice(&other[rng.usize(..=other.len())..]),
+        2 => plain.insert(rng.usize(..=plain.len().min(50)), rng.u8(..)),
+        3 if !plain.is_empty() => {
+            plain.remove(front(rng, plain.len()));
+        }
+        4 => {
+            // Feedback that is made up.
+            let head = [0x90, 0x70, 0xb0, 0x10, 0x30, 0x31, 0x33][rng.usize(..7)];
+            plain = (0..rng.usize(..24)).map(|_| rng.u8(..8)).collect();
+            plain.insert(0, head);
+        }
+        _ => {
+            for _ in 0..rng.usize(1..4) {
+                if plain.is_empty() {
+                    break;
+                }
+                let at = front(rng, plain.len());
+                plain[at] = match rng.usize(..3) {
+                    0 => rng.u8(..),
+                    1 => plain[at] ^ 1 << rng.u8(..8),
+                    _ => plain[at].wrapping_add(rng.u8(..3)).wrapping_sub(1),
+                };
+            }
+        }
+    }
+    plain
+}
+
+fn hostile(seed: u64) -> Compared {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let policy = [Policy::Acked, Policy::Immediate, Policy::Auto][rng.usize(..3)];
+    let sharing = [Sharing::All, Sharing::None][rng.usize(..2)];
+    let faults = Faults { loss: [0, 20][rng.usize(..2)], reordering: rng.u64(..8), ..NONE };
+    let settings = Settings { log: 1 << 20, policy, sharing };
+    let recordings = if seed.is_multiple_of(2) {
+        download_world((policy, sharing, faults), 300)
+    } else {
+        let mut world = World::new(seed);
+        world.recordings = Some(Vec::new());
+        world.ends = [End::new(world.largest, settings), End::new(world.largest, settings)];
+        world.connect();
+        for _ in 0..600 {
+            world.step();
+        }
+        world.finish_recordings();
+        world.recordings.take().unwrap_or_default()
+    };
+    let epoch = start();
+    let mut compared = Compared::default();
+    for recording in recordings {
+        let mut victim = Victim::new(settings);
+        let mut other = Vec::new();
+        for event in recording.events {
+            match event {
+                Event::Control { message, .. } => victim.message(&message),
+                Event::Datagram { now, counter, plain, .. } => {
+                    victim.now = victim.now.max(now);
+                    let altered = match rng.usize(..6) {
+                        0 => alter(&mut rng, plain.clone(), &other),
+                        _ => plain.clone(),
+                    };
+                    other = plain;
+                    victim.datagram(epoch, counter, altered);
+                    if rng.usize(..10) == 0 {
+                        victim.transmit(epoch);
+                    }
+                }
+                _ => {}
+            }
+        }
+        compared += replay(&victim.recording);
+    }
+    compared
+}
+
+#[test]
+fn a_second_receiver_refuses_the_same() {
+    let compared =
+        all(number("ONCEWIRE_SIM_FIRST", 0)..number("ONCEWIRE_SIM_SEEDS", 60) / 2, hostile);
+    assert!(
+        compared.dropped > 1000 && compared.waited > 100 && compared.rejections > 100,
+        "too little happened: {compared:?}"
+    );
+}
