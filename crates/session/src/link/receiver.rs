@@ -111,7 +111,7 @@ pub struct Receiver {
 /// A datagram that is not processed as a whole.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished {
-    /// Frames that wait.
+    /// Frames that wait, and 1 while its records are processed.
     waiting: u32,
     /// Whether the content of all others is stored.
     is_stored: bool,
@@ -271,7 +271,7 @@ impl Receiver {
         self.stats.bytes += (plain.len() + SEAL) as u64;
         let inner_before = self.stats.inner_bytes;
         let mut is_acknowledged = false;
-        let mut unfinished = Unfinished { waiting: 0, is_stored: true };
+        let mut is_stored = true;
         let mut violation = None;
         let (restored, buffer) =
             (std::mem::take(&mut self.restored), std::mem::take(&mut self.buffer));
@@ -285,7 +285,7 @@ impl Receiver {
                     let Some(restored) = headers.next().and_then(Option::as_ref) else {
                         // Nobody can send it again.
                         self.stats.missing_headers += 1;
-                        unfinished.is_stored = false;
+                        is_stored = false;
                         continue;
                     };
                     let packet = self.keep(packet, restored, counter, &buffer)?;
@@ -306,7 +306,7 @@ impl Receiver {
                     is_acknowledged = true;
                     let Some(restored) = headers.next().and_then(Option::as_ref) else {
                         self.stats.missing_headers += 1;
-                        unfinished.is_stored = false;
+                        is_stored = false;
                         self.reject(Rejection::new(place, Reason::Header, 0, std::iter::empty()));
                         continue;
                     };
@@ -314,10 +314,15 @@ impl Receiver {
                     let frame = Frame { place, record, waited: None };
                     match self.decode(&frame, now, out) {
                         Ok(Fate::Stored(range)) => self.stored(range, now, out),
-                        Ok(Fate::NotStored) => unfinished.is_stored = false,
-                        Ok(Fate::Waits) => unfinished.waiting += 1,
+                        Ok(Fate::NotStored) => is_stored = false,
+                        Ok(Fate::Waits) => {
+                            // One for the datagram itself: a record that follows in it may be what
+                            // the frame waits for.
+                            let new = Unfinished { waiting: 1, is_stored: true };
+                            self.unfinished.entry(counter).or_insert(new).waiting += 1;
+                        }
                         Err(error) => {
-                            unfinished.is_stored = false;
+                            is_stored = false;
                             violation = Some(error);
                         }
                     }
@@ -340,12 +345,10 @@ impl Receiver {
         if is_acknowledged {
             self.bytes += self.stats.inner_bytes - inner_before;
         }
-        match unfinished {
-            Unfinished { waiting: 1.., .. } => {
-                self.unfinished.insert(counter, unfinished);
-            }
-            Unfinished { is_stored: true, .. } => self.received.insert(counter, now),
-            _ => {}
+        if self.unfinished.contains_key(&counter) {
+            self.finish_one(counter, is_stored, now);
+        } else if is_stored {
+            self.received.insert(counter, now);
         }
         violation.map_or(Ok(()), Err)
     }
@@ -504,19 +507,24 @@ impl Receiver {
             Fate::Stored(_) => true,
             Fate::NotStored => false,
         };
-        if let Some(unfinished) = self.unfinished.get_mut(&place.0) {
-            unfinished.waiting -= 1;
-            unfinished.is_stored &= is_stored;
-            if unfinished.waiting == 0 {
-                if unfinished.is_stored {
-                    self.received.insert(place.0, now);
-                }
-                self.unfinished.remove(&place.0);
-            }
-        }
+        self.finish_one(place.0, is_stored, now);
         match fate {
             Fate::Stored(range) => Some(range),
             _ => None,
+        }
+    }
+
+    /// One of the frames that a datagram waits for is decoded or given up, or all its records are
+    /// processed.
+    fn finish_one(&mut self, counter: u64, is_stored: bool, now: Instant) {
+        let Some(unfinished) = self.unfinished.get_mut(&counter) else { return };
+        unfinished.waiting -= 1;
+        unfinished.is_stored &= is_stored;
+        if unfinished.waiting == 0 {
+            if unfinished.is_stored {
+                self.received.insert(counter, now);
+            }
+            self.unfinished.remove(&counter);
         }
     }
 

@@ -1,6 +1,12 @@
 //! The examples of LINK.md, for the second receiver.
 
-use super::second::{Answer, Delivery, Receiver, Rejected, Restored, Verdict, message, places};
+use super::second::{
+    Answer, Delivery, Receiver, Record, Rejected, Restored, Verdict, message, places, records,
+};
+use super::{End, HEADER, Settings, TAG, start};
+use oncewire_codec::Sharing;
+use oncewire_session::link::{LogTerms, Policy};
+use std::time::Duration;
 
 /// A receiver of real packets.
 fn receiver() -> Receiver {
@@ -109,6 +115,35 @@ fn frames_of_the_document() {
     for example in [REPEAT, CODED] {
         assert!(document.contains(example), "LINK.md does not show {example}");
     }
+}
+
+/// The first receiver: a frame that refers to a later record of its own datagram waits for that only,
+/// and the datagram is acknowledged.
+#[test]
+fn a_frame_waits_for_a_later_record_of_its_datagram() {
+    let settings = Settings { log: 1 << 20, policy: Policy::Acked, sharing: Sharing::All };
+    let mut end = End::new(1400, settings);
+    let terms = LogTerms { id: 3, capacity: 1 << 20, reorder: 1 << 16, first: 0, seed: 17 };
+    end.receiver.log(terms).expect("as offered").expect("it is new");
+    let content: Vec<u8> = (0..100).collect();
+    let mut early = run(&bytes(REPEAT));
+    // With a length, as it is not the last record.
+    early.splice(..1, [0x40, early.len() as u8 - 1]);
+    let plain = [early, run(&[&[0x10, 0, 0], &content[..]].concat())].concat();
+    let now = start();
+    end.receiver.receive(0, &plain, 0, now, &mut end.delivered).unwrap();
+    assert_eq!(end.delivered.packets_mut().count(), 2);
+
+    end.receiver.feedback(now, &mut end.feedback);
+    assert!(end.sender.feedback(&mut end.feedback, now));
+    assert!(end.sender.transmit(now + Duration::from_secs(2), &mut end.batch));
+    let (_, datagram) = end.batch.datagrams_mut().next().expect("an acknowledgment");
+    let plain = &datagram[HEADER..datagram.len() - TAG];
+    let acknowledged = records(plain, u64::MAX).unwrap().into_iter().find_map(|it| match it {
+        Record::Acknowledgment(acknowledgment) => Some(acknowledgment.counters(1)),
+        _ => None,
+    });
+    assert_eq!(acknowledged, Some(Ok(vec![(0, 0)])));
 }
 
 const REPEAT: &str = "14 64 00 04 00 a0 01 5a 21 51 04 c6 ea 6a 1a 15 d0";
