@@ -42,6 +42,7 @@ pub mod format;
 mod index;
 pub mod model;
 mod options;
+mod unbuffered;
 
 pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
@@ -50,6 +51,7 @@ pub use index::Index;
 pub use options::{
     Answer, Covered, Filter, Filters, Memory, Opened, Options, OptionsBuilder, Stats,
 };
+pub use unbuffered::Unbuffered;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

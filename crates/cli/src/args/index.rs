@@ -1,6 +1,6 @@
 //! Arguments of `index`.
 
-use crate::quantity::{parse_percent, parse_size, parse_time};
+use crate::quantity::{parse_percent, parse_rate, parse_size, parse_time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,7 @@ Examples:
   oncewire index tune --flash 32G --memory 4G --like intel-ssd
   oncewire index bench --flash 64M --memory 12M .
   oncewire index bench --flash 64M --memory 12M --like flash-chip
+  oncewire index re --like transcend-ssd --flash 64M --memory 12M --size 4M
 
 The index is BufferHash (Anand and others, NSDI 2010): keys are collected in
 buffers, full buffers are written whole, and Bloom filters in memory say which
@@ -31,6 +32,8 @@ pub(crate) enum IndexCommand {
     Tune(TuneArgs),
     /// Fill an index, and measure look-ups and inserts
     Bench(IndexBenchArgs),
+    /// Eliminate redundancy with the index, on links of many speeds
+    Re(ReArgs),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +129,84 @@ pub(crate) struct IndexBenchArgs {
     /// Print one JSON document instead of the tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncewire index re --like transcend-ssd
+  oncewire index re --like intel-ssd --chunker maxp --redundancy 50%
+  oncewire index re --dir . capture.pcap --report re.html
+  oncewire index re --dir /var/cache *.tar --json
+
+Content is cut into chunks of 1 to 2 KiB with SHA-1 names. Each is looked up in
+a full index and inserted; a name is sent for what was found, and the chunk for
+what was not. The same is done with a hash table on the device that has no
+buffers. Reported is how much faster content crosses a link than
+without an index (Anand's thesis, section 5.5): all objects at once, and object
+by object. A link sends while the index works on later objects; chunks and names
+are computed before. With --like, the index takes the time of the device's reads
+and writes alone.")]
+pub(crate) struct ReArgs {
+    /// Captures, whose flows are objects, and other files, each of which is one [default:
+    /// generated content]
+    #[arg(value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Directory for the index, a temporary file
+    #[arg(long = "dir", value_name = "DIR")]
+    pub(crate) place: Option<PathBuf>,
+    /// Simulate this published device, with its content in memory
+    #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "place")]
+    pub(crate) like: Option<DeviceName>,
+    /// Size of each index on the device
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub(crate) flash: u64,
+    /// Memory for buffers and filters
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
+    pub(crate) memory: u64,
+    /// Size of a buffer, 4K to 256K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
+    pub(crate) buffer: u64,
+    /// How chunks are cut
+    #[arg(long, value_enum, default_value = "modp")]
+    pub(crate) chunker: ChunkerName,
+    /// Content to generate, or most to read
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) size: u64,
+    /// Shares of generated content that repeat earlier content [default: 50%,15%]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, value_delimiter = ',')]
+    pub(crate) redundancy: Option<Vec<f64>>,
+    /// Share of these repeats that are of recent content, not of long ago
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "50%")]
+    pub(crate) recent: f64,
+    /// Speeds of links
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, value_delimiter = ',',
+        default_value = "10Mbit,20Mbit,100Mbit,200Mbit,300Mbit,400Mbit,1Gbit,10Gbit")]
+    pub(crate) links: Vec<f64>,
+    /// Speed of the link for results by object
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "10Mbit")]
+    pub(crate) object_link: f64,
+    /// Seed of generated content
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also write tables and charts as CSV files into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Also write an HTML report with charts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// How content is cut into chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChunkerName {
+    /// Where a Rabin fingerprint is 0 mod p
+    Modp,
+    /// Where eight bytes are a local maximum
+    Maxp,
 }
 
 /// Order of incarnations.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod measure;
+mod re;
 mod tune;
 
 use crate::args::index::{DeviceName, IndexArgs, IndexCommand};
@@ -12,6 +13,7 @@ pub(crate) fn run(args: &IndexArgs) -> Outcome {
     match &args.command {
         IndexCommand::Tune(args) => tune::run(args),
         IndexCommand::Bench(args) => bench::run(args),
+        IndexCommand::Re(args) => re::run(args),
     }
 }
 

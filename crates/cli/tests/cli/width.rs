@@ -63,6 +63,10 @@ fn index() {
     ]);
     let dir = Dir::new();
     fits(args!["index", "tune", dir.path(), "--time", "10ms", "--test-size", "8M"]);
+    let sizes = ["--flash", "16M", "--memory", "6M", "--size", "1M"];
+    let mut re = args!["index", "re", "--like", "intel-ssd"];
+    re.extend(sizes.into_iter().map(Into::into));
+    fits(re);
 }
 
 #[test]

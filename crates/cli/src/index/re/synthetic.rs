@@ -1,0 +1,149 @@
+//! Objects with a given redundancy, by a seed.
+//!
+//! An object repeats an earlier one as a whole, or it consists of pieces, of which some are cut from
+//! earlier objects. What is repeated crossed the link shortly before, or long ago: those objects are
+//! not part of the trace, but the index has their names. Fresh content is random bytes.
+
+use super::content::{SHORTEST, Trace};
+use oncewire_codec::sampler::Sampler;
+
+/// Sizes of objects in bytes: Pareto with this shape between these limits.
+const SMALLEST: f64 = 4096.0;
+const LARGEST: f64 = 4_194_304.0;
+const SHAPE: f64 = 1.1;
+/// Bytes of a piece.
+const PIECE: u64 = 32_768;
+/// Objects of the trace that may be repeated.
+const RECENT: usize = 200;
+/// How strongly the share of repeats follows what is missing.
+const GAIN: f64 = 20.0;
+
+struct Random(u64);
+
+impl Random {
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    /// By the inverse of the distribution.
+    fn size(&mut self, largest: f64) -> usize {
+        let ratio = (SMALLEST / largest).powf(SHAPE);
+        (SMALLEST / (1.0 - self.share() * (1.0 - ratio)).powf(1.0 / SHAPE)) as usize
+    }
+}
+
+/// Random bytes of a seed.
+pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes: Vec<u8> =
+        (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// A trace of about `size` bytes, of which `redundancy` repeat; of these, a share of `recent` was in
+/// the trace itself.
+pub(super) fn trace(
+    sampler: &dyn Sampler,
+    size: u64,
+    redundancy: f64,
+    recent: f64,
+    seed: u64,
+) -> Trace {
+    let mut trace = Trace::default();
+    let mut random = Random(seed);
+    // No object decides alone how much of a short trace repeats.
+    let largest = (size as f64 / 64.0).clamp(2.0 * SMALLEST, LARGEST);
+    let mut sources = Sources { last: Vec::new(), recent, largest };
+    while trace.bytes < size {
+        // Where pieces are joined, a chunk does not repeat; so look at what was achieved.
+        let achieved = trace.repeated as f64 / trace.bytes.max(1) as f64;
+        let wanted = (redundancy + GAIN * (redundancy - achieved)).clamp(0.0, 1.0);
+        let wanted = if redundancy == 0.0 { 0.0 } else { wanted };
+        // Half of the repeats are whole objects.
+        let whole = wanted / 2.0;
+        let object = if random.share() < whole {
+            sources.choose(&mut random, &mut trace, sampler)
+        } else {
+            let len = random.size(largest);
+            let pieces = (wanted / 2.0) / (1.0 - whole);
+            let mut object = Vec::with_capacity(len);
+            while object.len() < len {
+                let piece = (len - object.len()).min(1 + random.below(2 * PIECE as usize));
+                let repeat = (random.share() < pieces)
+                    .then(|| sources.choose(&mut random, &mut trace, sampler));
+                match repeat {
+                    // Shorter ones have no whole chunk.
+                    Some(repeat) if repeat.len() > 4 * SHORTEST => {
+                        let from = random.below(repeat.len() - 4 * SHORTEST);
+                        let piece = piece.min(repeat.len() - from);
+                        object.extend_from_slice(&repeat[from..from + piece]);
+                    }
+                    _ => object.extend(content(random.next(), piece)),
+                }
+            }
+            object
+        };
+        trace.push(sampler, &object);
+        if sources.last.len() < RECENT {
+            sources.last.push(object);
+        } else {
+            sources.last[trace.objects.len() % RECENT] = object;
+        }
+    }
+    trace
+}
+
+/// What can be repeated.
+struct Sources {
+    /// The last objects.
+    last: Vec<Vec<u8>>,
+    /// Share of repeats that are of these.
+    recent: f64,
+    largest: f64,
+}
+
+impl Sources {
+    fn choose(&self, random: &mut Random, trace: &mut Trace, sampler: &dyn Sampler) -> Vec<u8> {
+        if !self.last.is_empty() && random.share() < self.recent {
+            return self.last[random.below(self.last.len())].clone();
+        }
+        let len = random.size(self.largest);
+        let object = content(random.next(), len);
+        trace.push_history(sampler, &object);
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncewire_family::SamplerKind;
+
+    #[test]
+    fn redundancy_is_as_asked_and_a_seed_repeats() {
+        let sampler = SamplerKind::named("modp").expect("a name").boxed();
+        for asked in [0.0, 0.15, 0.5] {
+            let trace = super::trace(&*sampler, 8 << 20, asked, 0.5, 3);
+            let found = trace.repeated as f64 / trace.bytes as f64;
+            assert!((found - asked).abs() < 0.04, "{found} instead of {asked}");
+            assert_eq!(trace.history.is_empty(), asked == 0.0);
+            let again = super::trace(&*sampler, 8 << 20, asked, 0.5, 3);
+            assert_eq!((again.bytes, again.repeated), (trace.bytes, trace.repeated));
+        }
+        let other = super::trace(&*sampler, 1 << 20, 0.5, 0.5, 4);
+        assert_ne!(super::trace(&*sampler, 1 << 20, 0.5, 0.5, 3).bytes, other.bytes);
+    }
+}
