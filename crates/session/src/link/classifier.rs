@@ -114,12 +114,15 @@ impl Classifier {
         !self.flows.contains(&flow)
     }
 
-    /// Decides about the content of a packet or run of the flow with this key, a hash that outsiders
-    /// cannot predict. `recognized` says that this packet shows the flow to be encrypted.
-    pub fn route(&mut self, flow: u64, recognized: bool, content: &[u8]) -> Route {
-        if recognized && self.is_unknown(flow) {
+    /// A packet shows that the flow with this key, a hash that outsiders cannot predict, is encrypted.
+    pub fn recognized(&mut self, flow: u64) {
+        if self.is_unknown(flow) {
             self.flows.push(flow, State::RECOGNIZED);
         }
+    }
+
+    /// Decides about the content of a packet or run of a flow.
+    pub fn route(&mut self, flow: u64, content: &[u8]) -> Route {
         let Some(state) = self.flows.get_mut(&flow) else { return Route::Log };
         *state = state.next();
         let len = content.len() as u64;
@@ -174,12 +177,18 @@ mod tests {
         bytes
     }
 
+    /// Sends a packet that shows its flow to be encrypted.
+    fn shown(classifier: &mut Classifier, flow: u64, content: &[u8]) -> Route {
+        classifier.recognized(flow);
+        classifier.route(flow, content)
+    }
+
     /// Sends `total` bytes of a flow in pieces, and returns how many went into the log. Of these,
     /// `found` percent repeat.
     fn send(classifier: &mut Classifier, flow: u64, piece: &[u8], total: u64, found: u64) -> u64 {
         let (mut sent, mut logged) = (0, 0);
         while sent < total {
-            if classifier.route(flow, false, piece) == Route::Log {
+            if classifier.route(flow, piece) == Route::Log {
                 logged += piece.len() as u64;
                 classifier.found(flow, piece.len() as u64 * found / 100);
             }
@@ -200,9 +209,9 @@ mod tests {
     fn an_encrypted_flow_is_tried_again_after_1_2_4_and_64_mib() {
         let mut classifier = Classifier::default();
         let hello = vec![b'h'; 2000];
-        assert_eq!(classifier.route(7, true, &hello), Route::Log, "handshakes repeat");
+        assert_eq!(shown(&mut classifier, 7, &hello), Route::Log, "handshakes repeat");
         let piece = random(2, 16 << 10);
-        assert_eq!(classifier.route(7, true, &piece), Route::Bypass);
+        assert_eq!(shown(&mut classifier, 7, &piece), Route::Bypass);
         // From now on only the flow is known; no packet shows that it is encrypted.
         let first = FIRST_BYPASS - piece.len() as u64;
         assert_eq!(send(&mut classifier, 7, &piece, first, 0), 0);
@@ -216,7 +225,7 @@ mod tests {
     fn a_flow_that_repeats_stays_in_the_log_while_it_does() {
         let mut classifier = Classifier::default();
         let piece = random(3, 4096);
-        classifier.route(7, true, &piece);
+        shown(&mut classifier, 7, &piece);
         send(&mut classifier, 7, &piece, FIRST_BYPASS - 4096, 0);
         assert_eq!(send(&mut classifier, 7, &piece, 20 << 20, 10), 20 << 20);
         // It stops repeating: bypassed from the next judgment on, 1 MiB at first.
@@ -228,7 +237,7 @@ mod tests {
     fn readable_content_of_a_flow_that_claims_encryption_is_logged() {
         let mut classifier = Classifier::default();
         let text = b"a null cipher leaves content readable. ".repeat(40);
-        assert_eq!(classifier.route(9, true, &text), Route::Log);
+        assert_eq!(shown(&mut classifier, 9, &text), Route::Log);
         assert_eq!(send(&mut classifier, 9, &text, 5 << 20, 0).div_ceil(1 << 20), 6);
     }
 
@@ -237,7 +246,7 @@ mod tests {
     fn short_packets_of_an_encrypted_flow_bypass_after_a_trial() {
         let mut classifier = Classifier::default();
         let voice = random(4, 200);
-        classifier.route(5, true, &voice);
+        shown(&mut classifier, 5, &voice);
         let logged = send(&mut classifier, 5, &voice, 1 << 20, 0);
         assert!((TRIAL - 200..TRIAL + 200).contains(&logged), "{logged}");
     }
@@ -246,7 +255,7 @@ mod tests {
     fn the_number_of_flows_is_bounded() {
         let mut classifier = Classifier::default();
         for flow in 0..3 * FLOWS.get() as u64 {
-            classifier.route(flow, true, b"short");
+            shown(&mut classifier, flow, b"short");
         }
         assert_eq!(classifier.len(), FLOWS.get());
         assert!(classifier.is_unknown(0));

@@ -117,6 +117,11 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
+    /// Whether this end keeps logs, once the other has said what it can keep.
+    pub(super) fn keeps_logs(&self) -> bool {
+        self.settings.is_some()
+    }
+
     pub(super) fn new(settings: LogSettings) -> Announcer {
         Announcer { settings: Some(settings), ..Announcer::default() }
     }

@@ -290,7 +290,7 @@ impl Sender {
 
     /// Whether nothing is known of a flow, and it matters, so that its packets are worth looking at.
     pub fn is_unknown(&self, flow: u64) -> bool {
-        self.log.is_some() && self.classifier.is_unknown(flow)
+        self.announcer.keeps_logs() && self.classifier.is_unknown(flow)
     }
 
     /// Memory in bytes: of the log as much as it takes once it is full.

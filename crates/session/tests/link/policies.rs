@@ -213,3 +213,26 @@ fn what_is_known_to_be_lost_is_not_referred_to() {
         assert!(bytes[1] * 10 < bytes[0] && bytes[2] * 40 < bytes[0], "{policy:?}: {bytes:?}");
     }
 }
+
+/// The handshake of a flow passes while the ends still agree on a log. What follows does not show any
+/// more that the flow is encrypted.
+#[test]
+fn an_encrypted_flow_that_began_before_the_log_bypasses_it() {
+    let mut world = World { largest: 1452, faults: NONE, ..World::new(4) };
+    let settings = Settings { log: 16 << 20, policy: Policy::Auto, sharing: Sharing::None };
+    world.ends = [End::new(1452, settings), End::new(1452, settings)];
+    assert!(world.ends[0].sender.is_unknown(7));
+    world.ends[0].sender.set_flow(7, true);
+    world.send_run(0, &[5; 52], 1200, &[1; 1200], Domain(1));
+    assert!(!world.ends[0].sender.is_unknown(7));
+    world.connect();
+    world.settle();
+    let mut payload = vec![0; 40 * 1200];
+    world.rng.fill(&mut payload);
+    for (flow, bypassed) in [(7, 48_000), (8, 48_000)] {
+        world.ends[0].sender.set_flow(flow, false);
+        world.send_run(0, &[5; 52], 1200, &payload, Domain(1));
+        assert_eq!(world.ends[0].sender.stats().bypassed_bytes, bypassed, "flow {flow}");
+    }
+    assert_eq!(world.ends[0].sender.stats().logged_bytes, 48_000, "the other flow");
+}

@@ -19,12 +19,16 @@ impl Sender {
         segment: Option<NonZeroU16>,
         domain: Domain,
     ) -> bool {
+        let (flow, is_encrypted) = self.flow;
+        if is_encrypted {
+            // Its next packets may not show it.
+            self.classifier.recognized(flow);
+        }
         let is_current = self.log.as_ref().is_some_and(|log| log.is_current);
         if !is_current || packet.payload.len() < LEAST_LOGGED {
             return false;
         }
-        let (flow, is_encrypted) = self.flow;
-        if self.classifier.route(flow, is_encrypted, packet.payload) == Route::Bypass {
+        if self.classifier.route(flow, packet.payload) == Route::Bypass {
             self.stats.bypassed_bytes += packet.payload.len() as u64;
             return false;
         }
