@@ -17,7 +17,7 @@ const ADDRESSES: [[&str; 2]; 2] = [["10.1.0.1/32", "fd01::1/128"], ["10.2.0.1/32
 
 /// One end as a process in its namespace.
 pub(crate) struct End {
-    process: Running,
+    pub(crate) process: Running,
     status: PathBuf,
     log: PathBuf,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Link {
     pub(crate) dir: TempDir,
     pub(crate) keys: [String; 2],
     /// Further options of both ends.
-    options: Vec<&'static str>,
+    pub(crate) options: Vec<&'static str>,
 }
 
 impl Link {

@@ -8,6 +8,8 @@ mod configuration;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
+mod link_protocols;
+#[cfg(target_os = "linux")]
 mod link_sites;
 mod logging;
 mod process;
