@@ -11,6 +11,8 @@ mod link;
 mod link_protocols;
 #[cfg(target_os = "linux")]
 mod link_sites;
+#[cfg(target_os = "linux")]
+mod link_soak;
 mod logging;
 mod process;
 mod programs;

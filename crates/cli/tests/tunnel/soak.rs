@@ -1,6 +1,6 @@
 //! Mixed flows over a longer time: memory and descriptors stay flat.
 //!
-//! For an hour: `ONCEWIRE_SOAK_SECONDS=3600 cargo test --release -p oncewire --test tunnel soak --
+//! For an hour: `ONCEWIRE_SOAK_SECONDS=3600 cargo test --release -p oncewire --test tunnel memory_and_descriptors --
 //! --nocapture`
 
 use crate::support::*;

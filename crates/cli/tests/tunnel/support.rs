@@ -70,6 +70,19 @@ pub(crate) fn signal(process: &Running, name: &str) {
     succeed(Command::new("sh").args(["-c", &format!("kill -{name} {}", process.id())]));
 }
 
+/// Resident memory of a process, in bytes.
+pub(crate) fn resident(process: &Running) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// Open file descriptors of a process.
+pub(crate) fn descriptors(process: &Running) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", process.id())).expect("it runs").count()
+}
+
 /// Waits until `ready`, at most [`PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
@@ -183,15 +196,12 @@ impl End {
 
     /// Resident memory, in bytes.
     pub(crate) fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))
-            .expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+        resident(&self.process)
     }
 
     /// Open file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()
+        descriptors(&self.process)
     }
 }
 
