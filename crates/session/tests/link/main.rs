@@ -278,7 +278,7 @@ impl World {
                 answer.write(&mut bytes);
                 bytes
             });
-            self.record(at, || Event::Control { message: bytes, answer });
+            self.record(at, || Event::Control { message: bytes, answer: Ok(answer) });
         }
         self.ends[1 - at].control.extend(answer);
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// What an end does, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A message arrives, and is answered.
-    Control { message: Vec<u8>, answer: Option<Vec<u8>> },
+    /// A message arrives, and is answered; or it breaks a rule.
+    Control { message: Vec<u8>, answer: Result<Option<Vec<u8>>, ()> },
     /// A datagram arrives that opens, at an end that has sent the counters below `sent`. Is it taken, or
     /// does it break a rule?
     Datagram { now: u64, counter: u64, plain: Vec<u8>, sent: u64, is_valid: bool },
@@ -109,6 +109,8 @@ pub(super) struct Compared {
     pub(super) rejections: u64,
     pub(super) logs: u64,
     pub(super) contexts: u64,
+    /// Messages that break a rule.
+    pub(super) refused: u64,
     pub(super) pieces: u64,
     /// Recordings that were not played to their end.
     pub(super) contradicted: u64,
@@ -124,6 +126,7 @@ impl std::ops::AddAssign for Compared {
         self.rejections += other.rejections;
         self.logs += other.logs;
         self.contexts += other.contexts;
+        self.refused += other.refused;
         self.pieces += other.pieces;
         self.contradicted += other.contradicted;
     }
@@ -144,13 +147,21 @@ pub(super) fn replay(recording: &Recording) -> Compared {
         }
         match event {
             Event::Control { message, answer } => {
-                let mut stream = &message[..];
-                let (kind, body) = second::message(&mut stream).unwrap().expect("a whole one");
-                let own = second.control(kind, body).expect("a message of a correct peer");
-                compared.logs += u64::from(matches!(own, Some(Answer::LogReady { .. })));
+                let own = second::message(&mut &message[..]).and_then(|whole| {
+                    let (kind, body) = whole.ok_or("a message that is cut")?;
+                    second.control(kind, body)
+                });
+                compared.logs += u64::from(matches!(own, Ok(Some(Answer::LogReady { .. }))));
                 compared.contexts +=
-                    u64::from(matches!(own, Some(Answer::ContextReady { is_taken: true, .. })));
-                assert_eq!(own.map(|own| own.bytes()), *answer, "event {at}: {message:02x?}");
+                    u64::from(matches!(own, Ok(Some(Answer::ContextReady { is_taken: true, .. }))));
+                compared.refused += u64::from(answer.is_err());
+                let bytes = own.map(|own| own.map(|own| own.bytes()));
+                assert_eq!(
+                    bytes.map_err(|_| ()),
+                    *answer,
+                    "event {at}: {own:?}, {:02x?}",
+                    &message[..message.len().min(100)]
+                );
             }
             Event::Datagram { now, counter, plain, sent, is_valid } => {
                 let dropped = second.dropped.len();

@@ -24,22 +24,28 @@ impl Victim {
     }
 
     fn message(&mut self, message: &[u8]) {
-        let receiver = &mut self.end.receiver;
-        let answer = match Control::read(message).expect("a message").expect("a whole one").0 {
-            Control::Log(terms) => receiver.log(terms).expect("as offered"),
-            Control::Context(terms) => receiver.context(&terms),
-            Control::ContextDrop { log, number } => {
-                receiver.context_drop(log, number);
-                None
-            }
-            _ => None,
-        };
-        let answer = answer.map(|answer| {
-            let mut bytes = Vec::new();
-            answer.write(&mut bytes);
-            bytes
+        let answer = self.answer(message).map(|answer| {
+            answer.map(|answer| {
+                let mut bytes = Vec::new();
+                answer.write(&mut bytes);
+                bytes
+            })
         });
         self.recording.events.push(Event::Control { message: message.to_vec(), answer });
+    }
+
+    fn answer(&mut self, message: &[u8]) -> Result<Option<Control>, ()> {
+        let receiver = &mut self.end.receiver;
+        match Control::read(message) {
+            Ok(Some((Control::Log(terms), _))) => receiver.log(terms).map_err(|_| ()),
+            Ok(Some((Control::Context(terms), _))) => Ok(receiver.context(&terms)),
+            Ok(Some((Control::ContextDrop { log, number }, _))) => {
+                receiver.context_drop(log, number);
+                Ok(None)
+            }
+            Ok(Some(_)) => Ok(None),
+            Ok(None) | Err(_) => Err(()),
+        }
     }
 
     fn datagram(&mut self, epoch: std::time::Instant, counter: u64, plain: Vec<u8>) {
@@ -109,6 +115,28 @@ fn alter(rng: &mut fastrand::Rng, mut plain: Vec<u8>, other: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// A message of the same type and length that is another one.
+fn alter_message(rng: &mut fastrand::Rng, message: &[u8]) -> Vec<u8> {
+    let mut altered = message.to_vec();
+    let body = if message.get(1).is_some_and(|len| len & 0x80 != 0) { 3 } else { 2 };
+    match rng.usize(..4) {
+        // A body that ends early, or goes on.
+        0 if body == 2 => {
+            let len = rng.usize(..message.len());
+            altered.truncate(2 + len);
+            altered.resize(2 + len, 0);
+            altered[1] = len as u8;
+        }
+        _ => {
+            for _ in 0..rng.usize(1..4) {
+                let at = body + rng.usize(..(message.len() - body).min(20));
+                altered[at] = [rng.u8(..), altered[at] ^ 1 << rng.u8(..8)][rng.usize(..2)];
+            }
+        }
+    }
+    altered
+}
+
 fn hostile(seed: u64) -> Compared {
     let mut rng = fastrand::Rng::with_seed(seed);
     let policy = [Policy::Acked, Policy::Immediate, Policy::Auto][rng.usize(..3)];
@@ -135,7 +163,15 @@ fn hostile(seed: u64) -> Compared {
         let mut other = Vec::new();
         for event in recording.events {
             match event {
-                Event::Control { message, .. } => victim.message(&message),
+                Event::Control { message, .. } => {
+                    // LOG and what a receiver of packets gets of contexts.
+                    if matches!(message.first(), Some(3 | 5 | 7)) {
+                        for _ in 0..rng.usize(..4) {
+                            victim.message(&alter_message(&mut rng, &message));
+                        }
+                        victim.message(&message);
+                    }
+                }
                 Event::Datagram { now, counter, plain, .. } => {
                     victim.now = victim.now.max(now);
                     let altered = match rng.usize(..6) {
@@ -161,7 +197,10 @@ fn a_second_receiver_refuses_the_same() {
     let compared =
         all(number("ONCEWIRE_SIM_FIRST", 0)..number("ONCEWIRE_SIM_SEEDS", 60) / 2, hostile);
     assert!(
-        compared.dropped > 1000 && compared.waited > 100 && compared.rejections > 100,
+        compared.dropped > 1000
+            && compared.waited > 100
+            && compared.rejections > 100
+            && compared.refused > 50,
         "too little happened: {compared:?}"
     );
 }

@@ -8,6 +8,9 @@ use super::{Receiver, Waiting};
 /// Longest message.
 const LONGEST: u64 = 4_096;
 
+/// Numbers of contexts that are announced.
+const NUMBERS: std::ops::RangeInclusive<u8> = 1..=8;
+
 /// What a receiver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -45,10 +48,13 @@ impl Answer {
 /// there as a whole.
 pub(crate) fn message<'a>(stream: &mut &'a [u8]) -> Parsed<Option<(u64, &'a [u8])>> {
     let mut fields = Fields(stream);
-    let Ok((kind, len)) = fields.varint().and_then(|kind| Ok((kind, fields.varint()?))) else {
+    let kind = fields.varint();
+    let len = fields.varint();
+    let (Ok(kind), Ok(len)) = (kind, len) else {
         return if stream.len() < 18 { Ok(None) } else { Err("head of a message") };
     };
-    if len > LONGEST {
+    let head = (stream.len() - fields.0.len()) as u64;
+    if head + len > LONGEST {
         return Err("a message that is too long");
     }
     let Ok(body) = fields.bytes(len) else { return Ok(None) };
@@ -65,8 +71,8 @@ impl Receiver {
             5 => self.announced_context(&mut fields),
             7 => {
                 let (log, number) = (fields.varint()?, fields.byte()?);
-                if !fields.is_empty() {
-                    return Err("bytes left over");
+                if !NUMBERS.contains(&number) {
+                    return Err("number of a context");
                 }
                 if let Some(own) = self.log.as_mut().filter(|own| own.number == log) {
                     own.contexts.remove(&number);
@@ -84,22 +90,19 @@ impl Receiver {
         let (number, capacity, window, counter) =
             (fields.varint()?, fields.varint()?, fields.varint()?, fields.varint()?);
         let seed = fields.number(8)?;
-        if capacity > self.offered.0
-            || window > self.offered.1
-            || capacity < 1 << 20
-            || window > capacity / 16
-            || number == 0
-        {
-            return Err("a log that was not offered");
-        }
-        let own = self.log.as_ref().map_or(0, |log| log.number);
-        if number < own {
-            return Ok(None);
-        }
-        if number > own {
-            self.log = Some(Log::new(number, capacity, window, counter, seed));
+        if number > self.newest_log {
+            self.log = None;
             self.ends.clear();
             self.waiting.retain(|_: &Waiting| false);
+            let (most, longest) = self.offered;
+            if capacity > most || window > longest || capacity < 1 << 20 || window > capacity / 16 {
+                return Err("a log that was not offered");
+            }
+            self.log = Some(Log::new(number, capacity, window, counter, seed));
+            self.newest_log = number;
+        }
+        if self.log.as_ref().is_none_or(|log| log.number != number) {
+            return Ok(None);
         }
         Ok(Some(Answer::LogReady { number }))
     }
@@ -111,10 +114,14 @@ impl Receiver {
         let codes = fields.bytes(len)?;
         let mut parts = Vec::new();
         while !fields.is_empty() {
-            parts.push((fields.varint()?, fields.varint()?));
+            let (offset, len) = (fields.varint()?, fields.varint()?);
+            if offset >= 1 << 62 || !(1..=32_768).contains(&len) {
+                return Err("a part of a prefix");
+            }
+            parts.push((offset, len));
         }
-        if !(1..=8).contains(&number) {
-            return Err("number of a context");
+        if !NUMBERS.contains(&number) || codes.len() > 9 * 128 || parts.len() > 256 {
+            return Err("number of a context, or of its codes or parts");
         }
         let Some(own) = self.log.as_mut().filter(|own| own.number == log) else { return Ok(None) };
         own.contexts.remove(&number);
@@ -134,13 +141,10 @@ impl Receiver {
 }
 
 fn prefix(log: &Log, parts: &[(u64, u64)]) -> Parsed<Vec<u8>> {
-    if parts.len() > 256 {
-        return Err("number of parts");
-    }
     let mut prefix = Vec::new();
     for &(offset, len) in parts {
-        let part = offset..offset.checked_add(len).ok_or("a part beyond all offsets")?;
-        if !log.is_in_one_generation(&part) || len > 32_768 {
+        let part = offset..offset + len;
+        if !log.is_in_one_generation(&part) {
             return Err("a part of two generations");
         }
         prefix.extend(log.content(part).ok_or("a part that is not held")?);

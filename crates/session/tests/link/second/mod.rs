@@ -78,6 +78,7 @@ pub(crate) struct Receiver {
     slots: Slots,
     layout: Layout,
     log: Option<Log>,
+    newest_log: u64,
     built_in: Context,
     /// The highest end of content that came with each counter.
     ends: BTreeMap<u64, u64>,
@@ -116,6 +117,7 @@ impl Receiver {
             slots: Slots::default(),
             layout,
             log: None,
+            newest_log: 0,
             built_in: Context::built_in(),
             ends: BTreeMap::new(),
             waiting: Vec::new(),

@@ -100,15 +100,17 @@ fn sum(bytes: &[u8]) -> u16 {
 /// The fields that differ from packet to packet: section 4.5.
 pub(crate) fn places(header: &[u8]) -> Places {
     let Ok(layout) = Layout::of(header) else { return Places::default() };
-    let within_tcp = |offset: usize| layout.tcp().map(|tcp| tcp + offset);
+    let is_whole = layout.has_transport(header);
+    let tcp = layout.tcp().filter(|_| is_whole);
+    let within_tcp = |offset: usize| tcp.map(|tcp| tcp + offset);
     Places {
         sequence: within_tcp(4),
         acknowledgment: within_tcp(8),
         window: within_tcp(14),
         flags: within_tcp(13),
         identification: layout.is_ipv4.then_some(4),
-        timestamps: layout.tcp().and_then(|tcp| timestamps(header, tcp)),
-        checksum: layout.checksum(),
+        timestamps: tcp.and_then(|tcp| timestamps(header, tcp)),
+        checksum: layout.checksum().filter(|_| is_whole),
     }
 }
 

@@ -42,7 +42,7 @@ impl Pieces {
         counter: u64,
         piece: &Piece<'_>,
     ) -> Parsed<Option<Joined>> {
-        self.0.retain(|_, incomplete| now - incomplete.since < KEPT);
+        self.0.retain(|_, incomplete| now - incomplete.since <= KEPT);
         let first = counter.checked_sub(piece.number.into()).ok_or("a piece before counter 0")?;
         if !self.0.contains_key(&first) && self.0.len() == PACKETS {
             let oldest = self.0.iter().min_by_key(|(_, incomplete)| incomplete.since);

@@ -33,7 +33,7 @@ impl SegmentSection {
         let (here, size, len) = (self.here, self.size, payload.len() as u64);
         let shortest = match self.ends {
             false => here * size,
-            true if here == 1 && self.before == 0 => 0,
+            true if here == 1 => 0,
             true => (here - 1) * size + 1,
         };
         if len < shortest || len > here * size {
