@@ -49,7 +49,7 @@ pub use error::{IndexError, OpenError};
 pub use format::{Layout, List};
 pub use index::Index;
 pub use options::{
-    Answer, Covered, Filter, Filters, Memory, Opened, Options, OptionsBuilder, Stats,
+    Answer, Covered, Eviction, Filter, Filters, Memory, Opened, Options, OptionsBuilder, Stats,
 };
 pub use unbuffered::Unbuffered;
 

@@ -36,6 +36,33 @@ pub struct Options {
     /// Reads that a batch of look-ups has in flight, each by a thread, which are started with the
     /// first batch; 0 or 1 reads one page after another.
     pub threads: u32,
+    /// What happens to entries of an incarnation that is evicted. It may differ each time that the
+    /// index is opened.
+    pub eviction: Eviction,
+}
+
+/// What happens to the entries of an incarnation that is evicted to make room (T:4103).
+///
+/// All but [`Eviction::Fifo`] insert entries again, so more is written; where a buffer is three
+/// quarters full, it takes no more of them. What was inserted again is in memory only until the
+/// next flush.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// They are gone: first in, first out.
+    #[default]
+    Fifo,
+    /// What look-ups found in the older half of the incarnations was inserted again: least recently
+    /// used entries go first.
+    Used,
+    /// Those that were neither updated nor deleted since are inserted again.
+    Updated,
+    /// Of those, the ones with a high enough priority, which is a byte of their value.
+    Priority {
+        /// The byte of the value, from 0.
+        byte: usize,
+        /// The lowest priority that is kept.
+        least: u8,
+    },
 }
 
 impl Default for Options {
@@ -51,6 +78,7 @@ impl Default for Options {
             filter: Filter::Maplet,
             window: 0,
             threads: 64,
+            eviction: Eviction::Fifo,
         }
     }
 }
@@ -170,6 +198,13 @@ impl OptionsBuilder {
         self
     }
 
+    /// What happens to the entries of an incarnation that is evicted; nothing by default.
+    #[must_use]
+    pub fn eviction(mut self, eviction: Eviction) -> Self {
+        self.options.eviction = eviction;
+        self
+    }
+
     /// The options.
     ///
     /// # Errors
@@ -270,6 +305,8 @@ pub struct Stats {
     pub evicted: u64,
     /// Of these, before their slot was needed, because a partition had too many.
     pub evicted_early: u64,
+    /// Entries inserted again instead of being evicted.
+    pub kept: u64,
     /// Bytes written to the device.
     pub written: u64,
     /// Syncs.

@@ -4,7 +4,7 @@ use super::PAGE;
 use std::ops::{Deref, DerefMut};
 
 /// Zeroed bytes that start at a multiple of [`PAGE`] in memory, as `O_DIRECT` requires.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aligned {
     /// Never grows, so it is never moved.
     bytes: Vec<u8>,

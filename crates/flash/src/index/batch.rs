@@ -203,6 +203,7 @@ impl Batch<'_> {
         let more = match found {
             Found::Value(value) => {
                 self.tally.found += 1;
+                self.index.note_use(probe.hash, probe.left, self.key(number), value);
                 self.answers.set_value(number, value);
                 false
             }

@@ -86,7 +86,12 @@ impl Index {
     }
 
     /// Reads a slot. Returns the pages that are not what was written, as bits.
-    fn read_slot(&self, partition: u32, incarnation: &Incarnation, image: &mut [u8]) -> u64 {
+    pub(super) fn read_slot(
+        &self,
+        partition: u32,
+        incarnation: &Incarnation,
+        image: &mut [u8],
+    ) -> u64 {
         let geometry = &self.superblock.geometry;
         let at =
             geometry.slot_at(geometry.slot(incarnation.sequence, partition, incarnation.count));

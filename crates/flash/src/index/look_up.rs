@@ -24,7 +24,7 @@ pub(super) struct Probe {
     pub(super) hash: Hash,
     candidates: Candidates,
     /// Incarnations that were not looked at yet, which are the oldest.
-    left: usize,
+    pub(super) left: usize,
     /// Pages of the incarnation after those that were not looked at yet.
     pages: Range<u32>,
     /// One of them is lost, so that nobody knows whether it had the key.
@@ -75,7 +75,10 @@ impl Index {
                     let page = page.get_or_insert_with(PageBuffer::default);
                     let read = self.device.read(at, &mut page.0).is_ok();
                     match self.found(read.then_some(&page.0), &place, probe.hash, key, tally) {
-                        Found::Value(value) => return Answer::Value(value.to_vec()),
+                        Found::Value(value) => {
+                            self.note_use(probe.hash, probe.left, key, value);
+                            return Answer::Value(value.to_vec());
+                        }
                         Found::Deleted => return Answer::Absent,
                         Found::Damaged => return Answer::Unknown,
                         Found::Nothing => {}

@@ -5,6 +5,7 @@
 //! order of all writes, and why it is enough.
 
 mod batch;
+mod evict;
 mod load;
 mod look_up;
 mod open;
@@ -21,7 +22,8 @@ use crate::format::directory::{self, Record};
 use crate::format::hash::{Hash, hash};
 use crate::format::page::{self, Entries};
 use crate::format::{List, Reader, Superblock, spill};
-use crate::options::{Covered, Filters, Memory, Stats};
+use crate::options::{Covered, Eviction, Filters, Memory, Stats};
+use evict::Kept;
 use stats::Counters;
 use std::sync::{Arc, OnceLock};
 use table::{Fences, Incarnation, Table};
@@ -63,6 +65,8 @@ pub struct Index {
     /// The index was closed when it was opened, or every table was read since.
     clean: bool,
     failed: bool,
+    eviction: Eviction,
+    kept: Kept,
     /// Of everything but look-ups.
     stats: Stats,
     counters: Counters,
@@ -139,6 +143,11 @@ impl Index {
         if self.failed {
             return Err(IndexError::Failed);
         }
+        self.keep_used();
+        self.put_once(hash, key, value)
+    }
+
+    fn put_once(&mut self, hash: Hash, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
         let full = self.buffers.len(hash.partition) >= self.superblock.geometry.capacity();
         if full && self.buffers.get(hash, key).is_none() {
             self.write_out(hash.partition)?;
@@ -188,13 +197,18 @@ impl Index {
             loaded.push(count, table::Pages::default(), &Fences::of(&geometry, &hashes));
         }
         self.scratch.hashes = hashes;
-        table.push(Incarnation { count, sequence, epoch, suspect: false });
+        table.push(Incarnation { count, sequence, epoch, suspect: false, chosen: false });
         self.owners[slot as usize] = partition + 1;
         self.sequence += 1;
         let (entries, deletes) = (self.buffers.len(partition), self.buffers.deletes(partition));
         self.unrecorded
             .push((slot, Record { sequence, epoch, count, durable, partition, entries, deletes }));
         self.buffers.clear(partition);
+        self.keep_chosen();
+        if self.is_due(partition) {
+            self.choose(partition);
+            self.keep_chosen();
+        }
         Ok(())
     }
 
@@ -242,6 +256,7 @@ impl Index {
                 self.record()?;
                 self.sync()?;
             }
+            self.choose(owner);
             self.evict(owner);
         }
         Ok(())

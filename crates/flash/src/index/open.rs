@@ -1,6 +1,7 @@
 //! Creation and recovery.
 
 use super::batch::{QUEUED, SORT};
+use super::evict::Kept;
 use super::stats::Counters;
 use super::table::Loaded;
 use super::{BATCH, Incarnation, Index, PARTS, Pair, Table};
@@ -101,6 +102,7 @@ impl Index {
                         + size_of::<Table>() as u64)
                 // One to write buffers, and one to read a partition.
                 + 2 * Scratch::memory(geometry.slot_bytes(), geometry.capacity())
+                + Kept::memory(options.eviction, geometry.capacity(), geometry.key + geometry.value)
                 + scratch(options.threads)
                 + 64 * 1024,
             deletes: options.memory / DELETES,
@@ -149,6 +151,8 @@ impl Index {
             for_filters: Allowance::new(shared),
             clean: superblock.clean,
             failed: false,
+            eviction: options.eviction,
+            kept: Kept::default(),
             stats: Stats::default(),
             counters: Counters::default(),
             page: Aligned::new(PAGE),
@@ -283,6 +287,7 @@ impl Index {
             sequence: record.sequence,
             epoch: record.epoch,
             suspect: false,
+            chosen: false,
         });
         self.owners[record.slot as usize] = record.partition + 1;
     }

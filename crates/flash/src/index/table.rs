@@ -24,6 +24,8 @@ pub(crate) struct Incarnation {
     pub(crate) epoch: u64,
     /// It may have been overwritten before the last crash.
     pub(crate) suspect: bool,
+    /// The entries to keep of it were inserted again.
+    pub(crate) chosen: bool,
 }
 
 impl Incarnation {

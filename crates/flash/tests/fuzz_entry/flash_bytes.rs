@@ -4,7 +4,7 @@
 use super::Bytes;
 use oncewire_flash::device::{Device, Memory, PAGE};
 use oncewire_flash::format::{Geometry, Layout, List, Superblock, directory, page, spill};
-use oncewire_flash::{Filter, Index, Options};
+use oncewire_flash::{Eviction, Filter, Index, Options};
 use std::sync::Arc;
 
 const SIZE: u64 = 256 << 10;
@@ -14,7 +14,7 @@ fn options(list: List, layout: Layout, filter: Filter) -> Options {
     Options {
         key: 2,
         value: 3,
-        memory: 1200 << 10,
+        memory: 1400 << 10,
         buffers: 2 * PAGE as u64,
         buffer: PAGE as u64,
         list,
@@ -22,6 +22,7 @@ fn options(list: List, layout: Layout, filter: Filter) -> Options {
         filter,
         window: 0,
         threads: 2,
+        eviction: Eviction::Updated,
     }
 }
 

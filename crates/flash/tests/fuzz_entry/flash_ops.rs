@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use oncewire_flash::device::{Crash, Fault, Operation};
-use oncewire_flash::{Answer, Filter, Index, Layout, List, Options};
+use oncewire_flash::{Answer, Eviction, Filter, Index, Layout, List, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,11 +27,17 @@ pub fn run(input: &[u8]) {
     let first = bytes.byte();
     let list = if first & 1 == 0 { List::Shared } else { List::PerPartition };
     let filter = if first >> 4 & 1 == 0 { Filter::Sliced } else { Filter::Maplet };
+    let eviction = [
+        Eviction::Fifo,
+        Eviction::Used,
+        Eviction::Updated,
+        Eviction::Priority { byte: 0, least: 128 },
+    ][usize::from(first >> 5 & 3)];
     let layout = if first >> 3 & 1 == 0 { Layout::Published } else { Layout::Sorted };
     let options = Options {
         key: 8,
         value: VALUE,
-        memory: 1200 << 10,
+        memory: 1400 << 10,
         buffers: 8192,
         buffer: 4096,
         list,
@@ -39,6 +45,7 @@ pub fn run(input: &[u8]) {
         filter,
         window: u32::from(first >> 1 & 3),
         threads: 2,
+        eviction,
     };
     let mut device = Arc::new(Crash::new(280 << 10));
     let open =
