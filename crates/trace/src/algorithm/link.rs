@@ -2,7 +2,7 @@
 //!
 //! Three parts, each of which can be replaced alone: [`Joiner`] makes runs as the kernel does before
 //! the link sees packets, [`Contents`] is the link's encoder with the acknowledgments that it would
-//! get, and [`headers`] is what a datagram takes beside the frame. `docs/LINK.md` has the layouts.
+//! get, and [`Datagrams`] is what they take beside the frames. `docs/LINK.md` has the layouts.
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Kind, Packet, View};
@@ -33,29 +33,85 @@ const FRAME: usize = 9;
 /// Number of the context that every link has.
 const BUILT_IN: u8 = 0;
 
-/// Bytes of a datagram around the packet that it carries: IPv4 and UDP; the seal.
+/// Bytes of a datagram around its records: IPv4 and UDP; the seal.
 const AROUND: u64 = 20 + 8 + 24;
-/// Bytes of a record before the headers, which are counted as if they were always sent whole: head, slot, control byte, length of the headers.
+/// Bytes of a link layer, as far as a packet has that many: Ethernet.
+const LINK_LAYER: u64 = 14;
+/// Room for records in a datagram on a path of 1,500 bytes.
+const ROOM: u64 = 1428;
+/// Bytes of a record before headers that are sent whole: head, slot, control byte, length of the
+/// headers.
 const RECORD: u64 = 4;
+/// Bytes of a record's head and of a header section that refers to an acknowledged header of its
+/// flow: the mean of TCP segments, as measured in `docs/LINK.md`, section 4.5. UDP takes less.
+const KNOWN: u64 = 1 + 12;
+/// Bytes of the length of a record that is not the last of its datagram.
+const LENGTH: u64 = 2;
 /// Bytes of a segment section: number, count, size.
 const SEGMENTS: u64 = 4;
+/// Flows and directions whose headers are remembered. Of two that share a place, the newer one.
+const FLOWS: usize = 4096;
 
 const FIN_SYN_RST: u8 = 7;
 const PSH: u8 = 8;
 
-/// Bytes of a datagram of a run beside the frame, with its link layer.
-///
-/// `before` are those of the run's first packet beside its payload: each record has all its IP and
-/// TCP headers again, and the datagram has the link layer of a packet.
-fn headers(before: u64, segments: usize) -> u64 {
-    let section = if segments > 1 { SEGMENTS } else { 0 };
-    before + AROUND + RECORD + section
+/// What datagrams of a direction take.
+#[derive(Debug, Default)]
+struct Datagrams {
+    /// Time of the newest datagram's first record, and the room that is left in it. Packets that come
+    /// with it share it, as those that a network card hands over together.
+    newest: Option<(i64, u64)>,
+    /// Hash of a flow, and when its first header was sent. Once that is acknowledged, others refer to
+    /// it.
+    flows: Vec<(u64, i64)>,
+}
+
+impl Datagrams {
+    /// Bytes of the datagrams of a run whose frames have these lengths, with link layers.
+    fn carry(&mut self, run: &Joined, frames: &[u64]) -> u64 {
+        let link_layer = run.before.min(LINK_LAYER);
+        let section = if run.segments > 1 { SEGMENTS } else { 0 };
+        let beside =
+            section + if self.is_known(run) { KNOWN } else { RECORD + (run.before - link_layer) };
+        let mut sent = 0;
+        for frame in frames {
+            let record = beside + frame;
+            let shared = match self.newest {
+                // Only if it is all that is left of the run.
+                Some((opened, left)) if frames.len() == 1 => {
+                    let left = left.checked_sub(record + LENGTH);
+                    left.filter(|_| run.opened.abs_diff(opened) < JOIN as u64)
+                        .map(|left| (opened, left))
+                }
+                _ => None,
+            };
+            sent += match shared {
+                Some(_) => record + LENGTH,
+                None => link_layer + AROUND + record,
+            };
+            self.newest = shared.or(Some((run.opened, ROOM.saturating_sub(record))));
+        }
+        sent
+    }
+
+    /// Whether a header of the run's flow was acknowledged. Takes note of the flow.
+    fn is_known(&mut self, run: &Joined) -> bool {
+        self.flows.resize(FLOWS, (0, 0));
+        let known = &mut self.flows[run.flow_hash as usize % FLOWS];
+        if known.0 != run.flow_hash {
+            *known = (run.flow_hash, run.opened);
+            return false;
+        }
+        // A clock that was set back is not an acknowledgment.
+        run.opened.saturating_sub(known.1) >= ROUND_TRIP
+    }
 }
 
 /// Consecutive packets of a flow, or a packet.
 #[derive(Debug, Default)]
 struct Joined {
     flow: Option<FlowKey>,
+    flow_hash: u64,
     direction: Direction,
     /// Time of the first packet.
     opened: i64,
@@ -83,6 +139,7 @@ impl Joined {
         };
         Joined {
             flow: packet.flow,
+            flow_hash: packet.flow_hash,
             direction: packet.direction,
             opened: packet.time,
             next: next_of(packet, payload.len()),
@@ -168,6 +225,8 @@ struct Contents {
     waiting: VecDeque<(i64, Range<u64>)>,
     tokens: RunTokens,
     frame: Vec<u8>,
+    /// Lengths of the frames of a run.
+    frames: Vec<u64>,
 }
 
 impl Contents {
@@ -182,11 +241,12 @@ impl Contents {
             waiting: VecDeque::new(),
             tokens: RunTokens::default(),
             frame: Vec::new(),
+            frames: Vec::new(),
         })
     }
 
-    /// Bytes of the frames of a run, and their number.
-    fn encode(&mut self, run: &Joined) -> (u64, u64) {
+    /// Lengths of the frames of a run.
+    fn encode(&mut self, run: &Joined) -> &[u64] {
         let now = run.opened;
         // Of a clock that was set back, everything is late.
         let is_due = |&(due, _): &(i64, _)| !(1..=ROUND_TRIP).contains(&due.saturating_sub(now));
@@ -205,19 +265,19 @@ impl Contents {
             _ => (run.segment, run.segment + FRAME),
         };
         let limits = Limits { segment, room, earlier: true };
-        let (mut from, mut bytes, mut frames) = (0, 0, 0);
+        let mut from = 0;
+        self.frames.clear();
         while from < len {
             let to = self.encoder.fit(&self.tokens, from, &limits);
             debug_assert!(to > from, "a segment of literals fits");
             let to = to.max((from + run.segment).min(len));
             self.frame.clear();
             self.encoder.write(&self.tokens, &run.payload, from..to, &limits, &mut self.frame);
-            bytes += self.frame.len() as u64;
-            frames += 1;
+            self.frames.push(self.frame.len() as u64);
             from = to;
         }
         self.waiting.push_back((now.saturating_add(ROUND_TRIP), self.tokens.range()));
-        (bytes, frames)
+        &self.frames
     }
 
     fn memory(&self) -> u64 {
@@ -240,6 +300,7 @@ pub(crate) struct LinkRun {
     cache: Sizes,
     joiner: Joiner,
     contents: [Option<Box<Contents>>; Direction::ALL.len()],
+    datagrams: [Datagrams; Direction::ALL.len()],
     carried: [Carried; Direction::ALL.len()],
     tally: Tally,
     series: Series,
@@ -253,6 +314,7 @@ impl LinkRun {
             cache,
             joiner: Joiner::default(),
             contents: [const { None }; Direction::ALL.len()],
+            datagrams: Default::default(),
             carried: Default::default(),
             tally: Tally::default(),
             series: Series::new(memory),
@@ -273,15 +335,17 @@ impl LinkRun {
 
     fn carry(&mut self, run: &Joined) -> Result<(), ConfigError> {
         let index = run.direction.index();
-        let (mut bytes, mut datagrams) = (run.payload.len() as u64, 1);
-        if run.payload.len() >= LEAST_LOGGED {
+        let datagrams = &mut self.datagrams[index];
+        let sent = if run.payload.len() >= LEAST_LOGGED {
             let contents = match &mut self.contents[index] {
                 Some(contents) => contents,
                 empty => empty.insert(Box::new(Contents::new(self.cache.of(run.direction))?)),
             };
-            (bytes, datagrams) = contents.encode(run);
-        }
-        let sent = bytes + run.missing + datagrams * headers(run.before, run.segments);
+            datagrams.carry(run, contents.encode(run))
+        } else {
+            datagrams.carry(run, &[run.payload.len() as u64])
+        };
+        let sent = sent + run.missing;
         let carried = &mut self.carried[index];
         carried.wire += run.wire;
         carried.sent += sent;
@@ -318,7 +382,9 @@ impl Run for LinkRun {
 
     fn memory(&self) -> u64 {
         let contents: u64 = self.contents.iter().flatten().map(|contents| contents.memory()).sum();
-        contents + (MOST_RUNS * (size_of::<Joined>() + MOST_PAYLOAD)) as u64
+        let flows: usize = self.datagrams.iter().map(|datagrams| datagrams.flows.capacity()).sum();
+        let flows = flows * size_of::<(u64, i64)>();
+        contents + (flows + MOST_RUNS * (size_of::<Joined>() + MOST_PAYLOAD)) as u64
     }
 }
 

@@ -70,16 +70,23 @@ fn runs_are_joined_as_the_kernel_joins_them() {
     assert_eq!((left, joiner.open.len()), (1, MOST_RUNS));
 }
 
-fn carried(run: &mut LinkRun, packets: &[Made]) -> Carried {
+/// Sends packets this many seconds later.
+fn carried_at(run: &mut LinkRun, seconds: f64, packets: &[Made]) -> Carried {
     let before = run.carried[0];
     for made in packets {
-        run.packet(&made.packet, &made.payload).unwrap();
+        let mut packet = made.packet;
+        packet.time += (seconds * 1e9) as i64;
+        run.packet(&packet, &made.payload).unwrap();
     }
     for open in std::mem::take(&mut run.joiner.open) {
         run.carry(&open).unwrap();
     }
     let after = run.carried[0];
     Carried { wire: after.wire - before.wire, sent: after.sent - before.sent, ..after }
+}
+
+fn carried(run: &mut LinkRun, packets: &[Made]) -> Carried {
+    carried_at(run, 0.0, packets)
 }
 
 fn link() -> LinkRun {
@@ -100,11 +107,29 @@ fn a_run_that_repeats_is_one_datagram() {
     let head = 54 + 52 + 4 + 4;
     let first = carried(&mut link, &packets);
     assert_eq!((first.wire, first.sent), (10 * 1054, 10 * (head + 3 + 1000)));
-    let second = carried(&mut link, &packets);
+    let second = carried_at(&mut link, 0.04, &packets);
     // Descriptors: their length, gap, length and distance; a checksum.
-    assert_eq!((second.wire, second.sent), (10 * 1054, head + 3 + 1 + 1 + 3 + 2 + 8));
+    let frame = 3 + 1 + 1 + 3 + 2 + 8;
+    assert_eq!((second.wire, second.sent), (10 * 1054, head + frame));
+    // The headers are acknowledged.
+    let third = carried_at(&mut link, 0.05, &packets);
+    assert_eq!(third.sent, 14 + 52 + KNOWN + 4 + frame);
     // What encryption cost is not saved.
-    assert_eq!(link.tally().total(), 2 * 10_540 - first.sent - second.sent);
+    assert_eq!(link.tally().total(), 3 * 10_540 - first.sent - second.sent - third.sent);
+}
+
+#[test]
+fn what_comes_together_shares_a_datagram() {
+    let mut link = link();
+    let part =
+        |seconds: f64| Made::udp("10.0.0.1:53", "10.0.0.2:2000").at(seconds).payload(&noise(1, 60));
+    // 28 bytes of headers, whole: 15 records with lengths of 2 bytes fit 1,428 bytes.
+    let packets: Vec<Made> = (0..16).map(|nth| part(f64::from(nth) * 1e-6)).collect();
+    let all = carried(&mut link, &packets);
+    let record = 4 + 28 + 60;
+    assert_eq!(all.sent, 16 * record + 2 * (14 + 52) + 14 * LENGTH);
+    // Not with what comes later.
+    assert_eq!(carried(&mut link, &[part(1e-4 + 15e-6)]).sent, 14 + 52 + record);
 }
 
 #[test]
@@ -114,18 +139,20 @@ fn what_costs_more_than_it_saves_is_subtracted() {
     let mut other = tcp();
     (other.packet.flow, other.packet.kind) = (None, Kind::Other);
     let empty = Made::udp("10.0.0.1:53", "10.0.0.2:2000");
-    let all = carried(&mut link, &[empty.clone(), other, empty]);
+    // One after the other, so that they share no datagram.
+    let all = carried(&mut link, &[empty.clone(), other, empty.at(0.001)]);
     assert_eq!((all.wire, all.sent, all.debt), (84, 2 * (42 + 56), 2 * 56));
     assert_eq!(link.tally().total(), 0);
     // Payloads of less than 64 bytes are sent as they are, even if they repeat.
     let short = Made::udp("10.0.0.1:53", "10.0.0.2:2000").payload(&noise(1, 63));
-    assert_eq!(carried(&mut link, &[short.clone(), short]).sent, 2 * (42 + 56 + 63));
+    let sent = carried_at(&mut link, 0.002, &[short.clone(), short.at(0.001)]).sent;
+    assert_eq!(sent, 2 * (42 + 56 + 63));
     let made = Made::udp("10.0.0.1:53", "10.0.0.2:2000").payload(&noise(1, 1000));
     let mut missing = made.clone();
     (missing.packet.missing, missing.packet.wire) = (500, 42 + 1500);
     // What the capture lacks is sent.
-    assert_eq!(carried(&mut link, &[missing]).sent, 42 + 56 + 3 + 1500);
-    assert_eq!(carried(&mut link, &[made]).sent, 42 + 56 + 3 + 1 + 1 + 2 + 2 + 8);
+    assert_eq!(carried_at(&mut link, 0.004, &[missing]).sent, 42 + 56 + 3 + 1500);
+    assert_eq!(carried_at(&mut link, 0.005, &[made]).sent, 42 + 56 + 3 + 1 + 1 + 2 + 2 + 8);
     let Carried { wire, sent, debt } = link.carried[0];
     assert_eq!(link.tally().total(), wire - sent);
     assert_eq!(debt, 0);
