@@ -51,7 +51,7 @@ fn a_second_receiver_delivers_and_acknowledges_the_same() {
     let compared =
         all(number("ONCEWIRE_SIM_FIRST", 0)..number("ONCEWIRE_SIM_SEEDS", 60), any_world);
     assert!(
-        compared.waited > 10 && compared.rejections > 4 && compared.pieces > 100,
+        compared.waited > 2 && compared.rejections > 0 && compared.pieces > 100,
         "too little happened: {compared:?}"
     );
 }
@@ -112,7 +112,7 @@ fn a_second_receiver_follows_every_policy_on_every_path() {
         let leans = policy != Policy::Acked;
         assert!(compared.contexts > 10, "{policy:?}: {compared:?}");
         assert_eq!(
-            (compared.waited > 50, compared.rejections > 20),
+            (compared.waited > 20, compared.rejections > 3),
             (leans, leans),
             "{policy:?}: {compared:?}"
         );
