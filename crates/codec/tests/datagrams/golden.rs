@@ -1,6 +1,5 @@
 //! Frames written by hand from `docs/LINK.md`, good and bad.
 
-use super::content::noise;
 use super::{SEED, deal, decoder, ends};
 use oncewire_codec::datagram::{Class, DatagramDecoded, DatagramDecoder, FrozenContext, Limits};
 use oncewire_codec::{FrameError, Reach};
