@@ -84,6 +84,15 @@ pub enum IndexError {
         /// Length of all values.
         expected: usize,
     },
+    /// Pages of a partition cannot be read, so an iterator lacks their entries, and those of older
+    /// ones that they may have replaced.
+    #[error("{pages} pages of partition {partition} cannot be read: entries are missing")]
+    Lost {
+        /// The partition.
+        partition: u32,
+        /// Number of pages.
+        pages: u32,
+    },
     /// A sync failed, so inserts are refused. Look-ups still work.
     #[error("a sync of the device failed: the index accepts no more inserts")]
     Failed,

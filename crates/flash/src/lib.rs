@@ -47,9 +47,10 @@ mod unbuffered;
 pub use batch::{Answers, Entries, Keys};
 pub use error::{IndexError, OpenError};
 pub use format::{Layout, List};
-pub use index::Index;
+pub use index::{Index, Iter};
 pub use options::{
-    Answer, Covered, Eviction, Filter, Filters, Memory, Opened, Options, OptionsBuilder, Stats,
+    Answer, Covered, Entry, Eviction, Filter, Filters, Memory, Opened, Options, OptionsBuilder,
+    Stats,
 };
 pub use unbuffered::Unbuffered;
 

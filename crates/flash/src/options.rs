@@ -257,6 +257,15 @@ pub enum Answer {
     Unknown,
 }
 
+/// A key with its newest value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
 /// What `flush` made durable: this many inserts and deletes since the index was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Covered(pub u64);

@@ -4,7 +4,8 @@ mod support;
 
 use oncewire_flash::device::{Crash, Fault, Memory, Operation};
 use oncewire_flash::{
-    Answer, Answers, Entries, Filter, Index, IndexError, Keys, Layout, List, OpenError, Options,
+    Answer, Answers, Entries, Entry, Filter, Index, IndexError, Keys, Layout, List, OpenError,
+    Options,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -362,4 +363,51 @@ fn built_options_open() {
     assert!(matches!(builder.threads(5000).build(), Err(OpenError::Option { .. })));
     let tiny = Options::builder(1 << 16, 12 << 20).build();
     assert!(matches!(tiny, Err(OpenError::Geometry(_))));
+}
+
+/// The iterator has every key that a look-up finds, once, with the same value: also after updates,
+/// deletes and evictions, from memory and from the device, and where pages are damaged.
+#[test]
+fn the_iterator_has_what_look_ups_find() {
+    for options in small_kinds() {
+        let device = Arc::new(Crash::new(support::SIZE));
+        let (mut index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+        let mut history = History::new(8);
+        let compare = |index: &Index, history: &History, damaged: u64| {
+            let mut found = BTreeMap::new();
+            let mut lost = 0;
+            for entry in index.iter() {
+                match entry {
+                    Ok(Entry { key, value }) => assert_eq!(found.insert(key, value), None),
+                    Err(IndexError::Lost { pages, .. }) => lost += u64::from(pages),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!(lost, damaged);
+            for n in history.oracle.keys.keys() {
+                let answer = index.get(&key(*n)).expect("answers");
+                match found.remove(&key(*n)[..]) {
+                    Some(value) => assert_eq!(answer, Answer::Value(value)),
+                    None => assert!(!matches!(answer, Answer::Value(_))),
+                }
+            }
+            assert!(found.is_empty(), "{found:?}");
+        };
+        compare(&index, &history, 0);
+        for _ in 0..3 {
+            for _ in 0..9000 {
+                history.step(&mut index).expect("works");
+            }
+            compare(&index, &history, 0);
+        }
+        index.close().expect("closes");
+        let content = device.content();
+        let end = content.iter().rposition(|&byte| byte != 0).expect("not empty") as u64;
+        let (index, _) = Index::open(Box::new(device.clone()), &options).expect("opens");
+        compare(&index, &history, 0);
+        index.close().expect("closes");
+        device.rot(end - 5000);
+        let (index, _) = Index::open(Box::new(device), &options).expect("opens");
+        compare(&index, &history, 1);
+    }
 }

@@ -6,6 +6,7 @@
 
 mod batch;
 mod evict;
+mod iter;
 mod load;
 mod look_up;
 mod open;
@@ -24,6 +25,7 @@ use crate::format::page::{self, Entries};
 use crate::format::{List, Reader, Superblock, spill};
 use crate::options::{Covered, Eviction, Filters, Memory, Stats};
 use evict::Kept;
+pub use iter::Iter;
 use stats::Counters;
 use std::sync::{Arc, OnceLock};
 use table::{Fences, Incarnation, Table};
