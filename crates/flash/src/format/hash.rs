@@ -1,7 +1,6 @@
 //! The hash of a key, from which everything else about its place follows.
 
-use siphasher::sip128::{Hasher128, SipHasher13};
-use std::hash::Hasher;
+use siphasher::sip128::SipHasher13;
 
 /// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +14,8 @@ pub struct Hash {
 /// Hashes a key with a secret, so that nobody else can choose keys that collide.
 #[must_use]
 pub fn hash(secret: &[u8; 16], partitions: u32, key: &[u8]) -> Hash {
-    let mut hasher = SipHasher13::new_with_key(secret);
-    hasher.write(key);
-    let hash = hasher.finish128();
+    // All at once, which takes half the time of writing to a hasher.
+    let hash = SipHasher13::new_with_key(secret).hash(key);
     let partition = ((u128::from(hash.h1) * u128::from(partitions)) >> 64) as u32;
     Hash { partition, inside: hash.h2 }
 }

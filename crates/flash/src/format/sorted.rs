@@ -7,6 +7,9 @@ use crate::device::PAGE;
 /// Where the entries begin.
 const ENTRIES: usize = 40;
 
+/// Keys that are compared before it matters whether one was equal.
+const GROUP: usize = 16;
+
 /// Entries of a page for entries of this many bytes, deletes included.
 #[must_use]
 pub fn most(entry: usize) -> usize {
@@ -72,20 +75,25 @@ pub fn entries(page: &[u8], key: usize, value: usize) -> impl Iterator<Item = Pa
 pub fn find<'a>(page: &'a [u8], key: &[u8], value: usize) -> Option<Option<&'a [u8]>> {
     let entry = key.len() + value;
     let (entries, deletes) = counts(page, entry);
-    let all = page[ENTRIES..].chunks_exact(entry).take(entries + deletes);
-    // Keys of 8 bytes are compared as numbers, which takes a third of the time.
-    let place = match <[u8; 8]>::try_from(key) {
-        Ok(key) => {
-            let key = u64::from_le_bytes(key);
-            let mut all = all;
-            all.position(|entry| super::get64(entry, 0) == key)
+    let all = &page[ENTRIES..][..(entries + deletes) * entry];
+    // Several keys of 8 bytes are compared before the next branch.
+    let (place, key_len) = match <[u8; 8]>::try_from(key) {
+        Ok(eight) => {
+            let eight = u64::from_le_bytes(eight);
+            let is_it = |entry: &[u8]| super::get64(entry, 0) == eight;
+            let group =
+                |group: &&[u8]| group.chunks_exact(entry).fold(false, |any, it| any | is_it(it));
+            let groups = all.chunks(GROUP * entry);
+            let (n, group) = groups.enumerate().find(|(_, it)| group(it))?;
+            let place = group.chunks_exact(entry).position(is_it)?;
+            (n * GROUP + place, 8)
         }
         Err(_) => {
-            let mut all = all;
-            all.position(|entry| entry[..key.len()] == *key)
+            let is_it = |entry: &[u8]| entry[..key.len()] == *key;
+            (all.chunks_exact(entry).position(is_it)?, key.len())
         }
-    }?;
-    Some((place < entries).then(|| &page[ENTRIES + place * entry..][key.len()..entry]))
+    };
+    Some((place < entries).then(|| &page[ENTRIES + place * entry..][key_len..entry]))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::filter::Candidates;
 use crate::format::hash::Hash;
 use crate::format::page::{self, Place};
 use crate::options::Answer;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// What the memory of an index knows about a key.
@@ -42,6 +43,11 @@ pub(super) enum Step {
     Absent,
 }
 
+thread_local! {
+    /// A page to read into, which each thread that looks up keeps.
+    static PAGE_OF_THREAD: Cell<Option<Box<PageBuffer>>> = const { Cell::new(None) };
+}
+
 impl Index {
     /// Looks up the newest value of a key.
     ///
@@ -66,13 +72,24 @@ impl Index {
     }
 
     fn read_until_known(&self, probe: &mut Probe, key: &[u8], tally: &mut Tally) -> Answer {
-        let mut page = None;
+        let mut page = PAGE_OF_THREAD.take().unwrap_or_default();
+        let answer = self.read_into(&mut page, probe, key, tally);
+        PAGE_OF_THREAD.set(Some(page));
+        answer
+    }
+
+    fn read_into(
+        &self,
+        page: &mut PageBuffer,
+        probe: &mut Probe,
+        key: &[u8],
+        tally: &mut Tally,
+    ) -> Answer {
         loop {
             match self.next(probe) {
                 Step::Unknown => return Answer::Unknown,
                 Step::Absent => return Answer::Absent,
                 Step::Read(at, place) => {
-                    let page = page.get_or_insert_with(PageBuffer::default);
                     let read = self.device.read(at, &mut page.0).is_ok();
                     match self.found(read.then_some(&page.0), &place, probe.hash, key, tally) {
                         Found::Value(value) => {
@@ -99,20 +116,20 @@ impl Index {
                 Known::Absent
             } else {
                 let candidates = loaded.filter.candidates(hash.inside);
-                let left = if candidates.is_empty() && !loaded.is_damaged {
-                    0
-                } else {
-                    self.table(hash.partition).incarnations.len()
-                };
-                return Known::Perhaps(Probe {
-                    hash,
-                    candidates,
-                    left,
-                    pages: 0..0,
-                    lost: false,
-                    may_have: false,
-                    reads: 0,
-                });
+                if !candidates.is_empty() || loaded.is_damaged {
+                    let left = self.table(hash.partition).incarnations.len();
+                    let (pages, lost, may_have) = (0..0, false, false);
+                    return Known::Perhaps(Probe {
+                        hash,
+                        candidates,
+                        left,
+                        pages,
+                        lost,
+                        may_have,
+                        reads: 0,
+                    });
+                }
+                Known::Absent
             }
         };
         tally.reads[0] += 1;
