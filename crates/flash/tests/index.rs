@@ -2,7 +2,7 @@
 
 mod support;
 
-use oncewire_flash::device::{Crash, Fault, Memory, Operation};
+use oncewire_flash::device::{Crash, Device, Fault, Memory, Operation, Striped};
 use oncewire_flash::{
     Answer, Answers, Entries, Entry, Filter, Index, IndexError, Keys, Layout, List, OpenError,
     Options,
@@ -410,4 +410,36 @@ fn the_iterator_has_what_look_ups_find() {
         let (index, _) = Index::open(Box::new(device), &options).expect("opens");
         compare(&index, &history, 1);
     }
+}
+
+/// An index on several devices is found again, and uses all of them.
+#[test]
+fn an_index_spans_several_devices() {
+    let devices: Vec<Arc<Crash>> =
+        (0..3).map(|_| Arc::new(Crash::new(support::SIZE / 3 / 4096 * 4096))).collect();
+    let options = Options { buffers: 32 << 10, buffer: 8 << 10, ..small() };
+    let open = |devices: &[Arc<Crash>]| {
+        let devices = devices.iter().map(|device| Box::new(device.clone()) as Box<dyn Device>);
+        let striped = Striped::new(devices.collect(), options.buffer).expect("joins");
+        Index::open(Box::new(striped), &options)
+    };
+    let (mut index, _) = open(&devices).expect("opens");
+    let mut history = History::new(5);
+    for _ in 0..12_000 {
+        history.step(&mut index).expect("works");
+    }
+    index.flush().expect("flushes");
+    history.covered();
+    drop(index);
+    let counts: Vec<usize> = devices.iter().map(|device| device.steps()).collect();
+    assert!(counts.iter().all(|steps| *steps > 10), "{counts:?}");
+    // All of them lose power.
+    let cut: Vec<Arc<Crash>> =
+        devices.iter().map(|device| Arc::new(device.cut(device.steps(), 3))).collect();
+    let (index, opened) = open(&cut).expect("opens");
+    assert!(!opened.created);
+    assert!(history.check_covered(&index) > 1000);
+    // In another order, it is no index.
+    let swapped = [cut[1].clone(), cut[0].clone(), cut[2].clone()];
+    assert!(open(&swapped).is_err());
 }

@@ -3,6 +3,7 @@
 //! | device | content | for |
 //! |---|---|---|
 //! | [`FileDevice`] | a file or block device, with `O_DIRECT` where the file system has it | use |
+//! | [`Striped`] | that of several other devices | use of all their speed |
 //! | [`Memory`] | memory | tests, and the content of a simulated chip |
 //! | [`Chip`] | that of another device | costs of a published device, in virtual time |
 //! | [`Crash`] | memory | what a crash leaves of writes that were not synced; faults on order |
@@ -13,6 +14,7 @@ mod crash;
 mod file;
 mod memory;
 pub(crate) mod pool;
+mod striped;
 
 pub use aligned::Aligned;
 pub(crate) use aligned::PageBuffer;
@@ -20,6 +22,7 @@ pub use chip::{Chip, Used};
 pub use crash::{Crash, Fault, Operation, SECTOR};
 pub use file::FileDevice;
 pub use memory::Memory;
+pub use striped::Striped;
 
 use std::io;
 use std::sync::Arc;
