@@ -46,8 +46,18 @@ fn replay(target: &str, seeds: u64, len: u64, run: fn(&[u8])) {
 }
 
 #[test]
-fn flash_bytes() {
-    replay("flash_bytes", 12, 200, fuzz_entry::flash_bytes::run);
+fn flash_superblock() {
+    replay("flash_superblock", 12, 60, fuzz_entry::flash_superblock::run);
+}
+
+#[test]
+fn flash_directory() {
+    replay("flash_directory", 12, 200, fuzz_entry::flash_directory::run);
+}
+
+#[test]
+fn flash_page() {
+    replay("flash_page", 12, 200, fuzz_entry::flash_page::run);
 }
 
 #[test]

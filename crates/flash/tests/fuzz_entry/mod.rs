@@ -1,8 +1,11 @@
 //! What fuzz targets do: `cargo test` replays their seeds.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
-pub mod flash_bytes;
+pub mod flash_directory;
 pub mod flash_ops;
+pub mod flash_page;
+pub mod flash_superblock;
+mod hostile;
 
 /// Numbers from an input; zeros after its end.
 pub struct Bytes<'a>(pub &'a [u8]);

@@ -1,8 +1,0 @@
-//! `cargo +nightly fuzz run flash_bytes`. What it does is in
-//! `crates/flash/tests/fuzz_entry/flash_bytes.rs`.
-#![no_main]
-
-#[path = "../../crates/flash/tests/fuzz_entry/mod.rs"]
-mod fuzz_entry;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz_entry::flash_bytes::run(input));
