@@ -7,13 +7,14 @@
 //!
 //! `SCALE` divides the published sizes of flash and memory (32 GB and 4 GB): 8 if it is not given.
 //! The content of the device is a temporary file in `DIR`, or memory if there is none. `PARTS` are
-//! Figures 5.3 to 5.5 and Tables 5.2 and 5.3: `f3,f4,f5,t2,t3`.
+//! Figures 5.3 to 5.5, Tables 5.2 and 5.3, and what buffers and filters contribute:
+//! `f3,f4,f5,t2,t3,c`.
 #![allow(missing_docs)]
 
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
 use oncewire_flash::format::Geometry;
 use oncewire_flash::model::{Costs, Tuning, best_buffers};
-use oncewire_flash::{Answer, Filter, Index, Layout, List, Options, Stats};
+use oncewire_flash::{Answer, Filter, Index, Layout, List, Options, Stats, Unbuffered};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let scale: u64 = args.next().map_or(Ok(8), |text| text.parse())?;
     let directory = args.next().map(PathBuf::from);
-    let parts = args.next().unwrap_or_else(|| "f3,f4,f5,t2,t3".into());
+    let parts = args.next().unwrap_or_else(|| "f3,f4,f5,t2,t3,c".into());
     for part in parts.split(',') {
         match part {
             "f3" => figure_3(),
@@ -46,7 +47,8 @@ fn main() -> Result<(), Failure> {
             "f5" => figure_5(scale, directory.as_deref())?,
             "t2" => table_2(scale, directory.as_deref())?,
             "t3" => table_3(scale, directory.as_deref())?,
-            _ => return Err(format!("{part}: write f3, f4, f5, t2 or t3").into()),
+            "c" => contributions(scale)?,
+            _ => return Err(format!("{part}: write f3, f4, f5, t2, t3 or c").into()),
         }
     }
     Ok(())
@@ -311,6 +313,59 @@ fn table_3(scale: u64, directory: Option<&Path>) -> Result<(), Failure> {
         }
         let mean = 1e3 * sum.as_secs_f64() / f64::from(operations);
         println!("{share:>10.1} {published:>9.3} ms {mean:>9.3} ms {berkeley:>11.1} ms");
+    }
+    Ok(())
+}
+
+/// What buffers and filters contribute (T:4669): the mean of an insert and of a look-up, beside a
+/// hash table of the same size that has neither.
+fn contributions(scale: u64) -> Result<(), Failure> {
+    for (name, costs) in [("Intel SSD", Costs::INTEL_SSD), ("Transcend SSD", Costs::TRANSCEND_SSD)]
+    {
+        let mut setup = published(costs, scale, 2 * GIB, 0, None)?;
+        let range = range_for(setup.index.capacity(), 0.4);
+        setup.fill(range)?;
+        let filters = setup.index.filters();
+        // Every buffer is written once.
+        let inserts = filters.partitions * filters.entries;
+        let (mut insert, mut look_up) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..inserts {
+            insert += setup.insert(range)?;
+        }
+        for _ in 0..200_000 {
+            look_up += setup.look_up(range)?;
+        }
+        let stats = setup.index.stats();
+        let pages = stats.pages_read as f64 / stats.look_ups as f64;
+        let (insert, look_up) =
+            (insert.as_secs_f64() / f64::from(inserts), look_up.as_secs_f64() / 200_000.0);
+        println!("\nWhat buffers and filters contribute, {name}, I/O only; index at 1/{scale}");
+        println!("index: {:.2} us an insert, {:.1} us a look-up", 1e6 * insert, 1e6 * look_up);
+
+        let flash = 32 * GIB / scale;
+        let chip = Arc::new(Chip::new(Box::new(Memory::new(flash as usize)), costs));
+        let entries = (0..flash / 33).map(|n: u64| {
+            let key = n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().to_vec();
+            (key.clone(), key)
+        });
+        let mut table = Unbuffered::create(Box::new(chip.clone()), 8, 8, entries)?;
+        chip.take();
+        for n in 0..20_000u64 {
+            table.insert(&n.to_le_bytes(), &n.to_le_bytes())?;
+        }
+        let plain = chip.take().time.as_secs_f64() / 20_000.0;
+        println!(
+            "without buffers: {:.0} us an insert, {:.0} times as long",
+            1e6 * plain,
+            plain / insert
+        );
+        // Every incarnation is read for an absent key, and half of them on average for another.
+        let k = f64::from(filters.incarnations);
+        let unfiltered = 0.6 * k + 0.4 * (k + 1.0) / 2.0;
+        println!(
+            "without filters: {unfiltered:.1} pages a look-up instead of {pages:.2}, {:.0} times as many",
+            unfiltered / pages
+        );
     }
     Ok(())
 }
