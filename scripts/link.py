@@ -13,8 +13,9 @@ Both ends of every tunnel start anew in each turn, and the ways take turns with 
   small           requests of 200 bytes on an open connection; each answer has 1,000 new bytes of text
   idle            nothing, for --idle seconds, all ways at once
   replay          with --replay: the IP packets of a capture (pcap, Ethernet) go into the devices of `plain` and `ours`, from
-                  the near end if their source is in --inside, else from the far end. Bytes are those of the packets with
-                  Ethernet headers; all must arrive. To compare: `oncewire study CAPTURE --algorithms oncewire-link`
+                  the near end if their source is in --inside, else from the far end, at their times, and in runs as the
+                  kernel would join them. Bytes are those of the packets with Ethernet headers; all must arrive. To
+                  compare: `oncewire study CAPTURE --algorithms oncewire-link`
 
 CPU is user and system time of both ends of the tunnel, from /proc/PID/stat. Path bytes are those of both directions
 with their Ethernet headers, from the counters of a queue on each end of the cable, which count the segments of a run.
@@ -34,7 +35,6 @@ Over an emulated path, which all ways share, everything but idle:
 import argparse
 import csv
 import hashlib
-import ipaddress
 import json
 import os
 import pathlib
@@ -42,7 +42,6 @@ import shutil
 import signal
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -130,45 +129,6 @@ def client(host, what, check):
                     hasher.update(memoryview(buffer)[:count])
             result = {"bytes": length, "seconds": time.perf_counter() - begun, "hash": hasher.hexdigest()}
     print(json.dumps(result))
-
-
-def packets(capture):
-    """The IP packets of a capture: whether they are IPv6, their source and their bytes."""
-    with open(capture, "rb") as file:
-        head = file.read(24)
-        order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
-        order = order.get(head[:4])
-        if order is None or struct.unpack(order + "I", head[20:])[0] & 0xffff != 1:
-            sys.exit(f"link.py: {capture} is not a pcap file of Ethernet")
-        while len(record := file.read(16)) == 16:
-            frame = file.read(struct.unpack(order + "4I", record)[2])
-            kind, packet = frame[12:14], frame[14:]
-            # Without the padding of short frames.
-            if kind == b"\x08\x00" and len(packet) >= 20:
-                yield False, ipaddress.ip_address(packet[12:16]), packet[:int.from_bytes(packet[2:4], "big")]
-            elif kind == b"\x86\xdd" and len(packet) >= 40:
-                yield True, ipaddress.ip_address(packet[8:24]), packet[:40 + int.from_bytes(packet[4:6], "big")]
-
-
-def inject(device, capture, inside, is_near):
-    """Runs in a namespace: sends the packets of its side into the device. Prints one line of JSON."""
-    networks = [ipaddress.ip_network(network) for network in inside.split(",")]
-    count = total = skipped = 0
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as out:
-        for is_ipv6, source, packet in packets(capture):
-            if any(source in network for network in networks) != is_near:
-                continue
-            try:
-                out.sendto(packet, (device, 0x86dd if is_ipv6 else 0x0800))
-            except OSError:
-                # Longer than the device's MTU.
-                skipped += 1
-                continue
-            count, total = count + 1, total + 14 + len(packet)
-            if count % 32 == 0:
-                # The device's queue is short.
-                time.sleep(0.005)
-    print(json.dumps({"packets": count, "bytes": total, "skipped": skipped}))
 
 
 def emulated():
@@ -412,12 +372,17 @@ class Measurement:
                 sys.exit(f"link.py: {way.name} delivered other bytes of {content}")
 
     def replay(self, turn, way, write):
-        received = lambda end: json.loads(self.sites[end].ip("-s", "-j", "link", "show", "dev", way.device_of(end)))[0][
-            "stats64"]["rx"]["packets"]
+        # Segments: the device counts runs.
+        received = lambda end: json.loads(self.sites[end].run(self.options.oncewire, "status", "--json", "--socket",
+                                                              self.work / f"{way.device_of(end)}.status"))[0]["received"]["packets"]
         before = [received(end) for end in (1, 0)]
+        for end, site in enumerate(self.sites):
+            # Packets do not come from TCP of this machine, which would wait for a full queue.
+            site.ip("link", "set", way.device_of(end), "txqueuelen", "20000")
         path, cpu, begun = way.path_bytes(), way.cpu(), time.perf_counter()
-        senders = [self.sites[end].start(sys.executable, __file__, "--inject", way.device_of(end), self.options.replay,
-                                         self.options.inside, int(end == 0), stdout=subprocess.PIPE) for end in (0, 1)]
+        senders = [self.sites[end].start(sys.executable, pathlib.Path(__file__).with_name("replay.py"), way.device_of(end),
+                                         self.options.replay, self.options.inside, side, stdout=subprocess.PIPE)
+                   for end, side in enumerate(("near", "far"))]
         sent = [json.loads(sender.communicate(timeout=LIMIT)[0]) for sender in senders]
         seconds = time.perf_counter() - begun
         time.sleep(0.5)
@@ -563,8 +528,6 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--origin"]:
         origin(sys.argv[2:])
-    elif sys.argv[1:2] == ["--inject"]:
-        inject(*sys.argv[2:5], sys.argv[5] == "1")
     elif sys.argv[1:2] == ["--client"]:
         client(sys.argv[2], sys.argv[3], sys.argv[4] == "1")
     else:
