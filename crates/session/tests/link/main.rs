@@ -534,11 +534,15 @@ fn play(seed: u64) {
         world.step();
     }
     world.settle();
+    let faults = world.faults;
     // What is acknowledged is there: whatever the path does, such references never fail.
     for at in 0..2 {
         let (end, stats) = (&world.ends[1 - at], world.ends[at].receiver.stats());
         if end.settings.policy == Policy::Acked {
-            assert_eq!((stats.waited, stats.rejected), (0, 0), "{stats:?}");
+            // Only headers may be missing, if datagrams are overtaken by a round trip.
+            let overtaken = if faults.reordering >= 10_000 { stats.missing_headers } else { 0 };
+            assert_eq!(stats.waited, 0, "{stats:?}");
+            assert!(stats.rejected <= overtaken, "{stats:?}, {faults:?}");
         }
         assert_eq!(stats.stale, 0);
     }
