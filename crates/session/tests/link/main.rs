@@ -17,6 +17,7 @@ mod second;
 mod second_examples;
 mod second_hostile;
 mod second_world;
+mod vectors;
 
 use oncewire_codec::{Domain, Sharing};
 use oncewire_session::link::control::{Control, MAX_MESSAGE};

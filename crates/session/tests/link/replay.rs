@@ -2,6 +2,7 @@
 //! written from `docs/LINK.md` alone: it must deliver, acknowledge and reject the same.
 
 use super::second::{self, Answer, Delivery, Places, Rejected, Restored};
+use super::vectors::hash;
 use super::{Delivered, Fields, Implied, LogOffer, layout};
 use std::collections::BTreeSet;
 
@@ -17,6 +18,8 @@ pub(super) enum Event {
     Expire { now: u64 },
     /// What the datagrams since the last such event deliver.
     Deliver(Vec<Delivery>),
+    /// The same, from a file: how many, and their hash.
+    DeliverHash(usize, u64),
     /// A datagram leaves; it may carry feedback.
     Send { plain: Vec<u8> },
 }
@@ -193,10 +196,13 @@ pub(super) fn replay(recording: &Recording) -> Compared {
                         second.given_up.last()
                     );
                 }
-                for counter in second.acknowledged.drain(..) {
-                    reported.add(counter);
-                }
-                batches.push(reported.ranges());
+                settle(&mut second, &mut reported, &mut batches);
+            }
+            Event::DeliverHash(count, first) => {
+                let own = std::mem::take(&mut second.delivered);
+                compared.delivered += own.len() as u64;
+                assert_eq!((own.len(), hash(&own)), (*count, *first), "event {at}");
+                settle(&mut second, &mut reported, &mut batches);
             }
             Event::Send { plain } => {
                 for record in second::records(plain, u64::MAX).expect("a datagram of a correct end")
@@ -228,6 +234,18 @@ pub(super) fn replay(recording: &Recording) -> Compared {
     }
     compared.waited = second.waited;
     compared
+}
+
+/// A batch has arrived.
+fn settle(
+    second: &mut second::Receiver,
+    reported: &mut Reported,
+    batches: &mut Vec<Vec<(u64, u64)>>,
+) {
+    for counter in second.acknowledged.drain(..) {
+        reported.add(counter);
+    }
+    batches.push(reported.ranges());
 }
 
 /// What acknowledgments report: section 4.2, "A receiver here".

@@ -9,21 +9,22 @@ use oncewire_session::link::control::Control;
 use std::time::Duration;
 
 /// The first receiver's part in what a recording becomes.
-struct Victim {
+pub(super) struct Victim {
     end: End,
-    recording: Recording,
-    now: u64,
+    pub(super) recording: Recording,
+    /// In microseconds.
+    pub(super) now: u64,
 }
 
 impl Victim {
-    fn new(settings: Settings) -> Victim {
+    pub(super) fn new(settings: Settings) -> Victim {
         let mut end = End::new(1400, settings);
         // Enough to be acknowledged and rejected.
         end.sender = oncewire_session::link::Sender::new(1400);
         Victim { end, recording: Recording::of(settings.log), now: 0 }
     }
 
-    fn message(&mut self, message: &[u8]) {
+    pub(super) fn message(&mut self, message: &[u8]) {
         let answer = self.answer(message).map(|answer| {
             answer.map(|answer| {
                 let mut bytes = Vec::new();
@@ -48,13 +49,20 @@ impl Victim {
         }
     }
 
-    fn datagram(&mut self, epoch: std::time::Instant, counter: u64, plain: Vec<u8>) {
+    /// `sent` is the number of datagrams that this end has sent, if it is another one.
+    pub(super) fn datagram(
+        &mut self,
+        epoch: std::time::Instant,
+        counter: u64,
+        plain: Vec<u8>,
+        sent: Option<u64>,
+    ) {
         let Victim { end, recording, now } = self;
         let at = epoch + Duration::from_micros(*now);
         if !end.receiver.admits(counter) {
             return;
         }
-        let sent = end.sender.next_counter();
+        let sent = sent.unwrap_or(end.sender.next_counter());
         end.delivered.clear();
         recording.events.push(Event::Expire { now: *now });
         end.receiver.expire(at, &mut end.delivered);
@@ -67,7 +75,7 @@ impl Victim {
         let _ = end.sender.feedback(&mut end.feedback, at);
     }
 
-    fn transmit(&mut self, epoch: std::time::Instant) {
+    pub(super) fn transmit(&mut self, epoch: std::time::Instant) {
         let Victim { end, recording, now } = self;
         if end.sender.transmit(epoch + Duration::from_micros(*now), &mut end.batch) {
             for (_, datagram) in end.batch.datagrams_mut() {
@@ -156,40 +164,49 @@ fn hostile(seed: u64) -> Compared {
         world.finish_recordings();
         world.recordings.take().unwrap_or_default()
     };
-    let epoch = start();
     let mut compared = Compared::default();
     for recording in recordings {
-        let mut victim = Victim::new(settings);
-        let mut other = Vec::new();
-        for event in recording.events {
-            match event {
-                Event::Control { message, .. } => {
-                    // LOG and what a receiver of packets gets of contexts.
-                    if matches!(message.first(), Some(3 | 5 | 7)) {
-                        for _ in 0..rng.usize(..4) {
-                            victim.message(&alter_message(&mut rng, &message));
-                        }
-                        victim.message(&message);
-                    }
-                }
-                Event::Datagram { now, counter, plain, .. } => {
-                    victim.now = victim.now.max(now);
-                    let altered = match rng.usize(..6) {
-                        0 => alter(&mut rng, plain.clone(), &other),
-                        _ => plain.clone(),
-                    };
-                    other = plain;
-                    victim.datagram(epoch, counter, altered);
-                    if rng.usize(..10) == 0 {
-                        victim.transmit(epoch);
-                    }
-                }
-                _ => {}
-            }
-        }
-        compared += replay(&victim.recording);
+        compared += replay(&altered(&mut rng, settings, recording));
     }
     compared
+}
+
+/// What becomes of a recording if some of its datagrams and messages are altered.
+pub(super) fn altered(
+    rng: &mut fastrand::Rng,
+    settings: Settings,
+    recording: Recording,
+) -> Recording {
+    let epoch = start();
+    let mut victim = Victim::new(settings);
+    let mut other = Vec::new();
+    for event in recording.events {
+        match event {
+            Event::Control { message, .. } => {
+                // LOG and what a receiver of packets gets of contexts.
+                if matches!(message.first(), Some(3 | 5 | 7)) {
+                    for _ in 0..rng.usize(..4) {
+                        victim.message(&alter_message(rng, &message));
+                    }
+                    victim.message(&message);
+                }
+            }
+            Event::Datagram { now, counter, plain, .. } => {
+                victim.now = victim.now.max(now);
+                let altered = match rng.usize(..6) {
+                    0 => alter(rng, plain.clone(), &other),
+                    _ => plain.clone(),
+                };
+                other = plain;
+                victim.datagram(epoch, counter, altered, None);
+                if rng.usize(..10) == 0 {
+                    victim.transmit(epoch);
+                }
+            }
+            _ => {}
+        }
+    }
+    victim.recording
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! Recorded datagrams and messages, in files: whatever changes, both receivers must still process
+//! them as they did. `ONCEWIRE_BLESS=1` records them again, after a deliberate change of the format.
+//!
+//! A file has one event a line, with numbers in decimal and bytes in hexadecimal:
+//!
+//! | line | |
+//! |---|---|
+//! | `offer C S` | log capacity and reorder window of HELLO |
+//! | `message BYTES ANSWER` | a message arrives; `-` without an answer, `!` if it breaks a rule |
+//! | `datagram NOW COUNTER SENT VALID BYTES` | microseconds; own counters so far; `ok` or `!` |
+//! | `expire NOW` | time for frames that have waited |
+//! | `deliver COUNT HASH` | segments and packets since the line before; [`hash`] |
+//! | `send BYTES` | a datagram of this end, with acknowledgments and rejections |
+
+use super::replay::{Event, Recording, replay};
+use super::second::Delivery;
+use super::second_hostile::{Victim, altered};
+use super::{End, Faults, NONE, Settings, World, start};
+use oncewire_codec::{Domain, Sharing};
+use oncewire_session::link::{LogSettings, Policy};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Of deliveries in any order: XXH3-64 of all of them, sorted by their fields, each as form, open
+/// checksum (1 byte each), number, size and end of its segment (0xff.. without one), header and payload
+/// with their lengths; numbers of 8 bytes.
+pub(super) fn hash(delivered: &[Delivery]) -> u64 {
+    let mut sorted: Vec<_> = delivered.iter().collect();
+    sorted.sort_unstable();
+    let mut bytes = Vec::new();
+    for delivery in sorted {
+        bytes.extend([delivery.header.form, delivery.is_open.into()]);
+        let (number, size, is_last) = delivery.segment.unwrap_or((u64::MAX, u64::MAX, false));
+        for value in [number, size, is_last.into()] {
+            bytes.extend(value.to_le_bytes());
+        }
+        for part in [&delivery.header.bytes, &delivery.payload] {
+            bytes.extend((part.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+    }
+    xxh3_64(&bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len()).step_by(2).map(digit).collect()
+}
+
+fn write(recording: &Recording) -> String {
+    let mut text = format!("offer {} {}\n", recording.offer.0, recording.offer.1);
+    for event in &recording.events {
+        let line = match event {
+            Event::Control { message, answer } => {
+                let answer = match answer {
+                    Ok(Some(answer)) => hex(answer),
+                    Ok(None) => "-".into(),
+                    Err(()) => "!".into(),
+                };
+                format!("message {} {answer}", hex(message))
+            }
+            Event::Datagram { now, counter, plain, sent, is_valid } => {
+                let valid = if *is_valid { "ok" } else { "!" };
+                format!("datagram {now} {counter} {sent} {valid} {}", hex(plain))
+            }
+            Event::Expire { now } => format!("expire {now}"),
+            Event::Deliver(delivered) => {
+                format!("deliver {} {:016x}", delivered.len(), hash(delivered))
+            }
+            Event::DeliverHash(count, hash) => format!("deliver {count} {hash:016x}"),
+            Event::Send { plain } => format!("send {}", hex(plain)),
+        };
+        writeln!(text, "{line}").expect("a string");
+    }
+    text
+}
+
+fn read(text: &str) -> Recording {
+    let mut recording = Recording::default();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        recording.events.push(match words[0] {
+            "offer" => {
+                recording.offer = (number(1), number(2));
+                continue;
+            }
+            "message" => {
+                let answer = match words[2] {
+                    "!" => Err(()),
+                    "-" => Ok(None),
+                    answer => Ok(Some(from_hex(answer))),
+                };
+                Event::Control { message: from_hex(words[1]), answer }
+            }
+            "datagram" => Event::Datagram {
+                now: number(1),
+                counter: number(2),
+                sent: number(3),
+                is_valid: words[4] == "ok",
+                plain: from_hex(words.get(5).unwrap_or(&"")),
+            },
+            "expire" => Event::Expire { now: number(1) },
+            "deliver" => {
+                let hash = u64::from_str_radix(words[2], 16).expect("hexadecimal");
+                Event::DeliverHash(number(1) as usize, hash)
+            }
+            "send" => Event::Send { plain: from_hex(words[1]) },
+            other => panic!("{other}"),
+        });
+    }
+    recording
+}
+
+const PACKETS: Settings = Settings { log: 0, policy: Policy::Acked, sharing: Sharing::All };
+const LOG: Settings = Settings { log: 1 << 20, policy: Policy::Immediate, sharing: Sharing::None };
+
+/// Packets, runs and pieces without a log.
+fn packets() -> Recording {
+    let faults = Faults { loss: 100, reordering: 6, ..NONE };
+    let mut world = World { largest: 300, faults, ..World::new(8) };
+    world.recordings = Some(Vec::new());
+    world.ends = [End::new(300, PACKETS), End::new(300, PACKETS)];
+    world.connect();
+    for _ in 0..60 {
+        world.send(0, false);
+        world.transmit(0);
+        let most = world.rng.usize(..4);
+        world.arrive(1, most);
+        world.now += Duration::from_millis(2);
+        world.transmit(1);
+        world.arrive(0, usize::MAX);
+    }
+    world.finish_recordings();
+    world.recordings.and_then(|mut all| all.pop()).expect("that of end 1")
+}
+
+/// References, frames that wait and are rejected, a trained context, another log.
+fn log() -> Recording {
+    let faults = Faults { loss: 30, reordering: 4, ..NONE };
+    let mut world = World { largest: 500, faults, ..World::new(9) };
+    world.recordings = Some(Vec::new());
+    world.ends = [End::new(500, LOG), End::new(500, LOG)];
+    let settings = LogSettings { capacity: LOG.log, sharing: LOG.sharing, key: 7 };
+    let sender = oncewire_session::link::Sender::new(500).with_layout(super::layout);
+    world.ends[0].sender = sender.with_log(settings, LOG.policy).train_after(8_000);
+    world.connect();
+    world.settle();
+    world.words = true;
+    for round in 0..90 {
+        let header = world.header();
+        let payload = world.content(700);
+        world.send_run(0, &header, 350, &payload, Domain(1));
+        world.transmit(0);
+        let most = world.rng.usize(..5);
+        world.arrive(1, most);
+        world.now += Duration::from_millis(1);
+        if round % 8 == 0 {
+            world.transmit(1);
+            world.arrive(0, usize::MAX);
+            world.message(0);
+            world.message(1);
+        }
+    }
+    world.settle();
+    world.finish_recordings();
+    world.recordings.and_then(|mut all| all.pop()).expect("that of end 1")
+}
+
+fn settings(name: &str) -> Settings {
+    if name == "packets" { PACKETS } else { LOG }
+}
+
+/// What the first receiver makes of what arrives.
+fn first(name: &str, recording: &Recording) -> Recording {
+    let (epoch, mut victim) = (start(), Victim::new(settings(name)));
+    for event in &recording.events {
+        match event {
+            Event::Control { message, .. } => victim.message(message),
+            Event::Datagram { now, counter, plain, sent, .. } => {
+                victim.now = victim.now.max(*now);
+                victim.datagram(epoch, *counter, plain.clone(), Some(*sent));
+                victim.transmit(epoch);
+            }
+            _ => {}
+        }
+    }
+    victim.recording
+}
+
+#[test]
+fn vectors_are_processed_as_they_were() {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/link/vectors");
+    let bless = std::env::var_os("ONCEWIRE_BLESS").is_some();
+    for name in ["packets", "log", "hostile"] {
+        let path = directory.join(name).with_extension("txt");
+        if bless {
+            let recording = match name {
+                "packets" => packets(),
+                "log" => log(),
+                _ => altered(&mut fastrand::Rng::with_seed(3), LOG, log()),
+            };
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(&path, write(&first(name, &recording))).unwrap();
+        }
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let recording = read(&text);
+        let compared = replay(&recording);
+        assert!(compared.datagrams > 30 && compared.delivered > 30, "{name}: {compared:?}");
+        if name != "packets" {
+            assert!(compared.waited > 0 && compared.rejections > 0, "{name}: {compared:?}");
+        }
+        assert_eq!(compared.dropped > 0, name == "hostile", "{compared:?}");
+        // When feedback leaves is its sender's choice.
+        let again = first(name, &recording);
+        let lines = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with("send ")).map(String::from).collect()
+        };
+        assert!(lines(&write(&again)) == lines(&text), "the first receiver differs: {name}");
+        replay(&again);
+    }
+}
