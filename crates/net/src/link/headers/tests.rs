@@ -1,5 +1,10 @@
 //! Headers of IP packets through both halves of two ends, over a path that loses and reorders.
 
+mod compared;
+#[allow(dead_code, unused_imports, reason = "half of it is for content logs")]
+#[path = "../../../../session/tests/link/second/mod.rs"]
+mod second;
+
 use super::*;
 use oncewire_codec::{Domain, varint};
 use oncewire_packet::checksum::Sum;
@@ -57,6 +62,8 @@ struct End {
     delivered: Delivered,
     /// What the other end has sent and this one has not delivered.
     expected: HashMap<Vec<u8>, usize>,
+    /// A second receiver, which must restore the same packets.
+    second: second::Receiver,
 }
 
 impl End {
@@ -68,6 +75,7 @@ impl End {
             batch: Batch::default(),
             delivered: Delivered::with_room(VIRTIO_HEADER),
             expected: HashMap::new(),
+            second: second::Receiver::new(0, 0, second::places),
         }
     }
 }
@@ -177,6 +185,8 @@ impl World {
         end.receiver
             .receive(counter, &plain, next, self.now, &mut end.delivered)
             .expect("a datagram of a correct peer");
+        assert_eq!(end.second.datagram(0, counter, &plain, next), second::Verdict::Processed);
+        let mut own = end.second.delivered.drain(..).map(|it| it.whole().expect("a packet"));
         for (delivery, frame) in end.delivered.packets_mut() {
             let left_out = left_out(delivery.implied);
             let shape = Shape::Packet { open_checksum: delivery.open_checksum, left_out };
@@ -184,7 +194,10 @@ impl World {
             let packet = &frame[VIRTIO_HEADER..];
             let sent = end.expected.get_mut(packet).filter(|sent| **sent > 0);
             *sent.expect("it was sent, and is not delivered yet") -= 1;
+            assert_eq!(own.next().as_deref(), Some(packet));
         }
+        assert_eq!(own.next(), None);
+        drop(own);
         end.receiver.feedback(self.now, &mut end.feedback);
         assert!(end.sender.feedback(&mut end.feedback, self.now));
     }
