@@ -193,14 +193,16 @@ fn corners() -> Recording {
         run(&[&[0x10], &offset.to_le_bytes()[..], &vec![offset as u8; len]].concat())
     };
     let plains = [
-        // Two frames of one datagram, the second one below the first.
+        // Two frames of one datagram, the second one below the first: at 500, not at 66,036.
         [short(1000, 300), short(500, 200)].concat(),
+        whole(66_000, 100),
+        // Part of it is held.
+        whole(1200, 200),
         // Content that ends below the highest by the reorder window, and by one byte less.
         whole(200_000, 1000),
         whole(201_000 - 65_536 - 300, 300),
         whole(201_000 - 65_536 - 299, 300),
-        // Part of it is held; nothing is there to be stored.
-        whole(1200, 200),
+        // Nothing is there to be stored.
         whole(300_000, 0),
         // Content of two generations, at their border, and beyond the last offset.
         whole((1 << 20) - 100, 200),
