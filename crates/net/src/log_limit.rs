@@ -33,6 +33,27 @@ impl LogLimit {
     }
 }
 
+/// Shortest time between two lines that say the same.
+const SAME: Duration = Duration::from_secs(60);
+
+/// Passes a line that says something else than the one before, and the same once a minute.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(Option<(String, Instant)>);
+
+impl Changes {
+    /// Whether to log this now.
+    pub(crate) fn pass(&mut self, text: &str, now: Instant) -> bool {
+        let is_same = |(last, at): &(String, Instant)| {
+            last == text && now.saturating_duration_since(*at) < SAME
+        };
+        let passes = !self.0.as_ref().is_some_and(is_same);
+        if passes {
+            self.0 = Some((text.into(), now));
+        }
+        passes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +66,17 @@ mod tests {
         assert_eq!(log_limit.pass_at(start + INTERVAL / 2), None);
         assert_eq!(log_limit.pass_at(start + INTERVAL), Some(Some(2)));
         assert_eq!(log_limit.pass_at(start + 3 * INTERVAL), Some(None));
+    }
+
+    #[test]
+    fn the_same_line_passes_once_a_minute_and_another_one_now() {
+        let (mut changes, start) = (Changes::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(changes.pass("no route", start));
+        assert!(!changes.pass("no route", after(59)));
+        assert!(changes.pass("no route", after(60)));
+        assert!(!changes.pass("no route", after(61)));
+        assert!(changes.pass("refused", after(61)));
+        assert!(changes.pass("no route", after(62)));
     }
 }

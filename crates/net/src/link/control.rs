@@ -6,6 +6,7 @@ use super::peers::{Installed, Keyed};
 use super::status::count;
 use super::{Shared, Timing};
 use crate::endpoint::random;
+use crate::log_limit::Changes;
 use crate::sockets::{canonical, lookup, race};
 use crate::sync::lock;
 use crate::target::Target;
@@ -42,16 +43,21 @@ impl Dialer {
         let (shared, target) = (&self.shared, &self.target);
         let peer = &shared.peers[self.peer];
         let mut pause = RETRY.0;
+        let mut failures = Changes::default();
         loop {
             // The peer may connect, too.
             peer.keys.down().await;
             match self.attempt().await {
                 Ok(established) => {
                     pause = RETRY.0;
+                    failures = Changes::default();
                     self.hold(established).await;
                 }
                 Err(error) => {
-                    warn!(peer = peer.config.label(), address = %target, %error, "cannot reach the other end; trying again");
+                    // A peer that is away for a night takes a line a minute.
+                    if failures.pass(&error.to_string(), Instant::now()) {
+                        warn!(peer = peer.config.label(), address = %target, %error, "cannot reach the other end; trying again");
+                    }
                     peer.failed(&error);
                 }
             }

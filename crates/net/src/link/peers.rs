@@ -57,7 +57,7 @@ pub enum PeersError {
         count: usize,
     },
     /// A peer has the key of this end.
-    #[error("the key of {peer} is this end's own")]
+    #[error("the key of {peer} is this end's own; give that of the other end")]
     Own {
         /// The peer.
         peer: String,

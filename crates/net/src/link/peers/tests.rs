@@ -125,7 +125,7 @@ fn peers_that_do_not_go_together_are_named() {
     let mut same = peers(&[&["10.1.0.0/16"], &["10.2.0.0/16"]]);
     assert_eq!(
         Routes::new(&same[1].peer.key, &same).unwrap_err().to_string(),
-        "the key of site-1 is this end's own"
+        "the key of site-1 is this end's own; give that of the other end"
     );
     same[1].peer.key = same[0].peer.key;
     assert_eq!(Routes::new(&key(), &same).unwrap_err().to_string(), "site-1 has the key of site-0");
