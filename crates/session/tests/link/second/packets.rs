@@ -75,15 +75,6 @@ impl Layout {
         };
         headers.len() >= self.transport + len
     }
-
-    /// The sum of the pseudo-header, with this length of the transport.
-    fn pseudo_sum(&self, headers: &[u8], len: usize) -> u16 {
-        let addresses = if self.is_ipv4 { &headers[12..20] } else { &headers[8..40] };
-        let mut pseudo = addresses.to_vec();
-        pseudo.extend((len as u32).to_be_bytes());
-        pseudo.extend([0, self.protocol]);
-        sum(&pseudo)
-    }
 }
 
 /// RFC 1071, not complemented.
@@ -242,7 +233,8 @@ fn packet(headers: &[u8], form: u8, is_open: bool, payload: &[u8]) -> Parsed<Vec
     if form == 2 || is_open {
         let at = layout.checksum().ok_or("no checksum")?;
         if form == 2 {
-            let pseudo = layout.pseudo_sum(headers, len - transport);
+            let stated = [&headers[at..at + 2], &((len - transport) as u16).to_be_bytes()].concat();
+            let pseudo = sum(&stated);
             packet[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
         }
         // What the receiver's kernel does with an open one.
