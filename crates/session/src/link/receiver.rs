@@ -497,11 +497,9 @@ impl Receiver {
         let record =
             PacketRecord { section: &[], header, implied, open_checksum, segments, payload };
         let waited = Some((tries, due));
-        // A violation was found when it came.
-        let before = self.stats.inner_bytes;
+        // Its literals were not looked at before.
         let fate = self.decode(&Frame { place, record, waited }, now, out);
         let fate = fate.unwrap_or(Fate::NotStored);
-        self.bytes += self.stats.inner_bytes - before;
         let is_stored = match &fate {
             Fate::Waits => return None,
             Fate::Stored(_) => true,
@@ -530,11 +528,13 @@ impl Receiver {
 
     /// Gives up frames that have waited long enough, after a last try.
     pub fn expire(&mut self, now: Instant, out: &mut Delivered) {
+        let inner_before = self.stats.inner_bytes;
         while let Some(frame) = self.waiting.take_due(now) {
             if let Some(range) = self.retry(frame, now, out) {
                 self.stored(range, now, out);
             }
         }
+        self.bytes += self.stats.inner_bytes - inner_before;
     }
 
     /// When to call [`Receiver::expire`].
@@ -551,5 +551,30 @@ impl Receiver {
             out.bytes += std::mem::take(&mut self.bytes);
             self.received.report(now, &mut out.acknowledgment);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame that waits, and what it waits for: the bytes of both are acknowledged once. The frames
+    /// are those of `docs/LINK.md`, section 8.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
+    fn bytes_of_a_frame_that_waited_count_once() {
+        let mut receiver = Receiver::default().with_logs(LogOffer::of(1 << 20));
+        let terms = LogTerms { id: 3, capacity: 1 << 20, reorder: 1 << 16, first: 0, seed: 17 };
+        receiver.log(terms).expect("as offered");
+        let run = |frame: &[u8]| [&[0x50, 0, 4, 2, 0xaa, 0xbb], frame].concat();
+        let repeat =
+            [0x14, 0x64, 0, 4, 0, 0xa0, 1, 0x5a, 0x21, 0x51, 4, 0xc6, 0xea, 0x6a, 0x1a, 0x15, 0xd0];
+        let content: Vec<u8> = (0..100).collect();
+        let (now, mut out) = (Instant::now(), Delivered::with_room(0));
+        receiver.receive(1, &run(&repeat), 0, now, &mut out).unwrap();
+        assert_eq!((receiver.stats.waited, receiver.bytes), (1, 0));
+        let first = [&[0x10, 0, 0], &content[..]].concat();
+        receiver.receive(0, &run(&first), 0, now, &mut out).unwrap();
+        assert_eq!(receiver.bytes, 102 + 83);
     }
 }
