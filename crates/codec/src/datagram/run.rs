@@ -76,6 +76,10 @@ struct Growth {
 /// it saves.
 const LEAST_CODED: usize = 32;
 
+/// With at most so many matches left of a run, all of it is tried first: a run that repeats as a whole
+/// fits one frame.
+const FEW: usize = 4;
+
 /// What a frame was written as.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
@@ -158,6 +162,13 @@ impl<'a> Slices<'a> {
         let head = frame::head_len(width);
         let mut index = self.first_match(from);
         let mut whole = Growth::new(from);
+        if matches.len() - index <= FEW {
+            let all = (index..matches.len())
+                .fold(whole, |growth, index| self.grow(growth, index, &(from..run_len)));
+            if head + all.body_len(from, run_len, scale) <= limits.room {
+                return run_len;
+            }
+        }
         let (mut end, mut best) = (from, from);
         while end < run_len {
             end = (end / segment + 1).saturating_mul(segment).min(run_len);
