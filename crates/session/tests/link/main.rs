@@ -1,6 +1,6 @@
 //! Both halves of two ends of a link over a simulated path that loses, reorders, repeats and
 //! corrupts; ends connect again and restart. Each world follows from a seed. The oracle is a map of
-//! the packets that were sent.
+//! the packets that were sent. One file, because all of it is the world that the other files use.
 //!
 //! `ONCEWIRE_SIM_SEEDS=n` plays that many worlds; tests of the second receiver begin with
 //! `ONCEWIRE_SIM_FIRST`.
