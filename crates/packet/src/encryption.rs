@@ -79,9 +79,10 @@ fn datagram(payload: &[u8], is_esp_port: bool) -> Option<Encryption> {
     if is_esp_port && [first, b1, b2, b3] != [0; 4] {
         return Some(Encryption::Cipher(Cipher::Esp));
     }
-    // A long header with version 1 or 2 (RFC 9000 section 17.2, RFC 9369 section 3.1).
+    // A long header with version 1 or 2 (RFC 9000 section 17.2, RFC 9369 section 3.1). A server whose
+    // client admits it may clear the next bit from its first packet on (RFC 9287 section 3.1).
     let version = u32::from_be_bytes([b1, b2, b3, b4]);
-    if first & 0xc0 == 0xc0 && matches!(version, 1 | 0x6b33_43cf) {
+    if first & 0x80 != 0 && matches!(version, 1 | 0x6b33_43cf) {
         return Some(Encryption::Quic);
     }
     // Type, version; epoch and sequence number follow, then the length at 11 (RFC 6347 section 4.1).
@@ -165,7 +166,9 @@ mod tests {
         assert_eq!(tcp(&middle), Some(Encryption::Tls), "records in the middle of a run");
         assert_eq!(tcp(&middle[..159]), None, "a single record may be chance");
         assert_eq!(udp([1, 2], &[0xc3, 0, 0, 0, 1, 8, 0, 0]), Some(Encryption::Quic));
+        assert_eq!(udp([1, 2], &[0x83, 0, 0, 0, 1, 8, 0, 0]), Some(Encryption::Quic), "greased");
         assert_eq!(udp([1, 2], &[0xc3, 0, 0, 0, 7, 8, 0, 0]), None, "another version");
+        assert_eq!(udp([1, 2], &[0x43, 0, 0, 0, 1, 8, 0, 0]), None, "a short header");
         let dtls = [23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 7, 7];
         assert_eq!(udp([1, 2], &dtls), Some(Encryption::Dtls));
         assert_eq!(udp([1, 2], &dtls[..14]), None, "a longer record");
