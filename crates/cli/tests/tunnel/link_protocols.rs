@@ -31,7 +31,7 @@ fn names_are_resolved_over_the_link() {
     let _server = quietly(&mut server);
     let ask = |args: &[&str]| {
         let mut client = link.command(0, dig.to_str().unwrap());
-        let output = finish(client.args(["+short", "+tries=1", "+time=5", "+ignore"]).args(args));
+        let output = finish(client.args(["+short", "+tries=3", "+time=5", "+ignore"]).args(args));
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     wait_until("the server listens", || ask(&["@10.2.0.1", "a.test"]).0);
