@@ -36,11 +36,32 @@ impl Kept {
         match eviction {
             Eviction::Fifo => 0,
             Eviction::Used => 2 * USED as u64,
-            Eviction::Updated | Eviction::Priority { .. } => {
-                (most(capacity) as usize * entry) as u64
-            }
+            Eviction::Updated | Eviction::Priority { .. } => u64::from(capacity) * entry as u64,
         }
     }
+
+    /// Forgets what was chosen.
+    pub(super) fn forget(&mut self) {
+        self.evicted.clear();
+    }
+}
+
+/// All numbers below `n`, in an order whose every beginning is spread over them: multiples of the
+/// golden ratio.
+fn spread(n: usize) -> impl Iterator<Item = usize> {
+    let coprime = |&step: &usize| {
+        let (mut a, mut b) = (n, step);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    // One is.
+    let step = (1..=(n as f64 * 0.618) as usize).rev().find(coprime).unwrap_or(1);
+    (0..n).scan(0, move |at, _| {
+        *at = (*at + step) % n;
+        Some(*at)
+    })
 }
 
 /// Entries of a buffer that leave room for new ones: nothing is kept that would fill it further.
@@ -84,9 +105,18 @@ impl Index {
         *self.kept.used.get_mut().unwrap_or_else(PoisonError::into_inner) = used;
     }
 
+    /// Inserts what is to be kept, after the buffer of a partition was written.
+    pub(super) fn keep(&mut self, partition: u32) {
+        self.keep_chosen();
+        if self.is_due(partition) {
+            self.choose(partition);
+            self.keep_chosen();
+        }
+    }
+
     /// Whether the oldest incarnation of a partition is probably overwritten before its buffer, which
-    /// is empty, is written again. Then the buffer has most room now.
-    pub(super) fn is_due(&self, partition: u32) -> bool {
+    /// was just written, is written again. Then the buffer has most room now.
+    fn is_due(&self, partition: u32) -> bool {
         let geometry = &self.superblock.geometry;
         let oldest = self.tables[partition as usize].incarnations.front();
         oldest.is_some_and(|oldest| match geometry.list {
@@ -115,7 +145,7 @@ impl Index {
         let unreadable = self.read_slot(partition, &oldest, &mut image) | gone;
         let mut evicted = std::mem::take(&mut self.kept.evicted);
         let entry = self.entries.key + self.entries.value;
-        let room = most(self.superblock.geometry.capacity()) as usize * entry;
+        let room = self.superblock.geometry.capacity() as usize * entry;
         evicted.reserve_exact(room - evicted.len());
         for (number, page) in image.chunks_exact(PAGE).enumerate() {
             if unreadable >> number & 1 == 1 {
@@ -160,13 +190,17 @@ impl Index {
     }
 
     /// Inserts what was chosen, as far as its buffers have room.
-    pub(super) fn keep_chosen(&mut self) {
+    fn keep_chosen(&mut self) {
         if self.kept.evicted.is_empty() {
             return;
         }
         let mut evicted = std::mem::take(&mut self.kept.evicted);
         let most = most(self.superblock.geometry.capacity());
-        for entry in evicted.chunks_exact(self.entries.key + self.entries.value) {
+        // They stand in the order of their hashes, more or less. Were the first ones kept, hashes
+        // would be ever less even, and pages and buckets of a buffer full before the buffer.
+        let bytes = self.entries.key + self.entries.value;
+        for n in spread(evicted.len() / bytes) {
+            let entry = &evicted[n * bytes..][..bytes];
             let (key, value) = entry.split_at(self.entries.key);
             let hash = self.hash_of(key);
             // It was chosen before the buffer of its partition was written, if that is the one.
@@ -179,5 +213,21 @@ impl Index {
         }
         evicted.clear();
         self.kept.evicted = evicted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn a_spread_has_every_number_once_and_halves_alike() {
+        for n in (0..200).chain([8096, 496]) {
+            let mut all: Vec<usize> = spread(n).collect();
+            let low = all[..n / 2].iter().filter(|&&at| at < n / 2).count();
+            assert!(low.abs_diff(n / 4) <= 1 + n / 10, "{n}: {low}");
+            all.sort_unstable();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
     }
 }

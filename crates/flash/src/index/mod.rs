@@ -14,7 +14,7 @@ mod stats;
 mod table;
 
 use crate::allowance::Allowance;
-use crate::buffer::{Buffers, NoPlace, Scratch};
+use crate::buffer::{Buffers, Scratch};
 use crate::device::pool::Pool;
 use crate::device::{Aligned, Device, DeviceError, PAGE};
 use crate::error::IndexError;
@@ -150,21 +150,25 @@ impl Index {
     }
 
     fn put_once(&mut self, hash: Hash, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
-        let full = self.buffers.len(hash.partition) >= self.superblock.geometry.capacity();
-        if full && self.buffers.get(hash, key).is_none() {
-            self.write_out(hash.partition)?;
+        let has_room = self.buffers.len(hash.partition) < self.superblock.geometry.capacity()
+            || self.buffers.get(hash, key).is_some();
+        if has_room && self.buffers.put(hash, key, value).is_ok() {
+            return Ok(());
         }
-        if let Err(NoPlace) = self.buffers.put(hash, key, value) {
-            self.write_out(hash.partition)?;
-            self.stats.early += 1;
-            let placed = self.buffers.put(hash, key, value);
-            debug_assert!(placed.is_ok(), "an empty page has a place");
-        }
+        self.write_out(hash.partition)?;
+        self.stats.early += u64::from(has_room);
+        // Before what is kept, which may fill the page of this key.
+        let placed = self.buffers.put(hash, key, value);
+        debug_assert!(placed.is_ok(), "an empty buffer has a place");
+        self.keep(hash.partition);
         Ok(())
     }
 
-    /// Writes a buffer as the newest incarnation of its partition.
+    /// Writes a buffer as the newest incarnation of its partition. What is to be kept of those that
+    /// make room for it waits for [`Index::keep`].
     fn write_out(&mut self, partition: u32) -> Result<(), IndexError> {
+        // Of a slot that could not be written.
+        self.kept.forget();
         self.load(partition);
         if self.unrecorded.len() as u64 >= self.batch {
             self.sync()?;
@@ -181,6 +185,7 @@ impl Index {
         let is_due = |oldest: &Incarnation| oldest.count + most <= count;
         while self.tables[partition as usize].incarnations.front().is_some_and(is_due) {
             self.stats.evicted_early += 1;
+            self.choose(partition);
             self.evict(partition);
         }
         let image = self.buffers.image(&self.superblock, partition, &mut self.scratch);
@@ -206,11 +211,6 @@ impl Index {
         self.unrecorded
             .push((slot, Record { sequence, epoch, count, durable, partition, entries, deletes }));
         self.buffers.clear(partition);
-        self.keep_chosen();
-        if self.is_due(partition) {
-            self.choose(partition);
-            self.keep_chosen();
-        }
         Ok(())
     }
 
@@ -234,6 +234,7 @@ impl Index {
                 done += 1;
             } else {
                 self.stats.evicted_early += 1;
+                self.choose(partition);
                 self.evict(partition);
             }
         }
