@@ -1,6 +1,7 @@
 //! Names of samplers, tables, policies and entropy stages in options and configuration files.
 
 use crate::failure::{Failure, Outcome};
+use crate::quantity::{parse_size, size};
 use oncewire_codec::{ByteSet, CachePolicy, Entropy};
 use oncewire_family::{BucketShape, SamplerKind, TableKind};
 use std::fmt;
@@ -158,15 +159,37 @@ fn parse_table(text: &str) -> Result<ByteSet, String> {
     if set.is_empty() { Err("line 1: no byte values found".into()) } else { Ok(set) }
 }
 
-/// A fingerprint table: `compact`, `buckets`, or `buckets:BxKxF`.
-pub(crate) fn parse_table_kind(text: &str) -> Result<TableKind, String> {
+/// Where fingerprints are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TableName {
+    /// In memory.
+    Memory(TableKind),
+    /// In a temporary file of a directory, with so many bytes of memory.
+    Flash { memory: u64, directory: PathBuf },
+}
+
+impl TableName {
+    pub(crate) const COMPACT: TableName = TableName::Memory(TableKind::Compact);
+}
+
+/// A fingerprint table: `compact`, `buckets`, `buckets:BxKxF`, or `flash:MEMORY:DIR`.
+pub(crate) fn parse_table_name(text: &str) -> Result<TableName, String> {
     let wrong = || {
-        "use compact, buckets or buckets:BxKxF (slots per bucket, hash functions, buckets per fingerprint)".to_string()
+        "use compact, buckets, buckets:BxKxF (slots per bucket, hash functions, buckets per fingerprint) or flash:MEMORY:DIR".to_string()
     };
     match text {
-        "compact" => return Ok(TableKind::Compact),
-        "buckets" => return Ok(TableKind::Buckets(BucketShape::default())),
+        "compact" => return Ok(TableName::COMPACT),
+        "buckets" => return Ok(TableName::Memory(TableKind::Buckets(BucketShape::default()))),
         _ => {}
+    }
+    if let Some(rest) = text.strip_prefix("flash:") {
+        let (memory, directory) = rest.split_once(':').ok_or_else(wrong)?;
+        let memory = parse_size(memory)?;
+        return if directory.is_empty() {
+            Err(wrong())
+        } else {
+            Ok(TableName::Flash { memory, directory: directory.into() })
+        };
     }
     let mut parts = text.strip_prefix("buckets:").ok_or_else(wrong)?.split('x');
     let mut next = || parts.next().ok_or_else(wrong);
@@ -176,16 +199,19 @@ pub(crate) fn parse_table_kind(text: &str) -> Result<TableKind, String> {
     if parts.next().is_some() {
         Err(wrong())
     } else {
-        Ok(TableKind::Buckets(BucketShape { slots, hashes, factor }))
+        Ok(TableName::Memory(TableKind::Buckets(BucketShape { slots, hashes, factor })))
     }
 }
 
-/// The name that [`parse_table_kind`] accepts.
-pub(crate) fn table_name(table: TableKind) -> String {
-    match table {
-        TableKind::Compact => "compact".into(),
-        TableKind::Buckets(BucketShape { slots, hashes, factor }) => {
-            format!("buckets:{slots}x{hashes}x{factor}")
+impl fmt::Display for TableName {
+    /// What [`parse_table_name`] accepts, without the directory.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TableName::Memory(TableKind::Compact) => f.write_str("compact"),
+            TableName::Memory(TableKind::Buckets(BucketShape { slots, hashes, factor })) => {
+                write!(f, "buckets:{slots}x{hashes}x{factor}")
+            }
+            TableName::Flash { memory, .. } => write!(f, "flash:{}", size(*memory)),
         }
     }
 }
@@ -255,11 +281,11 @@ mod tests {
             assert!(SamplerName::from_str(name).unwrap_err().contains("modp"), "{name}");
         }
         for name in ["compact", "buckets:2x1x2", "buckets:8x4x0.5"] {
-            assert_eq!(table_name(parse_table_kind(name).unwrap()), name);
+            assert_eq!(parse_table_name(name).unwrap().to_string(), name);
         }
-        assert_eq!(parse_table_kind("buckets"), parse_table_kind("buckets:2x1x2"));
+        assert_eq!(parse_table_name("buckets"), parse_table_name("buckets:2x1x2"));
         for name in ["", "buckets:", "buckets:2x1", "buckets:2x1x2x3", "buckets:-1x1x1", "bucket"] {
-            assert!(parse_table_kind(name).is_err(), "{name}");
+            assert!(parse_table_name(name).is_err(), "{name}");
         }
         for name in ["all", "new-runs", "new-runs-apart", "new-blocks:50"] {
             assert_eq!(policy_name(parse_policy(name).unwrap()), name);

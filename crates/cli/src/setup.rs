@@ -36,6 +36,7 @@ pub(crate) fn config_failure(error: ConfigError) -> Failure {
             size(capacity),
             size(max)
         )),
+        ConfigError::Table(_) => Failure::failed(error.to_string()),
         _ => Failure::usage(error.to_string()),
     }
 }

@@ -72,6 +72,9 @@ pub enum ConfigError {
     /// Two parameters exclude each other.
     #[error("{0}")]
     Conflict(&'static str),
+    /// A fingerprint table that is not in memory could not be made.
+    #[error("cannot make the fingerprint table: {0}")]
+    Table(Box<dyn std::error::Error + Send + Sync>),
     /// The chunk matcher's backlog is out of range.
     #[error(
         "a backlog of {backlog} bytes is out of range: it must hold at least one block and at most {max} bytes"

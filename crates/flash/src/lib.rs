@@ -30,7 +30,8 @@
 //!
 //! [`model`] has the cost model and tuning, [`device`] the devices: files and block devices,
 //! published devices by their costs, and one that crashes on request. [`mod@format`] has every
-//! byte, as `docs/FLASH.md` does.
+//! byte, as `docs/FLASH.md` does. With the feature `codec`, `IndexTable` is a fingerprint table of
+//! `oncewire-codec`, and `IndexSearch` an encoder's search over it.
 
 mod allowance;
 mod batch;
@@ -42,6 +43,8 @@ pub mod format;
 mod index;
 pub mod model;
 mod options;
+#[cfg(feature = "codec")]
+mod table;
 mod unbuffered;
 
 pub use batch::{Answers, Entries, Keys};
@@ -52,6 +55,8 @@ pub use options::{
     Answer, Covered, Entry, Eviction, Filter, Filters, Memory, Opened, Options, OptionsBuilder,
     Stats,
 };
+#[cfg(feature = "codec")]
+pub use table::{IndexSearch, IndexTable};
 pub use unbuffered::Unbuffered;
 
 /// Compiles the example in the README.

@@ -2,11 +2,12 @@
 
 use super::Switch;
 use crate::bench::plan::{DEFAULT_CACHE, PACKET};
-use crate::family::{EntropyName, SamplerName, parse_policy, parse_table_kind, sampler_list};
+use crate::family::{
+    EntropyName, SamplerName, TableName, parse_policy, parse_table_name, sampler_list,
+};
 use crate::quantity::{parse_size, size};
 use clap::{Args, ValueEnum};
 use oncewire_codec::{CachePolicy, DEFAULT_PERIOD, DEFAULT_WINDOW, MAX_BLOCK};
-use oncewire_family::TableKind;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -34,10 +35,10 @@ pub(crate) struct BenchArgs {
     /// Matchers to try
     #[arg(long, value_enum, value_delimiter = ',', default_value = "max")]
     pub(crate) matchers: Vec<MatcherName>,
-    /// Fingerprint tables of max-match to try: compact, or buckets:BxKxF with B slots per bucket, K
-    /// hash functions and F buckets per fingerprint
-    #[arg(long, value_name = "TABLE", value_delimiter = ',', default_value = "compact", value_parser = parse_table_kind)]
-    pub(crate) tables: Vec<TableKind>,
+    /// Fingerprint tables of max-match to try: compact; buckets:BxKxF with B slots per bucket, K
+    /// hash functions and F buckets per fingerprint; flash:MEMORY:DIR in a temporary file in DIR
+    #[arg(long, value_name = "TABLE", value_delimiter = ',', default_value = "compact", value_parser = parse_table_name)]
+    pub(crate) tables: Vec<TableName>,
     /// Cache policies to try: all, new-runs, new-runs-apart, new-blocks:PERCENT
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "all", value_parser = parse_policy)]
     pub(crate) policies: Vec<CachePolicy>,

@@ -14,6 +14,7 @@ Examples:
   oncewire index tune --flash 32G --memory 4G --like intel-ssd
   oncewire index bench --flash 64M --memory 12M .
   oncewire index bench --flash 64M --memory 12M --like flash-chip
+  oncewire index bench --layout sorted --flash 64M --memory 12M .
   oncewire index re --like transcend-ssd --flash 64M --memory 12M --size 4M
 
 The index is BufferHash (Anand and others, NSDI 2010): keys are collected in
@@ -104,7 +105,11 @@ pub(crate) struct IndexBenchArgs {
     /// Memory for buffers and filters
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
     pub(crate) memory: u64,
-    /// Memory for buffers alone [default: half of it, as in the paper]
+    /// What buffers on the device look like: half full with bit-sliced Bloom filters, as in the
+    /// paper, or sorted and full with one cuckoo filter for all, as other programs get them
+    #[arg(long, value_enum, default_value = "published")]
+    pub(crate) layout: LayoutName,
+    /// Memory for buffers alone [default: half of it, as in the paper; a 62nd of --flash if sorted]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) buffers: Option<u64>,
     /// Size of a buffer, 4K to 256K
@@ -207,6 +212,15 @@ pub(crate) enum ChunkerName {
     Modp,
     /// Where eight bytes are a local maximum
     Maxp,
+}
+
+/// What incarnations look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutName {
+    /// As in the paper
+    Published,
+    /// Full pages, in order of hashes
+    Sorted,
 }
 
 /// Order of incarnations.

@@ -4,6 +4,7 @@ use super::candidate::{Candidate, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
 use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, EncoderBuilder, EncoderStats};
+use oncewire_flash::IndexSearch;
 use serde::Serialize;
 
 /// Details of a pass that only our codec has.
@@ -25,13 +26,19 @@ pub(super) struct Oncewire {
     encoder: Encoder,
     decoder: Decoder,
     before: EncoderStats,
+    /// Knows whether a table on flash failed.
+    on_flash: Option<IndexSearch>,
 }
 
 impl Oncewire {
-    pub(super) fn new(encoder: EncoderBuilder, decoder: DecoderBuilder) -> Outcome<Oncewire> {
+    pub(super) fn new(
+        encoder: EncoderBuilder,
+        decoder: DecoderBuilder,
+        on_flash: Option<IndexSearch>,
+    ) -> Outcome<Oncewire> {
         let encoder = encoder.build().map_err(config_failure)?;
         let decoder = decoder.build().map_err(config_failure)?;
-        Ok(Oncewire { encoder, decoder, before: EncoderStats::default() })
+        Ok(Oncewire { encoder, decoder, before: EncoderStats::default(), on_flash })
     }
 }
 
@@ -49,7 +56,10 @@ impl Candidate for Oncewire {
             // As if the acknowledgement arrived at once; only chunk-match needs it.
             self.encoder.acknowledge(self.encoder.end());
         }
-        Ok(())
+        match self.on_flash.as_ref().and_then(IndexSearch::error) {
+            Some(error) => Err(Failure::failed(format!("the table on flash failed: {error}"))),
+            None => Ok(()),
+        }
     }
 
     fn decode(&mut self, wire: &Wire, _: usize, _: usize, check: Option<&[u8]>) -> Outcome {

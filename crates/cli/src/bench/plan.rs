@@ -7,11 +7,12 @@ use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
 use crate::args::{BenchArgs, MatcherName, Switch};
 use crate::failure::{Failure, Outcome};
-use crate::family::{EntropyName, SamplerName, policy_name, table_name};
+use crate::family::{EntropyName, SamplerName, TableName, policy_name};
 use crate::setup;
 use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels};
 use oncewire_family::chunk::ChunkForm;
-use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
+use oncewire_family::{FamilySearch, MatcherKind, SamplerKind};
+use oncewire_flash::IndexSearch;
 
 /// Blocks of a TCP segment's payload: 1,500 bytes less the headers of IPv4 and TCP with timestamps.
 pub(crate) const PACKET: usize = 1448;
@@ -35,7 +36,7 @@ struct Setting {
     matcher: MatcherName,
     window: usize,
     period: usize,
-    table: TableKind,
+    table: TableName,
     policy: CachePolicy,
     max_fingerprints: usize,
     max_matches: usize,
@@ -58,8 +59,8 @@ impl Setting {
             MatcherName::Payload => return "payload-match, whole blocks".into(),
         };
         name += &format!(" p={} w={} {}", self.period, self.window, self.entropy);
-        if self.table != TableKind::Compact {
-            name += &format!(" {}", table_name(self.table));
+        if self.table != TableName::COMPACT {
+            name += &format!(" {}", self.table);
         }
         if self.policy != CachePolicy::All {
             name += &format!(" {}", policy_name(self.policy));
@@ -81,7 +82,7 @@ impl Setting {
     fn reduced(mut self) -> Setting {
         let encoder = !matches!(self.matcher, MatcherName::Modified | MatcherName::Payload);
         if !matches!(self.matcher, MatcherName::Max | MatcherName::Published) {
-            (self.table, self.policy) = (TableKind::Compact, CachePolicy::All);
+            (self.table, self.policy) = (TableName::COMPACT, CachePolicy::All);
         }
         if self.matcher != MatcherName::Published {
             self.max_fingerprints = 0;
@@ -140,11 +141,21 @@ impl Setting {
             .window(self.window)
             .period(self.period)
             .sampler(self.kind.clone())
-            .search(FamilySearch::new(matcher).table(self.table))
             .policy(self.policy)
             .entropy(self.entropy)
             .inside(self.inside == Switch::On)
             .kernels(kernels);
+        let mut on_flash = None;
+        encoder = match self.table {
+            TableName::Memory(table) => encoder.search(FamilySearch::new(matcher).table(table)),
+            TableName::Flash { memory, directory } => {
+                if matcher != MatcherKind::MaxMatch {
+                    return Err(Failure::usage("--tables flash: only with --matchers max"));
+                }
+                let search = on_flash.insert(IndexSearch::new(directory, memory));
+                encoder.search(search.clone())
+            }
+        };
         if self.max_matches > 0 {
             encoder = encoder.max_matches(self.max_matches);
         }
@@ -155,7 +166,10 @@ impl Setting {
         encoder.clone().build().map_err(setup::config_failure)?;
         Ok(Plan {
             block,
-            make: Box::new(move || Ok(Box::new(Oncewire::new(encoder.clone(), decoder.clone())?))),
+            make: Box::new(move || {
+                let (encoder, decoder) = (encoder.clone(), decoder.clone());
+                Ok(Box::new(Oncewire::new(encoder, decoder, on_flash.clone())?))
+            }),
             figures,
         })
     }
@@ -230,7 +244,7 @@ fn settings(
                 };
                 for period in periods {
                     for &entropy in stages {
-                        for &table in &args.tables {
+                        for table in &args.tables {
                             for &policy in &args.policies {
                                 for &max_fingerprints in &args.max_fingerprints {
                                     for (&max_matches, &inside) in
@@ -244,7 +258,7 @@ fn settings(
                                             matcher,
                                             window,
                                             period,
-                                            table,
+                                            table: table.clone(),
                                             policy,
                                             max_fingerprints,
                                             max_matches,

@@ -1,13 +1,15 @@
 //! `oncewire index bench`: look-ups and inserts of a full index.
 
 use super::measure::{Latencies, latencies};
-use crate::args::index::{IndexBenchArgs, ListName};
+use crate::args::index::{IndexBenchArgs, LayoutName, ListName};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::binary;
 use crate::stdout;
 use crate::terminal::{Page, print};
 use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
-use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, List, OpenError, Options};
+use oncewire_flash::{
+    Answer, Filter, Index, IndexError, Layout, List, OpenError, Options, OptionsBuilder,
+};
 use oncewire_report::{Table, Unit, format};
 use serde::Serialize;
 use std::io;
@@ -69,21 +71,7 @@ pub(crate) fn run(args: &IndexBenchArgs) -> Outcome {
 }
 
 fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
-    let options = Options {
-        key: KEY,
-        value: KEY,
-        memory: args.memory,
-        buffers: args.buffers.unwrap_or(args.memory / 2 / args.buffer.max(1) * args.buffer),
-        buffer: args.buffer,
-        list: match args.list {
-            ListName::Shared => List::Shared,
-            ListName::PerPartition => List::PerPartition,
-        },
-        window: u32::from(args.window),
-        layout: Layout::Published,
-        filter: Filter::Sliced,
-        ..Options::default()
-    };
+    let options = options(args)?;
     let Place { name, device, chip } = device(args)?;
     let (index, _) = Index::open(device, &options).map_err(|error| refused(args, &error))?;
     let failed = |error: IndexError| Failure::failed(format!("{name}: {error}"));
@@ -152,6 +140,30 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
         reads: stats.reads.map(share),
         spurious_reads: share(stats.spurious),
         written_per_inserted: (filling.written + stats.written) as f64 / inserted as f64,
+    })
+}
+
+fn options(args: &IndexBenchArgs) -> Outcome<Options> {
+    let list = match args.list {
+        ListName::Shared => List::Shared,
+        ListName::PerPartition => List::PerPartition,
+    };
+    if args.layout == LayoutName::Sorted {
+        let builder = Options::builder(args.flash, args.memory).buffer(args.buffer).list(list);
+        let builder = args.buffers.into_iter().fold(builder, OptionsBuilder::buffers);
+        return builder.build().map_err(|error| refused(args, &error));
+    }
+    Ok(Options {
+        key: KEY,
+        value: KEY,
+        memory: args.memory,
+        buffers: args.buffers.unwrap_or(args.memory / 2 / args.buffer.max(1) * args.buffer),
+        buffer: args.buffer,
+        list,
+        window: u32::from(args.window),
+        layout: Layout::Published,
+        filter: Filter::Sliced,
+        ..Options::default()
     })
 }
 

@@ -105,6 +105,25 @@ fn every_table_policy_and_limit() {
     assert!(of("published samplebyte p=32 w=32 none") < of("oncewire samplebyte p=32 w=32 none"));
 }
 
+/// A table in a file finds what one in memory does, and leaves nothing behind.
+#[test]
+fn a_table_on_flash() {
+    let dir = Dir::new();
+    let tables = format!("compact,flash:8M:{}", dir.path().display());
+    let found = figures(&bench(&["--tables", &tables]));
+    let [(_, memory), (name, flash)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(name, "oncewire samplehash p=32 w=32 none flash:8M");
+    assert!((memory - flash).abs() < 0.01, "{memory} {flash}");
+    dir.holds_only(&[]);
+    let refused = |table: &str, code: i32, words: &[&str]| {
+        run(args!["bench", tz_path(0), "--tables", table], b"").fails(code, words);
+    };
+    refused("flash:8M:/no/such/place", 1, &["table", "/no/such/place"]);
+    refused("flash:64K:.", 1, &["bytes of memory", "must be"]);
+    let published = args!["bench", tz_path(0), "--tables", "flash:8M:.", "--matchers", "published"];
+    run(published, b"").fails(2, &["--matchers max"]);
+}
+
 #[test]
 fn the_optimum_is_an_upper_bound_for_window_matchers() {
     let report = bench(&[

@@ -126,6 +126,10 @@ fn bench_runs_on_a_file_and_says_what_is_wrong() {
         json(with(&["--list", "per-partition", "--window", "8", "--look-ups", "100%", "--json"]));
     assert_eq!(found["latencies"].as_array().map(Vec::len), Some(1));
     assert!(found["written_per_inserted"].as_f64() < Some(3.0), "{found}");
+    // Full pages hold twice as much, and take no more memory.
+    let sorted = json(with(&["--layout", "sorted", "--json"]));
+    let entries = |found: &Value| found["entries"].as_u64().expect("a number");
+    assert!(entries(&sorted) * 10 > entries(&found) * 18, "{sorted} {found}");
     dir.holds_only(&[]);
     run(args!["index", "bench"], b"").fails(2, &["name a directory", "--like"]);
     run(args!["index", "bench", "--like", "intel-ssd", "--flash", "1M"], b"")

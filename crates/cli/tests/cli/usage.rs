@@ -199,7 +199,7 @@ fn exit_codes_are_in_the_help() {
 /// The words are ours, not those of a parser.
 #[test]
 fn numbers_and_hyphens_are_refused_in_our_words() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["pack", "--threads", "many"], "'--threads <N>': not a whole number\n"),
         (&["pack", "--threads", "99999999999999999999"], "'--threads <N>': out of range\n"),
         (&["pack", "--threads", "-1"], "'--threads <N>': write 1 to 5\n"),
@@ -207,6 +207,8 @@ fn numbers_and_hyphens_are_refused_in_our_words() {
         (&["pack", "--window", ""], "not a whole number\n"),
         (&["pack", "--cache", "-5"], "invalid value '-5' for '--cache <SIZE>': not a size"),
         (&["bench", "x", "--passes", "-5"], "invalid value '-5' for '--passes"),
+        (&["bench", "x", "--tables", "flash:8M:"], "or flash:MEMORY:DIR"),
+        (&["bench", "x", "--tables", "flash:x:."], "not a size"),
         (&["pack", "--quux"], "unexpected argument '--quux' found\n\nUsage:"),
     ];
     for (args, words) in cases {

@@ -427,6 +427,12 @@ impl Index {
         }
     }
 
+    /// Bytes of a key and of a value.
+    #[must_use]
+    pub fn lengths(&self) -> (usize, usize) {
+        (self.entries.key, self.entries.value)
+    }
+
     /// Entries that fit before the oldest are evicted.
     #[must_use]
     pub fn capacity(&self) -> u64 {
