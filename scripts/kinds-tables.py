@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of the kinds of content in README.md, docs/GUIDE.md and docs/PERFORMANCE.md from docs/figures/kinds.csv.
+"""Writes the tables of the kinds of content in README.md and docs/PERFORMANCE.md from docs/figures/kinds.csv.
 
 Usage: scripts/kinds-tables.py [--check]
 
@@ -56,22 +56,9 @@ def readme(rows):
     return lines + [line(left + right) for left, right in zip(cells[::2], cells[1::2], strict=True)]
 
 
-def guide(rows):
-    compressed, mean = (next(row for row in rows if row["kind"] == kind) for kind in (COMPRESSED, MEAN))
-    return [
-        line(["", "bytes", "encoding speed", "decoding speed"]).replace("|  |", "| |"),
-        "|---|---:|---:|---:|",
-        line(["**oncewire**, level 3 (the default)", *ratios(mean, "level3")]),
-        line(["oncewire, level 1", *ratios(mean, "level1")]),
-        line(["zstd -3 --long=31", *ratios(mean, "zstd3")]),
-        line(["oncewire, level 3, on packages in gzip and zip", *ratios(compressed, "level3")]),
-    ]
-
-
 # Each with the first line of its table.
 DOCUMENTS = {
     "README.md": ("| kind | B | E | D |", readme),
-    "docs/GUIDE.md": ("| | bytes | encoding speed |", guide),
     "docs/PERFORMANCE.md": ("| kind | MB | level 3 |", performance),
 }
 
