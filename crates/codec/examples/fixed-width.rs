@@ -10,22 +10,13 @@
 //! state their offset). Without files, only of requests.
 
 use oncewire_codec::{Domain, Encoder, Sharing, Stream};
+use oncewire_kernels::random::SplitMix64;
 use std::error::Error;
 
 const CACHE: u64 = 128 << 20;
 const BLOCK: usize = 64 << 10;
 /// Bytes of the other domain after each message or block.
 const BETWEEN: usize = 20_000;
-
-/// SplitMix64.
-fn noise(state: &mut u64, len: usize) -> Vec<u8> {
-    let mut next = || {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb).to_le_bytes()
-    };
-    (0..len.div_ceil(8)).flat_map(|_| next()).take(len).collect()
-}
 
 /// Bytes of the frames of all messages of the second list.
 fn send(
@@ -35,7 +26,7 @@ fn send(
 ) -> Result<(usize, usize), Box<dyn Error>> {
     let builder = Encoder::builder().cache(CACHE).sharing(sharing).inside(true).contexts(2);
     let mut encoder = builder.explicit_offsets(explicit).build()?;
-    let mut state = 7;
+    let mut random = SplitMix64(7);
     let (mut own, mut other) = (Stream::new(Domain(1)), Stream::new(Domain(2)));
     let (mut bytes, mut frames) = (0, 0);
     for (is_new, messages) in [false, true].into_iter().zip(messages) {
@@ -45,7 +36,7 @@ fn send(
                 bytes += frame;
                 frames += 1;
             }
-            encoder.encode_stream(&mut other, &noise(&mut state, BETWEEN), 1)?;
+            encoder.encode_stream(&mut other, &random.bytes(BETWEEN), 1)?;
         }
     }
     Ok((bytes, frames))
@@ -69,7 +60,8 @@ fn report(name: &str, old: &[Vec<u8>], new: &[Vec<u8>]) -> Result<(), Box<dyn Er
 /// Requests of a browser, in which a path and a token change.
 fn requests(seed: u64) -> Vec<Vec<u8>> {
     let request = |nth: u64| {
-        let token = noise(&mut (seed + nth), 12)
+        let token = SplitMix64(seed + nth)
+            .bytes(12)
             .iter()
             .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         format!(

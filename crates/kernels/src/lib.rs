@@ -5,7 +5,8 @@
 //! over bits of other crates for BMI2 ([`BitWork`]). With the feature `zstd` they have libzstd code
 //! matches that were found elsewhere. They know nothing of logs, matches or frames of ours.
 //! What only the published
-//! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`.
+//! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`, and
+//! [`random`] because every other crate may need it.
 //!
 //! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
 //! test can force every level and compare it with the portable one. `x86_64` has AVX2 and AVX-512
@@ -35,6 +36,7 @@ mod huffman;
 mod level;
 mod markers;
 mod pages;
+pub mod random;
 mod sample_hash;
 mod search;
 mod short;

@@ -13,6 +13,7 @@
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{ConnectConfig, Connection, Endpoint, ServeConfig, Server, connect, serve, tls};
+use oncewire_testkit::content::incompressible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,8 +44,11 @@ async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let rounds: usize = args.next().map_or(Ok(5), |rounds| rounds.parse())?;
     let files = args.map(std::fs::read).collect::<std::io::Result<Vec<_>>>()?;
-    let content =
-        Arc::new(Content { fresh: random(1, 192 << 20), repeated: random(2, 16 << 20), files });
+    let content = Arc::new(Content {
+        fresh: incompressible(1, 192 << 20),
+        repeated: incompressible(2, 16 << 20),
+        files,
+    });
     let origin = origin(content.clone()).await?;
 
     let (here, there) = (SecretKey::generate()?, SecretKey::generate()?);
@@ -165,19 +169,6 @@ fn median(values: &mut [f64]) -> f64 {
 fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) * percent / 100]
-}
-
-/// Incompressible bytes, from splitmix64.
-fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let word = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    std::iter::repeat_with(word).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
 /// With a backlog for all connections at once: a client that finds a full queue retries only after

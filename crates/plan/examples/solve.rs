@@ -20,6 +20,7 @@ use std::{
     time::Instant,
 };
 
+use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
     Instance, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     lp::{Method, Objective, Options, WarmStart, solve},
@@ -28,31 +29,18 @@ use oncewire_plan::{
     routing, topology, traffic,
 };
 
-/// A generator of numbers in [0, 1) that is good enough for this.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.next()).sum::<f64>() - 6.0
-    }
+fn normal(random: &mut SplitMix64) -> f64 {
+    (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
-fn network(pops: usize, access: usize, random: &mut Random) -> Network {
+fn network(pops: usize, access: usize, random: &mut SplitMix64) -> Network {
     let mut nodes = Vec::new();
     for pop in 0..pops {
         nodes.push(Node {
             id: format!("p{pop}"),
             pop: pop as u32,
-            position: Some([random.next(), random.next()]),
-            population: Some((1.5 * random.normal()).exp()),
+            position: Some([random.unit(), random.unit()]),
+            population: Some((1.5 * normal(random)).exp()),
             role: if access > 0 { Role::Backbone } else { Role::Any },
             ..Node::default()
         });
@@ -158,14 +146,14 @@ fn read(
 }
 
 fn instance(pops: usize, access: usize) -> Instance {
-    let mut random = Random(7);
+    let mut random = SplitMix64(7);
     let network = network(pops, access, &mut random);
     let provision = Provision::default();
     let ends: Vec<usize> = (0..network.nodes.len())
         .filter(|&node| network.nodes[node].role != Role::Backbone)
         .collect();
     let share: Vec<f64> = {
-        let jitter: Vec<f64> = ends.iter().map(|_| 0.5 + random.next()).collect();
+        let jitter: Vec<f64> = ends.iter().map(|_| 0.5 + random.unit()).collect();
         ends.iter()
             .zip(jitter)
             .map(|(&node, jitter)| {
@@ -182,7 +170,7 @@ fn instance(pops: usize, access: usize) -> Instance {
     let mut routes = Vec::new();
     for &from in &ends {
         let into = tree(&network, &out, from);
-        let volume = provision.ingress_memory * (0.5 + 0.5 * random.next());
+        let volume = provision.ingress_memory * (0.5 + 0.5 * random.unit());
         // As in the papers: none between access routers of one PoP.
         let goes = |to: usize| to != from && network.nodes[to].pop != network.nodes[from].pop;
         let whole: f64 =
@@ -315,14 +303,14 @@ fn main() {
     run("again", &first, &options, None);
 
     let strict = Options { gap: 0.0, ..options };
-    let mut random = Random(11);
-    let volumes = |part: f64, by: f64, random: &mut Random| -> Vec<f64> {
+    let mut random = SplitMix64(11);
+    let volumes = |part: f64, by: f64, random: &mut SplitMix64| -> Vec<f64> {
         first
             .paths
             .iter()
             .map(|path| {
-                if random.next() < part {
-                    path.volume * (1.0 + by * (2.0 * random.next() - 1.0))
+                if random.unit() < part {
+                    path.volume * (1.0 + by * (2.0 * random.unit() - 1.0))
                 } else {
                     path.volume
                 }

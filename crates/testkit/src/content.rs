@@ -1,5 +1,7 @@
 //! Random numbers, and content made from a seed.
 
+use oncewire_kernels::random::SplitMix64;
+
 /// Random numbers for tests, the same for the same seed and version of `fastrand`.
 #[derive(Clone, Debug)]
 pub struct Rng(fastrand::Rng);
@@ -26,36 +28,10 @@ impl Rng {
     }
 }
 
-/// The generator of [`incompressible`] and [`text_like`]. Published figures name their seeds, so
-/// their bytes must not change with the version of a crate. Steele, Lea and Flood, "Fast splittable
-/// pseudorandom number generators", OOPSLA 2014.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, with a bias below `n / 2^64`.
-    fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
-    }
-}
-
 /// `len` incompressible bytes, the same for the same seed on every machine. A shorter length gives
 /// a prefix.
 pub fn incompressible(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = SplitMix64(seed);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend_from_slice(&rng.next().to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    SplitMix64(seed).bytes(len)
 }
 
 /// `len` bytes of lines of words, the same for the same seed on every machine. Compresses like text

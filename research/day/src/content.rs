@@ -1,6 +1,6 @@
 //! Real content: files and members of tar archives, read on demand.
 
-use crate::rng::mix;
+use oncewire_kernels::random::mix;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};

@@ -26,10 +26,10 @@
 
 mod content;
 mod plan;
-mod rng;
 mod talk;
 mod tcp;
 mod wire;
+mod zipf;
 
 use plan::{Kind, SECOND, Settings, World};
 use std::cmp::Ordering;
@@ -247,8 +247,8 @@ fn summary(world: &World, counts: &[Count]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
     use content::tests::{scratch, tar};
+    use oncewire_kernels::random::Xoshiro;
     use std::collections::{HashMap, HashSet};
     use std::net::IpAddr;
 
@@ -257,7 +257,7 @@ mod tests {
 
     fn day(name: &str, settings: Settings) -> (Vec<u8>, Vec<Count>) {
         let root = scratch(name);
-        let mut rng = Rng::new(1, 2);
+        let mut rng = Xoshiro::new(1, 2);
         let mut page = |len: usize| {
             let words = ["alpha ", "beta ", "gamma\n", "delta ", "<p>", "epsilon "];
             let mut text = Vec::new();

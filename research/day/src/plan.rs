@@ -3,10 +3,11 @@
 //! One file, because it is one schedule.
 
 use crate::content::{Catalog, identity, product};
-use crate::rng::{Rng, Zipf, mix};
 use crate::talk::{self, AGENTS, Browser, MS, Mail, Resource};
 use crate::tcp::{Conversation, Ending, Message, Trouble};
 use crate::wire::{self, Route};
+use crate::zipf::Zipf;
+use oncewire_kernels::random::{Xoshiro, mix};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -206,7 +207,7 @@ pub(crate) struct Played {
     /// Packets outside any conversation: DNS and others.
     pub(crate) packets: Vec<(u64, Vec<u8>)>,
     /// A conversation and its start time.
-    pub(crate) conversation: Option<(u64, Conversation, Rng)>,
+    pub(crate) conversation: Option<(u64, Conversation, Xoshiro)>,
 }
 
 /// Size of the largest object on the web servers, in bytes.
@@ -249,7 +250,7 @@ pub(crate) fn load(hour: f64) -> f64 {
 impl World {
     /// Fills the pools from the catalog.
     pub(crate) fn new(catalog: Catalog, settings: Settings) -> io::Result<World> {
-        let mut rng = Rng::new(settings.seed, 1);
+        let mut rng = Xoshiro::new(settings.seed, 1);
         let filled: Vec<usize> =
             (0..catalog.objects.len()).filter(|&object| catalog.objects[object].len > 0).collect();
         if filled.is_empty() {
@@ -343,7 +344,7 @@ impl World {
 
     /// The whole day, ordered by time.
     pub(crate) fn arrange(&self) -> Vec<Entry> {
-        let mut rng = Rng::new(self.settings.seed, 2);
+        let mut rng = Xoshiro::new(self.settings.seed, 2);
         let (budget, end) = (self.settings.megabytes * 1e6, self.settings.end());
         // Headers of Ethernet, IP and TCP, acknowledgments and retransmissions, per byte of
         // messages.
@@ -397,7 +398,7 @@ impl World {
     }
 
     /// A random time, distributed by the load curve.
-    fn draw_time(&self, rng: &mut Rng) -> u64 {
+    fn draw_time(&self, rng: &mut Xoshiro) -> u64 {
         loop {
             let time = rng.unit() * self.settings.end() as f64;
             let hour = (self.settings.epoch() as f64 + time / SECOND as f64) / 3600.0;
@@ -408,7 +409,7 @@ impl World {
     }
 
     /// A random entry of a kind, and the approximate number of bytes it produces.
-    fn draw(&self, kind: Kind, rng: &mut Rng) -> (What, f64) {
+    fn draw(&self, kind: Kind, rng: &mut Xoshiro) -> (What, f64) {
         let len = |object: usize| self.catalog.objects[object].len as f64;
         match kind {
             Kind::WebIn | Kind::WebOut => {
@@ -458,7 +459,7 @@ impl World {
     /// The traffic of `entry`, the `number`th. Entries must be played in order, since clients
     /// remember what they have cached.
     pub(crate) fn play(&mut self, number: usize, entry: &Entry) -> io::Result<Played> {
-        let mut rng = Rng::new(self.settings.seed, 1000 + number as u64);
+        let mut rng = Xoshiro::new(self.settings.seed, 1000 + number as u64);
         let (time, now) = (entry.time, self.settings.epoch() + entry.time / SECOND);
         let mut played = Played::default();
         let who = rng.below(self.settings.clients.max(1));
@@ -493,7 +494,7 @@ impl World {
         let mut start = time;
         let conversation = match &entry.what {
             What::Web { outbound, ranks } => {
-                let mut dice = Rng::new(self.settings.seed ^ 0xd1ce, number as u64);
+                let mut dice = Xoshiro::new(self.settings.seed ^ 0xd1ce, number as u64);
                 // All objects of a visit are on the server of the first object. Popular objects are
                 // on several servers.
                 let server = (mix(u64::from(ranks[0])) as usize + dice.below(2))
@@ -551,7 +552,7 @@ impl World {
                 talk(asker, address, 80, delays, messages)
             }
             What::Tls { up, down } => {
-                let mut dice = Rng::new(self.settings.seed ^ 0x715, number as u64);
+                let mut dice = Xoshiro::new(self.settings.seed ^ 0x715, number as u64);
                 let pop = dice.below(PUBLIC);
                 let host = dice.below(60);
                 let name = format!("app{host}.example.edu");
@@ -570,7 +571,7 @@ impl World {
                 )
             }
             What::Share { documents } => {
-                let mut dice = Rng::new(self.settings.seed ^ 0x5b, number as u64);
+                let mut dice = Xoshiro::new(self.settings.seed ^ 0x5b, number as u64);
                 let mut files = Vec::new();
                 for &document in documents {
                     files.push(self.document(document as usize, time)?);
@@ -586,7 +587,7 @@ impl World {
                 )
             }
             What::Mail { attachment } => {
-                let mut dice = Rng::new(self.settings.seed ^ 0x6a11, number as u64);
+                let mut dice = Xoshiro::new(self.settings.seed ^ 0x6a11, number as u64);
                 let object = self.attachments[*attachment as usize];
                 let content = self.catalog.read(object, u64::MAX)?;
                 let text = self.catalog.read(*dice.pick(&self.web), 700)?;
@@ -678,7 +679,7 @@ impl World {
             }
         };
         played.conversation =
-            Some((start, conversation, Rng::new(self.settings.seed ^ 0xf10e, number as u64)));
+            Some((start, conversation, Xoshiro::new(self.settings.seed ^ 0xf10e, number as u64)));
         Ok(played)
     }
 
@@ -704,14 +705,14 @@ impl World {
         host: u16,
         name: &str,
         address: IpAddr,
-        rng: &mut Rng,
+        rng: &mut Xoshiro,
         packets: &mut Vec<(u64, Vec<u8>)>,
     ) {
         let (from, to) = (inside(host, false), outside(4, 53, false));
         let port = 40_000 + rng.below(20_000) as u16;
-        let query = talk::dns_query(rng.next() as u16, name, address.is_ipv6());
-        let there = Route { from, to, id: rng.next() as u16, ttl: 63 };
-        let back = Route { from: to, to: from, id: rng.next() as u16, ttl: 54 };
+        let query = talk::dns_query(rng.next_u64() as u16, name, address.is_ipv6());
+        let there = Route { from, to, id: rng.next_u64() as u16, ttl: 63 };
+        let back = Route { from: to, to: from, id: rng.next_u64() as u16, ttl: 54 };
         let answer = wire::udp(back, (53, port), &talk::dns_answer(&query, address, 300));
         packets.push((time, wire::udp(there, (port, 53), &query)));
         let answered = time + 2 * POPS[4].3 * MS + MS;
@@ -728,7 +729,7 @@ impl World {
 /// Edits `content` as many times as requested. Each edit replaces three passages by others from the
 /// same content and inserts a line.
 fn edit(content: &mut Vec<u8>, document: u64, edits: usize) {
-    let mut rng = Rng::new(document, 0xed17);
+    let mut rng = Xoshiro::new(document, 0xed17);
     for version in 1..=edits {
         for _ in 0..3 {
             let len = (100 + rng.below(900)).min(content.len());
@@ -840,7 +841,7 @@ mod tests {
 
     #[test]
     fn edits_change_a_small_part() {
-        let content = Rng::new(1, 1).bytes(50_000);
+        let content = Xoshiro::new(1, 1).bytes(50_000);
         let mut edited = content.clone();
         edit(&mut edited, 1, 2);
         let mut again = content.clone();

@@ -1,10 +1,10 @@
 //! Messages of HTTP/1.1, and outlines of TLS, SMB, SMTP, rsync and DNS. Headers and framing are
 //! realistic, but a real peer would not accept these messages.
 
-use crate::rng::Rng;
 use crate::tcp::Message;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use oncewire_kernels::random::Xoshiro;
 use std::io::Write;
 
 /// Nanoseconds per millisecond.
@@ -177,7 +177,7 @@ pub(crate) fn update(host: &str, path: &str, content: &[u8], now: u64) -> Vec<Me
 }
 
 /// A TLS connection: an outline of the handshake, then records of random bytes.
-pub(crate) fn tls(rng: &mut Rng, name: &str, up: usize, down: usize) -> Vec<Message> {
+pub(crate) fn tls(rng: &mut Xoshiro, name: &str, up: usize, down: usize) -> Vec<Message> {
     let record = |kind: u8, body: &[u8]| {
         let len = (body.len() as u16).to_be_bytes();
         [&[kind, 3, 3, len[0], len[1]][..], body].concat()
@@ -237,8 +237,8 @@ pub(crate) fn tls(rng: &mut Rng, name: &str, up: usize, down: usize) -> Vec<Mess
 
 /// Reads files from a share: SMB 2 headers with made-up fields, and the content of each file in
 /// reads of 64 KiB.
-pub(crate) fn smb(rng: &mut Rng, files: &[(String, Vec<u8>)]) -> Vec<Message> {
-    let session = rng.next();
+pub(crate) fn smb(rng: &mut Xoshiro, files: &[(String, Vec<u8>)]) -> Vec<Message> {
+    let session = rng.next_u64();
     let mut id = 0u64;
     let mut packet = |command: u16, response: bool, body: &[u8]| {
         let mut bytes = (64 + body.len() as u32).to_be_bytes().to_vec();
@@ -312,7 +312,7 @@ pub(crate) struct Mail<'a> {
 /// Delivers a mail.
 pub(crate) fn smtp(mail: &Mail<'_>) -> Vec<Message> {
     let Mail { from, to, number, now, text, attachment: (name, content) } = mail;
-    let boundary = format!("=_{:016x}", crate::rng::mix(*number));
+    let boundary = format!("=_{:016x}", oncewire_kernels::random::mix(*number));
     let mut body = format!(
         "Received: from {from}.example.org by mx.example.com with ESMTP id {number:010X}; {date}\r\nMessage-ID: <{number:016x}@example.org>\r\n\
          Date: {date}\r\nFrom: {from}@example.org\r\nTo: {to}@example.com\r\nSubject: {name}\r\nMIME-Version: 1.0\r\n\
@@ -499,7 +499,7 @@ mod tests {
         let content = b"line of text\n".repeat(2000);
         let mut forms = [false; 4];
         for identity in 0..2000u64 {
-            let identity = crate::rng::mix(identity);
+            let identity = oncewire_kernels::random::mix(identity);
             let resource = Resource { host: "h", path: "a.txt", identity, now: 1_700_000_000 };
             let bytes = response(&browser, resource, false, &content);
             let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn updates_are_complete() {
-        let content = Rng::new(1, 1).bytes((2 << 20) + 5);
+        let content = Xoshiro::new(1, 1).bytes((2 << 20) + 5);
         let messages = update("h", "p", &content, 1_700_000_000);
         let got: Vec<u8> = messages
             .iter()
@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn tls_records_are_well_formed() {
-        for message in tls(&mut Rng::new(1, 1), "example.org", 500, 50_000) {
+        for message in tls(&mut Xoshiro::new(1, 1), "example.org", 500, 50_000) {
             let mut rest = &message.bytes[..];
             while !rest.is_empty() {
                 let len = usize::from(u16::from_be_bytes([rest[3], rest[4]]));

@@ -6,8 +6,8 @@
 //! A segment may be lost after the tap (and is then seen twice), be lost before it (and is then
 //! late), or be overtaken.
 
-use crate::rng::Rng;
 use crate::wire::{self, ACK, FIN, PSH, RST, Route, SYN, Segment};
+use oncewire_kernels::random::Xoshiro;
 use std::net::SocketAddr;
 
 /// Loss and reordering, as shares of the segments with payload.
@@ -63,7 +63,7 @@ pub(crate) struct Conversation {
 /// A conversation in progress.
 pub(crate) struct Flow {
     talk: Conversation,
-    rng: Rng,
+    rng: Xoshiro,
     phase: Phase,
     /// Next sequence number of client and server.
     next: [u32; 2],
@@ -82,10 +82,10 @@ enum Phase {
 }
 
 impl Flow {
-    pub(crate) fn new(talk: Conversation, mut rng: Rng) -> Flow {
+    pub(crate) fn new(talk: Conversation, mut rng: Xoshiro) -> Flow {
         let mss = if talk.client.is_ipv6() { 1440 } else { 1460 };
-        let next = [rng.next() as u32, rng.next() as u32];
-        let id = rng.next() as u16;
+        let next = [rng.next_u64() as u32, rng.next_u64() as u32];
+        let id = rng.next_u64() as u16;
         let phase = if talk.midway { Phase::Talking(0, 0) } else { Phase::Opening };
         Flow { talk, rng, phase, next, window: 10, mss, id, packets: 0 }
     }
@@ -278,7 +278,7 @@ mod tests {
         } else {
             ("10.20.1.1:4000", "198.18.0.1:80")
         };
-        let mut rng = Rng::new(5, 5);
+        let mut rng = Xoshiro::new(5, 5);
         Conversation {
             client: client.parse().unwrap(),
             server: server.parse().unwrap(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn run(talk: Conversation) -> Vec<(u64, Vec<u8>)> {
-        let mut flow = Flow::new(talk, Rng::new(1, 1));
+        let mut flow = Flow::new(talk, Xoshiro::new(1, 1));
         let (mut packets, mut now) = (Vec::new(), Some(1000));
         while let Some(time) = now {
             now = flow.step(time, &mut |at, frame| {

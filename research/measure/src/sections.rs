@@ -16,6 +16,7 @@ use oncewire_family::train::Training;
 use oncewire_family::{BucketShape, BucketTable};
 use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
 use oncewire_family::{Phase, Probe, PublishedMaxMatch};
+use oncewire_kernels::random::SplitMix64;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -490,13 +491,7 @@ fn policies(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn E
 /// How often SmartRE's table cannot store a fingerprint.
 fn buckets(_: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>> {
     let entries = 1u64 << 20;
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
+    let mut random = SplitMix64(1);
     let mut rows = Vec::new();
     for (slots, hashes, factor, thesis) in [
         (1, 1, 4.0, ""),
@@ -516,7 +511,7 @@ fn buckets(_: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>>
         let mut generation = |generations: u64, from: u64| {
             let before = table.dropped();
             for offset in from * entries..(from + generations) * entries {
-                table.insert(&[random()], Markers { block: offset + 1, positions: &[0] });
+                table.insert(&[random.next_u64()], Markers { block: offset + 1, positions: &[0] });
             }
             100.0 * (table.dropped() - before) as f64 / (generations * entries) as f64
         };

@@ -2,6 +2,7 @@
 
 use std::{fs, time::Instant};
 
+use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
     Instance, Network, Profile, Solution, Unwatched,
     baseline::{self, compare},
@@ -14,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     Outcome, Run, Table,
-    setting::{CASES, Random, Setting, aged, solve},
+    setting::{CASES, Setting, aged, solve},
 };
 
 /// The tier-1 ISPs of the thesis for which maps are available, and Telstra, whose map is as small
@@ -163,12 +164,12 @@ fn median(values: &mut [f64]) -> f64 {
 /// The same instance with the volumes of about a share `part` of the paths changed by up to a share
 /// `by`.
 fn changed(instance: &Instance, part: f64, by: f64, seed: u64) -> Outcome<Instance> {
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     let volumes: Vec<f64> = instance
         .paths
         .iter()
         .map(|path| {
-            let (chosen, factor) = (random.next() < part, 1.0 + by * (2.0 * random.next() - 1.0));
+            let (chosen, factor) = (random.unit() < part, 1.0 + by * (2.0 * random.unit() - 1.0));
             if chosen { path.volume * factor } else { path.volume }
         })
         .collect();

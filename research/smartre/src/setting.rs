@@ -169,16 +169,3 @@ pub(crate) fn aged(
     evaluation.holds(new)?;
     Ok(evaluation)
 }
-
-/// Pseudorandom numbers in [0, 1), determined by a seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}

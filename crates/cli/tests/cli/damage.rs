@@ -27,7 +27,7 @@ fn flipped_bits() {
     let content = content();
     for entropy in [Entropy::None, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
-        let mut random = Random(2);
+        let mut random = Xoshiro::new(2, 0);
         // The header, the first frame's fields and the trailer are small, and every bit of them
         // matters.
         let fixed = (0..56).step_by(3).chain(good.len() - 17..good.len());
@@ -56,7 +56,7 @@ fn truncated() {
     let content = content();
     for entropy in ENTROPIES {
         let good = packed(&content, entropy);
-        let mut random = Random(3);
+        let mut random = Xoshiro::new(3, 0);
         let fixed = [
             0,
             1,
@@ -131,7 +131,7 @@ fn no_file_is_left_behind() {
     let dir = Dir::new();
     let good = packed(&content(), Entropy::DEFAULT);
     let output = dir.join("output");
-    let (mut random, mut refused) = (Random(4), 0);
+    let (mut random, mut refused) = (Xoshiro::new(4, 0), 0);
     for len in std::iter::repeat_with(|| random.below(good.len())).take(20) {
         let pack = dir.write("pack", &good[..len]);
         run(args!["unpack", pack, "-o", output], b"").fails(3, &["pack"]);

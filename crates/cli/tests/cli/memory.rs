@@ -57,7 +57,7 @@ fn confined(megabytes: u64, args: Vec<OsString>, stdin: &[u8]) -> Ran {
 
 /// 64 MB in which everything repeats, some of it farther back than the cache reaches.
 fn stream() -> impl Iterator<Item = Vec<u8>> {
-    let (text, mut random) = (tz(0), Random(10));
+    let (text, mut random) = (tz(0), Xoshiro::new(10, 0));
     (0..64).map(move |i| {
         let start = random.below(text.len() - 500_000);
         [&text[start..start + 500_000], &noise(i % 20, 548_576)].concat()
@@ -141,7 +141,7 @@ fn corruption_cannot_raise_memory() {
     let content = versions(400_000);
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::DEFAULT] {
         let good = packed(&content, entropy);
-        let mut random = Random(11);
+        let mut random = Xoshiro::new(11, 0);
         for _ in 0..25 {
             let at = 38 + random.below(good.len() - 38);
             let mut bad = good.clone();

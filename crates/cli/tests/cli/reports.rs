@@ -295,8 +295,9 @@ fn bench_as_csv() {
 fn the_second_pass_of_bench_has_other_blocks() {
     let dir = Dir::new();
     let file = dir.join("blocks");
-    let mut random = Random(3);
-    let content: Vec<u8> = std::iter::repeat_with(|| random.next() as u8).take(4 << 16).collect();
+    let mut random = Xoshiro::new(3, 0);
+    let content: Vec<u8> =
+        std::iter::repeat_with(|| random.next_u64() as u8).take(4 << 16).collect();
     std::fs::write(&file, content).expect("a file");
     let args = args!["bench", "--passes", "2", "--runs", "1", "--no-rivals", "--json", file];
     let report = document(args, b"");

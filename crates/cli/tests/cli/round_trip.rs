@@ -159,7 +159,7 @@ fn slow_input_gives_the_same_output() {
         let mut stdin = child.stdin.take().expect("it is a pipe");
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let (mut random, mut rest) = (Random(1), content);
+                let (mut random, mut rest) = (Xoshiro::new(1, 0), content);
                 while !rest.is_empty() {
                     let (now, later) = rest.split_at((1 + random.below(3000)).min(rest.len()));
                     stdin.write_all(now).expect("the program reads");

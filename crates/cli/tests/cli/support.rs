@@ -204,33 +204,10 @@ pub(crate) fn versions(len: usize) -> Vec<u8> {
     content
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the same numbers on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
-
 /// Incompressible bytes.
-pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = Random(seed);
-    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.next().to_le_bytes())
-        .take(len.div_ceil(8))
-        .flatten()
-        .collect();
-    bytes.truncate(len);
-    bytes
-}
+pub(crate) use oncewire_testkit::content::incompressible as noise;
+
+pub(crate) use oncewire_kernels::random::Xoshiro;
 
 /// A header without a base.
 pub(crate) fn header(cache: u64) -> Header {

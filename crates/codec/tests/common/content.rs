@@ -1,23 +1,20 @@
 //! Synthetic content: random bytes, text, runs, and repeats of earlier content.
 
+use oncewire_kernels::random::SplitMix64;
 use proptest::prelude::*;
 
-/// SplitMix64. Tests chose their samples from this sequence (texts that compress, frames of each
-/// kind), so do not change it.
+/// Tests chose their samples from this sequence (texts that compress, frames of each kind), so do
+/// not change it.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(SplitMix64(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `limit`, or 0.

@@ -2,7 +2,7 @@
 
 use super::{BATCH, BITS_PER_BYTE, HASHES, KEY, PIECE};
 use oncewire_codec::ConfigError;
-use oncewire_kernels::{Kernels, Pages};
+use oncewire_kernels::{Kernels, Pages, random::SplitMix64};
 use std::collections::HashMap;
 
 /// What remembers the windows.
@@ -216,15 +216,12 @@ impl Runs {
 }
 
 /// SplitMix64 as a stream of bytes. Published figures depend on the sequence.
-pub(super) struct Noise(pub(super) u64);
+pub(super) struct Noise(pub(super) SplitMix64);
 
 impl Iterator for Noise {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Some((z >> 56) as u8)
+        Some((self.0.next_u64() >> 56) as u8)
     }
 }

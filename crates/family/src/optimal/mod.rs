@@ -31,7 +31,7 @@ mod tests;
 
 use filter::{Batch, Cells, Noise, Past, Runs, Store};
 use oncewire_codec::{ConfigError, Geometry};
-use oncewire_kernels::Kernels;
+use oncewire_kernels::{Kernels, random::SplitMix64};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 
@@ -243,7 +243,7 @@ impl Optimal {
     /// What the filter, as full as it is now, finds in `bytes` of pseudo-random data made from
     /// `seed`, which it cannot hold. Looks up only: nothing changes.
     pub fn false_positive_bias(&self, seed: u64, bytes: u64) -> Bias {
-        let mut noise = Noise(seed);
+        let mut noise = Noise(SplitMix64(seed));
         let mut runs = Runs::new(self.window, self.pointer);
         let (mut windows, mut hits) = (0u64, 0u64);
         let mut stage: Vec<u8> = Vec::with_capacity(PIECE + self.window);

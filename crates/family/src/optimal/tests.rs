@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    Noise(seed).take(len).collect()
+    Noise(SplitMix64(seed)).take(len).collect()
 }
 
 fn optimal(window: usize, cache: u64, filter: Filter) -> Optimal {

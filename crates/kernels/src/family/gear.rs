@@ -6,22 +6,10 @@
 //! bytes of one window and no others.
 
 use super::rolling::{Rolling, search};
-use crate::{Kernels, Sampled};
+use crate::{Kernels, Sampled, random::SplitMix64};
 
 /// The table of random numbers: the output of SplitMix64 from 0.
-static GEAR: [u64; 256] = {
-    let mut table = [0u64; 256];
-    let (mut state, mut byte) = (0u64, 0);
-    while byte < 256 {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        table[byte] = z ^ z >> 31;
-        byte += 1;
-    }
-    table
-};
+static GEAR: [u64; 256] = SplitMix64(0).table();
 
 #[inline(always)]
 fn append(state: u64, byte: u8) -> u64 {

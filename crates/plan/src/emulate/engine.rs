@@ -6,6 +6,7 @@ mod updates;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use oncewire_kernels::random::SplitMix64;
 use planned::{Carrier, Planned, fits, limits_of_links};
 
 use super::{
@@ -107,7 +108,7 @@ pub struct Emulation<'a> {
     since: u64,
     observed: Window,
     loss: f64,
-    losses: Random,
+    losses: SplitMix64,
     /// Whether packets may be undecodable, because some were lost or a route changed unnoticed.
     excused: bool,
     now: u64,
@@ -206,7 +207,7 @@ impl<'a> Emulation<'a> {
                 ..Window::default()
             },
             loss,
-            losses: Random(settings.seed),
+            losses: SplitMix64(settings.seed),
             excused: loss > 0.0,
             now: 0,
             epoch: 0,
@@ -426,26 +427,4 @@ fn check(settings: &Settings) -> Result<(), Error> {
         return wrong("a change that is no share".into());
     }
     Ok(())
-}
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Below `bound`, which is above 0.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
 }

@@ -29,6 +29,7 @@ use adapting::Adapting;
 pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
 use oncewire_codec::adapt::{Controller, Decision};
 use oncewire_codec::{Decoder, FrameView, MAX_BLOCK, Scan, Sharing, Stream};
+use oncewire_kernels::random::{GOLDEN, mix};
 use reports::Reports;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -122,11 +123,8 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state ^ self.key;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).max(1)
+        self.state = self.state.wrapping_add(GOLDEN);
+        mix(self.state ^ self.key).max(1)
     }
 
     /// The nonce of a PING, 56 bits: it takes 8 bytes as a varint.

@@ -2,6 +2,7 @@
 
 use oncewire_codec::EncoderBuilder;
 use oncewire_session::{Config, Event, FlowId, Hello, Opening, Read, SMALLEST_LOG, Session};
+use oncewire_testkit::content::incompressible as noise;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -86,16 +87,6 @@ impl Pair {
             }
         }
     }
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        })
-        .collect()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! the owner of many sessions.
 
 use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session};
+use oncewire_testkit::content::incompressible;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +62,7 @@ impl Pair {
 
     /// Carries bytes that never repeat from the client to the server, or back.
     fn carry(&mut self, bytes: u64, seed: u64, back: bool) {
-        let content = noise(bytes as usize, seed);
+        let content = incompressible(seed, bytes as usize);
         let (mut written, mut got) = (0, Vec::new());
         while got.len() < content.len() {
             let (from, to) = if back {
@@ -89,19 +90,6 @@ impl Pair {
     fn logs(&self) -> (u64, u64) {
         (self.client.counters().log_capacity, self.server.counters().log_capacity)
     }
-}
-
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len.div_ceil(8))
-        .flat_map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x.to_le_bytes()
-        })
-        .take(len)
-        .collect()
 }
 
 #[test]
@@ -200,7 +188,7 @@ fn ignore_the_limit(bytes: u64) -> Pair {
     pair.server.set_log_limit(SMALLEST_LOG, pair.now).unwrap();
     for second in 0..300 {
         // Nothing that the server sends arrives.
-        let content = noise(bytes as usize, 100 + second);
+        let content = incompressible(100 + second, bytes as usize);
         let mut written = 0;
         while written < content.len() {
             written += pair.client.write(pair.flow, &content[written..]);

@@ -6,6 +6,7 @@ use oncewire_codec::Kernels;
 use oncewire_codec::matcher::{Density, Matcher};
 use oncewire_codec::table::CompactTable;
 use oncewire_family::{PublishedMaxMatch, SamplerKind};
+use oncewire_kernels::random::SplitMix64;
 
 /// Builds packets from their payload up: `Made::tcp("10.0.0.1:1000",
 /// "10.0.0.2:80").at(1.5).payload(&bytes)`.
@@ -78,15 +79,8 @@ impl Made {
 
 /// Bytes that repeat nothing, by seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 24) as u8
-    })
-    .take(len)
-    .collect()
+    let mut random = SplitMix64(seed);
+    (0..len).map(|_| (random.next_u64() >> 24) as u8).collect()
 }
 
 /// Runs an observer over packets, `per_batch` at a time, with MAXP (w = 32, p = 4, so that all

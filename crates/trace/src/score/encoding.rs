@@ -421,6 +421,7 @@ impl NameTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_kernels::random::SplitMix64;
     use proptest::prelude::*;
 
     /// A decoder that shares nothing with the encoder but the format description.
@@ -446,12 +447,8 @@ mod tests {
         unit
     }
 
-    fn noise(mut state: u64, len: usize) -> Vec<u8> {
-        let mut step = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        };
-        (0..len).map(|_| step()).collect()
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        SplitMix64(seed).bytes(len)
     }
 
     fn configurations() -> impl Iterator<Item = Configuration> {

@@ -1,11 +1,8 @@
 use super::*;
+use oncewire_kernels::random::SplitMix64;
 
-fn noise(mut state: u64, len: usize) -> Vec<u8> {
-    let mut step = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| step()).collect()
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    SplitMix64(seed).bytes(len)
 }
 
 fn configuration(algorithm: Algorithm, write: Write, distance: u32) -> Configuration {

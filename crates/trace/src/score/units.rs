@@ -1,5 +1,6 @@
 //! Units: the inputs of one encoder call.
 
+use oncewire_kernels::random::SplitMix64;
 use std::ops::Range;
 
 /// A sequence of units, each a TCP buffer or an IP packet. It can be read any number of times.
@@ -21,7 +22,7 @@ pub struct Buffers<'a> {
     files: &'a [Vec<u8>],
     base: usize,
     seed: u64,
-    state: u64,
+    random: SplitMix64,
     file: usize,
     at: usize,
 }
@@ -34,7 +35,7 @@ impl<'a> Buffers<'a> {
 
     /// Buffers of about `base` bytes; `base` is at least 1. Equal seeds give equal buffers.
     pub fn new(files: &'a [Vec<u8>], base: usize, seed: u64) -> Buffers<'a> {
-        Buffers { files, base: base.max(1), seed, state: seed, file: 0, at: 0 }
+        Buffers { files, base: base.max(1), seed, random: SplitMix64(seed), file: 0, at: 0 }
     }
 
     /// The base size in bytes.
@@ -44,13 +45,8 @@ impl<'a> Buffers<'a> {
 
     /// The next size: uniform from 95 to 105 % of the base.
     fn size(&mut self) -> usize {
-        // splitmix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let mixed = mixed ^ (mixed >> 31);
         let variance = self.base / 20;
-        self.base - variance + ((u128::from(mixed) * (2 * variance as u128 + 1)) >> 64) as usize
+        self.base - variance + self.random.below(2 * variance as u64 + 1) as usize
     }
 
     fn advance(&mut self) -> Option<(usize, Range<usize>)> {
@@ -66,7 +62,7 @@ impl<'a> Buffers<'a> {
 
 impl Units for Buffers<'_> {
     fn rewind(&mut self) {
-        (self.state, self.file, self.at) = (self.seed, 0, 0);
+        (self.random, self.file, self.at) = (SplitMix64(self.seed), 0, 0);
     }
 
     fn next_unit(&mut self) -> Option<&[u8]> {

@@ -2,6 +2,7 @@
 //! figures. It is one file of more than 600 lines, since all tests make their traces of the same few
 //! packets.
 
+use oncewire_kernels::random::SplitMix64;
 use oncewire_packet::{LinkType, Record};
 use oncewire_trace::results::{Cell, CostOf, Deploy, Figure, MatchRow, Report};
 use oncewire_trace::{Algorithm, FigureId, Settings, Study, Survey};
@@ -9,14 +10,8 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes that repeat nothing, by seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    let mut random = SplitMix64(seed);
+    (0..len).map(|_| (random.next_u64() >> 24) as u8).collect()
 }
 
 /// A TCP packet from one port of one host to another, on Ethernet.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use oncewire_kernels::random::SplitMix64;
+
 use super::{
-    Carrier, Emulation, Random, Scheduled,
+    Carrier, Emulation, Scheduled,
     planned::{budgets, fits, sizes_of_devices},
 };
 use crate::{
@@ -69,7 +71,7 @@ impl Emulation<'_> {
         let limits = budgets(self.instance, &expected.operations, self.settings.shed);
         planned.expect(expected);
         let allocation = Arc::new(allocation);
-        let mut delays = Random(self.settings.seed ^ u64::from(version) << 32);
+        let mut delays = SplitMix64(self.settings.seed ^ u64::from(version) << 32);
         let installed = time.saturating_add(rollout.stagger);
         let sizes = sizes_of_devices(self.instance, &allocation);
         for (device, sizes) in (0..).zip(sizes) {

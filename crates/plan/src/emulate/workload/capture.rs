@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
+use oncewire_kernels::random::{GOLDEN, mix, unit};
 use oncewire_packet::{
     Dissected, Nanos, Transport,
     prefix::{PrefixId, Prefixes},
 };
 
-use super::random::{mix, unit};
 use crate::{
     Error, Instance, NodeId,
     emulate::{Fields, Header, Packet},
@@ -326,7 +326,7 @@ fn network(address: IpAddr) -> IpAddr {
 fn hash(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            mix(u64::from(address.to_bits()).wrapping_add(0x9e37_79b9_7f4a_7c15))
+            mix(u64::from(address.to_bits()).wrapping_add(GOLDEN))
         }
         IpAddr::V6(address) => {
             mix(mix((address.to_bits() >> 64) as u64).wrapping_add(address.to_bits() as u64))

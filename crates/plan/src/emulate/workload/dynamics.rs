@@ -1,6 +1,7 @@
 //! Changes while a workload runs.
 
-use super::random::normal;
+use oncewire_kernels::random::normal;
+
 use crate::{Error, Instance, NodeId};
 
 /// Changes while a workload runs; none by default.

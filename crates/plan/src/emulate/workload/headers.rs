@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::random::Random;
+use oncewire_kernels::random::Xoshiro;
+
 use crate::{
     NodeId, Path,
     emulate::{Fields, Header},
@@ -93,18 +94,18 @@ impl Flow {
         settings: &Headers,
         ingress: NodeId,
         path: &Path,
-        random: &mut Random,
+        random: &mut Xoshiro,
     ) -> Self {
         let host = random.below(settings.hosts as usize);
         let peer = random.below(settings.hosts as usize);
         let (ipv6, udp) = (random.chance(settings.ipv6), random.chance(settings.udp));
-        let bits = random.next();
+        let bits = random.next_u64();
         let transport = if udp {
             Fields::Udp { length: 0, checksum: 0 }
         } else {
             Fields::Tcp { sequence: bits as u32, acknowledgment: (bits >> 32) as u32, checksum: 0 }
         };
-        let ports = random.next();
+        let ports = random.next_u64();
         Self {
             header: Header {
                 source: address(ingress, host as u8 + 1, ipv6),
@@ -132,7 +133,7 @@ impl Flow {
         payload: &[u8],
         how: Identification,
         counters: &mut [u16],
-        random: &mut Random,
+        random: &mut Xoshiro,
     ) -> Header {
         let mut header = self.header;
         header.identification =
@@ -165,13 +166,13 @@ pub(super) fn host(header: &Header, hosts: u32) -> usize {
 
 impl Identification {
     /// The number of a host's next packet.
-    pub(super) fn number(self, counter: &mut u16, random: &mut Random) -> u16 {
+    pub(super) fn number(self, counter: &mut u16, random: &mut Xoshiro) -> u16 {
         match self {
             Self::Counter => {
                 *counter = counter.wrapping_add(1);
                 *counter
             }
-            Self::Random => random.next() as u16,
+            Self::Random => random.next_u64() as u16,
             Self::Constant(number) => number,
         }
     }
@@ -252,7 +253,7 @@ mod tests {
             let path = Path {
                 ingress: 0, egress: NodeId(1), pop: 1, volume: 1.0, pop_volume: 1.0, alone_in_pop: true, links: [].into(), length: 0, hops: [].into(),
             };
-            let mut random = Random::new(seed, 0);
+            let mut random = Xoshiro::new(seed, 0);
             let mut flow = Flow::new(&settings, NodeId(0), &path, &mut random);
             let mut counters = vec![0; 128];
             for _ in 0..2 {

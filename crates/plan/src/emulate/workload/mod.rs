@@ -3,7 +3,6 @@
 mod capture;
 mod dynamics;
 mod headers;
-mod random;
 mod synthetic;
 
 pub use capture::{Egresses, FromCapture, Ingresses, Mapped, TimeScale};

@@ -9,14 +9,12 @@ use std::{
     sync::Arc,
 };
 
+use oncewire_kernels::random::Xoshiro;
 use partners::Partners;
 pub use settings::{Arrivals, Lengths, Retransmissions, Settings, Sizes};
 use settings::{bimodal, check, longest};
 
-use super::{
-    headers::{self, Flow},
-    random::Random,
-};
+use super::headers::{self, Flow};
 use crate::{
     Error, Instance, Match, Measured, Profile,
     emulate::{Header, Packet},
@@ -42,7 +40,7 @@ pub struct Made {
 pub struct Synthetic<'a> {
     instance: &'a Instance,
     settings: Settings,
-    random: Random,
+    random: Xoshiro,
     /// When the next packet of a path comes.
     next: BinaryHeap<Reverse<(u64, u32)>>,
     paths: Vec<State>,
@@ -105,7 +103,7 @@ impl<'a> Synthetic<'a> {
     /// Settings out of range; a mean match length that no packet holds.
     pub fn new(instance: &'a Instance, settings: Settings) -> Result<Self, Error> {
         check(instance, &settings)?;
-        let mut random = Random::new(settings.seed, 0);
+        let mut random = Xoshiro::new(settings.seed, 0);
         let partners = Partners::new(instance);
         let paths = (0..instance.paths.len())
             .map(|path| State {
@@ -137,7 +135,7 @@ impl<'a> Synthetic<'a> {
             made: Made::default(),
             settings,
         };
-        this.counters = (0..counters).map(|_| this.random.next() as u16).collect();
+        this.counters = (0..counters).map(|_| this.random.next_u64() as u16).collect();
         this.drift_to(0);
         for path in 0..this.paths.len() {
             let first = match this.settings.arrivals {

@@ -1,6 +1,7 @@
 //! Objects as DOT would see them (EndRE section 9.1).
 
 use crate::batch::{Direction, Packet};
+use oncewire_kernels::random::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -46,18 +47,7 @@ const CHUNK_MEAN: u64 = 4 << 10;
 const CHUNK_MOST: u64 = 16 << 10;
 
 /// A random number for each byte value (SplitMix64).
-const GEAR: [u64; 256] = {
-    let mut gear = [0; 256];
-    let (mut state, mut i) = (0u64, 0);
-    while i < 256 {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        gear[i] = z ^ (z >> 31);
-        i += 1;
-    }
-    gear
-};
+const GEAR: [u64; 256] = SplitMix64(0).table();
 
 impl Object {
     /// Splits bytes at the end of the chunk. Returns the bytes of the chunk, the rest, and whether

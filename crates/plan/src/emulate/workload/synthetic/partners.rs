@@ -1,6 +1,8 @@
 //! Which path a match refers to, drawn in proportion to the profile.
 
-use crate::{Instance, Profile, emulate::workload::random::Random};
+use oncewire_kernels::random::Xoshiro;
+
+use crate::{Instance, Profile};
 
 /// Which path a region of a path repeats: q with a probability in proportion to match(p, q) times
 /// q's weight.
@@ -99,7 +101,7 @@ impl Partners {
         &self,
         instance: &Instance,
         path: usize,
-        random: &mut Random,
+        random: &mut Xoshiro,
     ) -> Option<(u32, f64)> {
         let other = match (self, &instance.profile) {
             (Self::Pairs(sums), Profile::Measured(profile)) => {
@@ -158,7 +160,7 @@ impl Classes {
         &self,
         instance: &Instance,
         path: usize,
-        random: &mut Random,
+        random: &mut Xoshiro,
     ) -> Option<u32> {
         let (own, beside, beyond) = self.parts(instance, path);
         let value = random.unit() * (own + beside + beyond);
