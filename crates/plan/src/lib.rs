@@ -73,7 +73,7 @@ pub use network::Network;
 pub use profile::{Match, Measured, Profile, Synthetic};
 pub use request::{Choice, Deploy, Deployed, EachIngress, Outcome, Request, run, run_each_ingress};
 pub use scenario::{Scenario, Text};
-pub use solution::{Prices, Solution};
+pub use solution::{Prices, Solution, SolvedBy};
 pub use watch::{Stage, Unwatched, Watch};
 
 /// Compiles the README's examples.

@@ -1,5 +1,7 @@
 //! Solutions of the program.
 
+use std::fmt;
+
 use crate::Instance;
 
 /// An assignment of caches, its value and a bound.
@@ -15,10 +17,45 @@ pub struct Solution {
     pub bound: f64,
     /// Value of one more unit of each resource, in units of the objective.
     pub prices: Prices,
-    /// Method that found it.
-    pub method: String,
+    /// How it was found.
+    pub method: SolvedBy,
     /// Iterations of that method.
     pub iterations: u32,
+}
+
+/// How a solution was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SolvedBy {
+    /// It came from elsewhere: no solver of this crate has computed it.
+    #[default]
+    Given,
+    /// An earlier solution is good enough for the changed instance.
+    Kept,
+    /// All limits leave room for everything.
+    NothingBinds,
+    /// The interior point method.
+    InteriorPoint,
+    /// The simplex method.
+    Simplex,
+    /// The dual simplex method of HiGHS.
+    Highs,
+    /// The interior point method of HiGHS.
+    HighsInterior,
+}
+
+impl fmt::Display for SolvedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Given => "given",
+            Self::Kept => "kept",
+            Self::NothingBinds => "no limit binds",
+            Self::InteriorPoint => "interior point",
+            Self::Simplex => "simplex",
+            Self::Highs => "HiGHS",
+            Self::HighsInterior => "HiGHS interior",
+        })
+    }
 }
 
 /// Prices (dual values) of the constraints; 0 if a resource is not exhausted.
@@ -33,6 +70,18 @@ pub struct Prices {
 }
 
 impl Solution {
+    /// Shares from elsewhere, with neither value nor prices.
+    pub fn given(cached: Vec<f64>) -> Self {
+        Self {
+            cached,
+            objective: 0.0,
+            bound: 0.0,
+            prices: Prices::default(),
+            method: SolvedBy::Given,
+            iterations: 0,
+        }
+    }
+
     /// Relative optimality gap: |bound - objective| / max(|bound|, smallest positive).
     pub fn gap(&self) -> f64 {
         if self.bound == self.objective {

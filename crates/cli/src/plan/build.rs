@@ -2,7 +2,7 @@
 
 use super::about;
 use super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts,
+    Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
 use super::scenario::Scenario;
@@ -107,13 +107,13 @@ fn document(
         verdict,
         solution: SolutionFacts {
             objective: match request.objective {
-                Objective::Footprint => "footprint: bytes saved per epoch, summed over links",
-                Objective::LinkLoad { .. } => "link load: the highest utilization of a link",
+                Objective::Footprint => Goal::Footprint,
+                Objective::LinkLoad { .. } => Goal::LinkLoad,
             },
             value: solution.objective,
             bound: solution.bound,
             gap: solution.gap(),
-            method: solution.method.clone(),
+            method: solution.method.to_string(),
             iterations: solution.iterations,
             seconds,
             ranges: plan.paths().iter().map(|path| path.ranges.len()).sum(),
@@ -205,7 +205,7 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
             utilization_after: None,
         },
         solution: SolutionFacts {
-            objective: "footprint of each ingress: bytes saved per epoch, summed over links",
+            objective: Goal::FootprintOfEach,
             value: saved,
             bound: saved / (1.0 - worst_gap),
             gap: worst_gap,

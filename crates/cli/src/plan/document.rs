@@ -69,9 +69,37 @@ pub(crate) struct Verdict {
     pub(crate) utilization_after: Option<f64>,
 }
 
+/// What a plan was made for, as the report says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
+pub(crate) enum Goal {
+    #[default]
+    Footprint,
+    FootprintOfEach,
+    LinkLoad,
+}
+
+impl From<Goal> for &'static str {
+    fn from(goal: Goal) -> Self {
+        goal.text()
+    }
+}
+
+impl Goal {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Footprint => "footprint: bytes saved per epoch, summed over links",
+            Self::FootprintOfEach => {
+                "footprint of each ingress: bytes saved per epoch, summed over links"
+            }
+            Self::LinkLoad => "link load: the highest utilization of a link",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct SolutionFacts {
-    pub(crate) objective: &'static str,
+    pub(crate) objective: Goal,
     pub(crate) value: f64,
     /// No plan is better than this.
     pub(crate) bound: f64,

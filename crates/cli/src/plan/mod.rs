@@ -16,7 +16,7 @@ use oncewire_plan::baseline::Scheme;
 use oncewire_plan::lp::{Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
-use oncewire_plan::{Choice, Deploy, Request};
+use oncewire_plan::{Choice, Deploy, Error, Request};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use watch::Progress;
@@ -98,8 +98,9 @@ fn read_plan(path: &Path) -> Outcome<Plan> {
     let text = scenario::read(path)?;
     Plan::from_json(&text).map_err(|error| {
         Failure::damaged(format!(
-            "{}: {error}; give a file that --manifests has written",
-            path.display()
+            "{}: {}; give a file that --manifests has written",
+            path.display(),
+            Error::from(error)
         ))
     })
 }

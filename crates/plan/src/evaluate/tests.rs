@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Placement, Prices, Unwatched, lp,
+    Placement, Unwatched, lp,
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
@@ -123,12 +123,9 @@ fn what_is_no_assignment_is_refused() {
 fn a_solver_that_lies_is_caught() {
     let mut instance = fork();
     let say = |objective: f64, bound: f64| Solution {
-        cached: vec![1.0, 0.0, 0.0, 0.0],
         objective,
         bound,
-        prices: Prices::default(),
-        method: String::new(),
-        iterations: 0,
+        ..Solution::given(vec![1.0, 0.0, 0.0, 0.0])
     };
     let violations = |solution: &Solution| check(&instance, solution).unwrap().violations;
     assert_eq!(violations(&say(50.0, 60.0)), []);

@@ -16,7 +16,7 @@ mod simplex;
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, Instance, Prices, Solution, Watch, error::SolverError};
+use crate::{Error, Instance, Prices, Solution, SolvedBy, Watch, error::SolverError};
 use interior::Centre;
 use presolve::Reduced;
 use program::Program;
@@ -137,7 +137,7 @@ pub fn solve(
     if let Some(warm) = warm {
         let mut cached = warm.cached.clone();
         recover::repair(&program, &warm.prices, &mut cached);
-        let solution = certified(&program, cached, &warm.prices, "kept", 0);
+        let solution = certified(&program, cached, &warm.prices, SolvedBy::Kept, 0);
         if options.gap > 0.0 && solution.gap() <= options.gap {
             let warm = WarmStart { cached: solution.cached.clone(), ..warm.clone() };
             return Ok((solution, warm));
@@ -207,7 +207,15 @@ fn interior(
         .into());
     }
     if reduced.groups.len() == 0 {
-        return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
+        return Ok(finish(
+            program,
+            reduced,
+            Vec::new(),
+            Vec::new(),
+            None,
+            SolvedBy::NothingBinds,
+            0,
+        ));
     }
     let offset = if program.links.is_some() { -1.0 } else { reduced.constant };
     let attempt = |tolerance: f64, start: Option<Centre>| -> Answer {
@@ -218,7 +226,7 @@ fn interior(
             outcome.x,
             outcome.prices,
             outcome.centre,
-            "interior point",
+            SolvedBy::InteriorPoint,
             outcome.iterations,
         ))
     };
@@ -242,17 +250,25 @@ fn good_enough(solution: &Solution, options: &Options) -> bool {
 
 fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answer {
     let (x, prices) = simplex::solve(reduced, watch)?;
-    Ok(finish(program, reduced, x, prices, None, "simplex", 0))
+    Ok(finish(program, reduced, x, prices, None, SolvedBy::Simplex, 0))
 }
 
 #[cfg(feature = "highs")]
 fn highs(program: &Program<'_>, reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Answer {
     // HiGHS has another status for a model without columns.
     if reduced.groups.len() == 0 {
-        return Ok(finish(program, reduced, Vec::new(), Vec::new(), None, "no limit binds", 0));
+        return Ok(finish(
+            program,
+            reduced,
+            Vec::new(),
+            Vec::new(),
+            None,
+            SolvedBy::NothingBinds,
+            0,
+        ));
     }
     let (x, prices, iterations) = highs::solve(reduced, interior, watch)?;
-    let method = if interior { "HiGHS interior" } else { "HiGHS" };
+    let method = if interior { SolvedBy::HighsInterior } else { SolvedBy::Highs };
     Ok(finish(program, reduced, x, prices, None, method, iterations))
 }
 
@@ -262,7 +278,7 @@ fn finish(
     x: Vec<f64>,
     prices: Vec<f64>,
     centre: Option<Centre>,
-    method: &str,
+    method: SolvedBy,
     iterations: u32,
 ) -> (Solution, WarmStart) {
     let prices = recover::prices(program, reduced, &prices);
@@ -293,7 +309,7 @@ fn certified(
     program: &Program<'_>,
     cached: Vec<f64>,
     prices: &[f64],
-    method: &str,
+    method: SolvedBy,
     iterations: u32,
 ) -> Solution {
     let objective = program.value(&cached);
@@ -310,7 +326,7 @@ fn certified(
             operations: prices[devices..2 * devices].to_vec(),
             ingress_memory: prices[2 * devices..program.limits.len()].to_vec(),
         },
-        method: method.into(),
+        method,
         iterations,
     }
 }

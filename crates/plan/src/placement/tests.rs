@@ -209,14 +209,7 @@ fn upgrades_are_sorted_by_worth() {
         operations: vec![0.0, 0.0, 0.2, 0.5, 0.0, 0.0, 0.0, 0.0],
         ingress_memory: vec![0.0, 4e-9],
     };
-    let solution = Solution {
-        cached: vec![],
-        objective: 0.0,
-        bound: 0.0,
-        prices,
-        method: String::new(),
-        iterations: 0,
-    };
+    let solution = Solution { prices, ..Solution::given(vec![]) };
     let upgrades: Vec<(Resource, f64, f64)> = upgrades(&example, &solution)
         .iter()
         .map(|upgrade| (upgrade.resource, upgrade.amount, upgrade.worth.round()))

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::{
-    Error, Instance, Match, Measured, Network, NodeId, Placement, Prices, Profile, Provision,
-    Solution, Synthetic,
+    Error, Instance, Match, Measured, Network, NodeId, Placement, Profile, Provision, Solution,
+    SolvedBy, Synthetic,
     network::{Link, Node},
     path::Route,
     placement::Model,
@@ -81,12 +81,10 @@ pub(crate) fn solve(instance: &Instance) -> Result<Solution, Error> {
     cached.iter_mut().for_each(|share| *share *= 1.0 - 2e-7);
     let objective = solved.objective() * model.scale;
     Ok(Solution {
-        cached,
         objective,
         bound: objective,
-        prices: Prices::default(),
-        method: "simplex".into(),
-        iterations: 0,
+        method: SolvedBy::Simplex,
+        ..Solution::given(cached)
     })
 }
 

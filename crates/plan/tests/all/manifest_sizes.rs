@@ -133,14 +133,7 @@ fn equal(instance: &Instance) -> Solution {
         let coded = instance.coded(path.ingress as usize).min(share);
         cached.extend(path.hops.iter().map(|_| coded / path.hops.len() as f64));
     }
-    Solution {
-        cached,
-        objective: 0.0,
-        bound: 0.0,
-        prices: Default::default(),
-        method: "a range on each hop".into(),
-        iterations: 0,
-    }
+    Solution::given(cached)
 }
 
 fn both(name: &str, instance: &Instance) {

@@ -1,6 +1,6 @@
 //! A plan as a report for presenters.
 
-use super::super::document::{DeviceRow, Document, IngressRow, LinkRow, NodeRow};
+use super::super::document::{DeviceRow, Document, Goal, IngressRow, LinkRow, NodeRow};
 use super::tables;
 use crate::terminal::Page;
 use oncewire_report::{
@@ -199,13 +199,13 @@ fn solution(document: &Document) -> Section {
     let solution = &document.solution;
     // A footprint is in bytes, a link load a share.
     let value = |value| match solution.objective {
-        objective if objective.starts_with("footprint") => {
+        Goal::LinkLoad => format::number(value, Unit::Share),
+        Goal::Footprint | Goal::FootprintOfEach => {
             format!("{}, summed over links", format::number(value, Unit::Bytes))
         }
-        _ => format::number(value, Unit::Share),
     };
     let facts = facts([
-        ("objective", solution.objective.into()),
+        ("objective", solution.objective.text().into()),
         ("method", solution.method.clone()),
         ("value", value(solution.value)),
         ("bound", format!("{}; no plan has a better value", value(solution.bound))),

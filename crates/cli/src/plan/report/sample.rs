@@ -1,7 +1,7 @@
 //! Plans of invented numbers: over a given map, over an invented one, with names and numbers that mean harm, and of nothing.
 
 use super::super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, IngressRow, LinkRow, ManifestFacts,
+    Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
 use std::collections::VecDeque;
@@ -211,7 +211,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             utilization_after: Some(highest(|link| link.utilization_after)),
         },
         solution: SolutionFacts {
-            objective: "footprint",
+            objective: Goal::Footprint,
             value: before - after,
             bound: (before - after) * 1.000_000_4,
             gap: 4e-7,

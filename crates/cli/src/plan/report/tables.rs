@@ -1,6 +1,6 @@
 //! The tables of a plan, for all presenters.
 
-use super::super::document::{Document, LinkRow};
+use super::super::document::{Document, Goal, LinkRow};
 use oncewire_report::{Cell, Table, Unit};
 use std::cmp::Ordering;
 
@@ -47,8 +47,8 @@ pub(super) fn summary(document: &Document) -> Table {
         ("of Ideal", "share", verdict.of_ideal.into()),
         ("highest utilization without the plan", "share", verdict.utilization_before.into()),
         ("highest utilization with the plan", "share", verdict.utilization_after.into()),
-        ("value of the objective", solution.objective, solution.value.into()),
-        ("bound of the objective", solution.objective, solution.bound.into()),
+        ("value of the objective", solution.objective.text(), solution.value.into()),
+        ("bound of the objective", solution.objective.text(), solution.bound.into()),
         ("gap", "share", solution.gap.into()),
         ("iterations", "", Cell::Count(solution.iterations.into())),
         ("ranges", "", count(solution.ranges)),
@@ -278,7 +278,7 @@ pub(super) fn devices(document: &Document) -> Table {
 pub(super) const DEVICE_GAUGES: [&str; 2] = ["cache used", "operations used"];
 
 pub(super) fn upgrades(document: &Document) -> Table {
-    let load = document.solution.objective.starts_with("link load");
+    let load = document.solution.objective == Goal::LinkLoad;
     let rows = document.upgrades.iter().map(|one| {
         vec![
             one.label.clone().into(),
