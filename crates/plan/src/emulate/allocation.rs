@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Instance, Solution,
+    error::EmulationError,
     manifest::{self, Plan, PlannedPath},
 };
 
@@ -40,11 +41,13 @@ impl Allocation {
     /// A solution of another instance.
     pub fn new(instance: &Instance, solution: &Solution) -> Result<Self, Error> {
         if solution.cached.len() != instance.hop_count() {
-            return Err(Error::emulation(format!(
-                "a solution for {} hops, but the paths have {}",
-                solution.cached.len(),
-                instance.hop_count()
-            )));
+            return Err(EmulationError::Count {
+                what: "a solution for",
+                given: solution.cached.len(),
+                of: "hops",
+                count: instance.hop_count(),
+            }
+            .into());
         }
         let shares = instance.paths.iter().enumerate().map(|(number, path)| {
             let mut end = 0.0f64;
@@ -89,27 +92,25 @@ impl Allocation {
     /// the path, or not in its order.
     pub fn of_parts(instance: &Instance, shares: Vec<Vec<Share>>) -> Result<Self, Error> {
         if shares.len() != instance.paths.len() {
-            return Err(Error::emulation(format!(
-                "ranges of {} paths, but there are {}",
-                shares.len(),
-                instance.paths.len()
-            )));
+            return Err(EmulationError::Count {
+                what: "ranges of",
+                given: shares.len(),
+                of: "paths",
+                count: instance.paths.len(),
+            }
+            .into());
         }
         for (number, (path, shares)) in instance.paths.iter().zip(&shares).enumerate() {
             let mut hops = path.hops.iter();
             let mut end = 0;
             for share in shares {
                 if share.from != end || share.to < share.from || share.to > 1 << 32 {
-                    return Err(Error::emulation(format!(
-                        "path {number}: hashes from {} to {} follow {end}",
-                        share.from, share.to
-                    )));
+                    let Share { from, to, .. } = *share;
+                    return Err(EmulationError::Gap { path: number, from, to, at: end }.into());
                 }
                 if !hops.any(|hop| hop.device == share.device) {
-                    return Err(Error::emulation(format!(
-                        "path {number}: device {} is not next on it",
-                        share.device
-                    )));
+                    let device = share.device;
+                    return Err(EmulationError::NotNext { path: number, device }.into());
                 }
                 end = share.to;
             }

@@ -148,10 +148,10 @@ impl<'a> Emulation<'a> {
         check(&settings)?;
         let length = instance.epoch * 1e9;
         if !(1.0..1e18).contains(&length) {
-            return Err(Error::emulation(format!(
-                "a retention epoch of {} s; it must be from 1 ns to 30 years",
-                instance.epoch
-            )));
+            let range = "from 1 ns to 30 years";
+            return Err(
+                EmulationError::setting("the retention epoch in s", instance.epoch, range).into()
+            );
         }
         let of_link = route::devices_of_links(instance);
         let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();
@@ -240,7 +240,7 @@ impl<'a> Emulation<'a> {
         let step = match event.change {
             Change::Manifests { allocation, rollout } => {
                 if !matches!(self.carrier, Carrier::Planned(_)) {
-                    return Err(Error::emulation("new manifests, but this run is hop by hop"));
+                    return Err(EmulationError::HopByHop.into());
                 }
                 fits(self.instance, &allocation)?;
                 Scheduled::Bring(allocation, rollout)
@@ -293,17 +293,16 @@ impl<'a> Emulation<'a> {
             .into());
         }
         if packet.path as usize >= self.instance.paths.len() {
-            return Err(Error::emulation(format!(
-                "a packet of path {}, but there are {}",
-                packet.path,
-                self.instance.paths.len()
-            )));
+            return Err(EmulationError::Index {
+                what: "a packet of path",
+                index: packet.path as usize,
+                count: self.instance.paths.len(),
+            }
+            .into());
         }
         if packet.payload.len() > MAX_PAYLOAD {
-            return Err(Error::emulation(format!(
-                "a payload of {} bytes; a packet has at most {MAX_PAYLOAD}",
-                packet.payload.len()
-            )));
+            let bytes = packet.payload.len();
+            return Err(EmulationError::Payload { bytes, most: MAX_PAYLOAD }.into());
         }
         self.advance(packet.time)?;
         self.carry(packet)
@@ -395,12 +394,7 @@ fn check_loss(loss: f64) -> Result<(), Error> {
     if (0.0..=1.0).contains(&loss) {
         Ok(())
     } else {
-        Err(EmulationError::Range {
-            what: "the loss".into(),
-            value: loss,
-            range: "a probability, from 0 to 1",
-        }
-        .into())
+        Err(EmulationError::setting("the loss", loss, "a probability, from 0 to 1").into())
     }
 }
 
@@ -408,23 +402,25 @@ fn check(settings: &Settings) -> Result<(), Error> {
     check_loss(settings.loss)?;
     let Format { name_bytes, max_matches, .. } = settings.format;
     let Finding { window, period, .. } = settings.finding;
-    let wrong = |what: String| Err(Error::emulation(what));
+    let wrong =
+        |what: &str, value: f64, range| Err(EmulationError::setting(what, value, range).into());
     if !(1..=8).contains(&name_bytes) {
-        return wrong(format!("names of {name_bytes} bytes; they have 1 to 8"));
+        return wrong("the length of names in bytes", name_bytes.into(), "from 1 to 8");
     }
     if usize::from(max_matches) > MAX_MATCHES {
-        return wrong(format!(
-            "{max_matches} matches in a packet; a shim carries at most {MAX_MATCHES}"
-        ));
+        const { assert!(MAX_MATCHES == 7) };
+        return wrong("the number of matches in a packet", max_matches.into(), "at most 7");
     }
     if !(12..=64).contains(&window) {
-        return wrong(format!("a window of {window} bytes; it has 12 to 64"));
+        return wrong("the window in bytes", window as f64, "from 12 to 64");
     }
     if !(4..=1024).contains(&period) {
-        return wrong(format!("a sampling period of {period} bytes; it is 4 to 1024"));
+        return wrong("the sampling period in bytes", period as f64, "from 4 to 1024");
     }
-    if settings.replanning.change.is_some_and(|change| change.is_nan() || change < 0.0) {
-        return wrong("a change that is no share".into());
+    match settings.replanning.change {
+        Some(change) if change.is_nan() || change < 0.0 => {
+            wrong("the change that starts a new plan", change, "a share of 0 or more")
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Instance, NodeId, Profile, Scenario, Stage, Unwatched, Watch,
-    error::EmulationError,
+    error::{EmulationError, Mismatch},
     lp::{self, WarmStart},
     manifest::Plan,
     measure::{self, Measurement, Profiler},
@@ -358,26 +358,23 @@ fn captured_instance<C: Captures>(
 
 /// The manifests of a plan for the part of the network that is emulated.
 fn allocation_of(plan: &Plan, instance: &Instance, scale: f64) -> Result<Allocation, Error> {
-    let another = |what: String| Error::from(EmulationError::AnotherPlan(what));
+    let another = |mismatch| Error::from(EmulationError::AnotherPlan(mismatch));
     let (planned, here) = (plan.devices().len(), instance.devices.len());
     if planned != here {
-        return Err(another(format!("{planned} devices, here are {here}")));
+        return Err(another(Mismatch::Count { what: "devices", planned, here }));
     }
     if let Some(at) = (0..here).find(|&at| plan.devices()[at].name != instance.device_name(at)) {
-        return Err(another(format!(
-            "its device {:?} is {:?} here",
-            plan.devices()[at].name,
-            instance.device_name(at)
-        )));
+        let (planned, here) = (plan.devices()[at].name.clone(), instance.device_name(at));
+        return Err(another(Mismatch::Device { planned, here }));
     }
     let (planned, here) = (plan.paths().len(), instance.paths.len());
     if planned != here {
-        return Err(another(format!("{planned} paths, here are {here}")));
+        return Err(another(Mismatch::Count { what: "paths", planned, here }));
     }
     let mut shares = Vec::with_capacity(here);
     for (planned, path) in plan.paths().iter().zip(&instance.paths) {
         if !planned.hops.iter().copied().eq(path.hops.iter().map(|hop| hop.device)) {
-            return Err(another(format!("its path to {} has another route", planned.egress)));
+            return Err(another(Mismatch::Route { egress: planned.egress.clone() }));
         }
         let share = |range: &crate::manifest::Range| Share {
             from: range.from,

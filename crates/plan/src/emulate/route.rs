@@ -1,6 +1,9 @@
 //! Links and devices of a path, current or as an ingress knows them.
 
-use crate::{Error, Instance, Path};
+use crate::{
+    Instance, Path,
+    error::{EmulationError, RouteFault},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
@@ -54,30 +57,29 @@ pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
 }
 
 /// Whether a path may take these links: from its ingress to its egress, no node twice.
-pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(), Error> {
+pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(), EmulationError> {
     let Some(of) = instance.paths.get(path as usize) else {
-        return Err(Error::emulation(format!(
-            "another route for path {path}, but there are {} paths",
-            instance.paths.len()
-        )));
+        return Err(EmulationError::Index {
+            what: "another route for path",
+            index: path as usize,
+            count: instance.paths.len(),
+        });
     };
-    let wrong = |why: &str| Err(Error::emulation(format!("another route for path {path} {why}")));
+    let wrong = |fault| Err(EmulationError::Route { path, fault });
     let mut at = instance.ingresses[of.ingress as usize].node;
     let mut seen = std::collections::BTreeSet::from([at]);
-    for &link in links {
-        match instance.network.links.get(link as usize) {
+    for &number in links {
+        match instance.network.links.get(number as usize) {
             None => {
-                return wrong(&format!(
-                    "takes link {link}, but there are {}",
-                    instance.network.links.len()
-                ));
+                let links = instance.network.links.len();
+                return wrong(RouteFault::Link { link: number, links });
             }
-            Some(link) if link.from != at => return wrong("is broken"),
+            Some(link) if link.from != at => return wrong(RouteFault::Broken),
             Some(link) => at = link.to,
         }
         if !seen.insert(at) {
-            return wrong("loops");
+            return wrong(RouteFault::Loop);
         }
     }
-    if at == of.egress { Ok(()) } else { wrong("ends elsewhere") }
+    if at == of.egress { Ok(()) } else { wrong(RouteFault::Elsewhere) }
 }

@@ -20,7 +20,7 @@ use oncewire_codec::{
 use oncewire_family::SamplerKind;
 
 use super::shim::MAX_PAYLOAD;
-use crate::Error;
+use crate::{Error, error::EmulationError};
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
 pub(super) const RING: u64 = 4;
@@ -459,11 +459,10 @@ impl Stored {
 }
 
 fn ring(capacity: u64, expected_rate: f64) -> Result<(Geometry, CompactTable<u64>), Error> {
-    let geometry =
-        Geometry::new(capacity, 0).map_err(|error| Error::emulation(error.to_string()))?;
+    let failed = |reason: String| EmulationError::Store { bytes: capacity, reason };
+    let geometry = Geometry::new(capacity, 0).map_err(|error| failed(error.to_string()))?;
     let entries = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
-    let table = CompactTable::new(geometry, entries)
-        .map_err(|error| Error::emulation(error.to_string()))?;
+    let table = CompactTable::new(geometry, entries).map_err(|error| failed(error.to_string()))?;
     Ok((geometry, table))
 }
 

@@ -608,7 +608,7 @@ fn what_makes_no_sense_is_refused() {
     let finding = Finding { window: 5, ..Finding::default() };
     assert_eq!(
         new(Settings { finding, ..settings() }),
-        "emulation: a window of 5 bytes; it has 12 to 64"
+        "emulation: the window in bytes is 5; it must be from 12 to 64"
     );
     let mut emulation = planned(&instance, vec![vec![]], settings());
     let mut source = Source::default();
@@ -658,14 +658,7 @@ fn a_plans_manifests_and_its_solution_say_the_same() {
         instance(network(4, &[(0, 1), (1, 2), (1, 3)]), &[&[0, 1], &[0, 2]], |provision| {
             (provision.ingress_memory, provision.ingress_rate) = (2e6, 16e6);
         });
-    let solution = crate::Solution {
-        cached: vec![0.25, 0.5, 0.0, 0.75],
-        objective: 0.0,
-        bound: 0.0,
-        prices: crate::Prices::default(),
-        method: String::new(),
-        iterations: 0,
-    };
+    let solution = crate::Solution::given(vec![0.25, 0.5, 0.0, 0.75]);
     let plan =
         crate::manifest::Plan::new(&instance, &solution, &crate::manifest::Options::default())
             .unwrap();

@@ -40,7 +40,7 @@ pub enum EmulationError {
     #[error(
         "the plan is for another network or other paths ({0}); use the same topology and options"
     )]
-    AnotherPlan(String),
+    AnotherPlan(Mismatch),
     /// Every link is needed to keep the network connected.
     #[error("there is no link in this network without which all PoPs are still connected")]
     NoSpareLink,
@@ -81,12 +81,146 @@ pub enum EmulationError {
         /// What is wrong.
         what: String,
     },
-    /// Settings, events, packets or manifests that do not fit the instance.
-    #[error("{0}")]
-    Invalid(String),
+    /// A list has the wrong length.
+    #[error("{what} {given} {of}, but there are {count}")]
+    Count {
+        /// What was given: "manifests for".
+        what: &'static str,
+        /// Length of the list.
+        given: usize,
+        /// What it must have one of each for: "paths".
+        of: &'static str,
+        /// How many of those there are.
+        count: usize,
+    },
+    /// An index out of range.
+    #[error("{what} {index}, but there are {count}")]
+    Index {
+        /// What the index was given for: "a packet of path".
+        what: &'static str,
+        /// The index.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A range does not begin where the one before ends, or ends before it begins.
+    #[error("path {path}: hashes from {from} to {to} follow {at}")]
+    Gap {
+        /// Index of the path.
+        path: usize,
+        /// First hash.
+        from: u64,
+        /// End of the range (exclusive).
+        to: u64,
+        /// Where it must begin.
+        at: u64,
+    },
+    /// A range is at a device that is not on the path, or out of order.
+    #[error("path {path}: device {device} is not next on it")]
+    NotNext {
+        /// Index of the path.
+        path: usize,
+        /// Index of the device.
+        device: u32,
+    },
+    /// A path cannot take these links.
+    #[error("another route for path {path} {fault}")]
+    Route {
+        /// Index of the path.
+        path: u32,
+        /// Why not.
+        fault: RouteFault,
+    },
+    /// New manifests for a run without manifests.
+    #[error("new manifests, but this run is hop by hop")]
+    HopByHop,
+    /// A payload that no IP packet has.
+    #[error("a payload of {bytes} bytes; a packet has at most {most}")]
+    Payload {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Something happens where no traffic enters.
+    #[error("{what} enters at {node}, where nothing enters")]
+    NoIngress {
+        /// What is to enter.
+        what: &'static str,
+        /// The node.
+        node: String,
+    },
+    /// A store of packets cannot be built.
+    #[error("a store of {bytes} bytes: {reason}")]
+    Store {
+        /// Its size in bytes.
+        bytes: u64,
+        /// What the codec says.
+        reason: String,
+    },
+}
+
+/// Why a plan is not one for an instance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// It has another number of devices or paths.
+    #[error("{planned} {what}, here are {here}")]
+    Count {
+        /// What is counted.
+        what: &'static str,
+        /// How many the plan has.
+        planned: usize,
+        /// How many the instance has.
+        here: usize,
+    },
+    /// A device has another name.
+    #[error("its device {planned:?} is {here:?} here")]
+    Device {
+        /// Name in the plan.
+        planned: String,
+        /// Name here.
+        here: String,
+    },
+    /// A path crosses other devices.
+    #[error("its path to {egress} has another route")]
+    Route {
+        /// Where the path leaves.
+        egress: String,
+    },
+}
+
+/// Why a path cannot take a list of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteFault {
+    /// A link does not exist.
+    #[error("takes link {link}, but there are {links}")]
+    Link {
+        /// Index of the link.
+        link: u32,
+        /// Links of the network.
+        links: usize,
+    },
+    /// A link does not begin where the one before ends.
+    #[error("is broken")]
+    Broken,
+    /// A node comes twice.
+    #[error("loops")]
+    Loop,
+    /// The last link does not lead to the path's egress.
+    #[error("ends elsewhere")]
+    Elsewhere,
 }
 
 impl EmulationError {
+    /// A setting that is out of range.
+    pub(crate) fn setting(
+        what: impl Into<String>,
+        value: impl Into<f64>,
+        range: &'static str,
+    ) -> Self {
+        Self::Range { what: what.into(), value: value.into(), range }
+    }
+
     pub(super) fn fault(&self) -> Fault {
         match self {
             Self::NothingToEmulate

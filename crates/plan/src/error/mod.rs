@@ -3,6 +3,7 @@
 
 mod device;
 mod emulation;
+mod manifest;
 mod path;
 mod profile;
 mod solver;
@@ -12,7 +13,10 @@ mod traffic;
 use std::fmt;
 
 pub use device::DeviceError;
-pub use emulation::EmulationError;
+pub use emulation::{EmulationError, Mismatch, RouteFault};
+pub use manifest::{
+    Document, ManifestError, ManifestErrorKind, NameFault, PathFault, Unfit, Violation,
+};
 pub use path::PathError;
 pub use profile::ProfileError;
 pub use solver::SolverError;
@@ -41,9 +45,9 @@ pub enum Error {
     /// The program has no solution, or this solver finds none.
     #[error("solver: {0}")]
     Solver(#[from] SolverError),
-    /// A manifest is corrupt or contradicts itself.
+    /// A plan or a manifest is out of date, for something else, corrupt or impossible.
     #[error("manifest: {0}")]
-    Manifest(String),
+    Manifest(#[from] ManifestError),
     /// The emulation cannot continue, or a packet left the network with other content than it
     /// entered with.
     #[error("emulation: {0}")]
@@ -106,11 +110,6 @@ impl Error {
             Self::Input { error, .. } | Self::Unsuitable { error, .. } => error.root(),
             error => error,
         }
-    }
-
-    /// An emulation's settings, events, packets or manifests do not fit.
-    pub(crate) fn emulation(what: impl Into<String>) -> Self {
-        EmulationError::Invalid(what.into()).into()
     }
 
     /// Who can fix it.

@@ -1,10 +1,7 @@
 //! Manifests of devices.
 
-use super::{
-    MAX_NUMBER,
-    checks::{check_name, check_range, check_version},
-};
-use crate::Error;
+use super::checks::{check_memory, check_name, check_range, check_room, check_version};
+use crate::error::{ManifestError, PathFault};
 
 /// A device's manifest: the packets of each path that it caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,32 +43,20 @@ impl DeviceManifest {
         name: String,
         memory: Option<u64>,
         entries: Vec<Entry>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ManifestError> {
         check_version(version)?;
         check_name(&network)?;
         check_name(&name)?;
-        if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
-            return Err(Error::Manifest(format!(
-                "a memory of {memory} bytes; the most is {MAX_NUMBER}"
-            )));
-        }
+        check_memory(memory)?;
         let mut used = 0u128;
         for (at, entry) in entries.iter().enumerate() {
-            check_range(entry.path, entry.from, entry.to, entry.bytes)?;
+            check_range(entry.path, entry.from, entry.from, entry.to, entry.bytes)?;
             if at > 0 && entries[at - 1].path >= entry.path {
-                return Err(Error::Manifest(format!(
-                    "path {} comes twice or out of order",
-                    entry.path
-                )));
+                return Err(ManifestError::path(entry.path, PathFault::Order));
             }
             used += entry.bytes as u128;
         }
-        if memory.is_some_and(|memory| used > memory as u128) {
-            return Err(Error::Manifest(format!(
-                "the buckets of {name} take {used} bytes; it has {}",
-                memory.unwrap_or(0)
-            )));
-        }
+        check_room(&name, used, memory)?;
         Ok(Self { version, network, device, name, memory, entries })
     }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
-    MAX_HOPS, MAX_NUMBER, Plan, PlannedPath,
-    checks::{check_name, check_range, check_version},
+    MAX_HOPS, Plan, PlannedPath,
+    checks::{check_memory, check_name, check_range, check_room, check_version},
 };
-use crate::Error;
+use crate::error::{ManifestError, PathFault};
 
 /// An ingress's manifest: what to store of each path, and against what to encode.
 ///
@@ -124,87 +124,27 @@ impl IngressManifest {
         (ingress, name, memory): (u32, String, Option<u64>),
         tree: Vec<(u32, u32)>,
         paths: Vec<IngressPath>,
-    ) -> Result<Self, Error> {
-        let wrong = |what: String| Err(Error::Manifest(what));
+    ) -> Result<Self, ManifestError> {
         check_version(version)?;
         check_name(&network)?;
         check_name(&name)?;
         paths.iter().try_for_each(|path| check_name(&path.egress))?;
-        if let Some(memory) = memory.filter(|&memory| memory > MAX_NUMBER) {
-            return wrong(format!("a memory of {memory} bytes; the most is {MAX_NUMBER}"));
-        }
-        if tree.len() >= u32::MAX as usize {
-            return wrong("too many devices".into());
-        }
-        let mut nodes: Vec<TreeNode> = Vec::with_capacity(tree.len());
-        let mut devices = BTreeSet::new();
-        for (at, (parent, device)) in tree.into_iter().enumerate() {
-            if parent as usize > at {
-                return wrong(format!(
-                    "place {} of the tree comes before its parent, {parent}",
-                    at + 1
-                ));
-            }
-            if !devices.insert(device) {
-                return wrong(format!("device {device} is in the tree twice"));
-            }
-            let depth = if parent == 0 { 1 } else { nodes[parent as usize - 1].depth + 1 };
-            if depth as usize > MAX_HOPS {
-                return wrong(format!("a path with more than {MAX_HOPS} devices"));
-            }
-            nodes.push(TreeNode { parent, device, depth });
-        }
+        check_memory(memory)?;
+        let tree = grown(tree)?;
         let mut egresses = BTreeSet::new();
         let mut stored = 0u128;
         for (number, path) in paths.iter().enumerate() {
-            let id = path.id;
-            if number > 0 && paths[number - 1].id >= id {
-                return wrong(format!("path {id} comes twice or out of order"));
+            if number > 0 && paths[number - 1].id >= path.id {
+                return Err(ManifestError::path(path.id, PathFault::Order));
             }
             if !egresses.insert(path.egress.as_str()) {
-                return wrong(format!("two paths from {name} to {}", path.egress));
+                return Err(ManifestError::SameEnds { ingress: name, egress: path.egress.clone() });
             }
-            if path.leaf as usize > nodes.len() {
-                return wrong(format!(
-                    "path {id} ends at place {} of the tree, which has {}",
-                    path.leaf,
-                    nodes.len()
-                ));
-            }
-            let mut at = 0;
-            for range in &path.ranges {
-                if range.from != at {
-                    return wrong(format!(
-                        "path {id} has a range from {}; it must begin at {at}",
-                        range.from
-                    ));
-                }
-                check_range(id, range.from, range.to, range.bytes)?;
-                at = range.to;
-                stored += range.bytes as u128;
-            }
-            // From the leaf to the root, the ranges' places come in reverse order.
-            let mut place = path.leaf;
-            for range in path.ranges.iter().rev() {
-                while place != range.node && place != 0 {
-                    place = nodes[place as usize - 1].parent;
-                }
-                if place == 0 {
-                    return wrong(format!(
-                        "path {id} has a range at place {} of the tree, out of order or not on it",
-                        range.node
-                    ));
-                }
-                place = nodes[place as usize - 1].parent;
-            }
+            check_path(&tree, path)?;
+            stored += path.ranges.iter().map(|range| u128::from(range.bytes)).sum::<u128>();
         }
-        if memory.is_some_and(|memory| stored > memory as u128) {
-            return wrong(format!(
-                "the buckets of {name} take {stored} bytes; it has {}",
-                memory.unwrap_or(0)
-            ));
-        }
-        Ok(Self { version, network, ingress, name, memory, tree: nodes, paths })
+        check_room(&name, stored, memory)?;
+        Ok(Self { version, network, ingress, name, memory, tree, paths })
     }
 
     /// Version of the plan.
@@ -317,4 +257,53 @@ impl IngressManifest {
         }
         0
     }
+}
+
+/// The tree of these places, each with its parent and its device.
+fn grown(places: Vec<(u32, u32)>) -> Result<Vec<TreeNode>, ManifestError> {
+    if places.len() >= u32::MAX as usize {
+        return Err(ManifestError::TooMany("devices"));
+    }
+    let mut tree: Vec<TreeNode> = Vec::with_capacity(places.len());
+    let mut devices = BTreeSet::new();
+    for (at, (parent, device)) in places.into_iter().enumerate() {
+        if parent as usize > at {
+            return Err(ManifestError::TreeOrder { place: at + 1, parent });
+        }
+        if !devices.insert(device) {
+            return Err(ManifestError::TreeTwice { device });
+        }
+        let depth = if parent == 0 { 1 } else { tree[parent as usize - 1].depth + 1 };
+        if depth as usize > MAX_HOPS {
+            return Err(ManifestError::TreeDepth);
+        }
+        tree.push(TreeNode { parent, device, depth });
+    }
+    Ok(tree)
+}
+
+/// Whether a path's ranges follow each other, at devices in the order in which the path crosses
+/// them.
+fn check_path(tree: &[TreeNode], path: &IngressPath) -> Result<(), ManifestError> {
+    let wrong = |fault| Err(ManifestError::path(path.id, fault));
+    if path.leaf as usize > tree.len() {
+        return wrong(PathFault::Leaf { place: path.leaf, places: tree.len() });
+    }
+    let mut at = 0;
+    for range in &path.ranges {
+        check_range(path.id, at, range.from, range.to, range.bytes)?;
+        at = range.to;
+    }
+    // From the leaf to the root, the ranges' places come in reverse order.
+    let mut place = path.leaf;
+    for range in path.ranges.iter().rev() {
+        while place != range.node && place != 0 {
+            place = tree[place as usize - 1].parent;
+        }
+        if place == 0 {
+            return wrong(PathFault::Place { place: range.node });
+        }
+        place = tree[place as usize - 1].parent;
+    }
+    Ok(())
 }

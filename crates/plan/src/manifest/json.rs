@@ -7,7 +7,7 @@ use super::{
     DeviceManifest, Entry, FORMAT, HASH, IngressManifest, IngressPath, IngressRange, MAX_DOCUMENT,
     Parameters, Plan, PlannedDevice, PlannedIngress, PlannedPath, Range,
 };
-use crate::Error;
+use crate::error::{Document, ManifestError};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,30 +97,24 @@ struct Head {
     hash: String,
 }
 
-fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
-    let wrong = |what: String| Err(Error::Manifest(what));
+fn read<T: DeserializeOwned>(document: Document, text: &str) -> Result<T, ManifestError> {
     if text.len() > MAX_DOCUMENT {
-        return wrong(format!("{what} of {} bytes; the most is {MAX_DOCUMENT}", text.len()));
+        return Err(ManifestError::TooLong { document, bytes: text.len() });
     }
     // The parser's messages quote the document, which may contain anything.
     let line = |text: &str| {
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>()
     };
-    let bad = |error: serde_json::Error| {
-        Error::Manifest(format!("not {what}: {}", line(&error.to_string())))
+    let bad = |error: serde_json::Error| ManifestError::Unreadable {
+        document,
+        reason: line(&error.to_string()),
     };
     let head: Head = serde_json::from_str(text).map_err(bad)?;
     if head.format != FORMAT {
-        return wrong(format!(
-            "{what} of format {}; this program reads format {FORMAT}",
-            head.format
-        ));
+        return Err(ManifestError::Format { document, format: head.format });
     }
     if head.hash != HASH {
-        return wrong(format!(
-            "{what} for the header hash {:?}; this program computes {HASH:?}",
-            line(&head.hash)
-        ));
+        return Err(ManifestError::Hash { document, hash: line(&head.hash) });
     }
     serde_json::from_str(text).map_err(bad)
 }
@@ -186,8 +180,8 @@ impl Plan {
     ///
     /// # Errors
     /// A document that [`Plan::to_json`] would not write.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        let document: PlanDocument = read("a plan", text)?;
+    pub fn from_json(text: &str) -> Result<Self, ManifestError> {
+        let document: PlanDocument = read(Document::Plan, text)?;
         let ParametersDocument { epoch, headroom, smallest, method, derivation } =
             document.parameters;
         Plan::checked(
@@ -244,8 +238,8 @@ impl DeviceManifest {
     ///
     /// # Errors
     /// A document that [`DeviceManifest::to_json`] would not write.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        let document: DeviceDocument = read("a device's manifest", text)?;
+    pub fn from_json(text: &str) -> Result<Self, ManifestError> {
+        let document: DeviceDocument = read(Document::Device, text)?;
         let entries = document
             .ranges
             .into_iter()
@@ -289,8 +283,8 @@ impl IngressManifest {
     ///
     /// # Errors
     /// A document that [`IngressManifest::to_json`] would not write.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        let document: IngressDocument = read("an ingress's manifest", text)?;
+    pub fn from_json(text: &str) -> Result<Self, ManifestError> {
+        let document: IngressDocument = read(Document::Ingress, text)?;
         let paths = document
             .paths
             .into_iter()

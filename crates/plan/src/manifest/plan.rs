@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::checks::{check_name, check_range, check_version, unique};
+use super::checks::{check_memory, check_name, check_range, check_room, check_version, unique};
 use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
-use crate::{Error, Instance, NodeId, Solution};
+use crate::{
+    Instance, NodeId, Solution,
+    error::{ManifestError, PathFault, Unfit},
+};
 
 /// How a solution becomes a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +28,20 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    fn check(&self) -> Result<(), Unfit> {
+        let (headroom, smallest) = (self.headroom, self.smallest);
+        if !(headroom >= 1.0 && headroom.is_finite()) {
+            return Err(Unfit::Option { what: "headroom", value: headroom, range: "1 or more" });
+        }
+        if !(0.0..=1.0).contains(&smallest) {
+            let range = "from 0 to 1";
+            return Err(Unfit::Option { what: "smallest share", value: smallest, range });
+        }
+        Ok(())
+    }
+}
+
 /// How a plan was made, for reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
@@ -38,6 +55,21 @@ pub struct Parameters {
     pub method: String,
     /// How the network was made from the given map.
     pub derivation: Vec<String>,
+}
+
+impl Parameters {
+    fn check(&self) -> Result<(), ManifestError> {
+        check_name(&self.method)?;
+        self.derivation.iter().try_for_each(|step| check_name(step))?;
+        for (name, value) in
+            [("epoch", self.epoch), ("headroom", self.headroom), ("smallest share", self.smallest)]
+        {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(ManifestError::Parameter { name, value });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A plan: which device caches which packets of which path. In the order of the instance that it
@@ -118,6 +150,54 @@ impl PlannedPath {
     }
 }
 
+impl PlannedPath {
+    /// Whether the ranges follow each other, in the order of the devices.
+    fn check_ranges(&self) -> Result<(), ManifestError> {
+        let (mut hop, mut at) = (0, 0);
+        for range in &self.ranges {
+            if range.hop < hop || range.hop as usize >= self.hops.len() {
+                return Err(ManifestError::path(self.id, PathFault::RangeOrder));
+            }
+            check_range(self.id, at, range.from, range.to, range.bytes)?;
+            (hop, at) = (range.hop + 1, range.to);
+        }
+        Ok(())
+    }
+}
+
+/// The paths of an ingress so far, as they are checked.
+#[derive(Default)]
+struct Siblings<'a> {
+    egresses: BTreeSet<&'a str>,
+    /// The device before each device; `None` before the first. With one for each, the paths form a
+    /// tree, and no path visits a device twice.
+    parents: HashMap<u32, Option<u32>>,
+}
+
+impl Siblings<'_> {
+    fn check_hops(&mut self, path: &PlannedPath, devices: usize) -> Result<(), ManifestError> {
+        let wrong = |fault| Err(ManifestError::path(path.id, fault));
+        if path.hops.len() > MAX_HOPS {
+            return wrong(PathFault::Devices { devices: path.hops.len() });
+        }
+        let mut parent = None;
+        for (at, &device) in path.hops.iter().enumerate() {
+            if device as usize >= devices {
+                return wrong(PathFault::Device { device, devices });
+            }
+            if *self.parents.entry(device).or_insert(parent) != parent {
+                return wrong(if path.hops[..at].contains(&device) {
+                    PathFault::Loop { device }
+                } else {
+                    PathFault::NotATree { device }
+                });
+            }
+            parent = Some(device);
+        }
+        Ok(())
+    }
+}
+
 /// Tolerance for limits, as a share: solvers compute in floating point.
 const TOLERANCE: f64 = 1e-6;
 
@@ -134,7 +214,11 @@ impl Plan {
     /// # Errors
     /// A solution of another instance, or one that breaks a limit by more than 1e-6 of it; options
     /// out of range.
-    pub fn new(instance: &Instance, solution: &Solution, options: &Options) -> Result<Self, Error> {
+    pub fn new(
+        instance: &Instance,
+        solution: &Solution,
+        options: &Options,
+    ) -> Result<Self, ManifestError> {
         let ids = (0..instance.paths.len() as u32).collect();
         Self::build(instance, solution, options, ids)
     }
@@ -150,7 +234,7 @@ impl Plan {
         instance: &Instance,
         solution: &Solution,
         options: &Options,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ManifestError> {
         let names = device_names(instance);
         let known: HashMap<(&str, &str, Vec<&str>), u32> = old
             .paths
@@ -197,25 +281,12 @@ impl Plan {
         solution: &Solution,
         options: &Options,
         ids: Vec<u32>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ManifestError> {
         if solution.cached.len() != instance.hop_count() {
-            let (has, needs) = (solution.cached.len(), instance.hop_count());
-            return Err(Error::Manifest(format!(
-                "the solution has {has} shares, the paths have {needs} hops"
-            )));
+            let (shares, hops) = (solution.cached.len(), instance.hop_count());
+            return Err(Unfit::Shares { shares, hops }.into());
         }
-        if !(options.headroom >= 1.0 && options.headroom.is_finite()) {
-            return Err(Error::Manifest(format!(
-                "a headroom of {}; it must be 1 or more",
-                options.headroom
-            )));
-        }
-        if !(0.0..=1.0).contains(&options.smallest) {
-            return Err(Error::Manifest(format!(
-                "a smallest share of {}; it must be from 0 to 1",
-                options.smallest
-            )));
-        }
+        options.check()?;
         let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
         let names = device_names(instance);
 
@@ -231,9 +302,7 @@ impl Plan {
         }
         let factor = |name: &str, memory: f64, used: f64| {
             if used > memory * (1.0 + TOLERANCE) {
-                return Err(Error::Manifest(format!(
-                    "the solution has {name} cache {used:.0} bytes, but it has room for {memory:.0}"
-                )));
+                return Err(Unfit::Full { name: name.into(), used, memory });
             }
             // Slightly less than what fits, so that no sum of rounded products exceeds it; far
             // below a byte in practice.
@@ -283,10 +352,7 @@ impl Plan {
                 };
                 let bytes = exact * path.volume * factor;
                 if bytes > MAX_NUMBER as f64 {
-                    return Err(Error::Manifest(format!(
-                        "a bucket of {bytes:.0} bytes at {}",
-                        names[device]
-                    )));
+                    return Err(Unfit::Bucket { bytes, device: names[device].clone() }.into());
                 }
                 if bytes < 1.0 {
                     continue;
@@ -319,7 +385,7 @@ impl Plan {
             epoch: instance.epoch,
             headroom: options.headroom,
             smallest: options.smallest,
-            method: solution.method.clone(),
+            method: solution.method.to_string(),
             derivation: instance.network.derivation.clone(),
         };
         Self::checked(
@@ -340,128 +406,64 @@ impl Plan {
         devices: Vec<PlannedDevice>,
         ingresses: Vec<PlannedIngress>,
         paths: Vec<PlannedPath>,
-    ) -> Result<Self, Error> {
-        let wrong = |what: String| Err(Error::Manifest(what));
+    ) -> Result<Self, ManifestError> {
         check_version(version)?;
         check_name(&network)?;
-        check_name(&parameters.method)?;
-        parameters.derivation.iter().try_for_each(|step| check_name(step))?;
+        parameters.check()?;
         devices.iter().try_for_each(|device| check_name(&device.name))?;
         ingresses.iter().try_for_each(|ingress| check_name(&ingress.name))?;
         paths.iter().try_for_each(|path| check_name(&path.egress))?;
-        for (name, value) in [
-            ("epoch", parameters.epoch),
-            ("headroom", parameters.headroom),
-            ("smallest share", parameters.smallest),
-        ] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return wrong(format!("{name} is {value}"));
-            }
-        }
         if [devices.len(), ingresses.len(), paths.len()]
             .iter()
             .any(|&count| count >= u32::MAX as usize)
         {
-            return wrong("too many devices, ingresses or paths".into());
+            return Err(ManifestError::TooMany("devices, ingresses or paths"));
         }
         unique("devices", devices.iter().map(|device| device.name.as_str()))?;
         unique("ingresses", ingresses.iter().map(|ingress| ingress.name.as_str()))?;
-        let sizes = devices
-            .iter()
-            .map(|device| device.memory)
-            .chain(ingresses.iter().map(|ingress| ingress.memory));
-        if let Some(size) = sizes.flatten().find(|&size| size > MAX_NUMBER) {
-            return wrong(format!("a memory of {size} bytes; the most is {MAX_NUMBER}"));
-        }
+        devices.iter().try_for_each(|device| check_memory(device.memory))?;
+        ingresses.iter().try_for_each(|ingress| check_memory(ingress.memory))?;
 
         let mut used = vec![0u128; devices.len()];
         let mut stored = vec![0u128; ingresses.len()];
-        let mut parents: HashMap<u32, u32> = HashMap::new();
-        let mut egresses: BTreeSet<&str> = BTreeSet::new();
+        let mut of_ingress = Siblings::default();
         let mut last = 0;
         for path in &paths {
-            let id = path.id;
+            let wrong = |fault| Err(ManifestError::path(path.id, fault));
             if path.ingress as usize >= ingresses.len() {
-                return wrong(format!(
-                    "path {id} enters at ingress {}, but there are {}",
-                    path.ingress,
-                    ingresses.len()
-                ));
+                let ingresses = ingresses.len();
+                return wrong(PathFault::Ingress { ingress: path.ingress, ingresses });
             }
             if path.ingress < last {
-                return wrong(format!("path {id} is out of order: paths come ingress by ingress"));
+                return wrong(PathFault::IngressOrder);
             }
             if path.ingress > last {
                 last = path.ingress;
-                parents.clear();
-                egresses.clear();
+                of_ingress = Siblings::default();
             }
-            if !egresses.insert(&path.egress) {
-                return wrong(format!(
-                    "two paths from {} to {}",
-                    ingresses[last as usize].name, path.egress
-                ));
+            if !of_ingress.egresses.insert(&path.egress) {
+                return Err(ManifestError::SameEnds {
+                    ingress: ingresses[last as usize].name.clone(),
+                    egress: path.egress.clone(),
+                });
             }
-            if path.hops.len() > MAX_HOPS {
-                return wrong(format!(
-                    "path {id} has {} devices; the most is {MAX_HOPS}",
-                    path.hops.len()
-                ));
-            }
-            // With one parent per device, the paths of an ingress form a tree, and no path visits a
-            // device twice.
-            let mut parent = u32::MAX;
-            for (at, &device) in path.hops.iter().enumerate() {
-                if device as usize >= devices.len() {
-                    return wrong(format!(
-                        "path {id} crosses device {device}, but there are {}",
-                        devices.len()
-                    ));
-                }
-                if *parents.entry(device).or_insert(parent) != parent {
-                    if path.hops[..at].contains(&device) {
-                        return wrong(format!("path {id} comes to device {device} twice"));
-                    }
-                    return wrong(format!(
-                        "path {id} and another of its ingress come to device {device} by different ways"
-                    ));
-                }
-                parent = device;
-            }
-            let (mut hop, mut at) = (0, 0);
+            of_ingress.check_hops(path, devices.len())?;
+            path.check_ranges()?;
             for range in &path.ranges {
-                if range.hop < hop || range.hop as usize >= path.hops.len() {
-                    return wrong(format!(
-                        "path {id} has ranges that are not in the order of its devices"
-                    ));
-                }
-                if range.from != at {
-                    return wrong(format!(
-                        "path {id} has a range from {}; it must begin at {at}",
-                        range.from
-                    ));
-                }
-                check_range(id, range.from, range.to, range.bytes)?;
-                (hop, at) = (range.hop + 1, range.to);
-                used[path.hops[range.hop as usize] as usize] += range.bytes as u128;
-                stored[last as usize] += range.bytes as u128;
+                used[path.hops[range.hop as usize] as usize] += u128::from(range.bytes);
+                stored[last as usize] += u128::from(range.bytes);
             }
         }
-        let buckets = used.iter().zip(devices.iter().map(|device| (&device.name, device.memory)));
-        let stores =
-            stored.iter().zip(ingresses.iter().map(|ingress| (&ingress.name, ingress.memory)));
-        for (&bytes, (name, memory)) in buckets.chain(stores) {
-            if memory.is_some_and(|memory| bytes > memory as u128) {
-                return wrong(format!(
-                    "the buckets of {name} take {bytes} bytes; it has {}",
-                    memory.unwrap_or(0)
-                ));
-            }
+        for (device, &used) in devices.iter().zip(&used) {
+            check_room(&device.name, used, device.memory)?;
+        }
+        for (ingress, &stored) in ingresses.iter().zip(&stored) {
+            check_room(&ingress.name, stored, ingress.memory)?;
         }
         let mut ids: Vec<(u32, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();
         ids.sort_unstable();
         if let Some(twice) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return wrong(format!("two paths have the id {}", twice[0].0));
+            return Err(ManifestError::SameId(twice[0].0));
         }
         Ok(Self { version, network, parameters, devices, ingresses, paths, ids })
     }
@@ -547,20 +549,16 @@ fn shares<'a>(
     instance: &Instance,
     solution: &'a Solution,
     path: usize,
-) -> Result<impl Iterator<Item = f64> + 'a, Error> {
+) -> Result<impl Iterator<Item = f64> + 'a, Unfit> {
     let shares = solution.of_path(instance, path);
     let coded = instance.coded(instance.paths[path].ingress as usize);
     let most = coded + TOLERANCE;
     if let Some(&share) = shares.iter().find(|&&share| !(share >= -TOLERANCE && share <= most)) {
-        return Err(Error::Manifest(format!(
-            "the solution gives a device {share} of path {path}; a share is from 0 to 1"
-        )));
+        return Err(Unfit::Share { share, path });
     }
     let sum: f64 = shares.iter().sum();
     if sum > most {
-        return Err(Error::Manifest(format!(
-            "the solution covers {sum} of path {path}; it can be at most {coded}"
-        )));
+        return Err(Unfit::Cover { covered: sum, path, coded });
     }
     Ok(shares.iter().map(|share| share.clamp(0.0, 1.0)))
 }

@@ -13,7 +13,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Error, Instance, Network, NodeId, Placement, Prices, Profile, Provision, Solution, Synthetic,
+    Instance, Network, NodeId, Placement, Profile, Provision, Solution, Synthetic,
+    error::{ManifestError, ManifestErrorKind},
     network::{Link, Node, Role},
     path::Route,
 };
@@ -155,14 +156,7 @@ fn solution(instance: &Instance, random: &mut Random) -> Solution {
             weights.iter().map(|weight| if sum > 0.0 { weight / sum * total } else { 0.0 }),
         );
     }
-    Solution {
-        cached,
-        objective: 0.0,
-        bound: 0.0,
-        prices: Prices::default(),
-        method: "random".into(),
-        iterations: 0,
-    }
+    Solution::given(cached)
 }
 
 /// Memories that the solution just fills, or nearly.
@@ -222,7 +216,7 @@ fn hashes(path: &PlannedPath, random: &mut Random) -> Vec<u32> {
     hashes
 }
 
-fn message(result: Result<impl std::fmt::Debug, Error>) -> String {
+fn message(result: Result<impl std::fmt::Debug, ManifestError>) -> String {
     let message = result.unwrap_err().to_string();
     assert!(!message.contains('\n'), "{message}");
     message
@@ -243,15 +237,5 @@ fn example() -> (Instance, Solution) {
         Instance::new(network, routes, &Provision::default(), &Placement::Links, profile())
             .unwrap();
     let cached = vec![0.2, 0.3, 0.1, 0.5, 0.25];
-    (
-        instance,
-        Solution {
-            cached,
-            objective: 0.0,
-            bound: 0.0,
-            prices: Prices::default(),
-            method: "given".into(),
-            iterations: 0,
-        },
-    )
+    (instance, Solution::given(cached))
 }

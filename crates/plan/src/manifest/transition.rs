@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Plan, PlannedPath, Range};
-use crate::Error;
+use crate::error::{ManifestError, PathFault};
 
 /// One of the two plans of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,21 +145,13 @@ impl Transition {
     /// # Errors
     /// Plans of different networks or devices; a new version that is not above the old; an id that
     /// means different paths.
-    pub fn new(old: Arc<Plan>, new: Arc<Plan>) -> Result<Self, Error> {
-        let wrong = |what: String| Err(Error::Manifest(what));
+    pub fn new(old: Arc<Plan>, new: Arc<Plan>) -> Result<Self, ManifestError> {
         if old.network() != new.network() {
-            return wrong(format!(
-                "a change from a plan of {:?} to one of {:?}",
-                old.network(),
-                new.network()
-            ));
+            let (old, new) = (old.network().into(), new.network().into());
+            return Err(ManifestError::AnotherNetwork { old, new });
         }
         if old.version() >= new.version() {
-            return wrong(format!(
-                "a change from version {} to {}; the new one must be higher",
-                old.version(),
-                new.version()
-            ));
+            return Err(ManifestError::Stale { old: old.version(), new: new.version() });
         }
         if !old
             .devices()
@@ -167,7 +159,7 @@ impl Transition {
             .map(|device| &device.name)
             .eq(new.devices().iter().map(|device| &device.name))
         {
-            return wrong("the two plans have different devices".into());
+            return Err(ManifestError::OtherDevices);
         }
         for path in old.paths() {
             let Some(after) = new.path(path.id) else { continue };
@@ -178,10 +170,7 @@ impl Transition {
                 || path.egress != after.egress
                 || path.hops != after.hops
             {
-                return wrong(format!(
-                    "path {} is not the same in both plans; a changed path needs another id",
-                    path.id
-                ));
+                return Err(ManifestError::path(path.id, PathFault::Changed));
             }
         }
         Ok(Self { old, new })

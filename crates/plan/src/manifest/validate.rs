@@ -2,8 +2,11 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{Plan, SPACE};
-use crate::{Error, Instance, NodeId};
+use super::{IngressManifest, IngressPath, Plan, SPACE};
+use crate::{
+    Instance, NodeId,
+    error::{ManifestError, Violation},
+};
 
 /// Checks all manifests of a plan against the instance.
 ///
@@ -17,150 +20,206 @@ use crate::{Error, Instance, NodeId};
 ///
 /// # Errors
 /// The first violation.
-pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), Error> {
-    let wrong = |what: String| Err(Error::Manifest(what));
-    let counts = [plan.devices().len(), plan.ingresses().len(), plan.paths().len()];
-    if counts != [instance.devices.len(), instance.ingresses.len(), instance.paths.len()] {
-        return wrong(format!(
-            "a plan of {} devices, {} ingresses and {} paths is not this network's",
-            counts[0], counts[1], counts[2]
-        ));
-    }
-    let node = |node: NodeId| &instance.network.nodes[node].id;
-    let number: HashMap<u32, usize> = plan.paths().iter().map(|path| path.id).zip(0..).collect();
-
-    // The devices' ranges per path: (first hash, end, device, bytes).
-    let mut held: Vec<Vec<(u64, u64, u32, u64)>> = vec![Vec::new(); counts[2]];
-    for (device, manifest) in plan.device_manifests().iter().enumerate() {
-        let mut used = 0.0;
-        for entry in manifest.entries() {
-            let Some(&path) = number.get(&entry.path) else {
-                return wrong(format!(
-                    "device {} caches path {}, which does not exist",
-                    manifest.name(),
-                    entry.path
-                ));
-            };
-            held[path].push((entry.from, entry.to, device as u32, entry.bytes));
-            used += entry.bytes as f64;
-        }
-        let memory = instance.devices[device].memory;
-        if used > memory {
-            return wrong(format!(
-                "the buckets of {} take {used} bytes; it has {memory}",
-                manifest.name()
-            ));
-        }
-    }
-
-    let (mut on_path, mut serial) = (vec![0u64; counts[0]], 0);
+pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), ManifestError> {
+    let held = held(plan, instance)?;
+    let check = Check { plan, instance, held: &held };
+    let mut on_path = OnPath { serials: vec![0; plan.devices().len()], serial: 0 };
     for (ingress, manifest) in plan.ingress_manifests().iter().enumerate() {
-        let name = node(instance.ingresses[ingress].node);
         let paths = instance.paths_of(ingress);
-        if manifest.name() != name || manifest.paths().len() != paths.len() {
-            return wrong(format!(
-                "the plan's ingress {} is not the network's {name}",
-                manifest.name()
-            ));
-        }
-        let coded = instance.coded(ingress);
-        let mut stored = 0.0;
-        for p in paths.clone() {
-            let path = &instance.paths[p];
-            let id = plan.paths()[p].id;
-            let Some(told) = manifest.path(id).filter(|told| told.egress == *node(path.egress))
-            else {
-                return wrong(format!("{name} does not know the path to {}", node(path.egress)));
-            };
-            if !manifest.devices(told).into_iter().eq(path.hops.iter().map(|hop| hop.device)) {
-                return wrong(format!(
-                    "the path from {name} to {} has other devices in the plan",
-                    told.egress
-                ));
-            }
-            held[p].sort_unstable();
-            let (mut at, mut hop) = (0, 0);
-            for &(from, to, device, bytes) in &held[p] {
-                if from != at || to <= from {
-                    return wrong(format!(
-                        "hashes of path {id}: a range from {from} to {to} where one from {at} belongs"
-                    ));
-                }
-                match path.hops[hop..].iter().position(|hop| hop.device == device) {
-                    Some(ahead) => hop += ahead + 1,
-                    None => {
-                        return wrong(format!(
-                            "hashes of path {id} are at device {device}, out of order or not on it"
-                        ));
-                    }
-                }
-                // Ends are rounded to whole hashes, buckets down to whole bytes, memories too;
-                // solutions may be 1e-6 above their limits.
-                let bucket = |hashes: u64| hashes as f64 / SPACE as f64 * path.volume;
-                let most = bucket(to - from + 1) * plan.parameters().headroom;
-                let least = bucket(to - from - 1) * (1.0 - 3e-6) - 3.0;
-                if (bytes as f64) > most || (bytes as f64) < least {
-                    return wrong(format!(
-                        "a bucket of {bytes} bytes for path {id}; d x v is {}",
-                        bucket(to - from)
-                    ));
-                }
-                stored += bytes as f64;
-                at = to;
-            }
-            if at as f64 > coded * SPACE as f64 {
-                return wrong(format!(
-                    "path {id} is covered up to {at}; the ingress encodes {coded} of it"
-                ));
-            }
-            let own = told.ranges.iter().map(|range| {
-                let device = manifest.tree()[range.node as usize - 1].device;
-                (range.from, range.to, device, range.bytes)
-            });
-            if !own.eq(held[p].iter().copied()) {
-                return wrong(format!(
-                    "{name} and the devices of path {id} have different buckets"
-                ));
-            }
-        }
-        if stored > instance.ingresses[ingress].memory {
-            return wrong(format!(
-                "the buckets of {name} take {stored} bytes; it has {}",
-                instance.ingresses[ingress].memory
-            ));
-        }
-        let mut bound_is_exact = |p: usize, q: usize| -> Result<(), Error> {
-            serial += 1;
-            instance.paths[p].hops.iter().for_each(|hop| on_path[hop.device as usize] = serial);
-            let (of, with) = (plan.paths()[p].id, plan.paths()[q].id);
-            let bound = manifest.overlap(of, with);
-            let decodable = |device: u32| on_path[device as usize] == serial;
-            if let Some(range) =
-                held[q].iter().find(|range| (range.1 <= bound) != decodable(range.2))
-            {
-                return wrong(format!(
-                    "bound({of}, {with}) is {bound}, but device {} has hashes from {} to {}",
-                    range.2, range.0, range.1
-                ));
-            }
-            if bound != 0 && !held[q].iter().any(|range| range.1 == bound) {
-                return wrong(format!(
-                    "bound({of}, {with}) is {bound}, which is no end of a range"
-                ));
-            }
-            Ok(())
-        };
+        check.buckets(ingress, manifest)?;
         if paths.len() <= EACH_PAIR {
             for p in paths.clone() {
-                paths.clone().try_for_each(|q| bound_is_exact(p, q))?;
+                paths.clone().try_for_each(|q| check.bound(manifest, &mut on_path, p, q))?;
             }
         } else {
             for (p, q) in partings(instance, paths) {
-                bound_is_exact(p, q)?;
+                check.bound(manifest, &mut on_path, p, q)?;
             }
         }
     }
     Ok(())
+}
+
+/// A range of a path's hashes as a device has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    /// First hash.
+    from: u64,
+    /// End (exclusive).
+    to: u64,
+    device: u32,
+    /// Size of the bucket in bytes.
+    bytes: u64,
+}
+
+/// The devices' ranges of each path of the instance, in the order of hashes; with the memory of
+/// each device checked.
+fn held(plan: &Plan, instance: &Instance) -> Result<Vec<Vec<Held>>, ManifestError> {
+    let (devices, ingresses) = (plan.devices().len(), plan.ingresses().len());
+    let paths = plan.paths().len();
+    if [devices, ingresses, paths]
+        != [instance.devices.len(), instance.ingresses.len(), instance.paths.len()]
+    {
+        return Err(Violation::AnotherInstance { devices, ingresses, paths }.into());
+    }
+    let number: HashMap<u32, usize> = plan.paths().iter().map(|path| path.id).zip(0..).collect();
+    let mut held: Vec<Vec<Held>> = vec![Vec::new(); paths];
+    for ((manifest, device), number_of_device) in
+        plan.device_manifests().iter().zip(&instance.devices).zip(0..)
+    {
+        let mut used = 0.0;
+        for entry in manifest.entries() {
+            let Some(&path) = number.get(&entry.path) else {
+                let device = manifest.name().into();
+                return Err(Violation::UnknownPath { device, path: entry.path }.into());
+            };
+            held[path].push(Held {
+                from: entry.from,
+                to: entry.to,
+                device: number_of_device,
+                bytes: entry.bytes,
+            });
+            used += entry.bytes as f64;
+        }
+        fits(manifest.name(), used, device.memory)?;
+    }
+    held.iter_mut().for_each(|ranges| ranges.sort_unstable());
+    Ok(held)
+}
+
+fn fits(name: &str, used: f64, memory: f64) -> Result<(), ManifestError> {
+    if used > memory {
+        return Err(ManifestError::Full { name: name.into(), used, memory });
+    }
+    Ok(())
+}
+
+/// Which devices a path has, for one path after another.
+struct OnPath {
+    /// Serial number of the last path that had the device.
+    serials: Vec<u64>,
+    serial: u64,
+}
+
+impl OnPath {
+    fn set(&mut self, path: &crate::Path) {
+        self.serial += 1;
+        path.hops.iter().for_each(|hop| self.serials[hop.device as usize] = self.serial);
+    }
+
+    fn has(&self, device: u32) -> bool {
+        self.serials[device as usize] == self.serial
+    }
+}
+
+/// A plan, what it is for, and what its devices hold.
+struct Check<'a> {
+    plan: &'a Plan,
+    instance: &'a Instance,
+    held: &'a [Vec<Held>],
+}
+
+impl Check<'_> {
+    fn node(&self, node: NodeId) -> &str {
+        &self.instance.network.nodes[node].id
+    }
+
+    /// The ingress's paths and buckets are those of its devices.
+    fn buckets(&self, ingress: usize, manifest: &IngressManifest) -> Result<(), ManifestError> {
+        let name = self.node(self.instance.ingresses[ingress].node);
+        let paths = self.instance.paths_of(ingress);
+        if manifest.name() != name || manifest.paths().len() != paths.len() {
+            let planned = manifest.name().into();
+            return Err(Violation::AnotherIngress { planned, name: name.into() }.into());
+        }
+        let coded = self.instance.coded(ingress);
+        let mut stored = 0.0;
+        for p in paths {
+            let listed = self.listed(manifest, p)?;
+            self.ranges(p, coded)?;
+            let own = listed.ranges.iter().map(|range| Held {
+                from: range.from,
+                to: range.to,
+                device: manifest.tree()[range.node as usize - 1].device,
+                bytes: range.bytes,
+            });
+            if !own.eq(self.held[p].iter().copied()) {
+                return Err(Violation::Buckets { ingress: name.into(), path: listed.id }.into());
+            }
+            stored += self.held[p].iter().map(|range| range.bytes as f64).sum::<f64>();
+        }
+        fits(name, stored, self.instance.ingresses[ingress].memory)
+    }
+
+    /// Path `p` as its ingress has it, with the devices that it has in the instance.
+    fn listed<'m>(
+        &self,
+        manifest: &'m IngressManifest,
+        p: usize,
+    ) -> Result<&'m IngressPath, Violation> {
+        let path = &self.instance.paths[p];
+        let egress = self.node(path.egress);
+        let (ingress, listed) = (manifest.name(), manifest.path(self.plan.paths()[p].id));
+        let Some(listed) = listed.filter(|listed| listed.egress == egress) else {
+            return Err(Violation::MissingPath { ingress: ingress.into(), egress: egress.into() });
+        };
+        if !manifest.devices(listed).into_iter().eq(path.hops.iter().map(|hop| hop.device)) {
+            return Err(Violation::OtherDevices { ingress: ingress.into(), egress: egress.into() });
+        }
+        Ok(listed)
+    }
+
+    /// The devices' ranges of path `p` follow each other, in on-path order, with buckets of d x v
+    /// bytes, up to what the ingress encodes at most.
+    fn ranges(&self, p: usize, coded: f64) -> Result<(), Violation> {
+        let (path, id) = (&self.instance.paths[p], self.plan.paths()[p].id);
+        let (mut at, mut hop) = (0, 0);
+        for &Held { from, to, device, bytes } in &self.held[p] {
+            if from != at || to <= from {
+                return Err(Violation::Gap { path: id, from, to, at });
+            }
+            match path.hops[hop..].iter().position(|hop| hop.device == device) {
+                Some(ahead) => hop += ahead + 1,
+                None => return Err(Violation::Order { path: id, device }),
+            }
+            // Ends are rounded to whole hashes, buckets down to whole bytes, memories too;
+            // solutions may be 1e-6 above their limits.
+            let bucket = |hashes: u64| hashes as f64 / SPACE as f64 * path.volume;
+            let most = bucket(to - from + 1) * self.plan.parameters().headroom;
+            let least = bucket(to - from - 1) * (1.0 - 3e-6) - 3.0;
+            if (bytes as f64) > most || (bytes as f64) < least {
+                return Err(Violation::Bucket { bytes, path: id, share: bucket(to - from) });
+            }
+            at = to;
+        }
+        if at as f64 > coded * SPACE as f64 {
+            return Err(Violation::Cover { path: id, at, coded });
+        }
+        Ok(())
+    }
+
+    /// bound(p, q) is the end of the last range of q that a device of p can decode.
+    fn bound(
+        &self,
+        manifest: &IngressManifest,
+        on_path: &mut OnPath,
+        p: usize,
+        q: usize,
+    ) -> Result<(), Violation> {
+        on_path.set(&self.instance.paths[p]);
+        let (of, with) = (self.plan.paths()[p].id, self.plan.paths()[q].id);
+        let bound = manifest.overlap(of, with);
+        let ranges = &self.held[q];
+        if let Some(&Held { from, to, device, .. }) =
+            ranges.iter().find(|range| (range.to <= bound) != on_path.has(range.device))
+        {
+            return Err(Violation::Bound { of, with, bound, device, from, to });
+        }
+        if bound != 0 && !ranges.iter().any(|range| range.to == bound) {
+            return Err(Violation::BoundInside { of, with, bound });
+        }
+        Ok(())
+    }
 }
 
 /// Paths of an ingress up to which all of their pairs are checked.

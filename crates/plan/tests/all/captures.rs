@@ -224,7 +224,7 @@ fn unmappable_settings_are_explained_errors() {
     };
     assert_eq!(
         error(Ingresses::One(NodeId(1)), spread.clone(), TimeScale::NONE),
-        "emulation: the capture is to enter at den, where the instance has no traffic enter"
+        "emulation: the capture enters at den, where nothing enters"
     );
     let table = Prefixes::parse("10.0.0.0/8 Atlantis\n11.0.0.0/8 Ys").unwrap();
     assert_eq!(

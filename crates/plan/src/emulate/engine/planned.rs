@@ -13,6 +13,7 @@ use crate::{
         node::Node,
         store::{RING, Store},
     },
+    error::EmulationError,
 };
 
 pub(super) enum Carrier {
@@ -192,20 +193,24 @@ pub(super) fn budgets(instance: &Instance, expected: &[Vec<f64>], shed: bool) ->
 pub(super) fn fits(instance: &Instance, allocation: &Allocation) -> Result<(), Error> {
     let devices = instance.devices.len() as u32;
     if allocation.paths() != instance.paths.len() {
-        let paths = instance.paths.len();
-        return Err(Error::emulation(format!(
-            "manifests for {} paths, but there are {paths}",
-            allocation.paths()
-        )));
+        return Err(EmulationError::Count {
+            what: "manifests for",
+            given: allocation.paths(),
+            of: "paths",
+            count: instance.paths.len(),
+        }
+        .into());
     }
     let stranger = (0..allocation.paths() as u32)
         .flat_map(|path| allocation.shares(path))
         .find(|share| share.device >= devices);
     match stranger {
-        Some(share) => Err(Error::emulation(format!(
-            "a manifest for device {}, but there are {devices}",
-            share.device
-        ))),
+        Some(share) => Err(EmulationError::Index {
+            what: "a manifest for device",
+            index: share.device as usize,
+            count: instance.devices.len(),
+        }
+        .into()),
         None => Ok(()),
     }
 }

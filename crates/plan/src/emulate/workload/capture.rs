@@ -76,15 +76,16 @@ impl TimeScale {
     }
 
     fn check(self) -> Result<(), Error> {
-        let factor = |value: f64| value > 0.0 && value.is_finite();
-        if factor(self.time) && factor(self.instance) {
-            Ok(())
-        } else {
-            Err(Error::emulation(format!(
-                "the capture's times are multiplied by {} and the instance by {}; factors are above 0: is the capture empty?",
-                self.time, self.instance
-            )))
+        for (what, factor) in [
+            ("the factor of the capture's times", self.time),
+            ("the factor of the instance", self.instance),
+        ] {
+            if !(factor > 0.0 && factor.is_finite()) {
+                let range = "above 0: is the capture empty?";
+                return Err(EmulationError::setting(what, factor, range).into());
+            }
         }
+        Ok(())
     }
 }
 
@@ -148,9 +149,7 @@ impl<'a> FromCapture<'a> {
         {
             let name =
                 instance.network.nodes.get(node.index()).map_or("?", |node| node.id.as_str());
-            return Err(Error::emulation(format!(
-                "the capture is to enter at {name}, where the instance has no traffic enter"
-            )));
+            return Err(EmulationError::NoIngress { what: "the capture", node: name.into() }.into());
         }
         let places = match egresses {
             Egresses::Prefixes(table) => by_name(instance, table)?,
@@ -325,9 +324,7 @@ fn network(address: IpAddr) -> IpAddr {
 
 fn hash(address: IpAddr) -> u64 {
     match address.to_canonical() {
-        IpAddr::V4(address) => {
-            mix(u64::from(address.to_bits()).wrapping_add(GOLDEN))
-        }
+        IpAddr::V4(address) => mix(u64::from(address.to_bits()).wrapping_add(GOLDEN)),
         IpAddr::V6(address) => {
             mix(mix((address.to_bits() >> 64) as u64).wrapping_add(address.to_bits() as u64))
         }

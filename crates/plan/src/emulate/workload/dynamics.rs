@@ -2,7 +2,7 @@
 
 use oncewire_kernels::random::normal;
 
-use crate::{Error, Instance, NodeId};
+use crate::{Error, Instance, NodeId, error::EmulationError};
 
 /// Changes while a workload runs; none by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,41 +45,45 @@ pub struct Drift {
 
 impl Dynamics {
     pub(crate) fn check(&self, instance: &Instance) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::emulation(what));
+        let wrong =
+            |what: &str, value: f64, range| Err(EmulationError::setting(what, value, range).into());
         if self.crowds.len() > MAX_CROWDS {
-            return wrong(format!(
-                "{} flash crowds; there are at most {MAX_CROWDS}",
-                self.crowds.len()
-            ));
+            return wrong("the number of flash crowds", self.crowds.len() as f64, "at most 1024");
         }
         for crowd in &self.crowds {
             if let Some(node) = crowd.ingress
                 && !instance.ingresses.iter().any(|ingress| ingress.node == node)
             {
-                return wrong(format!("a flash crowd enters at node {node}, where nothing enters"));
+                let node = instance.network.nodes.get(node.index()).map_or("?", |node| &node.id);
+                return Err(
+                    EmulationError::NoIngress { what: "a flash crowd", node: node.into() }.into()
+                );
             }
-            let factor = |value: f64| value >= 0.0 && value.is_finite();
-            if !factor(crowd.volume) || !factor(crowd.redundancy) {
-                return wrong(format!(
-                    "a flash crowd with {} times the volume and {} times the matches; factors are 0 or more",
-                    crowd.volume, crowd.redundancy
-                ));
+            for (what, factor) in [
+                ("the volume of a flash crowd", crowd.volume),
+                ("the redundancy of a flash crowd", crowd.redundancy),
+            ] {
+                if !(factor >= 0.0 && factor.is_finite()) {
+                    return wrong(what, factor, "a factor of 0 or more");
+                }
             }
-            if !(crowd.from >= 0.0 && crowd.until >= crowd.from) {
-                return wrong(format!("a flash crowd from {} s to {} s", crowd.from, crowd.until));
+            if crowd.from.is_nan() || crowd.from < 0.0 {
+                return wrong("the start of a flash crowd in s", crowd.from, "at least 0");
+            }
+            if crowd.until.is_nan() || crowd.until < crowd.from {
+                return wrong("the end of a flash crowd in s", crowd.until, "not before its start");
             }
         }
         if let Some(drift) = self.drift {
-            let spread = |value: f64| (0.0..=MAX_SPREAD).contains(&value);
-            if !(drift.time >= instance.epoch
-                && drift.time.is_finite()
-                && spread(drift.volume)
-                && spread(drift.matches))
+            if !(drift.time >= instance.epoch && drift.time.is_finite()) {
+                return wrong("the decorrelation time in s", drift.time, "at least an epoch");
+            }
+            for (what, spread) in
+                [("the spread of volumes", drift.volume), ("the spread of matches", drift.matches)]
             {
-                return wrong(format!(
-                    "a drift of {} and {} in {} s; the time is at least an epoch, {} s, the others are from 0 to {MAX_SPREAD}",
-                    drift.volume, drift.matches, drift.time, instance.epoch
-                ));
+                if !(0.0..=MAX_SPREAD).contains(&spread) {
+                    return wrong(what, spread, "from 0 to 3");
+                }
             }
         }
         Ok(())

@@ -311,3 +311,41 @@ fn what_is_no_longer_of_use_is_counted() {
     // Back again: the next device loses half of the hashes it has now, and has the same bucket.
     assert_eq!(diff(&new, &old).totals.useless, 250_000_000);
 }
+
+/// A node that gets a plan must know whether to wait, to ask again or to report somebody.
+#[test]
+fn stale_foreign_and_broken_plans_are_told_apart() {
+    let (instance, solution) = example();
+    let version = |version| {
+        let options = Options { version, ..Options::default() };
+        Arc::new(Plan::new(&instance, &solution, &options).unwrap())
+    };
+    let (old, new) = (version(3), version(4));
+    let follow = |new: &Arc<Plan>| Transition::new(old.clone(), new.clone()).unwrap_err();
+    assert!(Transition::new(old.clone(), new.clone()).is_ok());
+    for late in [&old, &version(2)] {
+        assert_eq!(follow(late).kind(), ManifestErrorKind::Stale);
+    }
+    let changed = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = Plan::clone(&new);
+        change(&mut plan);
+        follow(&Arc::new(plan)).kind()
+    };
+    let elsewhere = changed(&|plan| plan.network = "elsewhere".into());
+    let renamed = changed(&|plan| plan.devices[0].name = "other".into());
+    let another_path = changed(&|plan| plan.paths[0].egress = "R4".into());
+    assert_eq!([elsewhere, renamed, another_path], [ManifestErrorKind::Foreign; 3]);
+
+    let text = new.to_json();
+    let read = |from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        Plan::from_json(&changed).unwrap_err().kind()
+    };
+    assert_eq!(read(r#""format":1"#, r#""format":2"#), ManifestErrorKind::Foreign);
+    assert_eq!(read(HASH, "md5"), ManifestErrorKind::Foreign);
+    assert_eq!(read("{", "["), ManifestErrorKind::Broken);
+    assert_eq!(read(r#""path":1"#, r#""path":0"#), ManifestErrorKind::Broken);
+    let none = Plan::new(&instance, &Solution::given(vec![]), &Options::default());
+    assert_eq!(none.unwrap_err().kind(), ManifestErrorKind::Unfit);
+}

@@ -3,7 +3,7 @@
 use crate::{
     Error, Instance, Profile,
     emulate::workload::{Dynamics, Headers, headers::MAX_NODES},
-    error::ProfileError,
+    error::{EmulationError, ProfileError},
 };
 
 /// Parameters of synthetic packets.
@@ -126,53 +126,52 @@ pub(super) fn longest(instance: &Instance, settings: &Settings) -> f64 {
 }
 
 pub(super) fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
-    let wrong = |what: String| Err(Error::emulation(what));
-    if !(settings.epochs > 0.0
-        && settings.epochs <= MAX_EPOCHS
-        && settings.epochs * instance.epoch <= MAX_SECONDS)
-    {
-        return wrong(format!(
-            "{} epochs of {} s; there are more than none, at most {MAX_EPOCHS}, and at most {MAX_SECONDS} s in all",
-            settings.epochs, instance.epoch
-        ));
+    let wrong =
+        |what: &str, value: f64, range| Err(EmulationError::setting(what, value, range).into());
+    let seconds = settings.epochs * instance.epoch;
+    if !(settings.epochs > 0.0 && settings.epochs <= MAX_EPOCHS) {
+        return wrong("the number of epochs", settings.epochs, "above 0, at most 1000000");
+    }
+    if seconds > MAX_SECONDS {
+        return wrong("the length of all epochs in s", seconds, "at most 32000000");
     }
     let headers = &settings.headers;
-    if !(1..=254).contains(&headers.hosts) || !(1..=1024).contains(&headers.flows) {
-        return wrong(format!(
-            "{} hosts per node and {} flows per path; there are 1 to 254 and 1 to 1,024",
-            headers.hosts, headers.flows
-        ));
+    if !(1..=254).contains(&headers.hosts) {
+        return wrong("the number of hosts per node", headers.hosts.into(), "from 1 to 254");
+    }
+    if !(1..=1024).contains(&headers.flows) {
+        return wrong("the number of flows per path", headers.flows.into(), "from 1 to 1024");
     }
     if !(headers.flow_packets >= 1.0 && headers.flow_packets.is_finite()) {
-        return wrong(format!("flows of {} packets; they have at least 1", headers.flow_packets));
+        return wrong("the number of packets of a flow", headers.flow_packets, "at least 1");
     }
-    for (name, share) in [
-        ("IPv6", headers.ipv6),
-        ("UDP", headers.udp),
-        ("retransmissions", settings.retransmissions.share),
+    for (what, share) in [
+        ("the share of IPv6", headers.ipv6),
+        ("the share of UDP", headers.udp),
+        ("the share of retransmissions", settings.retransmissions.share),
     ] {
         if !(0.0..=1.0).contains(&share) {
-            return wrong(format!("the share of {name} is {share}; it is from 0 to 1"));
+            return wrong(what, share, "from 0 to 1");
         }
     }
-    if settings.retransmissions.within.is_nan() || settings.retransmissions.within < 0.0 {
-        return wrong(format!("retransmissions within {} s", settings.retransmissions.within));
+    let within = settings.retransmissions.within;
+    if within.is_nan() || within < 0.0 {
+        return wrong("the delay of retransmissions in s", within, "at least 0");
     }
-    if settings.matches == 0 || settings.matches > 64 {
-        return wrong(format!("{} matches per packet; there are 1 to 64", settings.matches));
+    if !(1..=64).contains(&settings.matches) {
+        return wrong("the number of matches per packet", settings.matches.into(), "from 1 to 64");
     }
-    if instance.network.nodes.len() > MAX_NODES {
-        return wrong(format!(
-            "{} nodes; there are addresses for {MAX_NODES}",
-            instance.network.nodes.len()
-        ));
+    let nodes = instance.network.nodes.len();
+    if nodes > MAX_NODES {
+        return wrong("the number of nodes", nodes as f64, "at most 65536, for their addresses");
     }
     let large = instance.packet.max(instance.mss);
-    if large > 65_535.0 || instance.packet < f64::from(LONGEST_HEADER) {
-        return wrong(format!(
-            "packets of {} bytes, at most {}; IP allows 65,535, and the headers take {LONGEST_HEADER}",
-            instance.packet, instance.mss
-        ));
+    if large > 65_535.0 {
+        return wrong("the size of the largest packet in bytes", large, "at most 65535, as in IP");
+    }
+    if instance.packet < f64::from(LONGEST_HEADER) {
+        let range = "above that of the headers";
+        return wrong("the mean size of a packet in bytes", instance.packet, range);
     }
     let room = longest(instance, settings);
     let length = match &instance.profile {
