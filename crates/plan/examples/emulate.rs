@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use oncewire_plan::{
-    Instance, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     emulate::{
         Allocation, Emulation, Scheme, Settings,
         workload::{self, Synthetic as Workload},
@@ -25,7 +25,7 @@ fn network() -> (Network, Vec<Route>) {
     let route = |to: u32| Route {
         from: NodeId(0),
         to: NodeId(to),
-        links: (0..to).collect(),
+        links: LinkId::first(to as usize).collect(),
         volume: if to == 5 { 8e6 } else { 2e6 },
     };
     (

@@ -22,7 +22,7 @@ use std::{
 
 use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
-    Instance, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     lp::{Method, Objective, Options, WarmStart, solve},
     network::{Link, Node, Role},
     path::Route,
@@ -87,7 +87,7 @@ fn network(pops: usize, access: usize, random: &mut SplitMix64) -> Network {
 }
 
 /// Links of the shortest path tree from `from`: the link into each node.
-fn tree(network: &Network, out: &[Vec<u32>], from: usize) -> Vec<Option<u32>> {
+fn tree(network: &Network, out: &[Vec<LinkId>], from: usize) -> Vec<Option<LinkId>> {
     let mut into = vec![None; network.nodes.len()];
     let mut best = vec![u64::MAX; network.nodes.len()];
     let mut queue = BinaryHeap::from([std::cmp::Reverse((0u64, from))]);
@@ -97,8 +97,8 @@ fn tree(network: &Network, out: &[Vec<u32>], from: usize) -> Vec<Option<u32>> {
             continue;
         }
         for &link in &out[node] {
-            let to = network.links[link as usize].to.index();
-            let length = length + (network.links[link as usize].weight * 1e9) as u64 + 1;
+            let to = network.links[link].to.index();
+            let length = length + (network.links[link].weight * 1e9) as u64 + 1;
             if length < best[to] {
                 best[to] = length;
                 into[to] = Some(link);
@@ -166,7 +166,7 @@ fn instance(pops: usize, access: usize) -> Instance {
         .links
         .iter()
         .enumerate()
-        .for_each(|(number, link)| out[link.from.index()].push(number as u32));
+        .for_each(|(number, link)| out[link.from.index()].push(LinkId::new(number)));
     let mut routes = Vec::new();
     for &from in &ends {
         let into = tree(&network, &out, from);
@@ -180,7 +180,7 @@ fn instance(pops: usize, access: usize) -> Instance {
             let mut at = to;
             while let Some(link) = into[at].filter(|_| at != from) {
                 links.push(link);
-                at = network.links[link as usize].from.index();
+                at = network.links[link].from.index();
             }
             links.reverse();
             routes.push(Route {
@@ -334,7 +334,7 @@ fn main() {
         changed
             .paths
             .iter()
-            .filter(|path| path.hops.iter().any(|hop| hop.device as usize == device))
+            .filter(|path| path.hops.iter().any(|hop| hop.device.index() == device))
             .count()
     });
     changed.devices[busiest.expect("there are devices")].memory *= 0.8;

@@ -7,7 +7,7 @@ use std::fmt;
 use rayon::prelude::*;
 
 use crate::{
-    Error, Instance, Solution, Watch,
+    DeviceId, Error, Instance, LinkId, Solution, Watch,
     evaluate::{Evaluation, Footprint, evaluate, matches_of},
 };
 
@@ -127,12 +127,12 @@ pub fn hop_by_hop(instance: &Instance) -> Comparison {
     let mut passing = vec![(0.0, 0.0); instance.devices.len()];
     for (link, device) in of_link.iter().enumerate() {
         if let Some(device) = device {
-            passing[*device as usize].0 += volumes[link];
+            passing[*device].0 += volumes[link];
         }
     }
     for on_link in on_links.iter().flatten() {
-        if let Some(device) = of_link[on_link.link as usize] {
-            passing[device as usize].1 += on_link.matches;
+        if let Some(device) = of_link[on_link.link] {
+            passing[device].1 += on_link.matches;
         }
     }
     let removed: Vec<f64> = instance
@@ -153,7 +153,7 @@ pub fn hop_by_hop(instance: &Instance) -> Comparison {
         })
         .collect();
     link_by_link(instance, Scheme::HopByHop, &on_links, |link| {
-        of_link[link as usize].map_or(0.0, |device| removed[device as usize])
+        of_link[link].map_or(0.0, |device| removed[device])
     })
 }
 
@@ -163,9 +163,8 @@ pub fn hop_by_hop(instance: &Instance) -> Comparison {
 /// # Errors
 /// None in practice, because a path has one end.
 pub fn edge_only(instance: &Instance) -> Result<Instance, Error> {
-    instance.restricted(|path, hop| {
-        instance.devices[hop.device as usize].node == instance.paths[path].egress
-    })
+    instance
+        .restricted(|path, hop| instance.devices[hop.device].node == instance.paths[path].egress)
 }
 
 /// Heur1: each of a path's k devices caches 1/k of what its ingress encodes, scaled down where a
@@ -210,7 +209,7 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     let mut stored = vec![0.0; instance.ingresses.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, share) in path.hops.iter().zip(&mut cached[instance.hop_range(number)]) {
-            *share *= devices[hop.device as usize];
+            *share *= devices[hop.device];
             stored[path.ingress as usize] += *share * path.volume;
         }
     }
@@ -298,7 +297,7 @@ fn spread(whole: &Instance, variant: &Instance, cached: &[f64]) -> Vec<f64> {
 /// What the paths of one ingress have in common on a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct OnLink {
-    link: u32,
+    link: LinkId,
     matches: f64,
     bytes: f64,
 }
@@ -333,7 +332,7 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
                     for (&link, (part_matches, part_bytes)) in links.iter().zip(&part[1..]).rev() {
                         matches += part_matches;
                         bytes += part_bytes;
-                        let slot = &mut slots[link as usize];
+                        let slot = &mut slots[link];
                         if *slot == u32::MAX {
                             *slot = on_links.len() as u32;
                             on_links.push(OnLink { link, matches: 0.0, bytes: 0.0 });
@@ -343,7 +342,7 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
                         on_link.bytes += bytes;
                     }
                 }
-                on_links.iter().for_each(|on_link| slots[on_link.link as usize] = u32::MAX);
+                on_links.iter().for_each(|on_link| slots[on_link.link] = u32::MAX);
                 on_links
             },
         )
@@ -351,11 +350,11 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
 }
 
 /// The device that each link's traffic meets at its head.
-fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
+fn devices_of_links(instance: &Instance) -> Vec<Option<DeviceId>> {
     let mut of_link = vec![None; instance.network.links.len()];
     for path in &instance.paths {
         for hop in &path.hops {
-            of_link[path.links[hop.distance as usize - 1] as usize] = Some(hop.device);
+            of_link[path.links[hop.distance as usize - 1]] = Some(hop.device);
         }
     }
     of_link
@@ -366,7 +365,7 @@ fn link_by_link(
     instance: &Instance,
     scheme: Scheme,
     on_links: &[Vec<OnLink>],
-    share: impl Fn(u32) -> f64,
+    share: impl Fn(LinkId) -> f64,
 ) -> Comparison {
     let mut links = instance.link_volumes();
     let mut ingresses = vec![Footprint::default(); instance.ingresses.len()];
@@ -376,8 +375,8 @@ fn link_by_link(
     for (ingress, on_links) in ingresses.iter_mut().zip(on_links) {
         for on_link in on_links {
             let saved = share(on_link.link) * on_link.bytes;
-            ingress.saved += if instance.counted[on_link.link as usize] { saved } else { 0.0 };
-            links[on_link.link as usize] -= saved;
+            ingress.saved += if instance.counted[on_link.link] { saved } else { 0.0 };
+            links[on_link.link] -= saved;
         }
     }
     let footprint = ingresses.iter().fold(Footprint::default(), |sum, ingress| Footprint {

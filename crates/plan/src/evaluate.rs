@@ -5,7 +5,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    Error, Instance, NodeId, Profile, Solution,
+    DeviceId, Error, Instance, NodeId, Profile, Solution,
     error::{SolverError, TopologyError},
     lp::Objective,
 };
@@ -310,17 +310,17 @@ pub fn evaluate_within(
             if share < -tolerance {
                 violations.push(Violation::Negative {
                     path: number,
-                    device: hop.device as usize,
+                    device: hop.device.index(),
                     share,
                 });
             }
-            let device = &mut devices[hop.device as usize];
+            let device = &mut devices[hop.device];
             device.memory.used += share * path.volume;
             device.cached += share * path.volume / instance.packet;
             device.decoded += decoded_matches[at];
             ingress.footprint.saved += f64::from(hop.saves) * decoded_bytes[at];
             for &link in &path.links[..hop.distance as usize] {
-                saved_on_link[link as usize] += decoded_bytes[at];
+                saved_on_link[link] += decoded_bytes[at];
             }
         }
         ingress.memory.used += cover * path.volume;
@@ -472,7 +472,7 @@ fn decode_ingress(
     let coded = instance.coded(ingress);
     // What each path has in which device, without the empty ones, in one piece: this is read for
     // every pair.
-    let mut caches: Vec<(u32, f64)> = Vec::new();
+    let mut caches: Vec<(DeviceId, f64)> = Vec::new();
     let mut ends = vec![0];
     for q in paths.clone() {
         let hops = instance.paths[q].hops.iter().zip(&cached[instance.hop_range(q)]);
@@ -488,7 +488,7 @@ fn decode_ingress(
     for p in paths.clone() {
         let on_path = &instance.paths[p].hops;
         for (hop, slot) in on_path.iter().zip(0..) {
-            slots[hop.device as usize] = slot;
+            slots[hop.device] = slot;
         }
         let range = instance.hop_range(p);
         let bytes = &mut all_bytes[range.start - first..range.end - first];
@@ -498,7 +498,7 @@ fn decode_ingress(
             let q = pair.q - paths.start;
             let count = coded * pair.count;
             for &(device, share) in &caches[ends[q]..ends[q + 1]] {
-                let slot = slots[device as usize];
+                let slot = slots[device];
                 if slot != NOT_ON_PATH {
                     bytes[slot as usize] += share * count * pair.length;
                     matches[slot as usize] += share * count;
@@ -506,7 +506,7 @@ fn decode_ingress(
             }
         }
         for hop in on_path {
-            slots[hop.device as usize] = NOT_ON_PATH;
+            slots[hop.device] = NOT_ON_PATH;
         }
     }
     (all_bytes, all_matches)

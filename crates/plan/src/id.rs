@@ -92,3 +92,32 @@ id! {
     /// Index of a node in [`Network::nodes`](crate::Network::nodes).
     NodeId
 }
+
+id! {
+    /// Index of a link in [`Network::links`](crate::Network::links).
+    LinkId
+}
+
+id! {
+    /// Index of a device in [`Instance::devices`](crate::Instance::devices), and of the same device
+    /// in the plans and manifests of that instance.
+    DeviceId
+}
+
+id! {
+    /// A path's number in a plan, as shim headers carry it. It stays with the path from plan to
+    /// plan, so it is not the path's index in an instance.
+    PathId
+}
+
+id! {
+    /// A packet's header hash (`docs/PLANNERS.md`, "Header hash"). Ranges of hashes have ends up to
+    /// [`SPACE`](crate::manifest::SPACE), which is not a hash.
+    HeaderHash
+}
+
+impl From<HeaderHash> for u64 {
+    fn from(hash: HeaderHash) -> Self {
+        hash.0.into()
+    }
+}

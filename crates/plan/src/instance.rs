@@ -11,7 +11,7 @@ use build::{check_route, check_trees, place};
 pub use provision::{Placement, Provision};
 
 use crate::{
-    Error, Match, Network, NodeId, Profile,
+    DeviceId, Error, LinkId, Match, Network, NodeId, Profile,
     error::{PathError, TrafficError},
     network::Role,
     path::Route,
@@ -23,7 +23,7 @@ pub struct Device {
     /// Its node.
     pub node: NodeId,
     /// Link at whose head it is; `None` if it serves a whole router.
-    pub link: Option<u32>,
+    pub link: Option<LinkId>,
     /// M: cache in bytes.
     pub memory: f64,
     /// L: operations (packets cached, matches decoded) per epoch.
@@ -66,7 +66,7 @@ pub struct Path {
     /// Whether no other path of the ingress with traffic goes to that PoP.
     pub alone_in_pop: bool,
     /// Links in order.
-    pub links: Box<[u32]>,
+    pub links: Box<[LinkId]>,
     /// Number of them that count in the footprint.
     pub length: u32,
     /// Devices in order.
@@ -77,7 +77,7 @@ pub struct Path {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop {
     /// Index of the device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Links from the ingress to the device.
     pub distance: u32,
     /// Those of them that count in the footprint: the links that a byte decoded here has saved.
@@ -180,12 +180,8 @@ impl Instance {
                 .iter()
                 .zip(1..)
                 .filter_map(|(&link, distance)| {
-                    length += u32::from(counted[link as usize]);
-                    device_of_link[link as usize].map(|device| Hop {
-                        device,
-                        distance,
-                        saves: length,
-                    })
+                    length += u32::from(counted[link]);
+                    device_of_link[link].map(|device| Hop { device, distance, saves: length })
                 })
                 .collect();
             paths.push(Path {
@@ -266,7 +262,7 @@ impl Instance {
         let mut volumes = vec![0.0; self.network.links.len()];
         for path in &self.paths {
             for &link in &path.links {
-                volumes[link as usize] += path.volume;
+                volumes[link] += path.volume;
             }
         }
         volumes

@@ -67,7 +67,7 @@ pub mod traffic;
 mod watch;
 
 pub use error::{Error, Fault};
-pub use id::NodeId;
+pub use id::{DeviceId, HeaderHash, LinkId, NodeId, PathId};
 pub use instance::{Device, Hop, Ingress, Instance, Path, Placement, Provision};
 pub use network::Network;
 pub use profile::{Match, Measured, Profile, Synthetic};

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, collections::HashMap};
 
 use crate::{
-    NodeId,
+    LinkId, NodeId,
     error::{TopologyError, quote},
 };
 
@@ -92,8 +92,8 @@ impl Network {
     }
 
     /// Display name of a link: `from -> to`.
-    pub fn link_name(&self, link: u32) -> String {
-        let link = &self.links[link as usize];
+    pub fn link_name(&self, link: LinkId) -> String {
+        let link = &self.links[link];
         format!("{} -> {}", self.nodes[link.from].id, self.nodes[link.to].id)
     }
 }

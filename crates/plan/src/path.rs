@@ -1,6 +1,6 @@
 //! Routes through a network.
 
-use crate::NodeId;
+use crate::{LinkId, NodeId};
 
 /// A path: where traffic enters, the links it takes, how much of it there is.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Route {
     /// Node where it leaves.
     pub to: NodeId,
     /// Links in order, from `from` to `to`; at least one.
-    pub links: Vec<u32>,
+    pub links: Vec<LinkId>,
     /// Traffic in bytes per retention epoch, at least 0.
     pub volume: f64,
 }

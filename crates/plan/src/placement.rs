@@ -16,7 +16,7 @@ use microlp::{
 };
 
 use crate::{
-    Error, Instance, NodeId, Solution, Watch,
+    DeviceId, Error, Instance, NodeId, Solution, Watch,
     baseline::evaluate_solution,
     error::{DeviceError, SolverError},
     evaluate::{Footprint, evaluate, evaluate_within},
@@ -55,7 +55,7 @@ impl Strategy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
     /// Index of the device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Its weight, in the strategy's unit; for [`greedy`] the footprint that it saved when it was
     /// added.
     pub weight: f64,
@@ -73,13 +73,13 @@ pub struct Step {
 
 /// Devices that are not on links from or to access routers: the thesis's interior links. All of
 /// them where the map has no access routers.
-pub fn interior(instance: &Instance) -> Vec<u32> {
+pub fn interior(instance: &Instance) -> Vec<DeviceId> {
     let access = |node: NodeId| instance.network.nodes[node].role == Role::Access;
     let inside = |device: &crate::Device| {
         !access(device.node)
-            && device.link.is_none_or(|link| !access(instance.network.links[link as usize].from))
+            && device.link.is_none_or(|link| !access(instance.network.links[link].from))
     };
-    (0..)
+    DeviceId::all()
         .zip(&instance.devices)
         .filter(|(_, device)| inside(device))
         .map(|(number, _)| number)
@@ -106,12 +106,12 @@ pub fn largest_pops(instance: &Instance, count: usize) -> Vec<usize> {
 ///
 /// # Errors
 /// An unknown device.
-pub fn deployed(instance: &Instance, devices: &[u32]) -> Result<Instance, Error> {
+pub fn deployed(instance: &Instance, devices: &[DeviceId]) -> Result<Instance, Error> {
     let mut built = vec![false; instance.devices.len()];
     for device in checked(instance, devices)? {
-        built[device as usize] = true;
+        built[device] = true;
     }
-    instance.restricted(|_, hop| built[hop.device as usize])
+    instance.restricted(|_, hop| built[hop.device])
 }
 
 /// All candidates by decreasing weight, ties by index.
@@ -121,7 +121,7 @@ pub fn deployed(instance: &Instance, devices: &[u32]) -> Result<Instance, Error>
 pub fn rank(
     instance: &Instance,
     strategy: Strategy,
-    candidates: &[u32],
+    candidates: &[DeviceId],
 ) -> Result<Vec<Ranked>, Error> {
     let candidates = checked(instance, candidates)?;
     // Caching everything everywhere is not a plan, but shows what each device could decode alone.
@@ -132,17 +132,15 @@ pub fn rank(
     let mut weights = vec![0.0; instance.devices.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
-            weights[hop.device as usize] += match strategy {
+            weights[hop.device] += match strategy {
                 Strategy::Paths => 1.0,
                 Strategy::VolumeDistance => path.volume * f64::from(hop.saves),
                 Strategy::Redundancy => decoded[at] * f64::from(hop.saves),
             };
         }
     }
-    let mut ranked: Vec<Ranked> = candidates
-        .into_iter()
-        .map(|device| Ranked { device, weight: weights[device as usize] })
-        .collect();
+    let mut ranked: Vec<Ranked> =
+        candidates.into_iter().map(|device| Ranked { device, weight: weights[device] }).collect();
     ranked.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     Ok(ranked)
 }
@@ -155,7 +153,7 @@ pub fn rank(
 /// [`Error::Stopped`].
 pub fn curve(
     instance: &Instance,
-    order: &[u32],
+    order: &[DeviceId],
     counts: &[usize],
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
     watch: &dyn Watch,
@@ -181,7 +179,7 @@ pub fn curve(
 /// An unknown candidate; those of `solve`; a solution that breaks a constraint; [`Error::Stopped`].
 pub fn greedy(
     instance: &Instance,
-    candidates: &[u32],
+    candidates: &[DeviceId],
     budget: usize,
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
     watch: &dyn Watch,
@@ -189,7 +187,7 @@ pub fn greedy(
     let mut left = checked(instance, candidates)?;
     let budget = budget.min(left.len());
     let on_paths = on_paths(instance);
-    let mut chosen: Vec<u32> = Vec::with_capacity(budget);
+    let mut chosen: Vec<DeviceId> = Vec::with_capacity(budget);
     let mut order = Vec::with_capacity(budget);
     let mut saved = 0.0;
     for step in 0..budget {
@@ -197,7 +195,7 @@ pub fn greedy(
         let mut best: Option<(usize, f64)> = None;
         for (at, &device) in left.iter().enumerate() {
             watch.proceed()?;
-            let with = if on_paths[device as usize] {
+            let with = if on_paths[device] {
                 chosen.push(device);
                 let with = saved_by(instance, &chosen, solve);
                 chosen.pop();
@@ -239,7 +237,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimal {
     /// Devices to build, by number; fewer than the budget if more save nothing.
-    pub devices: Vec<u32>,
+    pub devices: Vec<DeviceId>,
     /// Footprint with them.
     pub footprint: Footprint,
     /// Bound on what any placement within the budget saves.
@@ -273,17 +271,15 @@ impl Optimal {
 /// found; a program whose numbers differ too much in size for the solver.
 pub fn optimal(
     instance: &Instance,
-    candidates: &[u32],
+    candidates: &[DeviceId],
     budget: usize,
     limits: &Limits,
     watch: &dyn Watch,
 ) -> Result<Optimal, Error> {
     let on_paths = on_paths(instance);
-    let candidates: Vec<u32> = checked(instance, candidates)?
-        .into_iter()
-        .filter(|&device| on_paths[device as usize])
-        .collect();
-    let candidate: BTreeSet<u32> = candidates.iter().copied().collect();
+    let candidates: Vec<DeviceId> =
+        checked(instance, candidates)?.into_iter().filter(|&device| on_paths[device]).collect();
+    let candidate: BTreeSet<DeviceId> = candidates.iter().copied().collect();
     let hops = instance
         .paths
         .iter()
@@ -309,7 +305,7 @@ pub fn optimal(
     let mut options = SolveOptions::default();
     options.node_limit = Some(SLICE.min(limits.nodes));
     options.tolerances.feasibility = FEASIBILITY;
-    let hint: BTreeSet<u32> = rank(&part, Strategy::Redundancy, &candidates)?
+    let hint: BTreeSet<DeviceId> = rank(&part, Strategy::Redundancy, &candidates)?
         .iter()
         .take(budget)
         .map(|ranked| ranked.device)
@@ -349,7 +345,7 @@ pub fn optimal(
     // The solver's tolerance is absolute in rows scaled to 1.
     let evaluation = evaluate_within(&part, &cached, 1e3 * FEASIBILITY)?;
     evaluation.holds(&part)?;
-    let used: BTreeSet<u32> = part
+    let used: BTreeSet<DeviceId> = part
         .paths
         .iter()
         .flat_map(|path| &path.hops)
@@ -386,14 +382,14 @@ pub(crate) struct Model {
     /// d(p, r), in the order of [`Instance::hop_index`].
     cached: Vec<Variable>,
     /// Whether a device is built.
-    built: Vec<(u32, Variable)>,
+    built: Vec<(DeviceId, Variable)>,
     /// Bytes times links in one unit of the objective.
     pub(crate) scale: f64,
 }
 
 impl Model {
     /// `choice`: the candidates, which are all devices on paths, and how many of them may be built.
-    pub(crate) fn new(instance: &Instance, choice: Option<(&[u32], usize)>) -> Self {
+    pub(crate) fn new(instance: &Instance, choice: Option<(&[DeviceId], usize)>) -> Self {
         let (gains, operations) = coefficients(instance);
         let scale = gains.iter().copied().fold(0.0, f64::max);
         let scale = if scale > 0.0 { scale } else { 1.0 };
@@ -405,11 +401,11 @@ impl Model {
         for (number, path) in instance.paths.iter().enumerate() {
             let coded = instance.coded(path.ingress as usize);
             for (hop, at) in path.hops.iter().zip(instance.hop_range(number)) {
-                let device = &instance.devices[hop.device as usize];
+                let device = &instance.devices[hop.device];
                 most.push(
                     coded.min(device.memory / path.volume).min(device.operations / operations[at]),
                 );
-                hops_of[hop.device as usize].push((at, path.volume));
+                hops_of[hop.device].push((at, path.volume));
             }
         }
         let cached: Vec<Variable> = gains
@@ -427,7 +423,7 @@ impl Model {
                 budget as f64,
             );
         }
-        let built_of: BTreeMap<u32, Variable> = built.iter().copied().collect();
+        let built_of: BTreeMap<DeviceId, Variable> = built.iter().copied().collect();
         for (number, path) in instance.paths.iter().enumerate() {
             let hops = instance.hop_range(number);
             if path.hops.len() > 1 {
@@ -450,7 +446,7 @@ impl Model {
         }
         for (number, device) in instance.devices.iter().enumerate() {
             let hops = &hops_of[number];
-            let built = built_of.get(&(number as u32));
+            let built = built_of.get(&DeviceId::new(number));
             let mut row = |limit: f64, uses: &dyn Fn(&(usize, f64)) -> f64| {
                 // A limit of 0 is in the variables' bounds, and one that they cannot reach is none.
                 if limit > 0.0
@@ -484,7 +480,7 @@ impl Model {
     /// d(p, r) of a solution, without what rounding leaves below 0 and at devices that are not
     /// built.
     pub(crate) fn assignment(&self, instance: &Instance, solution: &microlp::Solution) -> Vec<f64> {
-        let absent: BTreeSet<u32> = self
+        let absent: BTreeSet<DeviceId> = self
             .built
             .iter()
             .filter(|(_, built)| solution.var_value(*built) < 0.5)
@@ -531,7 +527,7 @@ fn coefficients(instance: &Instance) -> (Vec<f64>, Vec<f64>) {
 /// Footprint saved with these devices.
 fn saved_by(
     instance: &Instance,
-    devices: &[u32],
+    devices: &[DeviceId],
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
 ) -> Result<Footprint, Error> {
     if devices.is_empty() {
@@ -543,12 +539,12 @@ fn saved_by(
 }
 
 /// The candidates in order, each once.
-fn checked(instance: &Instance, candidates: &[u32]) -> Result<Vec<u32>, Error> {
-    let candidates: BTreeSet<u32> = candidates.iter().copied().collect();
+fn checked(instance: &Instance, candidates: &[DeviceId]) -> Result<Vec<DeviceId>, Error> {
+    let candidates: BTreeSet<DeviceId> = candidates.iter().copied().collect();
     match candidates.last() {
-        Some(&last) if last as usize >= instance.devices.len() => Err(DeviceError::Index {
+        Some(&last) if last.index() >= instance.devices.len() => Err(DeviceError::Index {
             what: "device",
-            index: last as usize,
+            index: last.index(),
             count: instance.devices.len(),
         }
         .into()),
@@ -560,7 +556,7 @@ fn checked(instance: &Instance, candidates: &[u32]) -> Result<Vec<u32>, Error> {
 fn on_paths(instance: &Instance) -> Vec<bool> {
     let mut on_paths = vec![false; instance.devices.len()];
     for hop in instance.paths.iter().flat_map(|path| &path.hops) {
-        on_paths[hop.device as usize] = true;
+        on_paths[hop.device] = true;
     }
     on_paths
 }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use crate::{
-    Error, Instance, Solution, Stage, Unwatched, Watch,
+    DeviceId, Error, Instance, Solution, Stage, Unwatched, Watch,
     baseline::{self, Comparison},
     error::{DeviceError, TopologyError},
     evaluate::{self, Evaluation},
@@ -94,7 +94,7 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Deployed {
     /// Index of the device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Share of the footprint saved with this device and those before it, 0 to 1.
     pub reduction: f64,
 }
@@ -169,7 +169,7 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     if let Some(deploy) = request.deploy {
         watch.stage(Stage::Placement);
         (deployment, deployment_gap) = choose_links(&instance, deploy, &solve, watch)?;
-        let devices: Vec<u32> = deployment.iter().map(|deployed| deployed.device).collect();
+        let devices: Vec<DeviceId> = deployment.iter().map(|deployed| deployed.device).collect();
         instance = placement::deployed(&instance, &devices)?;
     }
     watch.stage(Stage::Solve);
@@ -264,7 +264,7 @@ fn choose_links(
         return Err(DeviceError::Deployment { asked: budget, available: candidates.len() }.into());
     }
     let mut gap = 0.0;
-    let order: Vec<u32> = match deploy.choice {
+    let order: Vec<DeviceId> = match deploy.choice {
         Choice::Ranked(strategy) => {
             let ranked = placement::rank(instance, strategy, &candidates)?;
             ranked.into_iter().take(budget).map(|ranked| ranked.device).collect()
@@ -290,7 +290,7 @@ fn choose_links(
     let counts: Vec<usize> = (1..=order.len()).collect();
     let steps = placement::curve(instance, &order, &counts, solve, watch)?;
     let whole = instance.footprint();
-    let deployed = |(&device, step): (&u32, &placement::Step)| Deployed {
+    let deployed = |(&device, step): (&DeviceId, &placement::Step)| Deployed {
         device,
         reduction: step.footprint.saved / whole,
     };

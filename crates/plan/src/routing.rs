@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Error, Network, NodeId, Watch,
+    Error, LinkId, Network, NodeId, Watch,
     error::{PathError, quote},
     network::{Names, Role, compare_ids},
     path::Route,
@@ -158,6 +158,8 @@ impl PartialOrd for Length {
     }
 }
 
+/// Where no link leads.
+const NO_LINK: LinkId = LinkId(u32::MAX);
 const FAR: Length = Length(f64::INFINITY, u32::MAX);
 
 /// Dijkstra's search, its memory kept from one ingress to the next.
@@ -165,12 +167,12 @@ struct Search<'a> {
     network: &'a Network,
     /// Links of node n are `out[first[n]..first[n + 1]]`.
     first: Vec<u32>,
-    out: Vec<u32>,
+    out: Vec<LinkId>,
     /// Place of each node in the order of ids.
     rank: Vec<u32>,
     length: Vec<Length>,
     /// Link by which the shortest path comes to each node.
-    by: Vec<u32>,
+    by: Vec<LinkId>,
     heap: BinaryHeap<Reverse<(Length, NodeId)>>,
 }
 
@@ -182,8 +184,8 @@ impl<'a> Search<'a> {
         for node in 0..nodes {
             first[node + 1] += first[node];
         }
-        let mut out: Vec<u32> = (0..network.links.len() as u32).collect();
-        out.sort_by_key(|&link| network.links[link as usize].from);
+        let mut out: Vec<LinkId> = LinkId::first(network.links.len()).collect();
+        out.sort_by_key(|&link| network.links[link].from);
         let mut order: Vec<NodeId> = NodeId::first(nodes).collect();
         order.sort_by(|&a, &b| compare_ids(&network.nodes[a].id, &network.nodes[b].id));
         let mut rank = vec![0; nodes];
@@ -194,7 +196,7 @@ impl<'a> Search<'a> {
             out,
             rank,
             length: vec![FAR; nodes],
-            by: vec![u32::MAX; nodes],
+            by: vec![NO_LINK; nodes],
             heap: BinaryHeap::new(),
         }
     }
@@ -202,7 +204,7 @@ impl<'a> Search<'a> {
     fn run(&mut self, from: NodeId) {
         let links = &self.network.links;
         self.length.fill(FAR);
-        self.by.fill(u32::MAX);
+        self.by.fill(NO_LINK);
         self.length[from] = Length(0.0, 0);
         self.heap.push(Reverse((Length(0.0, 0), from)));
         while let Some(Reverse((length, node))) = self.heap.pop() {
@@ -213,7 +215,7 @@ impl<'a> Search<'a> {
             for &number in
                 &self.out[self.first[node] as usize..self.first[node.index() + 1] as usize]
             {
-                let link = &links[number as usize];
+                let link = &links[number];
                 let to = link.to;
                 let through = Length(length.0 + link.weight, length.1 + 1);
                 // A node is farther than every predecessor on its shortest paths, so all of those
@@ -223,7 +225,7 @@ impl<'a> Search<'a> {
                     self.by[to] = number;
                     self.heap.push(Reverse((through, to)));
                 } else if through == self.length[to]
-                    && self.by[to] != u32::MAX
+                    && self.by[to] != NO_LINK
                     && self.before(number, self.by[to])
                 {
                     self.by[to] = number;
@@ -233,24 +235,24 @@ impl<'a> Search<'a> {
     }
 
     /// Whether to prefer one link to another on which the path is equally long.
-    fn before(&self, one: u32, other: u32) -> bool {
-        let key = |number: u32| {
-            let link = &self.network.links[number as usize];
+    fn before(&self, one: LinkId, other: LinkId) -> bool {
+        let key = |number: LinkId| {
+            let link = &self.network.links[number];
             (self.rank[link.from], link.latency, number)
         };
         key(one) < key(other)
     }
 
-    fn links_to(&self, to: NodeId) -> Option<Vec<u32>> {
+    fn links_to(&self, to: NodeId) -> Option<Vec<LinkId>> {
         let length = self.length[to];
         if length == FAR {
             return None;
         }
-        let mut links = vec![0; length.1 as usize];
+        let mut links = vec![NO_LINK; length.1 as usize];
         let mut at = to;
         for place in links.iter_mut().rev() {
             *place = self.by[at];
-            at = self.network.links[*place as usize].from;
+            at = self.network.links[*place].from;
         }
         Some(links)
     }
@@ -268,10 +270,10 @@ impl<'a> Search<'a> {
 /// access router; a duplicate pair; no path.
 pub fn given(network: &Network, text: &str) -> Result<Vec<Route>, Error> {
     let names = Names::new(network);
-    let mut best: HashMap<(NodeId, NodeId), u32> = HashMap::new();
-    for (link, number) in network.links.iter().zip(0..) {
+    let mut best: HashMap<(NodeId, NodeId), LinkId> = HashMap::new();
+    for (link, number) in network.links.iter().zip(LinkId::all()) {
         let known = best.entry((link.from, link.to)).or_insert(number);
-        if link.weight < network.links[*known as usize].weight {
+        if link.weight < network.links[*known].weight {
             *known = number;
         }
     }

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Error, Instance, Network, NodeId, Placement, Profile, Provision, Stage, Synthetic, Watch,
+    Error, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Stage, Synthetic,
+    Watch,
     error::{DeviceError, TopologyError, TrafficError},
     measure::Measurement,
     network::Names,
@@ -320,7 +321,7 @@ fn apply_overrides(instance: &mut Instance, overrides: &[DeviceOverride]) -> Res
     let by_ends: BTreeMap<(Option<NodeId>, NodeId), usize> = (0..)
         .zip(&instance.devices)
         .map(|(number, device)| {
-            ((device.link.map(|link| network.links[link as usize].from), device.node), number)
+            ((device.link.map(|link| network.links[link].from), device.node), number)
         })
         .collect();
     let by_labels = |name: &str| {
@@ -347,10 +348,12 @@ fn apply_overrides(instance: &mut Instance, overrides: &[DeviceOverride]) -> Res
 }
 
 /// Links from a list with one `from -> to` per line.
-fn links(network: &Network, text: &str) -> Result<BTreeSet<u32>, Error> {
+fn links(network: &Network, text: &str) -> Result<BTreeSet<LinkId>, Error> {
     let names = Names::new(network);
-    let numbers: BTreeMap<(NodeId, NodeId), u32> =
-        (0..).zip(&network.links).map(|(number, link)| ((link.from, link.to), number)).collect();
+    let numbers: BTreeMap<(NodeId, NodeId), LinkId> = LinkId::all()
+        .zip(&network.links)
+        .map(|(number, link)| ((link.from, link.to), number))
+        .collect();
     let mut chosen = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {

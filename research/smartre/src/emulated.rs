@@ -177,7 +177,7 @@ fn for_an_epoch(instance: &Instance) -> Instance {
     let mut instance = instance.clone().relaxed(false, true);
     for device in &mut instance.devices {
         device.encodings = f64::INFINITY;
-        device.memory = device.link.map_or(0.0, |link| volumes[link as usize]);
+        device.memory = device.link.map_or(0.0, |link| volumes[link]);
     }
     instance
 }

@@ -4,7 +4,7 @@ use std::{fs, time::Instant};
 
 use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
-    Instance, Network, Profile, Solution, Unwatched,
+    DeviceId, Instance, Network, Profile, Solution, Unwatched,
     baseline::{self, compare},
     emulate::workload::{self, Drift, Dynamics, Synthetic as Workload},
     evaluate::evaluate,
@@ -364,14 +364,14 @@ pub(crate) fn placement(run: &Run) -> Outcome {
         let before = instance.footprint();
         // Links that no path of these ingresses uses cannot have a device.
         let taken = evaluate(&instance, &vec![1.0; instance.hop_count()])?;
-        let candidates: Vec<u32> = placement::interior(&instance)
+        let candidates: Vec<DeviceId> = placement::interior(&instance)
             .into_iter()
-            .filter(|&device| taken.devices[device as usize].cached > 0.0)
+            .filter(|&device| taken.devices[device].cached > 0.0)
             .collect();
         let counts: Vec<usize> =
             (0..=10).chain((12..candidates.len()).step_by(4)).chain([candidates.len()]).collect();
         for strategy in Strategy::ALL {
-            let order: Vec<u32> = placement::rank(&instance, strategy, &candidates)?
+            let order: Vec<DeviceId> = placement::rank(&instance, strategy, &candidates)?
                 .iter()
                 .map(|ranked| ranked.device)
                 .collect();

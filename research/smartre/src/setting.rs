@@ -156,7 +156,7 @@ pub(crate) fn aged(
     let mut stored = vec![0.0; new.ingresses.len()];
     for (number, path) in new.paths.iter().enumerate() {
         for (hop, share) in path.hops.iter().zip(&mut cached[new.hop_range(number)]) {
-            *share *= devices[hop.device as usize];
+            *share *= devices[hop.device];
             stored[path.ingress as usize] += *share * path.volume;
         }
     }

@@ -13,7 +13,7 @@ use oncewire_plan::evaluate::{Evaluation, Use};
 use oncewire_plan::manifest::{self, Plan};
 use oncewire_plan::network::Role;
 use oncewire_plan::placement::{self, MORE_OPERATIONS, Resource};
-use oncewire_plan::{EachIngress, Instance, Outcome, Request, Solution};
+use oncewire_plan::{EachIngress, Instance, LinkId, Outcome, Request, Solution};
 use oncewire_plan::{NodeId, lp::Objective};
 use std::collections::HashMap;
 
@@ -128,8 +128,8 @@ fn document(
             .deployment
             .iter()
             .map(|&oncewire_plan::Deployed { device, reduction }| Deployed {
-                link: instance.device_name(device as usize),
-                label: labels.device(instance, device as usize),
+                link: instance.device_name(device.index()),
+                label: labels.device(instance, device.index()),
                 reduction,
             })
             .collect(),
@@ -317,7 +317,7 @@ impl Labels {
 
     fn device(&self, instance: &Instance, device: usize) -> String {
         let device = &instance.devices[device];
-        match device.link.map(|link| &instance.network.links[link as usize]) {
+        match device.link.map(|link| &instance.network.links[link]) {
             Some(link) => format!("{} -> {}", self.node(link.from), self.node(link.to)),
             None => self.node(device.node).to_owned(),
         }
@@ -380,7 +380,7 @@ fn node_rows(instance: &Instance, labels: &Labels) -> Vec<NodeRow> {
 }
 
 fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
-    let devices: HashMap<u32, u32> = (0..)
+    let devices: HashMap<LinkId, u32> = (0..)
         .zip(&instance.devices)
         .filter_map(|(number, device)| device.link.map(|link| (link, number)))
         .collect();
@@ -394,7 +394,7 @@ fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
             capacity: link.capacity,
             utilization_before: load.utilization.map(|both| both[0]),
             utilization_after: load.utilization.map(|both| both[1]),
-            device: devices.get(&(at as u32)).copied(),
+            device: devices.get(&LinkId::new(at)).copied(),
         }
     };
     instance.network.links.iter().enumerate().map(row).collect()
@@ -409,7 +409,7 @@ fn device_rows(
     let mut ranges = vec![0; instance.devices.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, &cached) in path.hops.iter().zip(solution.of_path(instance, number)) {
-            ranges[hop.device as usize] += usize::from(cached > 0.0);
+            ranges[hop.device] += usize::from(cached > 0.0);
         }
     }
     let part = |of: &Use| of.limit.is_finite().then(|| of.share());

@@ -97,7 +97,7 @@ pub(super) fn label(network: &Network, node: NodeId) -> String {
 /// What people call a device.
 pub(super) fn device_label(instance: &Instance, device: usize) -> String {
     let device = &instance.devices[device];
-    match device.link.map(|link| instance.network.links[link as usize]) {
+    match device.link.map(|link| instance.network.links[link]) {
         Some(link) => format!(
             "{} -> {}",
             label(&instance.network, link.from),

@@ -99,8 +99,7 @@ fn decoding_where_it_saves_most_beats_every_link_by_itself() {
 #[test]
 fn decoding_where_it_saves_most_needs_no_device_elsewhere() {
     let star = star();
-    let last =
-        star.restricted(|_, hop| star.devices[hop.device as usize].node == NodeId(6)).unwrap();
+    let last = star.restricted(|_, hop| star.devices[hop.device].node == NodeId(6)).unwrap();
     assert_eq!(hop_by_hop(&last).footprint.saved, 5.0);
     assert!((smartre(&last) - 60.0).abs() < 1e-5);
     assert_eq!(ideal(&last).footprint.saved, 60.0);
@@ -164,7 +163,7 @@ fn edge_only_keeps_the_last_device_of_each_path() {
     let hops: Vec<Vec<(u32, u32)>> = edge
         .paths
         .iter()
-        .map(|path| path.hops.iter().map(|hop| (hop.device, hop.distance)).collect())
+        .map(|path| path.hops.iter().map(|hop| (hop.device.0, hop.distance)).collect())
         .collect();
     assert_eq!(hops, [[(0, 1)], [(2, 2)], [(4, 3)]]);
     assert_eq!(edge.hop_count(), 3);
@@ -181,7 +180,7 @@ fn restricting_may_not_tear_ranges_apart() {
         Instance::new(network, routes, &unlimited(), &Placement::Links, measured(&[])).unwrap();
     // Path 0 keeps links 0 and 2, path 1 only 2: of path 0's range only the second half can be
     // decoded on path 1.
-    let error = whole.restricted(|path, hop| path == 0 || hop.device == 2).unwrap_err();
+    let error = whole.restricted(|path, hop| path == 0 || hop.device == DeviceId(2)).unwrap_err();
     assert!(
         error.to_string().contains("paths from 0 keep 1 -> 2, but different devices before it"),
         "{error}"
@@ -278,7 +277,7 @@ fn plainly(instance: &Instance) -> Vec<f64> {
     let mut on_links = vec![0.0; instance.network.links.len()];
     for (link, on_link) in on_links.iter_mut().enumerate() {
         let through: Vec<usize> = (0..instance.paths.len())
-            .filter(|&path| instance.paths[path].links.contains(&(link as u32)))
+            .filter(|&path| instance.paths[path].links.contains(&LinkId::new(link)))
             .collect();
         for &p in &through {
             *on_link += through.iter().map(|&q| instance.matches(p, q).bytes()).sum::<f64>();
@@ -332,8 +331,8 @@ proptest! {
     fn hop_by_hop_without_limits_is_ideal(instance in instances()) {
         let mut instance = instance.relaxed(true, true);
         instance.devices.iter_mut().for_each(|device| device.encodings = f64::INFINITY);
-        let everywhere: BTreeSet<u32> = instance.paths.iter().flat_map(|path| path.links.iter().copied()).collect();
-        let with_devices: BTreeSet<u32> =
+        let everywhere: BTreeSet<LinkId> = instance.paths.iter().flat_map(|path| path.links.iter().copied()).collect();
+        let with_devices: BTreeSet<LinkId> =
             instance.paths.iter().flat_map(|path| path.hops.iter().map(|hop| path.links[hop.distance as usize - 1])).collect();
         let (free, ideal) = (hop_by_hop(&instance), ideal(&instance));
         if everywhere == with_devices {

@@ -1,7 +1,7 @@
 //! Assignments of caches, in the form the emulator uses.
 
 use crate::{
-    Error, Instance, Solution,
+    DeviceId, Error, HeaderHash, Instance, Solution,
     error::EmulationError,
     manifest::{self, Plan, PlannedPath},
 };
@@ -17,7 +17,7 @@ pub struct Share {
     /// End of the range (exclusive), at most 2^32.
     pub to: u64,
     /// The device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Size in bytes of the FIFO bucket at ingress and device: packets count with headers and
     /// payload.
     pub bytes: u64,
@@ -28,7 +28,7 @@ pub struct Share {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// Per path: devices in order, on the route that the manifests were made for.
-    devices: Vec<Box<[u32]>>,
+    devices: Vec<Box<[DeviceId]>>,
     /// Per path: ranges in on-path order, each where the one before ends.
     shares: Vec<Box<[Share]>>,
 }
@@ -131,7 +131,7 @@ impl Allocation {
     }
 
     /// Devices of a path in order, on the route that the manifests were made for.
-    pub fn devices(&self, path: u32) -> &[u32] {
+    pub fn devices(&self, path: u32) -> &[DeviceId] {
         &self.devices[path as usize]
     }
 
@@ -141,7 +141,7 @@ impl Allocation {
     }
 
     /// The device that caches packets of this path with this hash.
-    pub fn holder(&self, path: u32, hash: u32) -> Option<&Share> {
+    pub fn holder(&self, path: u32, hash: HeaderHash) -> Option<&Share> {
         let shares = self.shares(path);
         let at = shares.partition_point(|share| share.to <= u64::from(hash));
         shares.get(at)
@@ -172,7 +172,7 @@ impl Allocation {
             for q in ingress.paths.clone() {
                 let volume = instance.paths[q as usize].volume;
                 for share in self.shares(q) {
-                    operations[share.device as usize] += part(share) * volume / instance.packet;
+                    operations[share.device] += part(share) * volume / instance.packet;
                 }
                 for p in ingress.paths.clone() {
                     let found = instance.matches(p as usize, q as usize);
@@ -185,7 +185,7 @@ impl Allocation {
                             .iter()
                             .find(|hop| hop.device == share.device)
                         {
-                            operations[share.device as usize] += part(share) * found.count;
+                            operations[share.device] += part(share) * found.count;
                             saved[number] += part(share) * found.bytes() * f64::from(hop.saves);
                         }
                     }

@@ -1,7 +1,7 @@
 //! What changes during a run.
 
 use super::Allocation;
-use crate::{Error, Measured};
+use crate::{Error, LinkId, Measured};
 
 /// Something that happens at a given time.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub enum Change {
         /// The path.
         path: u32,
         /// Its links from now on, from the same ingress to the same egress.
-        links: Vec<u32>,
+        links: Vec<LinkId>,
         /// Time until its ingress learns of it, in nanoseconds. Packets encoded meanwhile may be
         /// undecodable.
         notice: u64,

@@ -10,7 +10,7 @@ use oncewire_kernels::random::SplitMix64;
 use planned::{Carrier, Planned, fits, limits_of_links};
 
 use super::{
-    Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHash, IngressReport,
+    Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHasher, IngressReport,
     Packet, Replanner, Replanning, Report, Rollout, Traffic,
     ingress::Pairs,
     link::{Limits, Pair},
@@ -18,7 +18,7 @@ use super::{
     shim::{Format, MAX_MATCHES, MAX_PAYLOAD},
     store::Finding,
 };
-use crate::{Error, Instance, Watch, error::EmulationError};
+use crate::{DeviceId, Error, Instance, LinkId, Watch, error::EmulationError};
 
 /// How packets are carried.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +71,8 @@ impl Default for Settings {
 
 impl Settings {
     /// The hash by which packets of the run are told apart.
-    pub fn header_hash(&self) -> HeaderHash {
-        HeaderHash { seed: self.seed, extension: self.extension }
+    pub fn header_hash(&self) -> HeaderHasher {
+        HeaderHasher { seed: self.seed, extension: self.extension }
     }
 }
 
@@ -83,9 +83,9 @@ const WATCH_EVERY: u64 = 4096;
 pub struct Emulation<'a> {
     instance: &'a Instance,
     settings: Settings,
-    hash: HeaderHash,
+    hash: HeaderHasher,
     epoch_length: u64,
-    of_link: Vec<Option<u32>>,
+    of_link: Vec<Option<DeviceId>>,
     /// Current routes.
     routes: Vec<Route>,
     /// Routes that ingresses know.
@@ -120,10 +120,10 @@ pub struct Emulation<'a> {
 
 enum Scheduled {
     Bring(Allocation, Rollout),
-    Install { device: u32, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)> },
+    Install { device: DeviceId, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)> },
     Switch { ingress: u32, version: u32, allocation: Arc<Allocation>, limits: Vec<f64> },
     Retire { version: u32, allocation: Arc<Allocation> },
-    Reroute { path: u32, links: Vec<u32>, notice: u64 },
+    Reroute { path: u32, links: Vec<LinkId>, notice: u64 },
     Notice { path: u32 },
     Loss(f64),
 }
@@ -348,7 +348,7 @@ impl<'a> Emulation<'a> {
                     for (pair, _) in pairs
                         .iter()
                         .zip(&self.of_link)
-                        .filter(|(_, of)| **of == Some(number as u32))
+                        .filter(|(_, of)| **of == Some(DeviceId::new(number)))
                     {
                         let Some(pair) = pair else { continue };
                         let (used, most) = pair.node().used();

@@ -8,6 +8,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Fields, Header};
 
+use crate::HeaderHash;
+
 /// When the hash covers the transport fields ([`Header::transport`]) besides addresses, ports,
 /// protocol and identification. Each node decides from the header alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub enum Extension {
 
 /// The hash function of a network: the same at all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeaderHash {
+pub struct HeaderHasher {
     /// Secret of the network, so that outsiders cannot craft headers whose hashes collide or fall
     /// on one device.
     pub seed: u64,
@@ -40,8 +42,8 @@ pub struct Identity(pub u64);
 
 impl Identity {
     /// Place in the hash space of the manifests' ranges: the upper 32 bits.
-    pub fn hash(self) -> u32 {
-        (self.0 >> 32) as u32
+    pub fn hash(self) -> HeaderHash {
+        HeaderHash((self.0 >> 32) as u32)
     }
 
     /// Name of the packet among those of its path: the upper `bytes` bytes, 1..=8.
@@ -50,7 +52,7 @@ impl Identity {
     }
 }
 
-impl HeaderHash {
+impl HeaderHasher {
     /// The hash of a header.
     ///
     /// Input, in network byte order: 4 or 6; source and destination address, 4 or 16 bytes each;
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_field_counts() {
-        let hash = HeaderHash::default();
+        let hash = HeaderHasher::default();
         let plain = header(Some(1), 1);
         let udp =
             |length, checksum| Header { transport: Fields::Udp { length, checksum }, ..plain };
@@ -181,7 +183,7 @@ mod tests {
         ];
         let seen: HashSet<Identity> = all.iter().map(|header| hash.identity(header)).collect();
         assert_eq!(seen.len(), all.len());
-        assert_ne!(hash.identity(&plain), HeaderHash { seed: 1, ..hash }.identity(&plain));
+        assert_ne!(hash.identity(&plain), HeaderHasher { seed: 1, ..hash }.identity(&plain));
     }
 
     /// As `docs/PLANNERS.md` has it, field by field.
@@ -194,7 +196,7 @@ mod tests {
             &[1, 0x12, 0x34],
             &[1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0],
         ];
-        let hash = HeaderHash { seed: 5, extension: Extension::Always };
+        let hash = HeaderHasher { seed: 5, extension: Extension::Always };
         assert_eq!(
             hash.identity(&header(Some(0x1234), 7)).0,
             SipHasher24::new_with_keys(5, 0).hash(&bytes.concat())
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn the_extension_is_decided_by_the_header() {
         let differ = |extension, identification| {
-            let hash = HeaderHash { seed: 5, extension };
+            let hash = HeaderHasher { seed: 5, extension };
             hash.identity(&header(identification, 1)) != hash.identity(&header(identification, 2))
         };
         for identification in [None, Some(0), Some(9)] {
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn hash_and_name_are_the_upper_bits() {
         let identity = Identity(0x0123_4567_89ab_cdef);
-        assert_eq!(identity.hash(), 0x0123_4567);
+        assert_eq!(identity.hash(), HeaderHash(0x0123_4567));
         assert_eq!(
             (identity.name(4), identity.name(5), identity.name(8)),
             (0x0123_4567, 0x01_2345_6789, identity.0)
@@ -229,10 +231,10 @@ mod tests {
 
     #[test]
     fn hashes_fill_the_space_evenly() {
-        let hash = HeaderHash::default();
+        let hash = HeaderHasher::default();
         let mut counts = [0u32; 16];
         for sequence in 0..16_000 {
-            counts[(hash.identity(&header(None, sequence)).hash() >> 28) as usize] += 1;
+            counts[(hash.identity(&header(None, sequence)).hash().0 >> 28) as usize] += 1;
         }
         // 1,000 each; six standard deviations are 184.
         assert!(counts.iter().all(|count| (816..=1184).contains(count)), "{counts:?}");

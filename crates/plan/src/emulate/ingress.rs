@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{
-    Allocation, HeaderHash, Identity, Packet, Refusals,
+    Allocation, HeaderHasher, Identity, Packet, Refusals,
     node::{Body, InFlight},
     route::Route,
     shim::{Format, Shim, Spec},
     store::{Found, Store, Stored},
 };
-use crate::Error;
+use crate::{DeviceId, Error, HeaderHash};
 
 /// Encoded packets outside the store that are remembered to detect retransmissions.
 const REMEMBERED: usize = 1 << 16;
@@ -21,7 +21,7 @@ const REMEMBERED: usize = 1 << 16;
 #[derive(Clone, Copy)]
 pub(super) struct Common<'a> {
     pub(super) format: &'a Format,
-    pub(super) hash: &'a HeaderHash,
+    pub(super) hash: &'a HeaderHasher,
     pub(super) window: usize,
     /// The routes that this ingress knows.
     pub(super) known: &'a [Route],
@@ -93,7 +93,7 @@ impl Ingress {
         paths: std::ops::Range<u32>,
         limits: Vec<f64>,
     ) {
-        let mut sizes: BTreeMap<(u32, u32), u64> =
+        let mut sizes: BTreeMap<(u32, DeviceId), u64> =
             self.store.buckets().map(|(path, device, _)| ((path, device), 0)).collect();
         for path in paths {
             for share in allocation.shares(path) {
@@ -148,14 +148,14 @@ impl Ingress {
             shim: flight.shim.len() as u32,
         };
         for found in &self.matches {
-            self.used[self.store.get(found.slot).device as usize] += 1.0;
+            self.used[self.store.get(found.slot).device] += 1.0;
         }
         if shim.cache.is_some() {
             let share = *self
                 .allocation
                 .holder(packet.path, hash)
                 .expect("it is stored because it has one");
-            self.used[share.device as usize] += 1.0;
+            self.used[share.device] += 1.0;
             let name = identity.name(common.format.name_bytes);
             let size = payload.len() as u64 + u64::from(packet.header_bytes);
             let stored = Stored::new(
@@ -180,7 +180,7 @@ impl Ingress {
         let as_planned = |path: u32| common.known[path as usize].meets(allocation.devices(path));
         let here = as_planned(path);
         // The first regions count before it is known which are kept: `used` is charged afterwards.
-        let mut counting: Vec<(u32, f64)> = Vec::new();
+        let mut counting: Vec<(DeviceId, f64)> = Vec::new();
         store.search(&packet.payload, matches, |store, stored, found| {
             let pair = pairs.entry((path, stored.path)).or_default();
             pair.0 += 1;
@@ -206,7 +206,7 @@ impl Ingress {
             }
             let before: f64 =
                 counting.iter().filter(|entry| entry.0 == stored.device).map(|entry| entry.1).sum();
-            if used[stored.device as usize] + before + 1.0 > limits[stored.device as usize] {
+            if used[stored.device] + before + 1.0 > limits[stored.device] {
                 refusals.overloaded += 1;
                 return false;
             }
@@ -231,7 +231,7 @@ impl Ingress {
     }
 
     /// Which version, if any, makes a device downstream cache the packet.
-    fn place(&self, common: &Common<'_>, packet: &Packet, hash: u32) -> Option<bool> {
+    fn place(&self, common: &Common<'_>, packet: &Packet, hash: HeaderHash) -> Option<bool> {
         let share = self.allocation.holder(packet.path, hash)?;
         let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
         let ahead = common.known[packet.path as usize].distance(share.device).is_some();
@@ -242,8 +242,7 @@ impl Ingress {
             .iter()
             .filter(|found| self.store.get(found.slot).device == share.device)
             .count();
-        let idle = self.used[share.device as usize] + own as f64 + 1.0
-            <= self.limits[share.device as usize];
+        let idle = self.used[share.device] + own as f64 + 1.0 <= self.limits[share.device];
         (ahead && room && idle).then_some(self.version & 1 == 1)
     }
 

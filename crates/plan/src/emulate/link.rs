@@ -1,13 +1,13 @@
 //! Hop-by-hop redundancy elimination: an encoder and a decoder at the ends of each link.
 
 use super::{
-    HeaderHash, Identity, Packet,
+    HeaderHasher, Identity, Packet,
     ingress::{literals, spec},
     node::{Body, CacheTask, InFlight, Node, Processed},
     shim::{Format, Shim, ShimError},
     store::{Finding, Store, Stored},
 };
-use crate::Error;
+use crate::{DeviceId, Error};
 
 /// Limits of a link's pair of devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +33,14 @@ pub(super) struct Pair {
 
 /// A pair has a single path.
 const PATH: u32 = 0;
+/// The only device of a pair.
+const DEVICE: DeviceId = DeviceId(0);
 
 impl Pair {
     pub(super) fn new(finding: &Finding, key: u64, limits: Limits) -> Result<Self, Error> {
         let mut store = Store::new(finding, key, limits.memory, 1)?;
         let mut node = Node::default();
-        store.resize(PATH, 0, limits.memory);
+        store.resize(PATH, DEVICE, limits.memory);
         node.resize(PATH, limits.memory);
         Ok(Self { store, node, limits, encodings: 0.0, operations: 0.0 })
     }
@@ -59,14 +61,14 @@ impl Pair {
     pub(super) fn encode(
         &mut self,
         format: &Format,
-        hash: &HeaderHash,
+        hash: &HeaderHasher,
         window: usize,
         packet: &Packet,
         identity: Identity,
     ) -> Result<InFlight, Error> {
         let payload = &packet.payload;
         let mut flight = InFlight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
-        let below = f64::from(identity.hash()) < self.limits.coded * 4_294_967_296.0;
+        let below = f64::from(identity.hash().0) < self.limits.coded * 4_294_967_296.0;
         if payload.len() < window || !below || self.encodings + 1.0 > self.limits.encodings {
             return Ok(flight);
         }
@@ -92,7 +94,7 @@ impl Pair {
         self.operations += matches.len() as f64;
         let size = payload.len() as u64 + u64::from(packet.header_bytes);
         let cached =
-            self.operations + 1.0 <= self.limits.operations && self.store.takes(PATH, 0, size);
+            self.operations + 1.0 <= self.limits.operations && self.store.takes(PATH, DEVICE, size);
         let shim = Shim {
             path: PATH,
             cache: cached.then_some(false),
@@ -106,8 +108,13 @@ impl Pair {
         if cached {
             self.operations += 1.0;
             let name = identity.name(format.name_bytes);
-            let stored =
-                Stored::new((PATH, name, identity.hash()), (0, 0), copy, payload.clone(), size);
+            let stored = Stored::new(
+                (PATH, name, identity.hash()),
+                (DEVICE, 0),
+                copy,
+                payload.clone(),
+                size,
+            );
             self.store.insert(stored, &matches, false)?;
         }
         Ok(flight)
@@ -117,7 +124,7 @@ impl Pair {
     pub(super) fn decode(
         &mut self,
         format: &Format,
-        hash: &HeaderHash,
+        hash: &HeaderHasher,
         window: usize,
         packet: &Packet,
         identity: Identity,

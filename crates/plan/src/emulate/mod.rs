@@ -26,7 +26,7 @@ pub use crate::packet::{Fields, Header, Packet};
 pub use allocation::{Allocation, Share};
 pub use dynamics::{Change, Event, Observed, Replanner, Replanning, Rollout};
 pub use engine::{Emulation, Scheme, Settings};
-pub use header::{Extension, HeaderHash, Identity};
+pub use header::{Extension, HeaderHasher, Identity};
 pub use report::{DeviceReport, EpochReport, IngressReport, Refusals, Report, Traffic};
 pub use request::{
     Captured, Captures, FlashCrowd, NoCaptures, Outcome, Replan, Request, Reroute, Run, Source, run,

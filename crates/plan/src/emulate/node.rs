@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    HeaderHash,
+    HeaderHasher,
     shim::{Format, Shim, ShimError, Spec},
 };
 
@@ -121,7 +121,7 @@ impl Node {
     pub(super) fn receive(
         &mut self,
         format: &Format,
-        hash: &HeaderHash,
+        hash: &HeaderHasher,
         task: &CacheTask,
         flight: &mut InFlight,
     ) -> Result<Processed, ShimError> {

@@ -1,7 +1,7 @@
 //! A link that fails.
 
 use super::{Change, Event};
-use crate::{Error, Instance, NodeId, Unwatched, error::EmulationError, routing};
+use crate::{Error, Instance, LinkId, NodeId, Unwatched, error::EmulationError, routing};
 
 /// Events of a failure at `time`: of the links without which every path still has a route, the
 /// busiest fails in both directions. Paths over it take the other routes, and ingresses learn of
@@ -25,13 +25,13 @@ pub fn reroute(instance: &Instance, time: u64, notice: u64) -> Result<Vec<Event>
 }
 
 /// A path and its new links.
-type NewRoute = (u32, Vec<u32>);
+type NewRoute = (u32, Vec<LinkId>);
 
 /// New routes for the paths over a link that fails, if all of them have one.
 fn without(instance: &Instance, failed: usize) -> Result<Option<Vec<NewRoute>>, Error> {
     let failed = instance.network.links[failed];
-    let gone = |link: u32| {
-        let link = instance.network.links[link as usize];
+    let gone = |link: LinkId| {
+        let link = instance.network.links[link];
         (link.from, link.to) == (failed.from, failed.to)
             || (link.from, link.to) == (failed.to, failed.from)
     };
@@ -39,7 +39,7 @@ fn without(instance: &Instance, failed: usize) -> Result<Option<Vec<NewRoute>>, 
     // their numbers that way.
     let mut left = instance.network.clone();
     let far: f64 = left.links.iter().map(|link| link.weight).sum::<f64>() * 1e3;
-    (0..)
+    LinkId::all()
         .zip(&mut left.links)
         .filter(|(number, _)| gone(*number))
         .for_each(|(_, link)| link.weight += far);

@@ -1,23 +1,20 @@
 //! Links and devices of a path, current or as an ingress knows them.
 
 use crate::{
-    Instance, Path,
+    DeviceId, Instance, LinkId, Path,
     error::{EmulationError, RouteFault},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    pub(super) links: Box<[u32]>,
+    pub(super) links: Box<[LinkId]>,
     /// The device that each link leads to, if any.
-    pub(super) devices: Box<[Option<u32>]>,
+    pub(super) devices: Box<[Option<DeviceId>]>,
 }
 
 impl Route {
-    pub(super) fn new(links: &[u32], of_link: &[Option<u32>]) -> Self {
-        Self {
-            links: links.into(),
-            devices: links.iter().map(|&link| of_link[link as usize]).collect(),
-        }
+    pub(super) fn new(links: &[LinkId], of_link: &[Option<DeviceId>]) -> Self {
+        Self { links: links.into(), devices: links.iter().map(|&link| of_link[link]).collect() }
     }
 
     /// The route of an instance's path, with the devices that decode for it.
@@ -30,24 +27,24 @@ impl Route {
     }
 
     /// Links to a device, if it is on the route.
-    pub(super) fn distance(&self, device: u32) -> Option<u32> {
+    pub(super) fn distance(&self, device: DeviceId) -> Option<u32> {
         self.devices.iter().position(|&found| found == Some(device)).map(|at| at as u32 + 1)
     }
 
     /// Whether it has exactly these devices, in this order.
-    pub(super) fn meets(&self, devices: &[u32]) -> bool {
+    pub(super) fn meets(&self, devices: &[DeviceId]) -> bool {
         self.devices.iter().flatten().eq(devices)
     }
 }
 
 /// The device at the head of each link.
-pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
+pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<DeviceId>> {
     let mut of_link = vec![None; instance.network.links.len()];
     let mut of_node = vec![None; instance.network.nodes.len()];
     for (number, device) in instance.devices.iter().enumerate() {
         match device.link {
-            Some(link) => of_link[link as usize] = Some(number as u32),
-            None => of_node[device.node] = Some(number as u32),
+            Some(link) => of_link[link] = Some(DeviceId::new(number)),
+            None => of_node[device.node] = Some(DeviceId::new(number)),
         }
     }
     for (device, link) in of_link.iter_mut().zip(&instance.network.links) {
@@ -57,7 +54,11 @@ pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<u32>> {
 }
 
 /// Whether a path may take these links: from its ingress to its egress, no node twice.
-pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(), EmulationError> {
+pub(super) fn check(
+    instance: &Instance,
+    path: u32,
+    links: &[LinkId],
+) -> Result<(), EmulationError> {
     let Some(of) = instance.paths.get(path as usize) else {
         return Err(EmulationError::Index {
             what: "another route for path",
@@ -69,7 +70,7 @@ pub(super) fn check(instance: &Instance, path: u32, links: &[u32]) -> Result<(),
     let mut at = instance.ingresses[of.ingress as usize].node;
     let mut seen = std::collections::BTreeSet::from([at]);
     for &number in links {
-        match instance.network.links.get(number as usize) {
+        match instance.network.links.get(number.index()) {
             None => {
                 let links = instance.network.links.len();
                 return wrong(RouteFault::Link { link: number, links });

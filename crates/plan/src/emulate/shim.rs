@@ -73,7 +73,7 @@ pub struct Shim {
     pub path: u32,
     /// A node downstream caches this packet, under the manifest whose version has this lowest bit.
     pub cache: Option<bool>,
-    /// [`super::HeaderHash::check`] of the whole payload. Written only if there are matches.
+    /// [`super::HeaderHasher::check`] of the whole payload. Written only if there are matches.
     pub check: u32,
     /// Regions that are not in the packet, ascending and disjoint.
     pub matches: Vec<Spec>,

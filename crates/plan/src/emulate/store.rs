@@ -20,7 +20,7 @@ use oncewire_codec::{
 use oncewire_family::SamplerKind;
 
 use super::shim::MAX_PAYLOAD;
-use crate::{Error, error::EmulationError};
+use crate::{DeviceId, Error, HeaderHash, error::EmulationError};
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
 pub(super) const RING: u64 = 4;
@@ -55,9 +55,9 @@ impl Default for Finding {
 pub(super) struct Stored {
     pub(super) path: u32,
     pub(super) name: u64,
-    pub(super) hash: u32,
+    pub(super) hash: HeaderHash,
     /// The device that caches it.
-    pub(super) device: u32,
+    pub(super) device: DeviceId,
     /// Version of the allocation that assigned it.
     pub(super) version: u32,
     /// Key of five-tuple and payload.
@@ -126,7 +126,7 @@ pub(super) struct Store {
     addresses: VecDeque<(u64, u32)>,
     packets: Vec<Option<Stored>>,
     free: Vec<u32>,
-    buckets: BTreeMap<(u32, u32), Bucket>,
+    buckets: BTreeMap<(u32, DeviceId), Bucket>,
     names: HashMap<(u32, u64), u32>,
     copies: HashMap<u64, u32>,
     pub(super) counts: Counts,
@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// Sets the size of a bucket, and evicts packets that no longer fit.
-    pub(super) fn resize(&mut self, path: u32, device: u32, capacity: u64) {
+    pub(super) fn resize(&mut self, path: u32, device: DeviceId, capacity: u64) {
         let bucket = self.buckets.entry((path, device)).or_default();
         bucket.capacity = capacity;
         self.make_room((path, device), 0);
@@ -196,12 +196,12 @@ impl Store {
     }
 
     /// Buckets: path, device and size.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, u32, u64)> + '_ {
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, DeviceId, u64)> + '_ {
         self.buckets.iter().map(|(&(path, device), bucket)| (path, device, bucket.capacity))
     }
 
     /// Whether a packet of this size fits its bucket.
-    pub(super) fn takes(&self, path: u32, device: u32, size: u64) -> bool {
+    pub(super) fn takes(&self, path: u32, device: DeviceId, size: u64) -> bool {
         self.buckets.get(&(path, device)).is_some_and(|bucket| size <= bucket.capacity)
     }
 
@@ -391,7 +391,7 @@ impl Store {
         }
     }
 
-    fn make_room(&mut self, key: (u32, u32), size: u64) {
+    fn make_room(&mut self, key: (u32, DeviceId), size: u64) {
         let Some(bucket) = self.buckets.get_mut(&key) else { return };
         while bucket.used + size > bucket.capacity {
             let Some(slot) = bucket.queue.pop_front() else { break };
@@ -448,8 +448,8 @@ impl Store {
 impl Stored {
     /// A packet without null regions.
     pub(super) fn new(
-        (path, name, hash): (u32, u64, u32),
-        (device, version): (u32, u32),
+        (path, name, hash): (u32, u64, HeaderHash),
+        (device, version): (DeviceId, u32),
         copy: u64,
         payload: Arc<[u8]>,
         size: u64,

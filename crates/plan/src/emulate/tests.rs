@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Error, Instance, Measured, Network, NodeId, Placement, Profile, Provision, Unwatched,
+    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId, PathId, Placement,
+    Profile, Provision, Unwatched,
     network::{Link, Node},
     path::Route,
 };
@@ -53,7 +54,7 @@ fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provis
     let routes = routes.iter().map(|links| Route {
         from: network.links[links[0] as usize].from,
         to: network.links[links[links.len() - 1] as usize].to,
-        links: links.to_vec(),
+        links: links.iter().copied().map(LinkId).collect(),
         volume: 1e6,
     });
     let routes = routes.collect();
@@ -78,7 +79,7 @@ fn fork() -> Instance {
 }
 
 fn share(from: u64, to: u64, device: u32) -> Share {
-    Share { from, to, device, bytes: 1 << 20 }
+    Share { from, to, device: DeviceId(device), bytes: 1 << 20 }
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -248,7 +249,7 @@ fn buckets_evict_in_lockstep() {
     // Each bucket holds ten packets; old and new content is repeated at random distances. A node
     // that evicts before the ingress fails the run.
     let instance = line();
-    let bucket = |from, to, device| Share { from, to, device, bytes: 10 * 540 };
+    let bucket = |from, to, device| Share { from, to, device: DeviceId(device), bytes: 10 * 540 };
     let shares = vec![vec![
         bucket(0, ALL / 3, 0),
         bucket(ALL / 3, ALL / 3 * 2, 1),
@@ -358,7 +359,7 @@ fn names_that_collide_are_not_referred_to() {
     // Names of one byte, a hundred packets at a time.
     let instance = line();
     let settings = Settings { format: Format { name_bytes: 1, ..Format::default() }, ..settings() };
-    let bucket = |from, to, device| Share { from, to, device, bytes: 50 * 340 };
+    let bucket = |from, to, device| Share { from, to, device: DeviceId(device), bytes: 50 * 340 };
     let mut emulation =
         planned(&instance, vec![vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)]], settings);
     let mut source = Source::default();
@@ -406,7 +407,7 @@ fn a_lost_packet_costs_what_refers_to_it() {
 fn with_losses_nothing_is_delivered_wrong() {
     let instance = fork();
     let shares = |bytes| {
-        let bucket = |from, to, device| Share { from, to, device, bytes };
+        let bucket = |from, to, device| Share { from, to, device: DeviceId(device), bytes };
         vec![
             vec![bucket(0, HALF, 0), bucket(HALF, ALL, 1)],
             vec![bucket(0, HALF, 0), bucket(HALF, ALL, 2)],
@@ -434,7 +435,7 @@ fn with_losses_nothing_is_delivered_wrong() {
 #[test]
 fn staggered_updates_lose_nothing() {
     let instance = fork();
-    let bucket = |from, to, device, bytes| Share { from, to, device, bytes };
+    let bucket = |from, to, device, bytes| Share { from, to, device: DeviceId(device), bytes };
     let old = vec![
         vec![bucket(0, HALF, 0, 30_000), bucket(HALF, ALL, 1, 10_000)],
         vec![bucket(0, HALF, 0, 20_000), bucket(HALF, ALL, 2, 20_000)],
@@ -481,7 +482,7 @@ fn after_a_routing_change_only_what_can_be_decoded_is_encoded() {
     let shares = vec![vec![share(0, ALL, 2)], vec![share(0, HALF, 0), share(HALF, ALL, 1)]];
     let run = |notice| {
         let mut emulation = planned(&instance, shares.clone(), settings());
-        let change = Change::Route { path: 1, links: vec![2, 3], notice };
+        let change = Change::Route { path: 1, links: [2, 3].map(LinkId).to_vec(), notice };
         emulation.schedule(Event { time: 100, change }).unwrap();
         let mut source = Source::default();
         for time in 0..200u64 {
@@ -623,8 +624,10 @@ fn what_makes_no_sense_is_refused() {
         push(5, 0, 65_536),
         "emulation: a payload of 65536 bytes; a packet has at most 65535"
     );
-    let reroute =
-        Event { time: 9, change: Change::Route { path: 0, links: vec![0, 2], notice: 0 } };
+    let reroute = Event {
+        time: 9,
+        change: Change::Route { path: 0, links: [0, 2].map(LinkId).to_vec(), notice: 0 },
+    };
     assert_eq!(
         message(emulation.schedule(reroute)),
         "emulation: another route for path 0 is broken"
@@ -666,14 +669,14 @@ fn a_plans_manifests_and_its_solution_say_the_same() {
         (Allocation::of_plan(&plan), Allocation::new(&instance, &solution).unwrap());
     let manifests = plan.ingress_manifests();
     for path in 0..2 {
-        for hash in [0, 1 << 30, (1 << 30) - 1, 3 << 30, (3 << 30) - 1, u32::MAX] {
+        for hash in [0, 1 << 30, (1 << 30) - 1, 3 << 30, (3 << 30) - 1, u32::MAX].map(HeaderHash) {
             let holder = of_solution.holder(path, hash).map(|share| share.device);
             assert_eq!(of_plan.holder(path, hash).map(|share| share.device), holder);
             assert_eq!(plan.paths()[path as usize].holder(hash), holder);
         }
         for q in 0..2 {
             assert_eq!(of_plan.overlap(path, q), of_solution.overlap(path, q));
-            assert_eq!(manifests[0].overlap(path, q), of_plan.overlap(path, q));
+            assert_eq!(manifests[0].overlap(PathId(path), PathId(q)), of_plan.overlap(path, q));
         }
     }
     assert_eq!((of_plan.overlap(0, 1), of_plan.overlap(1, 0)), (0, 1 << 30));

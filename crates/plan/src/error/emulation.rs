@@ -2,6 +2,8 @@
 
 use super::Fault;
 
+use crate::{DeviceId, LinkId};
+
 /// Why an emulation cannot start or continue.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -121,7 +123,7 @@ pub enum EmulationError {
         /// Index of the path.
         path: usize,
         /// Index of the device.
-        device: u32,
+        device: DeviceId,
     },
     /// A path cannot take these links.
     #[error("another route for path {path} {fault}")]
@@ -196,7 +198,7 @@ pub enum RouteFault {
     #[error("takes link {link}, but there are {links}")]
     Link {
         /// Index of the link.
-        link: u32,
+        link: LinkId,
         /// Links of the network.
         links: usize,
     },

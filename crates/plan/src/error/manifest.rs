@@ -4,6 +4,8 @@ use std::fmt;
 
 use crate::manifest::{FORMAT, HASH, MAX_DOCUMENT, MAX_HOPS, MAX_NUMBER, SPACE};
 
+use crate::{DeviceId, PathId};
+
 /// What is wrong with a plan or a manifest. [`ManifestError::kind`] says what to do about it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -115,7 +117,7 @@ pub enum ManifestError {
     },
     /// Two paths have the same id.
     #[error("two paths have the id {0}")]
-    SameId(u32),
+    SameId(PathId),
     /// A place in an ingress's tree comes before its parent.
     #[error("place {place} of the tree comes before its parent, {parent}")]
     TreeOrder {
@@ -128,7 +130,7 @@ pub enum ManifestError {
     #[error("device {device} is in the tree twice")]
     TreeTwice {
         /// Number of the device.
-        device: u32,
+        device: DeviceId,
     },
     /// An ingress's tree is too deep.
     #[error("a path with more than {MAX_HOPS} devices")]
@@ -137,7 +139,7 @@ pub enum ManifestError {
     #[error("path {path} {fault}")]
     Path {
         /// Path id.
-        path: u32,
+        path: PathId,
         /// What is wrong with it.
         fault: PathFault,
     },
@@ -180,7 +182,7 @@ impl ManifestError {
     }
 
     /// A path, or a range of it.
-    pub(crate) fn path(path: u32, fault: PathFault) -> Self {
+    pub(crate) fn path(path: PathId, fault: PathFault) -> Self {
         Self::Path { path, fault }
     }
 }
@@ -239,7 +241,7 @@ pub enum PathFault {
     #[error("crosses device {device}, but there are {devices}")]
     Device {
         /// Index of the device.
-        device: u32,
+        device: DeviceId,
         /// Devices of the plan.
         devices: usize,
     },
@@ -253,13 +255,13 @@ pub enum PathFault {
     #[error("comes to device {device} twice")]
     Loop {
         /// Number of the device.
-        device: u32,
+        device: DeviceId,
     },
     /// The paths of its ingress do not form a tree.
     #[error("and another of its ingress come to device {device} by different ways")]
     NotATree {
         /// Number of the device.
-        device: u32,
+        device: DeviceId,
     },
     /// Its last device has no place in the ingress's tree.
     #[error("ends at place {place} of the tree, which has {places}")]
@@ -401,7 +403,7 @@ pub enum Violation {
         /// Name of the device.
         device: String,
         /// Path id.
-        path: u32,
+        path: PathId,
     },
     /// A path is not in the manifest of its ingress.
     #[error("{ingress} does not know the path to {egress}")]
@@ -423,7 +425,7 @@ pub enum Violation {
     #[error("hashes of path {path}: a range from {from} to {to} where one from {at} belongs")]
     Gap {
         /// Path id.
-        path: u32,
+        path: PathId,
         /// First hash of the range.
         from: u64,
         /// End of the range (exclusive).
@@ -435,9 +437,9 @@ pub enum Violation {
     #[error("hashes of path {path} are at device {device}, out of order or not on it")]
     Order {
         /// Path id.
-        path: u32,
+        path: PathId,
         /// Number of the device.
-        device: u32,
+        device: DeviceId,
     },
     /// A bucket is too small or too large for its share.
     #[error("a bucket of {bytes} bytes for path {path}; d x v is {share}")]
@@ -445,7 +447,7 @@ pub enum Violation {
         /// Its size in bytes.
         bytes: u64,
         /// Path id.
-        path: u32,
+        path: PathId,
         /// Bytes per epoch of the range.
         share: f64,
     },
@@ -453,7 +455,7 @@ pub enum Violation {
     #[error("path {path} is covered up to {at}; the ingress encodes {coded} of it")]
     Cover {
         /// Path id.
-        path: u32,
+        path: PathId,
         /// End of its last range.
         at: u64,
         /// Share of its packets that the ingress encodes.
@@ -465,20 +467,20 @@ pub enum Violation {
         /// Name of the ingress.
         ingress: String,
         /// Path id.
-        path: u32,
+        path: PathId,
     },
     /// The overlap bound of two paths admits hashes that the first cannot decode, or excludes some
     /// that it can.
     #[error("bound({of}, {with}) is {bound}, but device {device} has hashes from {from} to {to}")]
     Bound {
         /// Path id of the encoded packet.
-        of: u32,
+        of: PathId,
         /// Path id of the matched packet.
-        with: u32,
+        with: PathId,
         /// The bound.
         bound: u64,
         /// Number of the device.
-        device: u32,
+        device: DeviceId,
         /// First hash of its range.
         from: u64,
         /// End of its range (exclusive).
@@ -488,9 +490,9 @@ pub enum Violation {
     #[error("bound({of}, {with}) is {bound}, which is no end of a range")]
     BoundInside {
         /// Path id of the encoded packet.
-        of: u32,
+        of: PathId,
         /// Path id of the matched packet.
-        with: u32,
+        with: PathId,
         /// The bound.
         bound: u64,
     },

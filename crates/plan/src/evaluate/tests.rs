@@ -177,9 +177,9 @@ fn plainly(instance: &Instance, cached: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
                         * found.count
                         * cached[instance.hop_index(q, at)];
                     saved += matches * found.length * f64::from(of_p.distance);
-                    decoded[of_p.device as usize] += matches;
+                    decoded[of_p.device] += matches;
                     for link in 0..of_p.distance as usize {
-                        on_links[path.links[link] as usize] += matches * found.length;
+                        on_links[path.links[link]] += matches * found.length;
                     }
                 }
             }
@@ -212,7 +212,7 @@ proptest! {
         let mut memory = vec![0.0; instance.devices.len()];
         for (number, path) in instance.paths.iter().enumerate() {
             for (at, hop) in path.hops.iter().enumerate() {
-                memory[hop.device as usize] += cached[instance.hop_index(number, at)] * path.volume;
+                memory[hop.device] += cached[instance.hop_index(number, at)] * path.volume;
             }
         }
         for (device, memory) in evaluation.devices.iter().zip(&memory) {

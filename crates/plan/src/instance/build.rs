@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Device, Placement, Provision};
 use crate::{
-    Error, Network, NodeId,
+    DeviceId, Error, LinkId, Network, NodeId,
     error::{DeviceError, PathError, TrafficError},
     network::Role,
     path::Route,
@@ -29,10 +29,10 @@ pub(super) fn check_route(network: &Network, route: &Route) -> Result<(), Error>
     let mut at = route.from;
     let mut seen = BTreeSet::from([at]);
     for &link in &route.links {
-        let Some(link) = network.links.get(link as usize) else {
+        let Some(link) = network.links.get(link.index()) else {
             return Err(PathError::UnknownLink {
                 path: path(),
-                link: link as usize,
+                link: link.index(),
                 links: network.links.len(),
             }
             .into());
@@ -58,14 +58,14 @@ pub(super) fn check_trees(network: &Network, routes: &[Route]) -> Result<(), Err
     let mut ingress = None;
     // Node to the link on which this ingress's paths reach it, and the egress of the first such
     // path.
-    let mut parents: HashMap<NodeId, (u32, NodeId)> = HashMap::new();
+    let mut parents: HashMap<NodeId, (LinkId, NodeId)> = HashMap::new();
     for route in routes {
         if ingress != Some(route.from) {
             ingress = Some(route.from);
             parents.clear();
         }
         for &link in &route.links {
-            let to = network.links[link as usize].to;
+            let to = network.links[link].to;
             let known = *parents.entry(to).or_insert((link, route.to));
             if known.0 != link {
                 let name = |node: NodeId| network.nodes[node].id.clone();
@@ -78,7 +78,7 @@ pub(super) fn check_trees(network: &Network, routes: &[Route]) -> Result<(), Err
     Ok(())
 }
 
-type Placed = (Vec<Device>, Vec<Option<u32>>);
+type Placed = (Vec<Device>, Vec<Option<DeviceId>>);
 
 /// Devices, and for each link the one at its head.
 pub(super) fn place(
@@ -89,33 +89,33 @@ pub(super) fn place(
 ) -> Result<Placed, Error> {
     let mut devices = Vec::new();
     let mut of_link = vec![None; network.links.len()];
-    let mut of_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut of_node: BTreeMap<NodeId, DeviceId> = BTreeMap::new();
     let size = |node: NodeId| match network.nodes[node].role {
         Role::Access => provision.edge_memory,
         Role::Any | Role::Backbone => provision.interior_memory,
     };
     if let Placement::Some(chosen) = placement
-        && let Some(&unknown) = chosen.iter().find(|&&link| link as usize >= network.links.len())
+        && let Some(&unknown) = chosen.iter().find(|&&link| link.index() >= network.links.len())
     {
         return Err(DeviceError::Index {
             what: "link",
-            index: unknown as usize,
+            index: unknown.index(),
             count: network.links.len(),
         }
         .into());
     }
     for (number, link) in network.links.iter().enumerate() {
-        let next = devices.len() as u32;
+        let next = DeviceId::new(devices.len());
         let device = match placement {
             Placement::Links => next,
-            Placement::Some(chosen) if chosen.contains(&(number as u32)) => next,
+            Placement::Some(chosen) if chosen.contains(&LinkId::new(number)) => next,
             Placement::Some(_) => continue,
             Placement::Routers => *of_node.entry(link.to).or_insert(next),
         };
         if device == next {
             devices.push(Device {
                 node: link.to,
-                link: (*placement != Placement::Routers).then_some(number as u32),
+                link: (*placement != Placement::Routers).then_some(LinkId::new(number)),
                 memory: size(link.to),
                 operations: provision.operations * epoch,
                 encodings: provision.encodings * epoch,

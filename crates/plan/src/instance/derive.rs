@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Hop, Ingress, Instance, Path, offsets};
 use crate::{
-    Error, Profile,
+    DeviceId, Error, Profile,
     error::{PathError, TrafficError},
 };
 
@@ -87,9 +87,9 @@ impl Instance {
         let mut own = vec![0.0; self.devices.len()];
         for path in &self.paths {
             for hop in &path.hops {
-                all[hop.device as usize] += path.volume;
+                all[hop.device] += path.volume;
                 if path.ingress as usize == ingress {
-                    own[hop.device as usize] += path.volume;
+                    own[hop.device] += path.volume;
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Instance {
         let mut ingress = u32::MAX;
         // Device to the one kept before it on this ingress's paths. If that is always the same, so
         // are all earlier ones, by induction.
-        let mut before: HashMap<u32, Option<u32>> = HashMap::new();
+        let mut before: HashMap<DeviceId, Option<DeviceId>> = HashMap::new();
         for (number, path) in paths.iter_mut().enumerate() {
             if path.ingress != ingress {
                 ingress = path.ingress;
@@ -219,7 +219,7 @@ impl Instance {
                         self.network.nodes[self.ingresses[ingress as usize].node].id.clone();
                     return Err(PathError::RestrictedUnevenly {
                         ingress,
-                        device: self.device_name(hop.device as usize),
+                        device: self.device_name(hop.device.index()),
                     }
                     .into());
                 }

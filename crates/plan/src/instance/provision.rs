@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Error, error::DeviceError};
+use crate::{Error, LinkId, error::DeviceError};
 
 /// Sizes and speeds of devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +84,7 @@ pub enum Placement {
     #[default]
     Links,
     /// One at the head of each of these links: partial deployment.
-    Some(BTreeSet<u32>),
+    Some(BTreeSet<LinkId>),
     /// One per router, for all that enters it.
     Routers,
 }

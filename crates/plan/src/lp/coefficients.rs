@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{Error, Instance, Measured, Profile, Synthetic, Watch};
+use crate::{DeviceId, Error, Instance, Measured, Profile, Synthetic, Watch};
 
 /// Per hop, in the order of [`Instance::hop_index`], for hop r of path q: sums over the paths p of
 /// the same ingress through r.
@@ -94,7 +94,7 @@ struct Buckets {
     /// Where each device's paths begin in `members`, while they are counted and filled in.
     start: Vec<u32>,
     members: Vec<Member>,
-    touched: Vec<u32>,
+    touched: Vec<DeviceId>,
     before: Vec<f64>,
 }
 
@@ -152,7 +152,7 @@ fn synthetic(
     touched.clear();
     for &path in &order {
         for hop in &instance.paths[path].hops {
-            let count = &mut start[hop.device as usize];
+            let count = &mut start[hop.device];
             if *count == 0 {
                 touched.push(hop.device);
             }
@@ -161,14 +161,14 @@ fn synthetic(
     }
     let mut at = 0;
     for &device in &*touched {
-        let count = std::mem::replace(&mut start[device as usize], at);
+        let count = std::mem::replace(&mut start[device], at);
         at += count;
     }
     members.clear();
     members.resize(at as usize, Member::default());
     for &path in &order {
         for (number, hop) in instance.paths[path].hops.iter().enumerate() {
-            let place = &mut start[hop.device as usize];
+            let place = &mut start[hop.device];
             members[*place as usize] = Member {
                 path: path as u32,
                 hop: (instance.hop_index(path, number) - first) as u32,
@@ -179,7 +179,7 @@ fn synthetic(
     let path_of = |member: &Member| &instance.paths[member.path as usize];
     let mut from = 0;
     for &device in &*touched {
-        let to = std::mem::take(&mut start[device as usize]) as usize;
+        let to = std::mem::take(&mut start[device]) as usize;
         let here = &members[from..to];
         from = to;
         // Other PoPs: what those before it have, then from the back what those behind it have.

@@ -3,6 +3,8 @@
 
 use super::program::Program;
 
+use crate::DeviceId;
+
 /// No column, no row.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -152,8 +154,8 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
                     path.volume / program.limits[memory],
                     program.operations[column] / program.limits[operations],
                 );
-                memory_implied[hop.device as usize] &= parts.0 <= parts.1;
-                operations_implied[hop.device as usize] &= parts.1 <= parts.0;
+                memory_implied[hop.device] &= parts.0 <= parts.1;
+                operations_implied[hop.device] &= parts.1 <= parts.0;
             }
             if any {
                 most[program.ingress_row(path.ingress)] += coded * path.volume;
@@ -165,12 +167,12 @@ pub(crate) fn reduce(program: &Program<'_>) -> Reduced {
                 changed = true;
             }
         }
-        for device in 0..devices as u32 {
+        for device in DeviceId::first(devices) {
             let (memory, operations) = (program.memory_row(device), program.operations_row(device));
             if kept[memory] && kept[operations] {
-                let drop = if memory_implied[device as usize] {
+                let drop = if memory_implied[device] {
                     memory
-                } else if operations_implied[device as usize] {
+                } else if operations_implied[device] {
                     operations
                 } else {
                     continue;

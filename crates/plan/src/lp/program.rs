@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    Error, Instance, NodeId, Watch,
+    DeviceId, Error, Instance, LinkId, NodeId, Watch,
     error::{DeviceError, ProfileError, TopologyError, TrafficError},
     lp::{Objective, coefficients::Coefficients},
 };
@@ -79,20 +79,20 @@ impl<'a> Program<'a> {
         Ok(Self { instance, weight, bytes, operations: matches, coded, limits, links })
     }
 
-    pub(crate) fn memory_row(&self, device: u32) -> usize {
-        device as usize
+    pub(crate) fn memory_row(&self, device: DeviceId) -> usize {
+        device.index()
     }
 
-    pub(crate) fn operations_row(&self, device: u32) -> usize {
-        self.instance.devices.len() + device as usize
+    pub(crate) fn operations_row(&self, device: DeviceId) -> usize {
+        self.instance.devices.len() + device.index()
     }
 
     pub(crate) fn ingress_row(&self, ingress: u32) -> usize {
         2 * self.instance.devices.len() + ingress as usize
     }
 
-    pub(crate) fn link_row(&self, link: u32) -> usize {
-        self.limits.len() + link as usize
+    pub(crate) fn link_row(&self, link: LinkId) -> usize {
+        self.limits.len() + link.index()
     }
 
     pub(crate) fn link_rows(&self) -> Range<usize> {
@@ -130,7 +130,7 @@ impl<'a> Program<'a> {
                 while let Some((_, column)) = hops.next_if(|(hop, _)| hop.distance >= distance) {
                     beyond += cached[column] * self.bytes[column];
                 }
-                saved[link as usize] += beyond;
+                saved[link] += beyond;
             }
         }
         saved
@@ -314,7 +314,7 @@ fn links(instance: &Instance, otherwise: Option<f64>) -> Result<Links, Error> {
             None => f64::INFINITY,
             Some(rate) if rate > 0.0 => rate * instance.epoch / 8.0,
             Some(rate) => {
-                let link = instance.network.link_name(number as u32);
+                let link = instance.network.link_name(LinkId::new(number));
                 return Err(TopologyError::Capacity { link, capacity: rate }.into());
             }
         });

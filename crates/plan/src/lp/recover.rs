@@ -6,6 +6,8 @@ use super::{
     program::Program,
 };
 
+use crate::DeviceId;
+
 /// Shares below this are dropped if another hop of the path is clearly better.
 const TINY: f64 = 1e-6;
 /// Relative difference in value for "clearly better".
@@ -203,7 +205,7 @@ fn unload(program: &Program<'_>, prices: &[f64], cached: &mut [f64]) {
             }
         }
     }
-    let mut device_of = vec![0u32; cached.len()];
+    let mut device_of = vec![DeviceId(0); cached.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
             device_of[column] = hop.device;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Match, Measured, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
     lp::coefficients::Coefficients,
     network::{Link, Node},
     path::Route,
@@ -48,7 +48,7 @@ fn routes(network: &Network, volume: &mut dyn FnMut() -> f64) -> Vec<Route> {
             for (number, link) in network.links.iter().enumerate() {
                 let to = link.to.index();
                 if link.from.index() == node && to != from && into[to].is_none() {
-                    into[to] = Some(number as u32);
+                    into[to] = Some(LinkId::new(number));
                     queue.push_back(to);
                 }
             }
@@ -59,7 +59,7 @@ fn routes(network: &Network, volume: &mut dyn FnMut() -> f64) -> Vec<Route> {
             while at != from {
                 let link = into[at].expect("the network is connected");
                 links.push(link);
-                at = network.links[link as usize].from.index();
+                at = network.links[link].from.index();
             }
             links.reverse();
             routes.push(Route {
@@ -105,7 +105,7 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
     let placement = match random.usize(..3) {
         0 => Placement::Links,
         1 => Placement::Some(
-            (0..network.links.len() as u32).filter(|_| random.f64() < 0.6).collect(),
+            LinkId::first(network.links.len()).filter(|_| random.f64() < 0.6).collect(),
         ),
         _ => Placement::Routers,
     };
@@ -206,7 +206,7 @@ impl<'a> Naive<'a> {
         let devices = instance.devices.len();
         for (q, path) in instance.paths.iter().enumerate() {
             for (h, hop) in path.hops.iter().enumerate() {
-                let device = hop.device as usize;
+                let device = hop.device.index();
                 rows[device].1.insert((q, h), path.volume);
                 rows[devices + device]
                     .1
@@ -220,7 +220,7 @@ impl<'a> Naive<'a> {
     /// Is link `l` at or before hop `h` of path `q`, and on it?
     fn saves(&self, q: usize, h: usize, l: usize) -> bool {
         let path = &self.instance.paths[q];
-        path.links[..path.hops[h].distance as usize].contains(&(l as u32))
+        path.links[..path.hops[h].distance as usize].contains(&LinkId::new(l))
     }
 
     /// The best value, by `microlp`; for link load the capacity of links without one is `capacity`.

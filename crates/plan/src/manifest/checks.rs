@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use super::{MAX_NAME, MAX_NUMBER, SPACE};
 use crate::error::{ManifestError, NameFault, PathFault};
 
+use crate::PathId;
+
 /// Refuses names that occur twice.
 pub(super) fn unique<'a>(
     what: &'static str,
@@ -55,7 +57,7 @@ pub(super) fn check_room(name: &str, used: u128, memory: Option<u64>) -> Result<
 
 /// A range within the space that is not empty, with a bucket, from where the one before ends.
 pub(super) fn check_range(
-    path: u32,
+    path: PathId,
     at: u64,
     from: u64,
     to: u64,

@@ -3,12 +3,14 @@
 use super::checks::{check_memory, check_name, check_range, check_room, check_version};
 use crate::error::{ManifestError, PathFault};
 
+use crate::{DeviceId, HeaderHash, PathId};
+
 /// A device's manifest: the packets of each path that it caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceManifest {
     pub(super) version: u64,
     pub(super) network: String,
-    pub(super) device: u32,
+    pub(super) device: DeviceId,
     pub(super) name: String,
     pub(super) memory: Option<u64>,
     pub(super) entries: Vec<Entry>,
@@ -18,7 +20,7 @@ pub struct DeviceManifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path id.
-    pub path: u32,
+    pub path: PathId,
     /// First hash.
     pub from: u64,
     /// End of the range (exclusive).
@@ -29,8 +31,8 @@ pub struct Entry {
 
 impl Entry {
     /// Whether packets of this hash are cached.
-    pub fn holds(&self, hash: u32) -> bool {
-        (self.from..self.to).contains(&(hash as u64))
+    pub fn holds(&self, hash: HeaderHash) -> bool {
+        (self.from..self.to).contains(&(u64::from(hash)))
     }
 }
 
@@ -39,7 +41,7 @@ impl DeviceManifest {
     pub(super) fn checked(
         version: u64,
         network: String,
-        device: u32,
+        device: DeviceId,
         name: String,
         memory: Option<u64>,
         entries: Vec<Entry>,
@@ -71,7 +73,7 @@ impl DeviceManifest {
     }
 
     /// Number of the device in the plan.
-    pub fn device(&self) -> u32 {
+    pub fn device(&self) -> DeviceId {
         self.device
     }
 
@@ -91,7 +93,7 @@ impl DeviceManifest {
     }
 
     /// Its range of a path. O(log n).
-    pub fn entry(&self, path: u32) -> Option<&Entry> {
+    pub fn entry(&self, path: PathId) -> Option<&Entry> {
         self.entries
             .binary_search_by_key(&path, |entry| entry.path)
             .ok()
@@ -99,7 +101,7 @@ impl DeviceManifest {
     }
 
     /// Whether it caches packets of this path with this hash. O(log n).
-    pub fn holds(&self, path: u32, hash: u32) -> bool {
+    pub fn holds(&self, path: PathId, hash: HeaderHash) -> bool {
         self.entry(path).is_some_and(|entry| entry.holds(hash))
     }
 

@@ -7,6 +7,8 @@ use std::{
 
 use super::{Entry, Plan, PlannedPath, SPACE};
 
+use crate::{HeaderHash, PathId};
+
 /// How two plans differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
@@ -94,7 +96,7 @@ pub struct Totals {
 }
 
 /// Device, ingress, egress and path id, with the range before and after.
-type Pairs<'a> = BTreeMap<(&'a str, &'a str, &'a str, u32), (Option<Entry>, Option<Entry>)>;
+type Pairs<'a> = BTreeMap<(&'a str, &'a str, &'a str, PathId), (Option<Entry>, Option<Entry>)>;
 
 /// What changes from `old` to `new`. Devices are identified by name; paths by id, ingress and
 /// egress.
@@ -103,7 +105,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
     for (plan, after) in [(old, false), (new, true)] {
         for path in plan.paths() {
             for range in &path.ranges {
-                let device = plan.devices()[path.hops[range.hop as usize] as usize].name.as_str();
+                let device = plan.devices()[path.hops[range.hop as usize]].name.as_str();
                 let (ingress, egress) = ends(plan, path);
                 let entry =
                     Entry { path: path.id, from: range.from, to: range.to, bytes: range.bytes };
@@ -190,7 +192,7 @@ fn moved(old: &Plan, before: &PlannedPath, new: &Plan, after: &PlannedPath) -> u
     let ends: BTreeSet<u64> =
         before.ranges.iter().chain(&after.ranges).map(|range| range.to).collect();
     let holder = |plan: &Plan, path: &PlannedPath, hash: u64| -> Option<String> {
-        path.holder(hash as u32).map(|device| plan.devices()[device as usize].name.clone())
+        path.holder(HeaderHash(hash as u32)).map(|device| plan.devices()[device].name.clone())
     };
     let (mut from, mut sum) = (0, 0);
     for to in ends {

@@ -8,6 +8,8 @@ use super::{
 };
 use crate::error::{ManifestError, PathFault};
 
+use crate::{DeviceId, HeaderHash, PathId};
+
 /// An ingress's manifest: what to store of each path, and against what to encode.
 ///
 /// The overlap matrix (thesis, section 3.3) has a bound for each pair of paths. The paths of an
@@ -31,7 +33,7 @@ pub struct TreeNode {
     /// The device before it, as a position in the tree counted from 1; 0 if it is the first.
     pub parent: u32,
     /// Number of the device in the plan.
-    pub device: u32,
+    pub device: DeviceId,
     /// Devices on the way to it, itself included.
     pub depth: u32,
 }
@@ -40,7 +42,7 @@ pub struct TreeNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressPath {
     /// Path id.
-    pub id: u32,
+    pub id: PathId,
     /// Node where it leaves.
     pub egress: String,
     /// Its last device, as a position in the tree counted from 1; 0 if it has none.
@@ -68,7 +70,7 @@ pub struct Held {
     /// Which hop of the path, as in [`crate::Path::hops`].
     pub hop: u32,
     /// Number of the device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Which range of the path: an index of [`IngressPath::ranges`].
     pub range: usize,
 }
@@ -78,7 +80,7 @@ impl IngressManifest {
     pub(super) fn of_plan(plan: &Plan, ingress: u32, paths: &[&PlannedPath]) -> Self {
         let mut tree: Vec<TreeNode> = Vec::new();
         // A device has one place in the tree: Plan::checked saw to that.
-        let mut places: HashMap<u32, u32> = HashMap::new();
+        let mut places: HashMap<DeviceId, u32> = HashMap::new();
         let paths = paths
             .iter()
             .map(|path| {
@@ -122,7 +124,7 @@ impl IngressManifest {
         version: u64,
         network: String,
         (ingress, name, memory): (u32, String, Option<u64>),
-        tree: Vec<(u32, u32)>,
+        tree: Vec<(u32, DeviceId)>,
         paths: Vec<IngressPath>,
     ) -> Result<Self, ManifestError> {
         check_version(version)?;
@@ -183,12 +185,12 @@ impl IngressManifest {
     }
 
     /// The path with this id. O(log n).
-    pub fn path(&self, id: u32) -> Option<&IngressPath> {
+    pub fn path(&self, id: PathId) -> Option<&IngressPath> {
         self.paths.binary_search_by_key(&id, |path| path.id).ok().map(|at| &self.paths[at])
     }
 
     /// Devices of a path, in order.
-    pub fn devices(&self, path: &IngressPath) -> Vec<u32> {
+    pub fn devices(&self, path: &IngressPath) -> Vec<DeviceId> {
         let mut devices = Vec::new();
         let mut place = path.leaf;
         while let Some(node) = self.node(place) {
@@ -201,21 +203,21 @@ impl IngressManifest {
 
     /// The device that caches packets of this path with this hash; if `None`, the ingress does not
     /// store them either. O(log n).
-    pub fn held(&self, path: u32, hash: u32) -> Option<Held> {
+    pub fn held(&self, path: PathId, hash: HeaderHash) -> Option<Held> {
         let path = self.path(path)?;
-        let range = path.ranges.partition_point(|range| range.to <= hash as u64);
+        let range = path.ranges.partition_point(|range| range.to <= u64::from(hash));
         let node = self.node(path.ranges.get(range)?.node)?;
         Some(Held { hop: node.depth - 1, device: node.device, range })
     }
 
     /// Hop and device that cache packets of this path with this hash. O(log n).
-    pub fn holder(&self, path: u32, hash: u32) -> Option<(u32, u32)> {
+    pub fn holder(&self, path: PathId, hash: HeaderHash) -> Option<(u32, DeviceId)> {
         self.held(path, hash).map(|held| (held.hop, held.device))
     }
 
     /// bound(p, q): a packet of path p may be encoded against one of path q whose hash is below
     /// this (thesis, section 3.3). 0 if one of them is not of this ingress. O(log n + depth).
-    pub fn overlap(&self, p: u32, q: u32) -> u64 {
+    pub fn overlap(&self, p: PathId, q: PathId) -> u64 {
         let (Some(of), Some(with)) = (self.path(p), self.path(q)) else { return 0 };
         let shared = self.shared_depth(of.leaf, with.leaf);
         let depth = |range: &IngressRange| self.node(range.node).map_or(0, |node| node.depth);
@@ -224,8 +226,8 @@ impl IngressManifest {
     }
 
     /// Whether a packet of path p may be encoded against one of path q with this hash.
-    pub fn may_encode(&self, p: u32, q: u32, hash: u32) -> bool {
-        (hash as u64) < self.overlap(p, q)
+    pub fn may_encode(&self, p: PathId, q: PathId, hash: HeaderHash) -> bool {
+        (u64::from(hash)) < self.overlap(p, q)
     }
 
     /// Bytes of its buckets.
@@ -260,7 +262,7 @@ impl IngressManifest {
 }
 
 /// The tree of these places, each with its parent and its device.
-fn grown(places: Vec<(u32, u32)>) -> Result<Vec<TreeNode>, ManifestError> {
+fn grown(places: Vec<(u32, DeviceId)>) -> Result<Vec<TreeNode>, ManifestError> {
     if places.len() >= u32::MAX as usize {
         return Err(ManifestError::TooMany("devices"));
     }

@@ -9,6 +9,8 @@ use super::{
 };
 use crate::error::{Document, ManifestError};
 
+use crate::{DeviceId, PathId};
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanDocument {
@@ -43,10 +45,10 @@ struct Place {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PathDocument {
-    path: u32,
+    path: PathId,
     ingress: u32,
     egress: String,
-    hops: Vec<u32>,
+    hops: Vec<DeviceId>,
     /// Hop, end, bytes.
     ranges: Vec<(u32, u64, u64)>,
 }
@@ -58,11 +60,11 @@ struct DeviceDocument {
     version: u64,
     network: String,
     hash: String,
-    device: u32,
+    device: DeviceId,
     name: String,
     memory: Option<u64>,
     /// Path, first hash, end, bytes.
-    ranges: Vec<(u32, u64, u64, u64)>,
+    ranges: Vec<(PathId, u64, u64, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,14 +78,14 @@ struct IngressDocument {
     name: String,
     memory: Option<u64>,
     /// Parent, device.
-    tree: Vec<(u32, u32)>,
+    tree: Vec<(u32, DeviceId)>,
     paths: Vec<IngressPathDocument>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct IngressPathDocument {
-    path: u32,
+    path: PathId,
     egress: String,
     leaf: u32,
     /// Place in the tree, end, bytes.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::checks::{check_memory, check_name, check_range, check_room, check_version, unique};
 use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
 use crate::{
-    Instance, NodeId, Solution,
+    DeviceId, HeaderHash, Instance, NodeId, PathId, Solution,
     error::{ManifestError, PathFault, Unfit},
 };
 
@@ -83,7 +83,7 @@ pub struct Plan {
     pub(super) ingresses: Vec<PlannedIngress>,
     pub(super) paths: Vec<PlannedPath>,
     /// Path ids, sorted, with their index in `paths`.
-    ids: Vec<(u32, u32)>,
+    ids: Vec<(PathId, u32)>,
 }
 
 /// A device of a plan.
@@ -108,13 +108,13 @@ pub struct PlannedIngress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedPath {
     /// Path id: what shim headers carry. Unique in a plan.
-    pub id: u32,
+    pub id: PathId,
     /// Index of the ingress.
     pub ingress: u32,
     /// Node where it leaves.
     pub egress: String,
     /// Indices of the devices on it, in order.
-    pub hops: Box<[u32]>,
+    pub hops: Box<[DeviceId]>,
     /// Ranges in on-path order: the first begins at 0, each where the one before ends.
     pub ranges: Box<[Range]>,
 }
@@ -140,12 +140,12 @@ impl PlannedPath {
     }
 
     /// The range that a hash lies in. O(log n).
-    pub fn range(&self, hash: u32) -> Option<&Range> {
-        self.ranges.get(self.ranges.partition_point(|range| range.to <= hash as u64))
+    pub fn range(&self, hash: HeaderHash) -> Option<&Range> {
+        self.ranges.get(self.ranges.partition_point(|range| range.to <= u64::from(hash)))
     }
 
     /// The device that caches packets of this hash.
-    pub fn holder(&self, hash: u32) -> Option<u32> {
+    pub fn holder(&self, hash: HeaderHash) -> Option<DeviceId> {
         self.range(hash).map(|range| self.hops[range.hop as usize])
     }
 }
@@ -171,7 +171,7 @@ struct Siblings<'a> {
     egresses: BTreeSet<&'a str>,
     /// The device before each device; `None` before the first. With one for each, the paths form a
     /// tree, and no path visits a device twice.
-    parents: HashMap<u32, Option<u32>>,
+    parents: HashMap<DeviceId, Option<DeviceId>>,
 }
 
 impl Siblings<'_> {
@@ -182,7 +182,7 @@ impl Siblings<'_> {
         }
         let mut parent = None;
         for (at, &device) in path.hops.iter().enumerate() {
-            if device as usize >= devices {
+            if device.index() >= devices {
                 return wrong(PathFault::Device { device, devices });
             }
             if *self.parents.entry(device).or_insert(parent) != parent {
@@ -219,7 +219,7 @@ impl Plan {
         solution: &Solution,
         options: &Options,
     ) -> Result<Self, ManifestError> {
-        let ids = (0..instance.paths.len() as u32).collect();
+        let ids = PathId::first(instance.paths.len()).collect();
         Self::build(instance, solution, options, ids)
     }
 
@@ -236,15 +236,12 @@ impl Plan {
         options: &Options,
     ) -> Result<Self, ManifestError> {
         let names = device_names(instance);
-        let known: HashMap<(&str, &str, Vec<&str>), u32> = old
+        let known: HashMap<(&str, &str, Vec<&str>), PathId> = old
             .paths
             .iter()
             .map(|path| {
-                let hops = path
-                    .hops
-                    .iter()
-                    .map(|&device| old.devices[device as usize].name.as_str())
-                    .collect();
+                let hops =
+                    path.hops.iter().map(|&device| old.devices[device].name.as_str()).collect();
                 (
                     (
                         old.ingresses[path.ingress as usize].name.as_str(),
@@ -255,19 +252,18 @@ impl Plan {
                 )
             })
             .collect();
-        let mut taken: BTreeSet<u32> = old.paths.iter().map(|path| path.id).collect();
-        let mut next = 0;
+        let mut taken: BTreeSet<PathId> = old.paths.iter().map(|path| path.id).collect();
+        let mut next = PathId(0);
         let mut ids = Vec::with_capacity(instance.paths.len());
         for path in &instance.paths {
             let node = |node: NodeId| instance.network.nodes[node].id.as_str();
-            let hops: Vec<&str> =
-                path.hops.iter().map(|hop| names[hop.device as usize].as_str()).collect();
+            let hops: Vec<&str> = path.hops.iter().map(|hop| names[hop.device].as_str()).collect();
             let ingress = node(instance.ingresses[path.ingress as usize].node);
             ids.push(match known.get(&(ingress, node(path.egress), hops)) {
                 Some(&id) => id,
                 None => {
                     while !taken.insert(next) {
-                        next += 1;
+                        next.0 += 1;
                     }
                     next
                 }
@@ -280,7 +276,7 @@ impl Plan {
         instance: &Instance,
         solution: &Solution,
         options: &Options,
-        ids: Vec<u32>,
+        ids: Vec<PathId>,
     ) -> Result<Self, ManifestError> {
         if solution.cached.len() != instance.hop_count() {
             let (shares, hops) = (solution.cached.len(), instance.hop_count());
@@ -296,7 +292,7 @@ impl Plan {
         for (number, path) in instance.paths.iter().enumerate() {
             let shares = shares(instance, solution, number)?;
             for (hop, share) in path.hops.iter().zip(shares) {
-                at_device[hop.device as usize] += share * path.volume;
+                at_device[hop.device] += share * path.volume;
                 at_ingress[path.ingress as usize] += share * path.volume;
             }
         }
@@ -337,7 +333,7 @@ impl Plan {
             let mut ranges = Vec::new();
             let (mut end, mut at) = (0.0, 0u64);
             for (hop, share) in shares(instance, solution, number)?.enumerate() {
-                let device = path.hops[hop].device as usize;
+                let device = path.hops[hop].device.index();
                 let rounded = ((end + share) * SPACE as f64).round() as u64;
                 let to = rounded.min(most);
                 if to < at + smallest {
@@ -450,7 +446,7 @@ impl Plan {
             of_ingress.check_hops(path, devices.len())?;
             path.check_ranges()?;
             for range in &path.ranges {
-                used[path.hops[range.hop as usize] as usize] += u128::from(range.bytes);
+                used[path.hops[range.hop as usize]] += u128::from(range.bytes);
                 stored[last as usize] += u128::from(range.bytes);
             }
         }
@@ -460,7 +456,7 @@ impl Plan {
         for (ingress, &stored) in ingresses.iter().zip(&stored) {
             check_room(&ingress.name, stored, ingress.memory)?;
         }
-        let mut ids: Vec<(u32, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();
+        let mut ids: Vec<(PathId, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();
         ids.sort_unstable();
         if let Some(twice) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(ManifestError::SameId(twice[0].0));
@@ -499,7 +495,7 @@ impl Plan {
     }
 
     /// The path with this id. O(log n).
-    pub fn path(&self, id: u32) -> Option<&PlannedPath> {
+    pub fn path(&self, id: PathId) -> Option<&PlannedPath> {
         let at = self.ids.binary_search_by_key(&id, |entry| entry.0).ok()?;
         self.paths.get(self.ids[at].1 as usize)
     }
@@ -511,12 +507,12 @@ impl Plan {
             let path = &self.paths[path as usize];
             for range in &path.ranges {
                 let entry = Entry { path: id, from: range.from, to: range.to, bytes: range.bytes };
-                entries[path.hops[range.hop as usize] as usize].push(entry);
+                entries[path.hops[range.hop as usize]].push(entry);
             }
         }
         entries
             .into_iter()
-            .zip(0..)
+            .zip(DeviceId::all())
             .zip(&self.devices)
             .map(|((entries, number), device)| DeviceManifest {
                 version: self.version,

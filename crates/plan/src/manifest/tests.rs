@@ -13,7 +13,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Instance, Network, NodeId, Placement, Profile, Provision, Solution, Synthetic,
+    HeaderHash, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Solution,
+    Synthetic,
     error::{ManifestError, ManifestErrorKind},
     network::{Link, Node, Role},
     path::Route,
@@ -91,7 +92,9 @@ fn instance(nodes: usize, random: &mut Random) -> Instance {
     let placement = match random.usize(..3) {
         0 => Placement::Links,
         1 => Placement::Routers,
-        _ => Placement::Some((0..links.len() as u32).filter(|_| random.usize(..2) == 0).collect()),
+        _ => {
+            Placement::Some(LinkId::first(links.len()).filter(|_| random.usize(..2) == 0).collect())
+        }
     };
     let unlimited = f64::INFINITY;
     let provision = Provision {
@@ -113,8 +116,8 @@ fn instance(nodes: usize, random: &mut Random) -> Instance {
 
 /// Shortest ways from a node to all, as links: a tree. Of ways of one length the first or, `other`,
 /// the last link's.
-fn ways(network: &Network, from: NodeId, other: bool) -> Vec<Vec<u32>> {
-    let mut ways: Vec<Option<Vec<u32>>> = vec![None; network.nodes.len()];
+fn ways(network: &Network, from: NodeId, other: bool) -> Vec<Vec<LinkId>> {
+    let mut ways: Vec<Option<Vec<LinkId>>> = vec![None; network.nodes.len()];
     ways[from] = Some(Vec::new());
     let mut queue = std::collections::VecDeque::from([from]);
     let mut order: Vec<usize> = (0..network.links.len()).collect();
@@ -126,7 +129,7 @@ fn ways(network: &Network, from: NodeId, other: bool) -> Vec<Vec<u32>> {
             let link = &network.links[number];
             if link.from == at && ways[link.to].is_none() {
                 let mut way = ways[at].clone().unwrap_or_default();
-                way.push(number as u32);
+                way.push(LinkId::new(number));
                 ways[link.to] = Some(way);
                 queue.push_back(link.to);
             }
@@ -165,7 +168,7 @@ fn tighten(instance: &mut Instance, solution: &Solution, random: &mut Random) {
     let mut ingresses = vec![0.0; instance.ingresses.len()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, share) in path.hops.iter().zip(solution.of_path(instance, number)) {
-            devices[hop.device as usize] += share * path.volume;
+            devices[hop.device] += share * path.volume;
             ingresses[path.ingress as usize] += share * path.volume;
         }
     }
@@ -204,15 +207,15 @@ fn planned(seed: u64, nodes: usize) -> (Instance, Solution, Options, Plan) {
 }
 
 /// Hashes at and beside the ends of a path's ranges, and any other.
-fn hashes(path: &PlannedPath, random: &mut Random) -> Vec<u32> {
+fn hashes(path: &PlannedPath, random: &mut Random) -> Vec<HeaderHash> {
     let ends = path.ranges.iter().flat_map(|range| [range.from, range.to]).chain([0, SPACE]);
-    let mut hashes: Vec<u32> = ends
+    let mut hashes: Vec<HeaderHash> = ends
         .flat_map(|end| [end.checked_sub(1), Some(end)])
         .flatten()
         .filter(|&hash| hash < SPACE)
-        .map(|hash| hash as u32)
+        .map(|hash| HeaderHash(hash as u32))
         .collect();
-    hashes.push(random.u64(..) as u32);
+    hashes.push(HeaderHash(random.u64(..) as u32));
     hashes
 }
 
@@ -230,8 +233,13 @@ fn example() -> (Instance, Solution) {
         ..network(&["I", "R1", "R2", "R3", "R4"], &[(0, 1), (1, 2), (2, 3), (1, 4)])
     };
     let routes = vec![
-        Route { from: NodeId(0), to: NodeId(3), links: vec![0, 1, 2], volume: 1e9 },
-        Route { from: NodeId(0), to: NodeId(4), links: vec![0, 3], volume: 2e9 },
+        Route {
+            from: NodeId(0),
+            to: NodeId(3),
+            links: [0, 1, 2].map(LinkId).to_vec(),
+            volume: 1e9,
+        },
+        Route { from: NodeId(0), to: NodeId(4), links: [0, 3].map(LinkId).to_vec(), volume: 2e9 },
     ];
     let instance =
         Instance::new(network, routes, &Provision::default(), &Placement::Links, profile())

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::{Plan, PlannedPath, Range};
 use crate::error::{ManifestError, PathFault};
 
+use crate::{DeviceId, HeaderHash, PathId};
+
 /// One of the two plans of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Configuration {
@@ -56,8 +58,8 @@ impl Progress {
 
     /// The device has acknowledged the new manifest. Late or repeated acknowledgments change
     /// nothing.
-    pub fn acknowledge(&mut self, device: u32) {
-        if let Some(state) = self.states.get_mut(device as usize)
+    pub fn acknowledge(&mut self, device: DeviceId) {
+        if let Some(state) = self.states.get_mut(device.index())
             && *state == State::Old
         {
             *state = State::Both;
@@ -66,8 +68,8 @@ impl Progress {
 
     /// Releases the device: from now on, nothing is encoded that needs its old buckets. Returns
     /// false, without effect, unless the state is both.
-    pub fn release(&mut self, device: u32) -> bool {
-        match self.states.get_mut(device as usize) {
+    pub fn release(&mut self, device: DeviceId) -> bool {
+        match self.states.get_mut(device.index()) {
             Some(state) if *state == State::Both => {
                 *state = State::New;
                 true
@@ -77,8 +79,8 @@ impl Progress {
     }
 
     /// What the device is known to honor.
-    pub fn state(&self, device: u32) -> State {
-        self.states.get(device as usize).copied().unwrap_or_default()
+    pub fn state(&self, device: DeviceId) -> State {
+        self.states.get(device.index()).copied().unwrap_or_default()
     }
 
     /// Whether all devices are at least in this state.
@@ -91,16 +93,16 @@ impl Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// Under the old plan.
-    pub old: Option<u32>,
+    pub old: Option<DeviceId>,
     /// Under the new plan.
-    pub new: Option<u32>,
+    pub new: Option<DeviceId>,
 }
 
 /// The device that decodes a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     /// Number of the device.
-    pub device: u32,
+    pub device: DeviceId,
     /// Which hop of the encoded packet's path it is.
     pub hop: u32,
     /// Plan under which it has the matched packet.
@@ -195,12 +197,17 @@ impl Transition {
     }
 
     /// The device that caches packets of this path with this hash under one plan. O(log n).
-    pub fn holder(&self, configuration: Configuration, path: u32, hash: u32) -> Option<u32> {
+    pub fn holder(
+        &self,
+        configuration: Configuration,
+        path: PathId,
+        hash: HeaderHash,
+    ) -> Option<DeviceId> {
         self.plan(configuration).path(path)?.holder(hash)
     }
 
     /// Whether a device in this state caches packets of this path with this hash. O(log n).
-    pub fn stores(&self, device: u32, state: State, path: u32, hash: u32) -> bool {
+    pub fn stores(&self, device: DeviceId, state: State, path: PathId, hash: HeaderHash) -> bool {
         [Configuration::Old, Configuration::New]
             .into_iter()
             .any(|one| self.keeps(one, device, state, path, hash))
@@ -212,17 +219,17 @@ impl Transition {
     pub fn keeps(
         &self,
         configuration: Configuration,
-        device: u32,
+        device: DeviceId,
         state: State,
-        path: u32,
-        hash: u32,
+        path: PathId,
+        hash: HeaderHash,
     ) -> bool {
         self.holder(configuration, path, hash) == Some(device)
             && (state.honors(configuration) || self.unchanged(path, hash).is_some())
     }
 
     /// The device whose bucket for this path and hash is the same in both plans.
-    pub fn unchanged(&self, path: u32, hash: u32) -> Option<u32> {
+    pub fn unchanged(&self, path: PathId, hash: HeaderHash) -> Option<DeviceId> {
         let (old, new) = (self.old.path(path)?, self.new.path(path)?);
         let range: &Range = old.range(hash)?;
         (new.range(hash) == Some(range)).then(|| old.hops[range.hop as usize])
@@ -230,7 +237,7 @@ impl Transition {
 
     /// Who certainly caches a packet of this path with this hash that is sent now. The ingress
     /// keeps the packet in its own buckets of the same plans, and this beside it.
-    pub fn copies(&self, progress: &Progress, path: u32, hash: u32) -> Copies {
+    pub fn copies(&self, progress: &Progress, path: PathId, hash: HeaderHash) -> Copies {
         let unchanged = self.unchanged(path, hash);
         let certain = |configuration| {
             let device = self.holder(configuration, path, hash)?;
@@ -249,9 +256,9 @@ impl Transition {
     pub fn decoder(
         &self,
         progress: &Progress,
-        p: u32,
-        q: u32,
-        hash: u32,
+        p: PathId,
+        q: PathId,
+        hash: HeaderHash,
         copies: Copies,
     ) -> Option<Decoder> {
         let of = self.path(p)?;
@@ -274,7 +281,7 @@ impl Transition {
     /// Bytes of each device's buckets.
     pub fn spare(&self) -> Vec<Spare> {
         let mut spare = vec![Spare::default(); self.old.devices().len()];
-        self.sum(|path, range| path.hops[range.hop as usize] as usize, &mut spare, |at| at);
+        self.sum(|path, range| path.hops[range.hop as usize].index(), &mut spare, |at| at);
         spare
     }
 
@@ -295,7 +302,7 @@ impl Transition {
     }
 
     /// A path of either plan; in both, it has the same devices.
-    fn path(&self, id: u32) -> Option<&PlannedPath> {
+    fn path(&self, id: PathId) -> Option<&PlannedPath> {
         self.new.path(id).or_else(|| self.old.path(id))
     }
 

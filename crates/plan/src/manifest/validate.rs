@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{IngressManifest, IngressPath, Plan, SPACE};
 use crate::{
-    Instance, NodeId,
+    DeviceId, Instance, NodeId, PathId,
     error::{ManifestError, Violation},
 };
 
@@ -47,7 +47,7 @@ struct Held {
     from: u64,
     /// End (exclusive).
     to: u64,
-    device: u32,
+    device: DeviceId,
     /// Size of the bucket in bytes.
     bytes: u64,
 }
@@ -62,10 +62,10 @@ fn held(plan: &Plan, instance: &Instance) -> Result<Vec<Vec<Held>>, ManifestErro
     {
         return Err(Violation::AnotherInstance { devices, ingresses, paths }.into());
     }
-    let number: HashMap<u32, usize> = plan.paths().iter().map(|path| path.id).zip(0..).collect();
+    let number: HashMap<PathId, usize> = plan.paths().iter().map(|path| path.id).zip(0..).collect();
     let mut held: Vec<Vec<Held>> = vec![Vec::new(); paths];
     for ((manifest, device), number_of_device) in
-        plan.device_manifests().iter().zip(&instance.devices).zip(0..)
+        plan.device_manifests().iter().zip(&instance.devices).zip(DeviceId::all())
     {
         let mut used = 0.0;
         for entry in manifest.entries() {
@@ -104,11 +104,11 @@ struct OnPath {
 impl OnPath {
     fn set(&mut self, path: &crate::Path) {
         self.serial += 1;
-        path.hops.iter().for_each(|hop| self.serials[hop.device as usize] = self.serial);
+        path.hops.iter().for_each(|hop| self.serials[hop.device] = self.serial);
     }
 
-    fn has(&self, device: u32) -> bool {
-        self.serials[device as usize] == self.serial
+    fn has(&self, device: DeviceId) -> bool {
+        self.serials[device] == self.serial
     }
 }
 
@@ -232,7 +232,7 @@ pub(super) fn partings(instance: &Instance, paths: Range<usize>) -> Vec<(usize, 
     let device = |path: usize, hop: usize| instance.paths[path].hops.get(hop).map(|hop| hop.device);
     // Of the paths that come to a device (none is the ingress): one, and one that goes on otherwise
     // than the first.
-    let mut seen: HashMap<Option<u32>, (usize, Option<usize>)> = HashMap::new();
+    let mut seen: HashMap<Option<DeviceId>, (usize, Option<usize>)> = HashMap::new();
     let places = |path: usize| {
         (0..=instance.paths[path].hops.len())
             .map(move |next| (next.checked_sub(1).and_then(|last| device(path, last)), next))

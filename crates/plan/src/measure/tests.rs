@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::measurement::{escape, unescape};
 use super::*;
 use crate::{
-    Network, NodeId, Placement, Provision,
+    LinkId, Network, NodeId, Placement, Provision,
     emulate::Fields,
     network::{Link, Node},
     path::Route,
@@ -32,7 +32,7 @@ fn instance(ids: &[&str], memory: f64) -> Instance {
         .map(|to| Route {
             from: NodeId(0),
             to: NodeId(to),
-            links: vec![to - 1],
+            links: vec![LinkId(to - 1)],
             volume: memory / 4.0,
         })
         .collect();

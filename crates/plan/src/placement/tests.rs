@@ -28,19 +28,19 @@ fn example() -> Instance {
     Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
 }
 
-fn all(instance: &Instance) -> Vec<u32> {
-    (0..instance.devices.len() as u32).collect()
+fn all(instance: &Instance) -> Vec<DeviceId> {
+    DeviceId::first(instance.devices.len()).collect()
 }
 
 fn order(ranked: &[Ranked]) -> Vec<(u32, f64)> {
-    ranked.iter().map(|ranked| (ranked.device, ranked.weight)).collect()
+    ranked.iter().map(|ranked| (ranked.device.0, ranked.weight)).collect()
 }
 
 #[test]
 fn links_are_ranked_by_the_papers_weights() {
     // Links: 0: 0 -> 1, 2: 1 -> 2, 5: 3 -> 2, 6: 1 -> 4.
     let example = example();
-    let candidates = [0, 2, 6, 5, 1, 6];
+    let candidates = [0, 2, 6, 5, 1, 6].map(DeviceId);
     let ranked = |strategy| order(&rank(&example, strategy, &candidates).unwrap());
     assert_eq!(ranked(Strategy::Paths), [(0, 3.0), (2, 1.0), (5, 1.0), (6, 1.0), (1, 0.0)]);
     assert_eq!(
@@ -50,7 +50,7 @@ fn links_are_ranked_by_the_papers_weights() {
     // At node 1: 9 + 5 + (1 + 3); path 1 at node 2: 5, twice; path 2 at node 4: 1, twice: path 1
     // does not come there.
     assert_eq!(ranked(Strategy::Redundancy), [(5, 20.0), (0, 18.0), (2, 10.0), (6, 2.0), (1, 0.0)]);
-    assert!(rank(&example, Strategy::Paths, &[8]).is_err());
+    assert!(rank(&example, Strategy::Paths, &[DeviceId(8)]).is_err());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn greedy_takes_what_adds_most() {
 #[test]
 fn a_curve_ends_at_full_deployment() {
     let example = example();
-    let order: Vec<u32> = rank(&example, Strategy::Redundancy, &all(&example))
+    let order: Vec<DeviceId> = rank(&example, Strategy::Redundancy, &all(&example))
         .unwrap()
         .iter()
         .map(|ranked| ranked.device)
@@ -96,10 +96,10 @@ fn the_best_pair_need_not_hold_the_best_one() {
         (best.devices, best.footprint.saved.round())
     };
     assert_eq!(best(0), (vec![], 0.0));
-    assert_eq!(best(1), (vec![2], 16.0));
-    assert_eq!(best(2), (vec![2, 4], 30.0));
+    assert_eq!(best(1), (vec![DeviceId(2)], 16.0));
+    assert_eq!(best(2), (vec![DeviceId(2), DeviceId(4)], 30.0));
     // More would save nothing.
-    assert_eq!(best(6), (vec![2, 4], 30.0));
+    assert_eq!(best(6), (vec![DeviceId(2), DeviceId(4)], 30.0));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn programs_that_are_too_large_are_refused_in_words() {
     );
     let limits = Limits { nodes: 0, ..Limits::default() };
     assert!(optimal(&example(), &all(&example()), 2, &limits, &Unwatched).is_err());
-    assert!(optimal(&example(), &[99], 2, &Limits::default(), &Unwatched).is_err());
+    assert!(optimal(&example(), &[DeviceId(99)], 2, &Limits::default(), &Unwatched).is_err());
 }
 
 /// Gives up after it was asked so many times.
@@ -137,7 +137,7 @@ fn searches_can_be_stopped() {
         Err(Error::Stopped)
     );
     assert_eq!(greedy(&example, &all(&example), 2, &solve, &none()), Err(Error::Stopped));
-    assert_eq!(curve(&example, &[0], &[1], &solve, &none()), Err(Error::Stopped));
+    assert_eq!(curve(&example, &[DeviceId(0)], &[1], &solve, &none()), Err(Error::Stopped));
 }
 
 /// Many ingresses along a chain, whose devices are too small for all: enough to choose from that
@@ -192,7 +192,7 @@ fn pops_and_interior_links_are_chosen_by_what_they_are() {
     assert_eq!(interior(&example), all(&example));
     example.network.nodes[0].role = Role::Access;
     example.network.nodes[4].role = Role::Access;
-    assert_eq!(interior(&example), [2, 3, 4, 5]);
+    assert_eq!(interior(&example), [2, 3, 4, 5].map(DeviceId));
     assert_eq!(largest_pops(&example, 1), [0]);
     assert_eq!(largest_pops(&example, 5), [0, 1]);
     let only = example.only(&largest_pops(&example, 1)).unwrap();
@@ -226,12 +226,12 @@ fn upgrades_are_sorted_by_worth() {
 
 /// The most that any set of at most `budget` devices saves.
 fn exhaustively(instance: &Instance, budget: u32) -> f64 {
-    let useful: Vec<u32> =
-        all(instance).into_iter().filter(|&device| on_paths(instance)[device as usize]).collect();
+    let useful: Vec<DeviceId> =
+        all(instance).into_iter().filter(|&device| on_paths(instance)[device]).collect();
     (0..1_u32 << useful.len())
         .filter(|set| set.count_ones() <= budget)
         .map(|set| {
-            let devices: Vec<u32> = useful
+            let devices: Vec<DeviceId> = useful
                 .iter()
                 .enumerate()
                 .filter(|(at, _)| set >> at & 1 == 1)
@@ -248,7 +248,7 @@ proptest! {
     #[test]
     fn nothing_beats_the_optimal_placement(instance in instances(), budget in 0..4_usize) {
         // 2 to the power of 6 sets at most.
-        let devices: Vec<u32> = all(&instance).into_iter().take(6).collect();
+        let devices: Vec<DeviceId> = all(&instance).into_iter().take(6).collect();
         let instance = deployed(&instance, &devices).unwrap();
         let best = optimal(&instance, &devices, budget, &Limits::default(), &Unwatched).unwrap();
         prop_assert!(best.complete);
@@ -259,7 +259,7 @@ proptest! {
         prop_assert!(best.bound >= expected - near);
         prop_assert!((saved_by(&instance, &best.devices, &solve).unwrap().saved - saved).abs() <= near);
         for strategy in Strategy::ALL {
-            let ranked: Vec<u32> = rank(&instance, strategy, &devices).unwrap().iter().map(|ranked| ranked.device).collect();
+            let ranked: Vec<DeviceId> = rank(&instance, strategy, &devices).unwrap().iter().map(|ranked| ranked.device).collect();
             let chosen = &ranked[..budget.min(ranked.len())];
             prop_assert!(saved_by(&instance, chosen, &solve).unwrap().saved <= saved + near);
         }

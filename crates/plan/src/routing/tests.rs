@@ -26,7 +26,7 @@ fn ring() -> Network {
 
 /// Names of the nodes on a path.
 fn names(network: &Network, route: &Route) -> Vec<String> {
-    let ends = route.links.iter().map(|&link| network.links[link as usize].to);
+    let ends = route.links.iter().map(|&link| network.links[link].to);
     std::iter::once(route.from).chain(ends).map(|node| network.nodes[node].id.clone()).collect()
 }
 
@@ -182,10 +182,10 @@ proptest! {
         for from in 0..count as u32 {
             let lengths = lengths(&network, NodeId(from));
             for route in routes.iter().filter(|route| route.from == NodeId(from)) {
-                let weight: f64 = route.links.iter().map(|&link| network.links[link as usize].weight).sum();
+                let weight: f64 = route.links.iter().map(|&link| network.links[link].weight).sum();
                 prop_assert_eq!((weight, route.links.len() as u32), lengths[route.to]);
                 // The last but one node is the smallest of those on a path of that length.
-                let last = network.links[route.links[route.links.len() - 1] as usize];
+                let last = network.links[route.links[route.links.len() - 1]];
                 for link in network.links.iter().filter(|link| link.to == route.to) {
                     let (weight, links) = lengths[link.from];
                     if (weight + link.weight, links + 1) == lengths[route.to] {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::{
-    Error, Instance, Match, Measured, Network, NodeId, Placement, Profile, Provision, Solution,
-    SolvedBy, Synthetic,
+    Error, Instance, LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision,
+    Solution, SolvedBy, Synthetic,
     network::{Link, Node},
     path::Route,
     placement::Model,
@@ -33,12 +33,12 @@ pub(crate) fn network(nodes: usize, cables: &[(u32, u32)]) -> Network {
 /// A route along these nodes.
 pub(crate) fn route(network: &Network, nodes: &[u32], volume: f64) -> Route {
     let hop = |pair: &[u32]| {
-        network.links.iter().position(|link| [link.from.0, link.to.0] == pair).unwrap() as u32
+        network.links.iter().position(|link| [link.from.0, link.to.0] == pair).unwrap()
     };
     Route {
         from: NodeId(nodes[0]),
         to: NodeId(nodes[nodes.len() - 1]),
-        links: nodes.windows(2).map(hop).collect(),
+        links: nodes.windows(2).map(hop).map(LinkId::new).collect(),
         volume,
     }
 }
@@ -138,8 +138,8 @@ pub(crate) fn instances() -> impl Strategy<Value = Instance> {
                     0 => Placement::Links,
                     1 => Placement::Routers,
                     _ => Placement::Some(
-                        (0..2 * cables.len() as u32)
-                            .filter(|link| some >> link & 1 == 1)
+                        LinkId::first(2 * cables.len())
+                            .filter(|link| some >> link.0 & 1 == 1)
                             .collect::<BTreeSet<_>>(),
                     ),
                 };

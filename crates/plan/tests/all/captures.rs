@@ -6,7 +6,7 @@ use oncewire_packet::{
     CaptureReader, Dissected, Dissector, Layers, Limits, Transport, prefix::Prefixes,
 };
 use oncewire_plan::{
-    Instance, Measured, Network, NodeId, Placement, Profile, Provision,
+    Instance, LinkId, Measured, Network, NodeId, Placement, Profile, Provision,
     emulate::{
         Fields, Header, Packet,
         workload::{Egresses, FromCapture, Ingresses, Mapped, TimeScale},
@@ -49,7 +49,7 @@ fn instance() -> Instance {
                 routes.push(Route {
                     from: NodeId(from),
                     to: NodeId(to),
-                    links: vec![2 * i, 2 * j + 1],
+                    links: [2 * i, 2 * j + 1].map(LinkId).to_vec(),
                     volume: if to == 4 { 2e6 } else { 1e6 },
                 });
             }

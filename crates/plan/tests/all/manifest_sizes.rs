@@ -116,9 +116,7 @@ fn equal(instance: &Instance) -> Solution {
     // The share of each path that the fullest device and ingress can serve.
     let mut used = vec![0.0; instance.devices.len()];
     for path in &instance.paths {
-        path.hops
-            .iter()
-            .for_each(|hop| used[hop.device as usize] += path.volume / path.hops.len() as f64);
+        path.hops.iter().for_each(|hop| used[hop.device] += path.volume / path.hops.len() as f64);
     }
     let share = instance
         .devices

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use oncewire_plan::{
-    Instance, Match, Measured, Network, NodeId, Placement, Profile, Provision,
+    Instance, LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision,
     emulate::{
         Fields, Packet,
         workload::{
@@ -42,7 +42,7 @@ fn instance(volume: f64, profile: Profile) -> Instance {
             routes.push(Route {
                 from: NodeId(from),
                 to: NodeId(to),
-                links: vec![first, link],
+                links: [first, link].map(LinkId).to_vec(),
                 volume: volume * share,
             });
         }

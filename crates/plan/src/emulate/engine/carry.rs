@@ -2,7 +2,7 @@
 
 use super::{Carrier, Emulation, Pair};
 use crate::{
-    Error, Instance, NodeId,
+    DeviceId, Error, Instance, LinkId, NodeId,
     emulate::{
         EpochReport, Identity, Packet, Report,
         ingress::Common,
@@ -74,7 +74,7 @@ impl Emulation<'_> {
                 return Ok(());
             }
             let Some(device) = device else { continue };
-            let at = &mut planned.nodes[device as usize];
+            let at = &mut planned.nodes[device];
             task.holds = at.holds(packet.path, identity.hash(), device);
             let passed =
                 at.node.receive(&self.settings.format, &self.hash, &task, &mut flight).map_err(
@@ -113,8 +113,8 @@ impl Emulation<'_> {
         let window = self.settings.finding.window;
         let route = &self.routes[packet.path as usize];
         for &link in &route.links {
-            let device = self.of_link[link as usize];
-            let pair = match (&mut pairs[link as usize], limits[link as usize]) {
+            let device = self.of_link[link];
+            let pair = match (&mut pairs[link], limits[link]) {
                 (Some(pair), _) => Some(pair),
                 (empty, Some(limits)) => Some(empty.insert(Box::new(Pair::new(
                     &self.settings.finding,
@@ -188,7 +188,7 @@ impl Emulation<'_> {
     pub(super) fn arrive(
         &mut self,
         packet: &Packet,
-        link: u32,
+        link: LinkId,
         flight: &InFlight,
     ) -> Result<(), Error> {
         if !flight.shim.is_empty() {
@@ -224,12 +224,12 @@ impl Emulation<'_> {
 }
 
 impl Report {
-    fn count(&mut self, operations: &mut [(u64, u64)], device: u32, passed: &Processed) {
-        let of = &mut self.devices[device as usize];
+    fn count(&mut self, operations: &mut [(u64, u64)], device: DeviceId, passed: &Processed) {
+        let of = &mut self.devices[device];
         of.cached += u64::from(passed.cached);
         of.decoded += u64::from(passed.decoded);
         of.decoded_bytes += u64::from(passed.decoded_bytes);
-        let epoch = &mut operations[device as usize];
+        let epoch = &mut operations[device];
         epoch.0 += u64::from(passed.cached);
         epoch.1 += u64::from(passed.decoded);
     }
@@ -238,13 +238,13 @@ impl Report {
         &mut self,
         current: &mut EpochReport,
         instance: &Instance,
-        link: u32,
+        link: LinkId,
         ingress: usize,
         before: u64,
         after: u64,
     ) {
-        self.links[link as usize].count(before, after);
-        if !instance.counted[link as usize] {
+        self.links[link].count(before, after);
+        if !instance.counted[link] {
             return;
         }
         self.ingresses[ingress].footprint.count(before, after);
@@ -252,7 +252,7 @@ impl Report {
         current.footprint.count(before, after);
     }
 
-    fn fault(&self, instance: &Instance, packet: &Packet, link: u32, what: &str) -> Error {
+    fn fault(&self, instance: &Instance, packet: &Packet, link: LinkId, what: &str) -> Error {
         let path = &instance.paths[packet.path as usize];
         let name = |node: NodeId| instance.network.nodes[node].id.clone();
         EmulationError::Packet {

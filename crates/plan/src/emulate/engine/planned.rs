@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Settings;
 use crate::{
-    Error, Instance,
+    DeviceId, Error, HeaderHash, Instance,
     emulate::{
         Allocation,
         allocation::Expectation,
@@ -85,7 +85,7 @@ impl Planned {
 
 impl Device {
     /// Whether its manifest of even and of odd version holds this packet.
-    pub(super) fn holds(&self, path: u32, hash: u32, device: u32) -> [bool; 2] {
+    pub(super) fn holds(&self, path: u32, hash: HeaderHash, device: DeviceId) -> [bool; 2] {
         let holds = |allocation: &Option<Arc<Allocation>>| {
             let holder = allocation.as_ref().and_then(|allocation| allocation.holder(path, hash));
             holder.is_some_and(|share| share.device == device)
@@ -111,7 +111,7 @@ impl Device {
     }
 
     /// Forgets the manifest before `version`.
-    pub(super) fn retire(&mut self, device: u32, version: u32, allocation: &Allocation) {
+    pub(super) fn retire(&mut self, device: DeviceId, version: u32, allocation: &Allocation) {
         self.allocations[(version & 1 ^ 1) as usize] = None;
         let paths: Vec<u32> = self.node.buckets().map(|(path, _)| path).collect();
         for path in paths {
@@ -131,18 +131,18 @@ impl Carrier {
 /// volume.
 pub(super) fn limits_of_links(
     instance: &Instance,
-    of_link: &[Option<u32>],
+    of_link: &[Option<DeviceId>],
     unlimited: u64,
 ) -> Vec<Option<Limits>> {
     let volumes = instance.link_volumes();
     let mut of_device = vec![0.0; instance.devices.len()];
     for (volume, device) in volumes.iter().zip(of_link) {
         if let Some(device) = device {
-            of_device[*device as usize] += volume;
+            of_device[*device] += volume;
         }
     }
-    let limits = |(link, device): (usize, &Option<u32>)| {
-        let number = (*device)? as usize;
+    let limits = |(link, device): (usize, &Option<DeviceId>)| {
+        let number = (*device)?.index();
         let device = &instance.devices[number];
         let part = if of_device[number] > 0.0 { volumes[link] / of_device[number] } else { 0.0 };
         let share = |of: f64| if of.is_infinite() { of } else { of * part };
@@ -166,7 +166,7 @@ pub(super) fn sizes_of_devices(
     let mut sizes = vec![Vec::new(); instance.devices.len()];
     for path in 0..allocation.paths() as u32 {
         for share in allocation.shares(path) {
-            sizes[share.device as usize].push((path, share.bytes));
+            sizes[share.device].push((path, share.bytes));
         }
     }
     sizes
@@ -191,7 +191,6 @@ pub(super) fn budgets(instance: &Instance, expected: &[Vec<f64>], shed: bool) ->
 }
 
 pub(super) fn fits(instance: &Instance, allocation: &Allocation) -> Result<(), Error> {
-    let devices = instance.devices.len() as u32;
     if allocation.paths() != instance.paths.len() {
         return Err(EmulationError::Count {
             what: "manifests for",
@@ -203,11 +202,11 @@ pub(super) fn fits(instance: &Instance, allocation: &Allocation) -> Result<(), E
     }
     let stranger = (0..allocation.paths() as u32)
         .flat_map(|path| allocation.shares(path))
-        .find(|share| share.device >= devices);
+        .find(|share| share.device.index() >= instance.devices.len());
     match stranger {
         Some(share) => Err(EmulationError::Index {
             what: "a manifest for device",
-            index: share.device as usize,
+            index: share.device.index(),
             count: instance.devices.len(),
         }
         .into()),

@@ -9,7 +9,7 @@ use super::{
     planned::{budgets, fits, sizes_of_devices},
 };
 use crate::{
-    Error, Match, Measured,
+    DeviceId, Error, Match, Measured,
     emulate::{Allocation, EpochReport, Observed, Report, Rollout, ingress::Ingress, route::Route},
 };
 
@@ -27,7 +27,7 @@ impl Emulation<'_> {
             },
             Scheduled::Install { device, version, allocation, sizes } => {
                 if let Carrier::Planned(planned) = &mut self.carrier {
-                    planned.nodes[device as usize].install(version, allocation, sizes);
+                    planned.nodes[device].install(version, allocation, sizes);
                 }
             }
             Scheduled::Switch { ingress, version, allocation, limits } => {
@@ -40,7 +40,7 @@ impl Emulation<'_> {
                 self.settled = None;
                 if let Carrier::Planned(planned) = &mut self.carrier {
                     for (number, node) in planned.nodes.iter_mut().enumerate() {
-                        node.retire(number as u32, version, &allocation);
+                        node.retire(DeviceId::new(number), version, &allocation);
                     }
                 }
             }
@@ -74,7 +74,7 @@ impl Emulation<'_> {
         let mut delays = SplitMix64(self.settings.seed ^ u64::from(version) << 32);
         let installed = time.saturating_add(rollout.stagger);
         let sizes = sizes_of_devices(self.instance, &allocation);
-        for (device, sizes) in (0..).zip(sizes) {
+        for (device, sizes) in DeviceId::all().zip(sizes) {
             let at = time.saturating_add(delays.below(rollout.stagger.saturating_add(1)));
             self.at(
                 at,

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::LinkId;
+
 /// Two nodes apart `links` links, one path with `volume` bytes.
 fn line(links: usize, volume: f64, placement: &Placement) -> Instance {
     let pops: Vec<u32> = (0..=links as u32).collect();
@@ -12,7 +14,7 @@ fn line(links: usize, volume: f64, placement: &Placement) -> Instance {
     let route = Route {
         from: NodeId(0),
         to: NodeId::new(links),
-        links: (0..links as u32).collect(),
+        links: LinkId::first(links).collect(),
         volume,
     };
     let profile = Synthetic {

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::{LinkId, PathId};
+
 #[test]
 fn the_documents_in_the_documentation_are_these() {
     let (instance, solution) = example();
@@ -27,7 +29,10 @@ fn the_documents_in_the_documentation_are_these() {
     assert_eq!(&DeviceManifest::from_json(documents[1]).unwrap(), device);
     assert_eq!(&IngressManifest::from_json(documents[2]).unwrap(), ingress);
     // What the text says of them.
-    assert_eq!([ingress.overlap(0, 1), ingress.overlap(1, 0)], [2147483648, 858993459]);
+    assert_eq!(
+        [(0, 1), (1, 0)].map(|(p, q)| ingress.overlap(PathId(p), PathId(q))),
+        [2147483648, 858993459]
+    );
 }
 
 #[test]
@@ -225,8 +230,10 @@ fn ids_stay_with_their_paths() {
         Plan::new(&instance, &solution, &Options { version: 3, ..Options::default() }).unwrap();
     // The first path goes: the second keeps its id, though it is the first now. Then one comes
     // back.
-    let second = Route { from: NodeId(0), to: NodeId(4), links: vec![0, 3], volume: 2e9 };
-    let another = Route { from: NodeId(0), to: NodeId(2), links: vec![0, 1], volume: 2e9 };
+    let second =
+        Route { from: NodeId(0), to: NodeId(4), links: [0, 3].map(LinkId).to_vec(), volume: 2e9 };
+    let another =
+        Route { from: NodeId(0), to: NodeId(2), links: [0, 1].map(LinkId).to_vec(), volume: 2e9 };
     let routes = vec![second, another];
     let less = Instance::new(
         instance.network.clone(),
@@ -240,7 +247,7 @@ fn ids_stay_with_their_paths() {
     let new = Plan::after(&old, &less, &answer, &Options::default()).unwrap();
     assert_eq!(new.version(), 4);
     let named: Vec<(u32, &str)> =
-        new.paths().iter().map(|path| (path.id, path.egress.as_str())).collect();
+        new.paths().iter().map(|path| (path.id.0, path.egress.as_str())).collect();
     assert_eq!(named, [(2, "R2"), (1, "R4")]);
     validate(&new, &less).unwrap();
     let text = diff(&old, &new).to_string();
@@ -281,7 +288,12 @@ fn ids_stay_with_their_paths() {
 #[test]
 fn parallel_links_have_names_of_their_own() {
     let network = network(&["a", "b", "c"], &[(0, 1), (0, 1), (1, 2), (0, 1)]);
-    let routes = vec![Route { from: NodeId(0), to: NodeId(2), links: vec![3, 2], volume: 1.0 }];
+    let routes = vec![Route {
+        from: NodeId(0),
+        to: NodeId(2),
+        links: [3, 2].map(LinkId).to_vec(),
+        volume: 1.0,
+    }];
     let instance =
         Instance::new(network, routes, &Provision::default(), &Placement::Links, profile())
             .unwrap();

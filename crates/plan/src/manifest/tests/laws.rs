@@ -5,6 +5,8 @@ use super::{
     *,
 };
 
+use crate::{DeviceId, HeaderHash, PathId};
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -65,11 +67,11 @@ proptest! {
             for hash in hashes(path, &mut random) {
                 // Ranges in on-path order (thesis, section 3.2): the first whose end lies behind
                 // the hash.
-                let holder = path.ranges.iter().find(|range| (hash as u64) < range.to);
+                let holder = path.ranges.iter().find(|range| u64::from(hash) < range.to);
                 let device = holder.map(|range| path.hops[range.hop as usize]);
                 prop_assert_eq!(manifest.holder(path.id, hash), holder.map(|range| (range.hop, path.hops[range.hop as usize])));
                 prop_assert_eq!(plan.path(path.id).unwrap().holder(hash), device);
-                for (at, manifest) in (0..).zip(&devices) {
+                for (at, manifest) in DeviceId::all().zip(&devices) {
                     prop_assert_eq!(manifest.holds(path.id, hash), device == Some(at));
                 }
             }
@@ -84,7 +86,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(manifest.overlap(path.id, path.id), path.covered());
-            prop_assert_eq!(manifest.overlap(path.id, u32::MAX), 0);
+            prop_assert_eq!(manifest.overlap(path.id, PathId(u32::MAX)), 0);
         }
     }
 
@@ -141,14 +143,14 @@ proptest! {
                 && let Ok(read) = DeviceManifest::from_json(&changed(device.to_json()))
             {
                 for entry in read.entries() {
-                    prop_assert!(read.holds(entry.path, entry.from as u32) && entry.to <= SPACE);
+                    prop_assert!(read.holds(entry.path, HeaderHash(entry.from as u32)) && entry.to <= SPACE);
                 }
             }
             if let Ok(read) = IngressManifest::from_json(&changed(plan.ingress_manifests()[0].to_json())) {
                 for (p, q) in read.paths().iter().zip(read.paths().iter().rev()) {
                     let bound = read.overlap(p.id, q.id);
                     prop_assert!(bound == 0 || q.ranges.iter().any(|range| range.to == bound));
-                    read.holder(q.id, u32::MAX);
+                    read.holder(q.id, HeaderHash(u32::MAX));
                 }
             }
         }
@@ -160,7 +162,7 @@ proptest! {
     fn a_diff_is_the_difference(seed: u64, nodes in 2usize..7) {
         let (old, new) = successive(seed, nodes);
         let found = diff(&old, &new);
-        let entries = |plan: &Plan| -> BTreeMap<(String, u32), Entry> {
+        let entries = |plan: &Plan| -> BTreeMap<(String, PathId), Entry> {
             let manifests = plan.device_manifests();
             manifests.iter().flat_map(|one| one.entries().iter().map(|entry| ((one.name().to_string(), entry.path), *entry))).collect()
         };
@@ -191,14 +193,14 @@ proptest! {
         prop_assert_eq!(before, after);
         prop_assert_eq!(found.totals.useless, useless);
         let (mut changed, mut all) = (0.0, 0.0);
-        let ids: std::collections::BTreeSet<u32> = old.paths().iter().chain(new.paths()).map(|path| path.id).collect();
+        let ids: std::collections::BTreeSet<PathId> = old.paths().iter().chain(new.paths()).map(|path| path.id).collect();
         for id in ids {
             all += SPACE as f64;
             let ends: std::collections::BTreeSet<u64> =
                 [&old, &new].into_iter().filter_map(|plan| plan.path(id)).flat_map(|path| &path.ranges).flat_map(|range| [range.from, range.to]).collect();
             let ends: Vec<u64> = ends.into_iter().collect();
             for pair in ends.windows(2) {
-                let holder = |plan: &Plan| plan.path(id).and_then(|path| path.holder(pair[0] as u32));
+                let holder = |plan: &Plan| plan.path(id).and_then(|path| path.holder(HeaderHash(pair[0] as u32)));
                 if holder(&old) != holder(&new) {
                     changed += (pair[1] - pair[0]) as f64;
                 }
@@ -218,7 +220,7 @@ proptest! {
         let mut random = Random::with_seed(!seed);
         let mut progress = Progress::new(old.devices().len());
         for (plan, state) in [(&old, State::Old), (&new, State::New)] {
-            for device in 0..old.devices().len() as u32 {
+            for device in DeviceId::first(old.devices().len()) {
                 if state == State::New {
                     progress.acknowledge(device);
                     prop_assert!(progress.release(device));
@@ -239,7 +241,7 @@ proptest! {
                         if let Some(decoder) = decoder {
                             prop_assert_eq!(manifest.holder(q.id, hash), Some((decoder.hop, decoder.device)));
                         }
-                        for device in 0..plan.devices().len() as u32 {
+                        for device in DeviceId::first(plan.devices().len()) {
                             prop_assert_eq!(change.stores(device, state, q.id, hash), q.holder(hash) == Some(device));
                         }
                     }

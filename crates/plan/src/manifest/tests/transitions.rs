@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::{DeviceId, HeaderHash, LinkId, PathId};
+
 /// Two plans of a network, the second with other volumes, shares and now and then other routes.
 pub(super) fn successive(seed: u64, nodes: usize) -> (Arc<Plan>, Arc<Plan>) {
     let mut random = Random::with_seed(seed);
@@ -105,13 +107,13 @@ impl Bucket {
 
 /// Buckets by plan (an unchanged one counts as the old plan's) and path; a device has one range of
 /// a path, an ingress the device's number beside it.
-type Buckets = BTreeMap<(bool, u32, u32), Bucket>;
+type Buckets = BTreeMap<(bool, PathId, DeviceId), Bucket>;
 
 struct Sent {
-    path: u32,
-    hash: u32,
+    path: PathId,
+    hash: HeaderHash,
     size: u64,
-    hops: Vec<u32>,
+    hops: Vec<DeviceId>,
     /// Devices that it has passed.
     passed: usize,
     copies: Copies,
@@ -134,7 +136,7 @@ pub(super) struct Play {
     stores: Vec<Buckets>,
     known: Vec<Progress>,
     /// Device, ingress: acknowledgments under way.
-    acknowledgments: Vec<(u32, usize)>,
+    acknowledgments: Vec<(DeviceId, usize)>,
     sent: Vec<Sent>,
     /// Number of packets sent when the last ingress released a device.
     released: Vec<Option<usize>>,
@@ -189,7 +191,7 @@ impl Play {
         if self.states[device] == State::Old {
             self.states[device] = State::Both;
             self.acknowledgments
-                .extend((0..self.names.len()).map(|ingress| (device as u32, ingress)));
+                .extend((0..self.names.len()).map(|ingress| (DeviceId::new(device), ingress)));
         }
     }
 
@@ -204,8 +206,8 @@ impl Play {
     fn release(&mut self) {
         let (device, ingress) =
             (self.random.usize(..self.states.len()), self.random.usize(..self.names.len()));
-        self.known[ingress].release(device as u32);
-        if self.known.iter().all(|known| known.state(device as u32) == State::New) {
+        self.known[ingress].release(DeviceId::new(device));
+        if self.known.iter().all(|known| known.state(DeviceId::new(device)) == State::New) {
             self.released[device].get_or_insert(self.sent.len());
         }
     }
@@ -214,18 +216,19 @@ impl Play {
     fn old_buckets_go(&mut self) {
         let device = self.random.usize(..self.states.len());
         let Some(released) = self.released[device] else { return };
-        let under_way = |packet: &Sent| packet.hops[packet.passed..].contains(&(device as u32));
+        let under_way =
+            |packet: &Sent| packet.hops[packet.passed..].contains(&(DeviceId::new(device)));
         if !self.sent[..released].iter().any(under_way) {
             self.states[device] = State::New;
             let change = &self.change;
-            let unchanged = |path: u32| {
+            let unchanged = |path: PathId| {
                 let (Some(old), Some(new)) =
                     (change.old().path(path), change.new_plan().path(path))
                 else {
                     return false;
                 };
                 old.ranges.iter().any(|range| {
-                    old.hops[range.hop as usize] as usize == device && new.ranges.contains(range)
+                    old.hops[range.hop as usize].index() == device && new.ranges.contains(range)
                 })
             };
             self.caches[device].retain(|&(is_new, path, _), _| is_new || unchanged(path));
@@ -242,7 +245,7 @@ impl Play {
         let hash = if self.random.usize(..3) == 0 {
             choices[self.random.usize(..choices.len())]
         } else {
-            self.random.u64(..) as u32
+            HeaderHash(self.random.u64(..) as u32)
         };
         let size = 1 + self.random.usize(..150) as u64;
 
@@ -252,7 +255,7 @@ impl Play {
             let earlier = self.random.usize(..self.sent.len());
             let other = &self.sent[earlier];
             if other.ingress == ingress {
-                let has = |new: bool, device: Option<u32>| {
+                let has = |new: bool, device: Option<DeviceId>| {
                     let key = (
                         new && self.change.unchanged(other.path, other.hash) != device,
                         other.path,
@@ -322,8 +325,8 @@ impl Play {
         let packet = &mut self.sent[number];
         let device = packet.hops[packet.passed];
         packet.passed += 1;
-        let state = self.states[device as usize];
-        let cache = &mut self.caches[device as usize];
+        let state = self.states[device];
+        let cache = &mut self.caches[device];
         if let Some((earlier, decoder)) = packet.against {
             packet.decoded |= cache.values().any(|bucket| bucket.has(earlier));
             if decoder.device == device {
@@ -340,7 +343,7 @@ impl Play {
             let path = plan.path(packet.path)?;
             let range =
                 *path.ranges.iter().find(|range| path.hops[range.hop as usize] == device)?;
-            (range.from..range.to).contains(&(packet.hash as u64)).then_some(range)
+            (range.from..range.to).contains(&(u64::from(packet.hash))).then_some(range)
         };
         let (old, new) = (entry(&self.old), entry(&self.new));
         if let Some(range) = old.filter(|_| state != State::New || old == new) {
@@ -384,7 +387,7 @@ fn a_play_decodes_much_and_gets_through() {
 #[test]
 fn packets_do_not_refer_to_those_they_may_overtake() {
     let network = network(&["I", "A", "B", "C", "D"], &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
-    let plan = |links: &[u32], old: Option<&Plan>| {
+    let plan = |links: &[LinkId], old: Option<&Plan>| {
         let route = Route { from: NodeId(0), to: NodeId(4), links: links.to_vec(), volume: 1e6 };
         let instance = Instance::new(
             network.clone(),
@@ -400,26 +403,29 @@ fn packets_do_not_refer_to_those_they_may_overtake() {
             None => Plan::new(&instance, &answer, &Options::default()).unwrap(),
         })
     };
-    let old = plan(&[0, 2, 4], None);
-    let new = plan(&[1, 3, 4], Some(&old));
+    let old = plan(&[0, 2, 4].map(LinkId), None);
+    let new = plan(&[1, 3, 4].map(LinkId), Some(&old));
     let (before, after) = (old.paths()[0].id, new.paths()[0].id);
     assert_ne!(before, after);
     let change = Transition::new(old, new).unwrap();
     let mut progress = Progress::new(5);
-    progress.acknowledge(4);
-    let of = |path| change.copies(&progress, path, 7);
+    progress.acknowledge(DeviceId(4));
+    let of = |path| change.copies(&progress, path, HeaderHash(7));
     assert_eq!(
         (of(before), of(after)),
-        (Copies { old: Some(4), new: None }, Copies { old: None, new: Some(4) })
+        (
+            Copies { old: Some(DeviceId(4)), new: None },
+            Copies { old: None, new: Some(DeviceId(4)) }
+        )
     );
-    let decoder = |p, q| change.decoder(&progress, p, q, 7, of(q));
+    let decoder = |p, q| change.decoder(&progress, p, q, HeaderHash(7), of(q));
     assert_eq!(
         decoder(before, before),
-        Some(Decoder { device: 4, hop: 2, configuration: Configuration::Old })
+        Some(Decoder { device: DeviceId(4), hop: 2, configuration: Configuration::Old })
     );
     assert_eq!(
         decoder(after, after),
-        Some(Decoder { device: 4, hop: 2, configuration: Configuration::New })
+        Some(Decoder { device: DeviceId(4), hop: 2, configuration: Configuration::New })
     );
     assert_eq!([decoder(after, before), decoder(before, after)], [None, None]);
 }
@@ -434,19 +440,19 @@ fn the_nearer_device_is_named() {
     let new = Arc::new(Plan::after(&old, &instance, &answer, &Options::default()).unwrap());
     let change = Transition::new(old, new).unwrap();
     let mut progress = Progress::new(4);
-    (0..4).for_each(|device| progress.acknowledge(device));
-    let copies = change.copies(&progress, 0, 7);
-    assert_eq!(copies, Copies { old: Some(1), new: Some(0) });
-    let decoder = |p, copies| change.decoder(&progress, p, 0, 7, copies);
+    DeviceId::first(4).for_each(|device| progress.acknowledge(device));
+    let copies = change.copies(&progress, PathId(0), HeaderHash(7));
+    assert_eq!(copies, Copies { old: Some(DeviceId(1)), new: Some(DeviceId(0)) });
+    let decoder = |p, copies| change.decoder(&progress, p, PathId(0), HeaderHash(7), copies);
     assert_eq!(
-        decoder(0, copies),
-        Some(Decoder { device: 0, hop: 0, configuration: Configuration::New })
+        decoder(PathId(0), copies),
+        Some(Decoder { device: DeviceId(0), hop: 0, configuration: Configuration::New })
     );
     // When the ingress's bucket of the new plan has lost the packet, the old one serves: but not on
     // a path that parts before.
     assert_eq!(
-        decoder(0, Copies { new: None, ..copies }),
-        Some(Decoder { device: 1, hop: 1, configuration: Configuration::Old })
+        decoder(PathId(0), Copies { new: None, ..copies }),
+        Some(Decoder { device: DeviceId(1), hop: 1, configuration: Configuration::Old })
     );
-    assert_eq!(decoder(1, Copies { new: None, ..copies }), None);
+    assert_eq!(decoder(PathId(1), Copies { new: None, ..copies }), None);
 }
