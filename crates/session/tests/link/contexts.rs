@@ -49,11 +49,7 @@ fn send(world: &mut World, domain: u64, len: usize) -> u64 {
 
 fn deliver(world: &mut World, domain: u64, run: &[u8]) {
     world.send_run(0, &[5; 40], 400, run, Domain(domain));
-    world.transmit(0);
-    world.arrive(1, usize::MAX);
-    world.now += std::time::Duration::from_secs(2);
-    world.transmit(1);
-    world.arrive(0, usize::MAX);
+    world.round_trip(std::time::Duration::from_secs(2));
 }
 
 #[test]

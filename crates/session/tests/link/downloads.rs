@@ -53,11 +53,7 @@ fn repeated_content_takes_a_hundredth() {
             let before = world.ends[0].sender.stats();
             for run in file.chunks(44 * 1364) {
                 world.send_run(0, &[5; 52], 1364, run, Domain(1));
-                world.transmit(0);
-                world.arrive(1, usize::MAX);
-                world.now += Duration::from_millis(3);
-                world.transmit(1);
-                world.arrive(0, usize::MAX);
+                world.round_trip(Duration::from_millis(3));
             }
             world.settle();
             let after = world.ends[0].sender.stats();

@@ -15,11 +15,7 @@ fn a_frame_with_a_missing_header_is_sent_again() {
     world.connect();
     world.settle();
     let exchange = |world: &mut World| {
-        world.transmit(0);
-        world.arrive(1, usize::MAX);
-        world.now += Duration::from_secs(2);
-        world.transmit(1);
-        world.arrive(0, usize::MAX);
+        world.round_trip(Duration::from_secs(2));
     };
     let send = |world: &mut World| {
         let mut payload = vec![0; 300];

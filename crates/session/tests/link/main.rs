@@ -507,6 +507,23 @@ impl World {
         }
     }
 
+    /// What end 0 has to send arrives, and after `time` what end 1 has.
+    fn round_trip(&mut self, time: Duration) {
+        self.transmit(0);
+        self.arrive(1, usize::MAX);
+        self.now += time;
+        self.transmit(1);
+        self.arrive(0, usize::MAX);
+    }
+
+    /// What end 1 has to send arrives, and a control message of each end.
+    fn answer(&mut self) {
+        self.transmit(1);
+        self.arrive(0, usize::MAX);
+        self.message(0);
+        self.message(1);
+    }
+
     /// Everything under way arrives.
     fn settle(&mut self) {
         for round in 0.. {

@@ -63,11 +63,7 @@ fn dependence_adds_little_to_losses() {
         let before = world.ends[0].sender.stats().bytes;
         for run in file.chunks(10 * 1364) {
             world.send_run(0, &[5; 52], 1364, run, Domain(1));
-            world.transmit(0);
-            world.arrive(1, usize::MAX);
-            world.now += Duration::from_millis(3);
-            world.transmit(1);
-            world.arrive(0, usize::MAX);
+            world.round_trip(Duration::from_millis(3));
         }
         sent.push(world.ends[0].sender.stats().bytes - before);
         if pass == 0 {
@@ -199,11 +195,7 @@ fn what_is_known_to_be_lost_is_not_referred_to() {
             for (nth, run) in file.chunks(10 * 1364).enumerate() {
                 world.faults.loss = if pass == 0 && nth < 40 { 50 } else { 0 };
                 world.send_run(0, &[5; 52], 1364, run, Domain(1));
-                world.transmit(0);
-                world.arrive(1, usize::MAX);
-                world.now += Duration::from_millis(3);
-                world.transmit(1);
-                world.arrive(0, usize::MAX);
+                world.round_trip(Duration::from_millis(3));
             }
             bytes.push(world.ends[0].sender.stats().bytes - before);
         }

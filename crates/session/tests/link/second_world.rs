@@ -78,10 +78,7 @@ pub(super) fn download_world(
         world.arrive(1, most);
         world.now += Duration::from_micros(500);
         if round % 8 == 0 {
-            world.transmit(1);
-            world.arrive(0, usize::MAX);
-            world.message(0);
-            world.message(1);
+            world.answer();
         }
     }
     world.settle();

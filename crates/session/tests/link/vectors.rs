@@ -162,10 +162,7 @@ fn log() -> Recording {
         world.arrive(1, most);
         world.now += Duration::from_millis(1);
         if round % 8 == 0 {
-            world.transmit(1);
-            world.arrive(0, usize::MAX);
-            world.message(0);
-            world.message(1);
+            world.answer();
         }
     }
     world.settle();
