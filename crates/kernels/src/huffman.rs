@@ -232,8 +232,8 @@ impl HuffmanWriter {
 /// A code to read with.
 #[derive(Clone, Debug)]
 pub struct HuffmanReader {
-    /// For each sequence of the most bits: the length of the word that it begins with, and from bit
-    /// 8 on the symbol.
+    /// For each sequence of the most bits: the symbol that it begins with, and from bit 8 on the
+    /// length of its word.
     entries: Box<[u16; ENTRIES]>,
 }
 
@@ -249,37 +249,16 @@ impl HuffmanReader {
 
     /// Becomes the code of these lengths. Returns whether it is complete; if not, nothing changes.
     pub fn set(&mut self, lengths: &[u8; 256]) -> bool {
-        let Some(first) = first_words(lengths) else { return false };
-        // Symbols by the length of their words, and in order where it is the same: then their
-        // entries follow each other.
-        let mut next = [0u16; HUFFMAN_MAX_BITS as usize + 2];
-        for (bits, next) in (1..).zip(&mut next[2..]) {
-            // Words of this length, which are followed by the longer ones.
-            let end = first.get(bits + 1).map_or(1 << HUFFMAN_MAX_BITS, |word| word >> 1);
-            *next = (end - first[bits]) as u16;
-        }
-        for bits in 1..next.len() {
-            next[bits] += next[bits - 1];
-        }
-        let mut sorted = [0u16; 256];
-        let mut used = 0;
+        let Some(mut next) = first_words(lengths) else { return false };
         for (symbol, &bits) in lengths.iter().enumerate() {
             if bits > 0 {
                 let next = &mut next[usize::from(bits)];
-                sorted[usize::from(*next) & 255] = (symbol as u16) << 8 | u16::from(bits);
+                let shift = HUFFMAN_MAX_BITS - u32::from(bits);
+                let begin = (*next << shift) as usize;
+                self.entries[begin..begin + (1 << shift)]
+                    .fill(symbol as u16 | u16::from(bits) << 8);
                 *next += 1;
-                used += 1;
             }
-        }
-        let mut rest = &mut self.entries[..];
-        for &entry in &sorted[..used] {
-            let count = 1 << (HUFFMAN_MAX_BITS - u32::from(entry & 15));
-            // Eight at once; what is too many is overwritten by those that follow.
-            match rest.first_chunk_mut::<8>() {
-                Some(eight) if count <= 8 => *eight = [entry; 8],
-                _ => rest[..count].fill(entry),
-            }
-            rest = &mut rest[count..];
         }
         true
     }
@@ -288,7 +267,7 @@ impl HuffmanReader {
     /// takes; `None` if it takes more than there are, or if bits of 1 follow it in its last byte.
     pub fn read(&self, kernels: Kernels, data: &[u8], out: &mut [u8]) -> Option<usize> {
         let mut streams = [Stream::new(0)];
-        self.read_singles(kernels, data, &mut streams, out);
+        self.read_streams(kernels, data, &mut streams, out);
         streams[0].end(data)
     }
 
@@ -310,12 +289,7 @@ impl HuffmanReader {
             }
         }
         let mut streams = starts.map(Stream::new);
-        // Most sequences of bits begin with two words if words have 6 bits or fewer in the mean.
-        if out.len() >= PAIRED && 8 * starts[3] <= 6 * (out.len() / 4 * 3) {
-            self.read_pairs(kernels, data, &mut streams, out);
-        } else {
-            self.read_singles::<4>(kernels, data, &mut streams, out);
-        }
+        self.read_streams::<4>(kernels, data, &mut streams, out);
         for (stream, len) in streams.iter().zip(lengths) {
             if stream.end(data)? != len {
                 return None;
@@ -325,7 +299,7 @@ impl HuffmanReader {
     }
 
     #[inline]
-    fn read_singles<const N: usize>(
+    fn read_streams<const N: usize>(
         &self,
         kernels: Kernels,
         data: &[u8],
@@ -334,57 +308,21 @@ impl HuffmanReader {
     ) {
         let done = match kernels.level() {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: both levels include BMI1 and BMI2, and `Kernels` holds a level only if the
-            // machine has it.
+            // SAFETY: both levels include BMI2, and `Kernels` holds a level only if the machine has
+            // it.
             Level::Avx2 | Level::Avx512 => unsafe { fast_bmi2(&self.entries, data, streams, out) },
             _ => fast(&self.entries, data, streams, out),
         };
         // The rest, where 8 bytes might be more than are left.
         for (nth, symbol) in out.iter_mut().enumerate().skip(done) {
-            *symbol = streams[nth % N].next(data, &self.entries);
-        }
-    }
-
-    fn read_pairs(&self, kernels: Kernels, data: &[u8], streams: &mut [Stream; 4], out: &mut [u8]) {
-        let pairs = &self.pairs();
-        let next = match kernels.level() {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as in `read_singles`.
-            Level::Avx2 | Level::Avx512 => unsafe { fast_pairs_bmi2(pairs, data, streams, out) },
-            _ => fast_pairs(pairs, data, streams, out),
-        };
-        for (stream, next) in streams.iter_mut().zip(next) {
-            for symbol in out.iter_mut().skip(next).step_by(4) {
-                *symbol = stream.next(data, &self.entries);
+            let stream = &mut streams[nth % N];
+            if stream.bits < HUFFMAN_MAX_BITS {
+                stream.fill(data);
             }
+            *symbol = stream.symbol(&self.entries);
         }
-    }
-
-    /// For each sequence of the most bits: how many of them are of its first word, or of its first
-    /// two if both are in it; from bit 8 on, four times the number of words; then both symbols.
-    fn pairs(&self) -> [u32; ENTRIES] {
-        let mut pairs = [0; ENTRIES];
-        let mut at = 0;
-        while at < ENTRIES {
-            let first = self.entries[at];
-            let bits = u32::from(first & 15).max(1);
-            let count = 1 << (HUFFMAN_MAX_BITS - bits);
-            let single = bits | 4 << 8 | u32::from(first >> 8) << 16;
-            // What follows the first word, and then bits that do not count.
-            let seconds = self.entries.iter().step_by(1 << bits);
-            for (pair, &second) in pairs[at..].iter_mut().take(count).zip(seconds) {
-                let both = bits + u32::from(second & 15);
-                let double = both | 8 << 8 | single & 0xff_0000 | u32::from(second >> 8) << 24;
-                *pair = if both <= HUFFMAN_MAX_BITS { double } else { single };
-            }
-            at += count;
-        }
-        pairs
     }
 }
-
-/// From so many symbols on, it pays to make a table of pairs.
-const PAIRED: usize = 2048;
 
 /// Where one stream is.
 #[derive(Clone, Copy, Debug)]
@@ -414,26 +352,24 @@ impl Stream {
                 word
             }
         };
-        self.window |= u64::from_be_bytes(word) >> self.bits;
+        self.take_in(u64::from_be_bytes(word));
+    }
+
+    #[inline(always)]
+    fn take_in(&mut self, word: u64) {
+        self.window |= word >> self.bits;
         self.at += ((63 - self.bits) >> 3) as usize;
         self.bits |= 56;
     }
 
-    /// Drops bits, which are known.
     #[inline(always)]
-    fn drop(&mut self, bits: u32) {
-        self.window <<= bits;
-        self.bits -= bits;
-    }
-
-    #[inline(always)]
-    fn next(&mut self, data: &[u8], entries: &[u16; ENTRIES]) -> u8 {
-        if self.bits < HUFFMAN_MAX_BITS {
-            self.fill(data);
-        }
+    fn symbol(&mut self, entries: &[u16; ENTRIES]) -> u8 {
         let entry = entries[(self.window >> (64 - HUFFMAN_MAX_BITS)) as usize];
-        self.drop(u32::from(entry & 15));
-        (entry >> 8) as u8
+        let bits = u32::from(entry >> 8);
+        self.window <<= bits;
+        // At least as many are known.
+        self.bits -= bits;
+        entry as u8
     }
 
     /// Bytes that the stream took, if they are there and end with bits of 0.
@@ -446,59 +382,6 @@ impl Stream {
     }
 }
 
-/// A stream that has 8 bytes left whenever it is refilled. A bit of 1 follows the known bits of its
-/// window, so that the zeros below it count what was dropped since then, and nothing else has to.
-#[derive(Clone, Copy)]
-struct Running {
-    at: usize,
-    window: u64,
-}
-
-impl Running {
-    /// At the beginning of a stream. Nothing is known yet, as if 64 bits had been dropped.
-    fn new(stream: &Stream) -> Running {
-        Running { at: stream.start, window: 1 }
-    }
-
-    /// Makes at least 56 bits known.
-    ///
-    /// # Safety
-    /// `data` has 8 bytes from where the first unknown or dropped byte is.
-    #[inline(always)]
-    unsafe fn refill(&mut self, data: &[u8]) {
-        let dropped = self.window.trailing_zeros();
-        self.at += (dropped >> 3) as usize;
-        // SAFETY: by the caller.
-        let word = unsafe { data.as_ptr().add(self.at).cast::<[u8; 8]>().read_unaligned() };
-        self.window = (u64::from_be_bytes(word) | 1) << (dropped & 7);
-    }
-
-    #[inline(always)]
-    fn index(self) -> usize {
-        (self.window >> (64 - HUFFMAN_MAX_BITS)) as usize
-    }
-
-    /// Rounds of a refill each and of [`AT_ONCE`] steps that are possible: each takes at most 7
-    /// bytes.
-    fn rounds(self, data: &[u8]) -> usize {
-        let dropped = self.window.trailing_zeros();
-        let left = data.len().saturating_sub(self.at + (dropped >> 3) as usize);
-        if left < 8 { 0 } else { (left - 8) / 7 + 1 }
-    }
-
-    /// The same place as a [`Stream`] has it.
-    fn stream(self, start: usize, data: &[u8]) -> Stream {
-        let dropped = self.window.trailing_zeros();
-        let at = self.at + (dropped >> 3) as usize;
-        let mut stream = Stream { start, at, window: 0, bits: 0 };
-        if dropped & 7 > 0 {
-            stream.fill(data);
-            stream.drop(dropped & 7);
-        }
-        stream
-    }
-}
-
 /// Reads as many rounds of symbols as have 8 bytes left in each stream. Returns how many symbols.
 #[inline(always)]
 fn fast<const N: usize>(
@@ -507,83 +390,35 @@ fn fast<const N: usize>(
     streams: &mut [Stream; N],
     out: &mut [u8],
 ) -> usize {
-    // Local variables, so that they stay in registers.
-    let mut now: [Running; N] = std::array::from_fn(|nth| Running::new(&streams[nth]));
     let mut done = 0;
-    loop {
-        let possible = now.iter().map(|stream| stream.rounds(data)).min().unwrap_or(0);
-        let rounds = possible.min((out.len() - done) / (AT_ONCE * N));
-        if rounds == 0 {
-            break;
-        }
-        for symbols in out[done..].chunks_exact_mut(AT_ONCE * N).take(rounds) {
-            for stream in &mut now {
-                // SAFETY: `rounds` of each stream says so.
-                unsafe { stream.refill(data) };
-            }
-            for turn in 0..AT_ONCE {
-                for nth in 0..N {
-                    let entry = entries[now[nth].index()];
-                    now[nth].window <<= entry & 15;
-                    symbols[turn * N + nth] = (entry >> 8) as u8;
-                }
+    // The streams in local variables, so that they stay in registers.
+    let mut now = *streams;
+    'rounds: while let Some(symbols) =
+        out.get_mut(done..).and_then(|rest| rest.get_mut(..AT_ONCE * N))
+    {
+        let mut words = [0; N];
+        for nth in 0..N {
+            match data.get(now[nth].at..).and_then(|rest| rest.first_chunk()) {
+                Some(word) => words[nth] = u64::from_be_bytes(*word),
+                None => break 'rounds,
             }
         }
-        done += rounds * AT_ONCE * N;
+        for nth in 0..N {
+            now[nth].take_in(words[nth]);
+        }
+        for turn in 0..AT_ONCE {
+            for nth in 0..N {
+                symbols[turn * N + nth] = now[nth].symbol(entries);
+            }
+        }
+        done += AT_ONCE * N;
     }
-    for (stream, now) in streams.iter_mut().zip(now) {
-        *stream = now.stream(stream.start, data);
-    }
+    *streams = now;
     done
 }
 
-/// As [`fast`], up to two symbols at once. Returns where the next symbol of each stream goes.
-#[inline(always)]
-fn fast_pairs(
-    pairs: &[u32; ENTRIES],
-    data: &[u8],
-    streams: &mut [Stream; 4],
-    out: &mut [u8],
-) -> [usize; 4] {
-    let mut now: [Running; 4] = std::array::from_fn(|nth| Running::new(&streams[nth]));
-    let mut to = [0, 1, 2, 3];
-    // Bytes of `out` that a stream's symbols of a round take at most, with those between them.
-    const ROUND: usize = 2 * AT_ONCE * 4;
-    loop {
-        let possible = now.iter().map(|stream| stream.rounds(data)).min().unwrap_or(0);
-        let farthest = to.iter().copied().max().unwrap_or(0);
-        let rounds = possible.min(out.len().saturating_sub(farthest) / ROUND);
-        if rounds == 0 {
-            break;
-        }
-        for _ in 0..rounds {
-            for stream in &mut now {
-                // SAFETY: `rounds` of each stream says so.
-                unsafe { stream.refill(data) };
-            }
-            for _ in 0..AT_ONCE {
-                for nth in 0..4 {
-                    let entry = pairs[now[nth].index()];
-                    now[nth].window <<= entry & 15;
-                    // SAFETY: a step takes `to` at most 8 further, so `rounds` steps of all rounds
-                    // end where `out` does or before, and both symbols are below that.
-                    unsafe {
-                        *out.get_unchecked_mut(to[nth]) = (entry >> 16) as u8;
-                        *out.get_unchecked_mut(to[nth] + 4) = (entry >> 24) as u8;
-                    }
-                    to[nth] += (entry >> 8 & 0xff) as usize;
-                }
-            }
-        }
-    }
-    for (stream, now) in streams.iter_mut().zip(now) {
-        *stream = now.stream(stream.start, data);
-    }
-    to
-}
-
 /// # Safety
-/// The machine must have BMI1 and BMI2.
+/// The machine must have BMI1, BMI2 and LZCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "bmi1,bmi2,lzcnt")]
 unsafe fn fast_bmi2<const N: usize>(
@@ -593,19 +428,6 @@ unsafe fn fast_bmi2<const N: usize>(
     out: &mut [u8],
 ) -> usize {
     fast(entries, data, streams, out)
-}
-
-/// # Safety
-/// As of [`fast_bmi2`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
-unsafe fn fast_pairs_bmi2(
-    pairs: &[u32; ENTRIES],
-    data: &[u8],
-    streams: &mut [Stream; 4],
-    out: &mut [u8],
-) -> [usize; 4] {
-    fast_pairs(pairs, data, streams, out)
 }
 
 #[cfg(test)]
