@@ -1,5 +1,6 @@
 //! `oncewire unpack`.
 
+mod apart;
 mod zstd;
 
 use crate::args::UnpackArgs;
@@ -55,12 +56,26 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
         bar.finish_and_clear();
         return finish(args, output, source.consumed, begun, (window, 0));
     }
+    let two_threads = apart::is_possible();
+    // Frames in a row that did not need the log.
+    let mut in_row = 0;
     loop {
+        let is_apart = two_threads && reader.reads_apart(source.bytes());
+        if is_apart && in_row >= apart::FEW {
+            in_row = 0;
+            let output = output.as_mut().expect("the header comes first");
+            let shown = apart::Shown { args, to_terminal, bar: &bar };
+            let has_ended;
+            (reader, has_ended) = apart::run(reader, &mut source, &mut input, output, shown)?;
+            if has_ended {
+                break;
+            }
+        }
         let consumed =
             match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
                 PackStep::NeedMore(_) => {
                     if source.refill(&mut input, output.as_mut())? == 0 {
-                        return Err(truncated(&reader, &source, &input.name));
+                        return Err(truncated(reader.total(), &source, &input.name));
                     }
                     continue;
                 }
@@ -91,6 +106,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                     }
                     output.as_mut().expect("the header comes first").write(content)?;
                     bar.inc(consumed as u64);
+                    in_row = if is_apart { in_row + 1 } else { 0 };
                     consumed
                 }
                 PackStep::End { consumed } => {
@@ -198,13 +214,13 @@ fn refuse(error: PackError, name: &str, args: &UnpackArgs) -> Failure {
     }
 }
 
-fn truncated(reader: &PackReader, source: &Source, name: &str) -> Failure {
+/// For an input that ends after `total` bytes of content.
+fn truncated(total: u64, source: &Source, name: &str) -> Failure {
     if source.consumed == 0 && source.bytes().is_empty() {
         return Failure::damaged(format!("{name} is empty, so it is not an Oncewire pack"));
     }
     Failure::damaged(format!(
-        "{name} is truncated: it ends after {} bytes of content, before the end of the pack",
-        reader.total()
+        "{name} is truncated: it ends after {total} bytes of content, before the end of the pack"
     ))
 }
 

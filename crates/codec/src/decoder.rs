@@ -4,7 +4,7 @@ mod assembler;
 mod reader;
 
 use assembler::MAX_HELD_RANGES;
-pub(crate) use assembler::{Assembler, COPY_SLACK, copy, copy_literals, repeat};
+pub(crate) use assembler::{Assembler, COPY_SLACK, Place, copy, copy_literals, repeat};
 pub(crate) use reader::{FrameReader, most_inside};
 
 use crate::entropy::{ColumnBuffers, NewCodes, ReadContext};
@@ -74,6 +74,11 @@ impl Decoder {
             width,
             inside,
         }
+    }
+
+    /// Both halves: what reads frames, and what puts blocks together.
+    pub(crate) fn into_halves(self) -> (FrameReader, Assembler) {
+        (self.reader, self.assembler)
     }
 
     /// Decodes the frame at the front of `input`.
@@ -191,7 +196,8 @@ impl Decoder {
             }
             None => self.reader.read_literals(view, &mut codes, expected, &mut self.literals)?,
         };
-        self.assembler.assemble(view, offset, &self.matches, literals)?;
+        let place = self.assembler.place(view, offset);
+        self.assembler.assemble(place, &self.matches, literals)?;
         Ok(Some(offset))
     }
 

@@ -3,6 +3,10 @@
 //! No I/O happens here. [`PackReader::step`] takes bytes and returns what they contain; a writer
 //! sends [`Header::to_bytes`], the frames, and [`Summary::trailer`].
 
+mod halves;
+
+pub use halves::{FrameParts, FramesStep, PackBlocks, PackFrames};
+
 use crate::decoder::{Decoded, Decoder};
 use crate::encoder::{Encoder, Tokens};
 use crate::error::{ConfigError, FrameError};
@@ -366,30 +370,13 @@ impl PackReader {
             return self.read_header(input);
         }
         let (header, decoder) = self.open.as_mut().expect("just checked");
-        if input.first() == Some(&TRAILER_MARK) {
-            let Some(trailer) = input.get(..TRAILER_LEN) else {
-                return Ok(PackStep::NeedMore(TRAILER_LEN - input.len()));
-            };
-            if trailer != self.summary.trailer() {
-                return Err(PackError::Trailer { total: self.summary.total });
-            }
-            return Ok(PackStep::End { consumed: TRAILER_LEN });
-        }
+        let checksum = match next(input, header, &self.summary)? {
+            Next::NeedMore(more) => return Ok(PackStep::NeedMore(more)),
+            Next::Frame(view) => view.checksum,
+            Next::End { consumed } => return Ok(PackStep::End { consumed }),
+        };
         let at = self.summary.total;
         let damaged = |source| PackError::Frame { at, source };
-        let checksum = match FrameView::scan(input, header.max_block).map_err(damaged)? {
-            Scan::NeedMore(more) => return Ok(PackStep::NeedMore(more)),
-            // Frames of a pack follow each other, and all of it is of one domain.
-            Scan::Frame(view) if view.explicit.is_some() || view.width.is_some() => {
-                let field = FrameError::Field {
-                    field: "flags",
-                    value: u64::from(input[0]),
-                    allowed: "no offset and no fixed width in a pack",
-                };
-                return Err(damaged(field));
-            }
-            Scan::Frame(view) => view.checksum,
-        };
         match decoder.decode(input).map_err(damaged)? {
             Decoded::Block { content, consumed, .. } => {
                 self.summary.add(content.len(), checksum);
@@ -404,6 +391,7 @@ impl PackReader {
             }
         }
     }
+
     fn read_header(&mut self, input: &[u8]) -> Result<PackStep<'static>, PackError> {
         let (header, consumed) = match Header::scan(input)? {
             Ok(scanned) => scanned,
@@ -414,6 +402,42 @@ impl PackReader {
         }
         self.open = Some((header, header.decoder().build()?));
         Ok(PackStep::Header { consumed })
+    }
+}
+
+/// What follows in a pack after its header.
+enum Next<'a> {
+    NeedMore(usize),
+    Frame(FrameView<'a>),
+    /// The trailer, which fits.
+    End {
+        consumed: usize,
+    },
+}
+
+/// Looks at the front of `input`, with the frames of `summary` before it.
+fn next<'a>(input: &'a [u8], header: &Header, summary: &Summary) -> Result<Next<'a>, PackError> {
+    if input.first() == Some(&TRAILER_MARK) {
+        let Some(trailer) = input.get(..TRAILER_LEN) else {
+            return Ok(Next::NeedMore(TRAILER_LEN - input.len()));
+        };
+        if trailer != summary.trailer() {
+            return Err(PackError::Trailer { total: summary.total });
+        }
+        return Ok(Next::End { consumed: TRAILER_LEN });
+    }
+    let damaged = |source| PackError::Frame { at: summary.total, source };
+    match FrameView::scan(input, header.max_block).map_err(damaged)? {
+        Scan::NeedMore(more) => Ok(Next::NeedMore(more)),
+        // Frames of a pack follow each other, and all of it is of one domain.
+        Scan::Frame(view) if view.explicit.is_some() || view.width.is_some() => {
+            Err(damaged(FrameError::Field {
+                field: "flags",
+                value: u64::from(input[0]),
+                allowed: "no offset and no fixed width in a pack",
+            }))
+        }
+        Scan::Frame(view) => Ok(Next::Frame(view)),
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Assembler {
     /// The padding among it, which nothing may refer to. At most a few ranges, one per generation.
     padding: RangeSet,
     /// End of the contiguous content.
-    pub(super) low: u64,
+    pub(crate) low: u64,
     /// Where the last block lies in the log, if it was assembled there; it is in `block` otherwise.
     in_log: Option<u64>,
     /// The last block, with some room after it, if it was not assembled in the log.
@@ -30,6 +30,16 @@ pub(crate) struct Assembler {
     pub(crate) policy: CachePolicy,
     /// The bytes of a block that enter the log, if not all of it.
     kept: Vec<u8>,
+}
+
+/// Where a block goes, and what it must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    /// Bytes of padding before it.
+    pub(crate) padding: u64,
+    pub(crate) block_len: usize,
+    pub(crate) checksum: u64,
 }
 
 impl Assembler {
@@ -50,11 +60,12 @@ impl Assembler {
         }
     }
 
-    pub(super) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.log.geometry()
     }
 
-    pub(super) fn content(&self) -> &[u8] {
+    /// The last block.
+    pub(crate) fn content(&self) -> &[u8] {
         match self.in_log {
             Some(offset) => self.log.read(offset..offset + self.block_len as u64),
             None => &self.block[..self.block_len],
@@ -132,18 +143,22 @@ impl Assembler {
             .collect()
     }
 
-    /// Builds the block at `offset` and verifies it. It is in the log then, or, on error, the log
-    /// has lost what the block would have overwritten, to which no frame of an encoder refers that
-    /// keeps the rules: it lies below the floor.
-    pub(super) fn assemble(
+    /// Where the block of a frame goes, of which [`Assembler::offset_of`] gave the offset.
+    pub(super) fn place(&self, view: &FrameView<'_>, offset: u64) -> Place {
+        let padding = view.explicit.map_or(offset - self.low, |(_, padding)| padding);
+        Place { offset, padding, block_len: view.block_len, checksum: view.checksum }
+    }
+
+    /// Builds a block and verifies it. It is in the log then, or, on error, the log has lost what
+    /// the block would have overwritten, to which no frame of an encoder refers that keeps the
+    /// rules: it lies below the floor.
+    pub(crate) fn assemble(
         &mut self,
-        view: &FrameView<'_>,
-        offset: u64,
+        place: Place,
         matches: &[Match],
         literals: &[u8],
     ) -> Result<(), FrameError> {
-        let (block_len, checksum) = (view.block_len, view.checksum);
-        let padding = view.explicit.map_or(offset - self.low, |(_, padding)| padding);
+        let Place { offset, padding, block_len, checksum } = place;
         // What was the last block may be overwritten, and nothing else is one yet.
         (self.in_log, self.block_len) = (None, 0);
         let in_log = self.policy == CachePolicy::All && self.log.is_memory();

@@ -4,7 +4,7 @@ use crate::entropy::{
     ColumnBuffers, DescriptorSection, NewCodes, ReadContext, TranscodeModels, TranscodeReader,
 };
 use crate::error::FrameError;
-use crate::format::{Descriptors, FrameView, LiteralCoding};
+use crate::format::{self, Descriptors, FrameView, LiteralCoding};
 use crate::inside::{Expander, MAX_SOURCES, Section, Work};
 use crate::matcher::Match;
 use oncewire_kernels::Kernels;
@@ -106,6 +106,37 @@ impl FrameReader {
         let FrameReader { contexts, buffers, .. } = self;
         let context = FrameReader::of(contexts, view)?;
         context.decode_descriptors(descriptors_of(view, offset), codes, buffers.symbols(), matches)
+    }
+
+    /// Reads all of a frame whose literals are not transcoded: matches, and the literals between
+    /// them. Whether there is anything where the matches point is not looked at. `scratch` is a
+    /// buffer.
+    ///
+    /// After an error, the frame's context is unusable.
+    pub(crate) fn read_parts(
+        &mut self,
+        view: &FrameView<'_>,
+        offset: u64,
+        matches: &mut Vec<Match>,
+        literals: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        matches.clear();
+        literals.clear();
+        if view.body.descriptors == Descriptors::Plain {
+            let section = view.body.descriptor_section;
+            format::read_plain(section, offset, view.block_len, view.width, matches)?;
+        }
+        self.begin(view)?;
+        let mut codes = NewCodes::of(view.block_len);
+        if view.body.descriptors.uses_context() {
+            self.read_coded(view, &mut codes, offset, matches)?;
+        }
+        let matched: usize = matches.iter().map(|found| found.len as usize).sum();
+        // As in `Decoder::decode`: matches are disjoint and inside the block.
+        let read = self.read_literals(view, &mut codes, view.block_len - matched, scratch)?;
+        literals.extend_from_slice(read);
+        Ok(())
     }
 
     /// The frame's `expected` literal bytes: in the frame itself if they are raw, otherwise decoded

@@ -59,6 +59,12 @@ const FRESH_CONTEXT: u8 = 0b0010_0000;
 const CONTEXT_ID: u8 = 0b0100_0000;
 const FIXED_WIDTH: u8 = 0b1000_0000;
 
+/// Whether the literals of a frame with these flags are transcoded, so that content of the log is
+/// needed to read it.
+pub(crate) fn is_transcoded(flags: u8) -> bool {
+    flags & LITERALS_MASK == (LiteralCoding::Transcoded as u8) << 2
+}
+
 /// Bytes of the checksum at the end of a frame.
 pub(crate) const CHECKSUM_LEN: usize = 8;
 /// A body may be this much larger than its block: fields, the head of a section, the checksum. An encoder

@@ -6,7 +6,7 @@ pub mod varint;
 
 pub use checksum::ChecksumSeed;
 pub(crate) use frame::{
-    DESCRIPTORS_MASK, Descriptors, Head, LiteralCoding, bad_width, dependency_range, put_position,
-    read_plain, take_position, write_head, write_plain,
+    DESCRIPTORS_MASK, Descriptors, Head, LiteralCoding, bad_width, dependency_range, is_transcoded,
+    put_position, read_plain, take_position, write_head, write_plain,
 };
 pub use frame::{FrameView, Scan, plain_frame_len};

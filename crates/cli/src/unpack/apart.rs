@@ -1,0 +1,139 @@
+//! Unpacking with two threads: one reads the input and undoes the entropy stage of frames, the other
+//! one puts their blocks together, verifies and writes them.
+
+use super::{Source, binary_to_terminal, is_binary, refuse, truncated};
+use crate::args::UnpackArgs;
+use crate::endpoint::Input;
+use crate::failure::Outcome;
+use crate::output::{Output, give_up};
+use indicatif::ProgressBar;
+use oncewire_codec::pack::{FrameParts, FramesStep, PackBlocks, PackFrames, PackReader};
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+/// Frames in a row that do not need the log before a second thread is started.
+pub(super) const FEW: usize = 16;
+
+/// Most frames between the two threads: it bounds their memory.
+const QUEUE: usize = 16;
+
+/// Whether there is a processor for a second thread.
+pub(super) fn is_possible() -> bool {
+    std::thread::available_parallelism().is_ok_and(|count| count > NonZero::<usize>::MIN)
+}
+
+/// What the second thread does next.
+enum Task {
+    /// To put together a block, whose frame had as many bytes.
+    Block(FrameParts, usize),
+    /// To write out what is there, because the input makes us wait.
+    Flush,
+}
+
+/// What both threads need to know.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) args: &'a UnpackArgs,
+    pub(super) to_terminal: bool,
+    pub(super) bar: &'a ProgressBar,
+}
+
+/// Unpacks frames until the end of the pack or one that needs the log. Returns the reader and
+/// whether the pack has ended.
+///
+/// # Errors
+/// The first failure in the order of the content. Ends the program instead if the other thread may
+/// be blocked on the input.
+pub(super) fn run(
+    reader: PackReader,
+    source: &mut Source,
+    input: &mut Input,
+    output: &mut Output,
+    shown: Shown<'_>,
+) -> Outcome<(PackReader, bool)> {
+    let (mut frames, blocks) = reader.split();
+    let (tasks, todo) = sync_channel(QUEUE);
+    let (spare, spares) = channel();
+    let name = input.name.clone();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let result = write(blocks, output, todo, spare, &name, shown);
+            // The other thread may wait for an input that stays silent.
+            result.unwrap_or_else(|failure| give_up(&failure))
+        });
+        let ended = read(&mut frames, source, input, &tasks, &spares, shown.args);
+        drop(tasks);
+        let blocks = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((frames.join(blocks), ended?))
+    })
+}
+
+/// The first thread. Returns whether the pack has ended.
+fn read(
+    frames: &mut PackFrames,
+    source: &mut Source,
+    input: &mut Input,
+    tasks: &SyncSender<Task>,
+    spares: &Receiver<FrameParts>,
+    args: &UnpackArgs,
+) -> Outcome<bool> {
+    let mut parts = FrameParts::default();
+    // A task that cannot be sent: the other thread has panicked, which ends both.
+    loop {
+        let step = frames
+            .step(source.bytes(), &mut parts)
+            .map_err(|error| refuse(error, &input.name, args))?;
+        match step {
+            FramesStep::NeedMore(_) => {
+                if !input.is_ready() && tasks.send(Task::Flush).is_err() {
+                    return Ok(false);
+                }
+                if source.refill(input, None)? == 0 {
+                    return Err(truncated(frames.total(), source, &input.name));
+                }
+            }
+            FramesStep::Parts { consumed } => {
+                source.consume(consumed);
+                let next = spares.try_recv().unwrap_or_default();
+                let task = Task::Block(std::mem::replace(&mut parts, next), consumed);
+                if tasks.send(task).is_err() {
+                    return Ok(false);
+                }
+            }
+            FramesStep::NeedsLog => return Ok(false),
+            FramesStep::End { consumed } => {
+                source.consume(consumed);
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// The second thread.
+fn write(
+    mut blocks: PackBlocks,
+    output: &mut Output,
+    todo: Receiver<Task>,
+    spare: Sender<FrameParts>,
+    name: &str,
+    Shown { args, to_terminal, bar }: Shown<'_>,
+) -> Outcome<PackBlocks> {
+    for task in todo {
+        let (parts, consumed) = match task {
+            Task::Block(parts, consumed) => (parts, consumed),
+            Task::Flush => {
+                output.flush()?;
+                continue;
+            }
+        };
+        let content = blocks.assemble(&parts).map_err(|error| refuse(error, name, args))?;
+        if to_terminal && is_binary(content) {
+            return Err(binary_to_terminal());
+        }
+        output.write(content)?;
+        bar.inc(consumed as u64);
+        // Nobody takes it at the end.
+        let _ = spare.send(parts);
+    }
+    Ok(blocks)
+}
