@@ -3,6 +3,7 @@
 //! - [`content`]: random numbers, and content made from a seed.
 //! - [`faults`]: a TCP proxy on loopback that cuts, delays, corrupts, truncates, replays and
 //!   resets.
+//! - [`figures`]: sample figures with hostile names, for reports.
 //! - [`fuzz`]: fuzz targets on stable Rust, from their corpus.
 //! - [`path`]: an IP path between two network namespaces with delay, rate, loss and a queue. Linux,
 //!   as root.
@@ -11,6 +12,7 @@
 
 pub mod content;
 pub mod faults;
+pub mod figures;
 pub mod fuzz;
 #[cfg(target_os = "linux")]
 pub mod path;

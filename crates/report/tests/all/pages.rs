@@ -48,7 +48,7 @@ fn charts_fit_every_screen() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("report.html");
     std::fs::write(&file, html::render(&reports::study())).unwrap();
-    let figures = support::figures::figures();
+    let figures = oncewire_testkit::figures::figures();
     let charts =
         figures.iter().flat_map(|figure| &figure.charts).filter(|chart| !chart.is_empty()).count();
     for screen in SCREENS {

@@ -73,7 +73,7 @@ fn charts_are_in_the_page_as_json() {
         .unwrap();
     let (data, _) = rest.split_once("</script>").unwrap();
     assert!(data.is_ascii());
-    let figures = support::figures::figures();
+    let figures = oncewire_testkit::figures::figures();
     let charts: Vec<_> = figures.iter().flat_map(|figure| &figure.charts).collect();
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     // Both are parsed, since parsing may change the last bit of a number.
@@ -193,7 +193,7 @@ fn every_line_fits_and_has_no_control_characters() {
 fn a_terminal_shows_the_summary_and_every_figure() {
     let text = text(&reports::study(), 100, false);
     assert!(text.starts_with("Deploy the tunnel"));
-    for figure in support::figures::figures() {
+    for figure in oncewire_testkit::figures::figures() {
         assert!(text.contains(&format!("Figure {}  {}", figure.number, figure.title)));
     }
     assert!(text.contains("... 108 more rows in --csv"));

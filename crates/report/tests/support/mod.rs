@@ -3,5 +3,4 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod browser;
-pub mod figures;
 pub mod reports;

@@ -1,10 +1,10 @@
 //! Sample reports: figures, and a network with its map.
 
-use super::figures::{HOSTILE, figures, noise};
 use oncewire_report::{
     Axis, Block, Breakdown, Cell, Chart, ChartKind, Fact, Map, MapDevice, MapLink, MapNode, Part,
     Report, Section, Series, Summary, Table, TableView, Unit,
 };
+use oncewire_testkit::figures::{HOSTILE, figures, noise};
 
 fn part(name: &str, packets: Option<u64>, bytes: u64) -> Part {
     Part { name: name.into(), packets, bytes }

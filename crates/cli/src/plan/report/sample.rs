@@ -4,27 +4,15 @@ use super::super::document::{
     Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
+pub(super) use oncewire_testkit::figures::HOSTILE;
+use oncewire_testkit::figures::noise;
 use std::collections::VecDeque;
-
-/// The name of a node that would run in a careless page, and would clear a careless terminal.
-pub(super) const HOSTILE: &str = "</text></svg></script><script>alert(1)</script><img src=http://192.0.2.1/x onerror=alert(2)><!--{{data}}\u{1b}[2J\u{202e}\"'&amp;";
 
 /// A PoP: its name, where it is, how many live there.
 pub(super) struct Pop {
     pub(super) label: String,
     pub(super) position: Option<[f64; 2]>,
     pub(super) population: f64,
-}
-
-/// Pseudo-random numbers in 0..1.
-fn noise(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 /// A plan over that map, with that many access routers per PoP.

@@ -1,11 +1,13 @@
-//! Figures of invented numbers, with every kind of chart, missing cells and hostile names.
+//! Figures of invented numbers, with every kind of chart, missing cells and hostile names: what
+//! reports are tested with.
 //!
 //! One file, because it is a list.
 
+use oncewire_kernels::random::SplitMix64;
 use oncewire_report::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 
-/// A name that would run a script in a careless page, and clear a careless terminal.
-pub const HOSTILE: &str = "</script><script>alert(1)</script><img src=http://192.0.2.1/x onerror=alert(2)><!--{{data}}\u{1b}[2J\u{202e}\"'&amp;.pcap";
+/// A name that would run a script in a careless page or drawing, and clear a careless terminal.
+pub const HOSTILE: &str = "</text></svg></script><script>alert(1)</script><img src=http://192.0.2.1/x onerror=alert(2)><!--{{data}}\u{1b}[2J\u{202e}\"'&amp;.pcap";
 
 fn column(name: &str, unit: Unit) -> Column {
     Column::new(name, unit)
@@ -28,13 +30,8 @@ fn line(name: &str, count: usize, point: impl Fn(f64) -> (f64, f64)) -> Series {
 
 /// Pseudo-random numbers in 0..1.
 pub fn noise(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    }
+    let mut random = SplitMix64(seed);
+    move || random.unit()
 }
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -98,7 +95,13 @@ pub fn figures() -> Vec<Figure> {
         ],
         ..Figure::default()
     });
-    figures.push(Figure {
+    figures.push(hostile());
+    figures
+}
+
+/// A figure whose names mean harm.
+pub fn hostile() -> Figure {
+    Figure {
         number: 15,
         id: "hostile",
         title: "Names that mean harm",
@@ -136,11 +139,11 @@ pub fn figures() -> Vec<Figure> {
         )],
         notes: vec![HOSTILE.into()],
         ..Figure::default()
-    });
-    figures
+    }
 }
 
-fn algorithms() -> Figure {
+/// A figure of savings, with a table and bars.
+pub fn algorithms() -> Figure {
     let rows = [
         "MAXP",
         "MODP",
@@ -174,7 +177,7 @@ fn algorithms() -> Figure {
         id: "algorithms",
         title: "Savings by algorithm and direction",
         source: "thesis, Tables 2.2 and 2.3; EndRE, Table 4",
-        brief: "a line for an overview".into(),
+        brief: "MAXP saves 43.0 % inbound, 31.0 % outbound".into(),
         definition: "Savings are 1 − bytes after encoding / bytes before, over all payload of TCP and UDP, each direction with its own cache of 250 MB; encoded bytes include a shim of 12 bytes per match.".into(),
         finding: "MAXP saves most, 43.0 % inbound and 31.0 % outbound; SAMPLEBYTE loses 11 points of it and takes a third of the time.".into(),
         tables: vec![Table {
