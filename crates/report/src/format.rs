@@ -100,6 +100,21 @@ pub fn savings(wire: u64, whole: u64) -> String {
     if whole == 0 { MISSING.into() } else { share(1.0 - wire as f64 / whole as f64) }
 }
 
+/// A difference of two shares: `0.70 points`.
+pub fn points(share_of_one: f64) -> String {
+    share(share_of_one).replace('%', "points")
+}
+
+/// A count with its noun, in the plural where it is not 1: `1 packet`, `2 packets`, `2 bodies`.
+pub fn counted(count: u64, noun: &str) -> String {
+    let count_and = format!("{} {noun}", count_of(count));
+    match noun.strip_suffix('y') {
+        _ if count == 1 => count_and,
+        Some(stem) => format!("{} {stem}ies", count_of(count)),
+        None => format!("{count_and}s"),
+    }
+}
+
 /// Digits in groups of three: `1,234,567`.
 pub fn count_of(count: u64) -> String {
     let digits = count.to_string();
@@ -283,6 +298,9 @@ mod tests {
         assert_eq!(savings(101, 100), "−1.0 %");
         assert_eq!(savings(0, 0), MISSING);
         assert_eq!(savings(500, 100), "< −100 %");
+        assert_eq!(points(0.007), "0.70 points");
+        assert_eq!(counted(1, "packet"), "1 packet");
+        assert_eq!(counted(2000, "body"), "2,000 bodies");
     }
 
     #[test]

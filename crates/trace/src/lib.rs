@@ -57,7 +57,6 @@ mod settings;
 mod study;
 mod survey;
 pub mod tcp;
-mod text;
 
 pub use oncewire_packet::prefix;
 

@@ -5,9 +5,9 @@ use crate::batch::Charge;
 use crate::figures::FigureId;
 use crate::prefix::Prefixes;
 use crate::survey::Survey;
-use crate::text::cache;
 use oncewire_family::SamplerKind;
 use oncewire_report::Unit;
+use oncewire_report::format::cache;
 use oncewire_report::format::{binary, money, number};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! A link's status, as JSON and as text.
 
 use crate::failure::without_number;
-use crate::format::{self, MISSING, count_of};
+use crate::format::{self, MISSING, count_of, counted};
 use crate::quantity::{bytes, savings};
 use crate::terminal::{Grid, Page};
 use crate::tunnel;
@@ -118,11 +118,6 @@ const DROPS: [(&str, &str, &str); 16] = [
     ("not_sent", "datagram", "refused by the system: is the path's MTU smaller?"),
     ("not_delivered", "packet", "refused by the device"),
 ];
-
-/// `1 packet`, `2 packets`.
-fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", count_of(count), if count == 1 { "" } else { "s" })
-}
 
 /// Bytes of packets below which the share of saved bytes says nothing: acknowledgments and the
 /// link's own bytes outweigh them.

@@ -208,7 +208,7 @@ fn peer_of_file(options: &Options<LinkArgs>, at: usize, peer: &PeerArgs) -> Outc
 /// What `check-config` found in the file, and why that will not work although it is valid.
 pub(crate) fn describe(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
     let config = config(&Options::of_file(file)?)?;
-    let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let counted = |n: usize, what: &str| crate::format::counted(n as u64, what);
     let networks = config.peers.iter().map(|peer| peer.allowed.len()).sum();
     let listens = config
         .listen

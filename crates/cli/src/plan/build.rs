@@ -7,6 +7,7 @@ use super::document::{
 };
 use super::scenario::Scenario;
 use super::watch::{Progress, stage_name};
+use crate::format::counted;
 use crate::quantity::bytes;
 use oncewire_plan::baseline::{self, Comparison};
 use oncewire_plan::evaluate::{Evaluation, Use};
@@ -487,12 +488,11 @@ fn changes(instance: &Instance, labels: &Labels, old: &Plan, new: &Plan) -> Chan
         .map(|device| (instance.device_name(device), labels.device(instance, device)))
         .collect();
     let line = |device: &&manifest::DeviceDiff| {
-        let count = device.changes.len();
         let lost = bytes(device.useless);
         format!(
-            "{}: {count} range{} changed, {lost} of cache useless",
+            "{}: {} changed, {lost} of cache useless",
             known.get(&device.name).unwrap_or(&device.name),
-            if count == 1 { "" } else { "s" }
+            counted(device.changes.len() as u64, "range")
         )
     };
     Changes {

@@ -2,9 +2,9 @@
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
-use crate::text::percent;
 use oncewire_codec::ConfigError;
 use oncewire_family::optimal::{Filter, Optimal};
+use oncewire_report::format::share as percent;
 
 /// One filter for each direction.
 pub(crate) struct Bound {

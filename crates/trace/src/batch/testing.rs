@@ -83,6 +83,20 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| (random.next_u64() >> 24) as u8).collect()
 }
 
+/// A cell of a table, by the name of its column.
+pub(crate) fn value(
+    table: &oncewire_report::Table,
+    row: usize,
+    column: &str,
+) -> oncewire_report::Cell {
+    let column = table
+        .columns
+        .iter()
+        .position(|c| c.name == column)
+        .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
+    table.rows[row][column].clone()
+}
+
 /// Runs an observer over packets, `per_batch` at a time, with MAXP (w = 32, p = 4, so that all
 /// matches are found) over a cache of `cache` bytes a direction and 4 bytes a match.
 pub(crate) fn observe(

@@ -5,7 +5,7 @@ use super::layout::{chart, shares, table};
 use super::{Figure, FigureId};
 use crate::algorithm::Algorithm;
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{cache, percent};
+use oncewire_report::format::{cache, share as percent};
 
 /// Figure 1: savings of each algorithm over all bytes on the wire.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use super::layout::{chart, shares, table};
 use super::{Figure, FigureId};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{cache, percent};
+use oncewire_report::format::{cache, share as percent};
 
 /// Figure 3: savings of the reference algorithm by cache size.
 #[derive(Clone, Debug, Default, PartialEq)]

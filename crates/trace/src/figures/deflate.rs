@@ -6,8 +6,8 @@ use super::protocols::SERVICES;
 use super::tally::share;
 use super::{Figure, FigureId};
 use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
-use crate::text::percent;
 use oncewire_codec::{Carrier, StreamCounts};
+use oncewire_report::format::share as percent;
 
 /// Services in the chart.
 const CHARTED: usize = 8;

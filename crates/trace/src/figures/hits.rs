@@ -7,7 +7,7 @@ use super::tally::{self, CHARGED, savings, share, varies};
 use super::{Figure, FigureId, Finding, Observer};
 use crate::batch::{Direction, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Measures hits by rank of the chunk, the exponent of the Zipf law that fits, and the share of
@@ -376,19 +376,14 @@ fn interpolate(sums: &[f64], part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::testing::{Made, noise, observe};
+    use crate::batch::testing::{self, Made, noise, observe};
 
     fn made(seed: u64, len: usize) -> Made {
         Made::udp("10.0.0.1:80", "10.0.0.2:1000").payload(&noise(seed, len))
     }
 
     fn value(table: &Table, column: &str) -> Cell {
-        let column = table
-            .columns
-            .iter()
-            .position(|c| c.name == column)
-            .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
-        table.rows.last().unwrap()[column].clone()
+        testing::value(table, table.rows.len() - 1, column)
     }
 
     #[test]

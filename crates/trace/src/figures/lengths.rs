@@ -6,7 +6,7 @@ use super::tally::{ByDirection, CHARGED, Histogram, Merge, savings, share};
 use super::{Figure, FigureId, Finding, Observer};
 use crate::batch::View;
 use crate::results::{Axis, Chart, ChartKind, Table, Unit};
-use crate::text::{count, percent};
+use oncewire_report::format::{counted, share as percent};
 
 /// The distribution of the lengths of matches, and the share of those that cover a packet.
 #[derive(Debug)]
@@ -265,7 +265,7 @@ impl MatchLengths {
             notes.push(format!(
                 "{} with matches {} truncated in the capture. Their matches could be longer, and a match that covers all captured \
                  bytes counts as whole.",
-                count(self.truncated_packets, "packet"),
+                counted(self.truncated_packets, "packet"),
                 if self.truncated_packets == 1 { "was" } else { "were" }
             ));
         }

@@ -9,7 +9,7 @@ use super::tally::{
 use super::{Figure, FigureId, Finding, Observer};
 use crate::batch::{Direction, View};
 use crate::results::{Axis, Cell, Chart, ChartKind, Table, Unit};
-use crate::text::{percent, seconds};
+use oncewire_report::format::{number, share as percent};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Measures how far back matches reach, in cache and in time, and for how long chunks keep being
@@ -312,7 +312,7 @@ impl MatchLocality {
     }
 
     fn tables(&self) -> [Table; 3] {
-        let within = || TIMES.map(|time| format!("within {}", seconds(time as f64)));
+        let within = || TIMES.map(|time| format!("within {}", number(time as f64, Unit::Seconds)));
         let recent = RECENT.map(|parts| format!("within {}", percent(parts as f64 / PARTS as f64)));
         let of_shares = |id, caption: &str, first: &[(&str, Unit)], names: &[String]| {
             let names = names.iter().map(|name| (name.as_str(), Unit::Share));
@@ -478,19 +478,10 @@ fn lives(chunks: &Sampled<Chunk>) -> Vec<(&'static str, Vec<(u64, u32)>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::testing::{Made, noise, observe};
+    use crate::batch::testing::{Made, noise, observe, value};
 
     fn made(seed: u64, seconds: f64) -> Made {
         Made::udp("10.0.0.1:80", "10.0.0.2:1000").at(seconds).payload(&noise(seed, 1004))
-    }
-
-    fn value(table: &Table, row: usize, column: &str) -> Cell {
-        let column = table
-            .columns
-            .iter()
-            .position(|c| c.name == column)
-            .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
-        table.rows[row][column].clone()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::tally::{ByDirection, CHARGED, Merge, savings, share};
 use super::{Figure, FigureId, Finding, Observer};
 use crate::batch::{FlowKey, View};
 use crate::results::{Axis, Chart, ChartKind, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 
 /// Counts matches by what their packet shares with the packet they are taken from.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use super::layout::{chart, shares, table};
 use super::{Figure, FigureId};
 use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 
 /// The sampling periods in bytes.
 pub(crate) const PERIODS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];

@@ -4,7 +4,7 @@ use super::layout::{chart, shares, table};
 use super::tally::share;
 use super::{Figure, FigureId};
 use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 
 /// Services in the table.
 pub(crate) const SERVICES: usize = 25;

@@ -1,7 +1,7 @@
 //! Counts by content, in bounded memory: when there are too many contents, half of them are
 //! forgotten, by hash.
 
-use crate::text::{bytes, percent};
+use oncewire_report::format::{bytes, share as percent};
 
 /// Values by key, for a sample of the keys: those whose hash lies below a limit that is halved
 /// whenever the memory is used up.

@@ -2,7 +2,7 @@
 
 use super::{Algorithm, Configuration, Layer, Measurement, Ranked, Score, Write, benefit, value};
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 use std::collections::BTreeMap;
 
 impl Score {

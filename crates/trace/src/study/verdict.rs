@@ -10,7 +10,8 @@ use crate::batch::Direction;
 use crate::figures::Finding;
 use crate::figures::caches::Curve;
 use crate::results::{Billing, CostOf, Deploy, Input, LargeFlows, Money, Time, Verdict};
-use crate::text::{bytes, cache, count, percent, points, seconds};
+use oncewire_report::Unit;
+use oncewire_report::format::{bytes, cache, counted, number, points, share as percent};
 
 /// Below this share nothing is worth deploying.
 const WORTH: f64 = 0.05;
@@ -206,7 +207,7 @@ fn beyond_the_cache(flows: &LargeFlows, curve: &Curve, payload: u64) -> String {
     let of_payload = share(carried, payload).filter(|share| *share < 1.0);
     format!(
         "{} carried more than a cache of {} holds, {} together{}. Repeats of such content are sent again. {remedy}",
-        count(flows, "flow"),
+        counted(flows, "flow"),
         cache(held),
         bytes(carried),
         of_payload.map(|share| format!(" ({} of the payload)", percent(share))).unwrap_or_default()
@@ -238,7 +239,7 @@ fn caches_at_hosts(share: f64) -> Option<String> {
 }
 
 fn length_of_trace(input: &Input) -> Option<String> {
-    let length = seconds(input.duration);
+    let length = number(input.duration, Unit::Seconds);
     if input.duration < 600.0 {
         return Some(format!(
             "The trace of {length} and {} is too short to represent a day: capture for hours.",

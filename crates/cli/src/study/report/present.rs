@@ -69,16 +69,15 @@ fn title(input: &Input) -> String {
 }
 
 fn about(input: &Input) -> String {
-    let size = format!("{}, {} on the wire", packets(input.packets), bytes(input.wire_bytes));
+    let size = format!(
+        "{}, {} on the wire",
+        format::counted(input.packets, "packet"),
+        bytes(input.wire_bytes)
+    );
     match when(input) {
         Some(when) => format!("{size}, in {when}."),
         None => format!("{size}."),
     }
-}
-
-/// `1 packet`, `4,182 packets`.
-fn packets(count: u64) -> String {
-    format!("{} packet{}", format::count_of(count), if count == 1 { "" } else { "s" })
 }
 
 /// `59.9 min from 2026-03-02 09:00:00 UTC`.
@@ -219,7 +218,7 @@ fn skipped(study: &results::Report) -> String {
     }
     format!(
         " {}, {} of the bytes, {} skipped.",
-        packets(count),
+        format::counted(count, "packet"),
         part(bytes, study.input.wire_bytes),
         if count == 1 { "was" } else { "were" }
     )

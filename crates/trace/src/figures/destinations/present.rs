@@ -5,7 +5,7 @@ use super::super::tally::share;
 use super::super::{Figure, FigureId};
 use super::{CHUNK, ChunkDestinations, DirectionDestinations, MARK, NUMBERS};
 use crate::results::{Axis, Chart, ChartKind, Table, Unit};
-use crate::text::percent;
+use oncewire_report::format::share as percent;
 
 impl ChunkDestinations {
     /// Tables, charts and text.

@@ -6,7 +6,7 @@ use super::super::{Figure, FigureId};
 use super::objects::CHUNK_NAME;
 use super::{DirectionHosts, HostSavings};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{cache, count, percent};
+use oncewire_report::format::{cache, counted, share as percent};
 
 impl HostSavings {
     /// Tables, charts and text.
@@ -108,15 +108,15 @@ impl HostSavings {
         if self.packets_without_memory > 0 {
             notes.push(format!(
                 "Memory was simulated for the first {}; {} of later pairs {} left out.",
-                count(self.max_pairs as u64, "host pair"),
-                count(self.packets_without_memory, "packet"),
+                counted(self.max_pairs as u64, "host pair"),
+                counted(self.packets_without_memory, "packet"),
                 if self.packets_without_memory == 1 { "was" } else { "were" }
             ));
         }
         if self.objects_left_out > 0 {
             notes.push(format!(
                 "The object analysis had no room for {}, so its gains may be larger.",
-                count(self.objects_left_out, "packet")
+                counted(self.objects_left_out, "packet")
             ));
         }
         if let Some(error) = &self.error {

@@ -5,7 +5,7 @@ use super::super::tally::share;
 use super::super::{Figure, FigureId};
 use super::{Class, DirectionHttp, HttpSavings, ObjectSum, TOP, WINDOW};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{bytes, count, percent};
+use oncewire_report::format::{bytes, counted, share as percent};
 
 const METHODS: [&str; 4] = ["object gzip", "RE", "RE + gzip", "caching"];
 
@@ -94,20 +94,20 @@ impl HttpSavings {
         let tcp = &self.tcp;
         let mut notes = vec![format!(
             "TCP: {} seen from the SYN and {} joined in the middle; {} delivered, {} retransmitted or overlapping, {} reordered, {} missing in {}.",
-            count(tcp.streams, "stream"),
+            counted(tcp.streams, "stream"),
             tcp.midstream,
             bytes(tcp.delivered),
             bytes(tcp.retransmitted + tcp.overlapping),
             bytes(tcp.reordered_bytes),
             bytes(tcp.missing),
-            count(tcp.gaps, "gap")
+            counted(tcp.gaps, "gap")
         )];
         let mut note = |number: u64, text: String| {
             if number > 0 {
                 notes.push(text);
             }
         };
-        let bodies = |sum: &ObjectSum| count(sum.objects, "body");
+        let bodies = |sum: &ObjectSum| counted(sum.objects, "body");
         note(
             self.incomplete.objects,
             format!(
@@ -121,7 +121,7 @@ impl HttpSavings {
             self.unmatched,
             format!(
                 "{} without a captured request; their framing assumes GET.",
-                count(self.unmatched, "response")
+                counted(self.unmatched, "response")
             ),
         );
         let not_compressed = &self.total.not_compressed;
@@ -138,19 +138,19 @@ impl HttpSavings {
             tcp.evicted + self.evicted_connections,
             format!(
                 "To stay within memory, {} and {} were ended early.",
-                count(tcp.evicted, "stream"),
-                count(self.evicted_connections, "connection")
+                counted(tcp.evicted, "stream"),
+                counted(self.evicted_connections, "connection")
             ),
         );
         note(
             tcp.gaps_for_memory,
-            format!("{} given up to stay within memory.", count(tcp.gaps_for_memory, "gap")),
+            format!("{} given up to stay within memory.", counted(tcp.gaps_for_memory, "gap")),
         );
         note(
             self.forgotten_heads,
             format!(
                 "{} dropped because too many were incomplete at once.",
-                count(self.forgotten_heads, "message head")
+                counted(self.forgotten_heads, "message head")
             ),
         );
         note(
@@ -158,8 +158,8 @@ impl HttpSavings {
             format!(
                 "To stay within memory, {} of the simulated cache and {} were forgotten, least recently used first; later repeats of them do \
                  not count.",
-                count(self.evicted_responses, "response"),
-                count(self.evicted_bodies, "body")
+                counted(self.evicted_responses, "response"),
+                counted(self.evicted_bodies, "body")
             ),
         );
         notes

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
 use crate::service;
-use crate::text::{count, percent};
+use oncewire_report::format::{counted, share as percent};
 
 impl Reducibility {
     /// Tables, charts and text.
@@ -66,14 +66,14 @@ impl Reducibility {
         if self.evicted > 0 {
             notes.push(format!(
                 "{} {} forgotten to stay within memory, least recently used first; if they continued, they had to be recognized again.",
-                count(self.evicted, "connection"),
+                counted(self.evicted, "connection"),
                 if self.evicted == 1 { "was" } else { "were" }
             ));
         }
         if self.unnamed > 0 {
             notes.push(format!(
                 "{} of services beyond the first {MAX_SERVICES} are only in the sums.",
-                count(self.unnamed, "packet")
+                counted(self.unnamed, "packet")
             ));
         }
         notes

@@ -5,7 +5,7 @@ use super::super::tally::{TOTAL, thin};
 use super::super::{Figure, FigureId};
 use super::{DirectionReplicated, HTTP, LARGE, MAX_SERVICES, ReplicatedPackets, TOP, WINDOWS};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use crate::text::{bytes, count, percent};
+use oncewire_report::format::{bytes, counted, share as percent};
 
 impl ReplicatedPackets {
     /// Tables, charts and text.
@@ -160,7 +160,7 @@ impl ReplicatedPackets {
             let were = if packets == 1 { "was" } else { "were" };
             notes.push(format!(
                 "{} ({} of payload) {were} truncated in the capture and left out, since whether the payload repeats is unknown.",
-                count(packets, "packet"),
+                counted(packets, "packet"),
                 bytes(payload)
             ));
         }
@@ -180,7 +180,7 @@ impl ReplicatedPackets {
         if self.unnamed > 0 {
             notes.push(format!(
                 "{} of services beyond the first {MAX_SERVICES} are only in the sums.",
-                count(self.unnamed, "packet")
+                counted(self.unnamed, "packet")
             ));
         }
         notes

@@ -6,7 +6,7 @@ use super::super::{Figure, FigureId};
 use super::{COMPLETE, DirectionOverTime, ENOUGH, FEW, LATE, OverTime, PLACES, SECOND, billed};
 use crate::batch::Direction;
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Series, Table, Unit};
-use crate::text::{percent, seconds};
+use oncewire_report::format::{number, share as percent};
 
 /// Names of the charts of volume, savings and burstiness for each direction, and for the total or
 /// an only direction.
@@ -103,7 +103,7 @@ impl OverTime {
             }
             let each = match of.spread.width {
                 60.0 => "minutes".to_owned(),
-                width => format!("hundredths of the trace ({} each)", seconds(width)),
+                width => format!("hundredths of the trace ({} each)", number(width, Unit::Seconds)),
             };
             spreads.caption = format!(
                 "Percentiles of the savings in the {} {each} with packets, weighted by bytes",
@@ -126,13 +126,13 @@ impl OverTime {
             notes.push(format!(
                 "To stay within its memory limit, the figure uses buckets of {} and more for percentiles, savings over time and correlation. \
                  Burstiness is not affected.",
-                seconds(self.base)
+                number(self.base, Unit::Seconds)
             ));
         }
         if self.set_back {
             notes.push(format!(
                 "The clock of the trace steps back by more than {}; for burstiness, time continues from there.",
-                seconds((LATE * BASE) as f64 / SECOND as f64)
+                number((LATE * BASE) as f64 / SECOND as f64, Unit::Seconds)
             ));
         }
         notes
@@ -152,7 +152,7 @@ impl DirectionOverTime {
         let of = &self.volume;
         let caption = format!(
             "Volume and redundancy over time in buckets of {} ({})",
-            seconds(of.width),
+            number(of.width, Unit::Seconds),
             self.direction
         );
         let time = Axis::new("time since the first packet", Unit::Seconds);
@@ -225,7 +225,7 @@ impl DirectionOverTime {
         };
         Some(format!(
             "In buckets of {}, savings of max-match are {} in the mean, {} in the 95th percentile and {} in the peak: {judgement}.",
-            seconds(of.width),
+            number(of.width, Unit::Seconds),
             percent(mean),
             percent(p95),
             percent(peak)
@@ -289,7 +289,7 @@ fn definition() -> String {
          octave. The coefficient of octave j is the difference of the bytes in two adjacent spans of {base} * 2^(j-1), which is the time scale, \
          divided by 2^(j/2). Octaves with fewer than 4 complete coefficients are left out. Uniform: the original bytes times (1 - mean savings). \
          A packet up to {late} late counts into the current span.",
-        base = seconds(BASE as f64 / SECOND as f64),
-        late = seconds((LATE * BASE) as f64 / SECOND as f64),
+        base = number(BASE as f64 / SECOND as f64, Unit::Seconds),
+        late = number((LATE * BASE) as f64 / SECOND as f64, Unit::Seconds),
     )
 }

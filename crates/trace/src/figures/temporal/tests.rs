@@ -1,5 +1,5 @@
 use super::*;
-use crate::batch::testing::{Made, find, noise, observe};
+use crate::batch::testing::{Made, find, noise, observe, value};
 use crate::figures::tally::percentile;
 use crate::results::{Cell, Figure, Table};
 use proptest::prelude::*;
@@ -10,15 +10,6 @@ fn made(time: f64, payload: &[u8]) -> Made {
 
 fn table<'a>(figure: &'a Figure, id: &str) -> &'a Table {
     figure.tables.iter().find(|table| table.id == id).unwrap()
-}
-
-fn value(table: &Table, row: usize, column: &str) -> Cell {
-    let column = table
-        .columns
-        .iter()
-        .position(|c| c.name == column)
-        .unwrap_or_else(|| panic!("{column}: {:?}", table.columns));
-    table.rows[row][column].clone()
 }
 
 fn close(cell: Cell, expected: f64) {
